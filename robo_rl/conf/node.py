@@ -1,4 +1,4 @@
-"""Settings of nodes: `python -m robo_rl.apps.node <node> key=value ...`. Each class is one node's."""
+"""Settings of nodes: `python -m robo_rl.apps.node <node> key=value ...`. One class per node."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from robo_rl.conf.fields import REQUIRED, one_of, setting
 class NodeConfig:
     """Settings of every node."""
 
-    name: str | None = setting(None, "of the node on the bus; none: as it is called here")
-    namespace: str = setting("", "of the robot: several share a network that way")
+    name: str | None = setting(None, "name of the node on the bus; none: its name here")
+    namespace: str = setting("", "namespace of the robot, so that several can share a network")
     bus: str = one_of(
         "auto", "rclpy", "dds", "in_process", help="auto: rclpy where it can be imported, else DDS"
     )
@@ -27,20 +27,20 @@ class DiagnosticsNodeConfig(NodeConfig):
 class SafetyFilterNodeConfig(NodeConfig):
     """`safety_filter`: the only node that sends commands to the arm."""
 
-    robot: str = setting(REQUIRED, "description of the robot: a name, or a YAML file of yours")
-    arm: bool = setting(False, "arm by itself once the robot is heard; otherwise by the service ~/arm")
+    robot: str = setting(REQUIRED, "description of the robot: a name, or your own YAML file")
+    arm: bool = setting(False, "arm as soon as the robot's state arrives; otherwise by the service ~/arm")
 
 
 @dataclass
 class FlightFilterNodeConfig(NodeConfig):
     """`flight_filter`: the only node that sends commands to the quadcopter."""
 
-    bundle: str = setting(REQUIRED, "whose envelope is kept")
+    bundle: str = setting(REQUIRED, "bundle whose flight envelope is enforced")
     command_hz: float = setting(100.0, "rate of commands", at_least=1.0)
     state_hz: float = setting(100.0, "rate of odom", at_least=1.0)
     level: str = one_of("motors", "rates", help="four motor commands, or thrust and body rates")
-    hover: float = setting(0.5, "level=rates: the thrust, 0 to 1, that carries the craft", at_least=0.01)
-    craft: str = setting("cf2x_l2f", "level=motors: the craft whose rotors are commanded")
+    hover: float = setting(0.5, "level=rates: hover thrust, 0 to 1", at_least=0.01)
+    craft: str = setting("cf2x_l2f", "level=motors: craft of the motor commands")
     ground_m: float | None = setting(
         None, "height of the ground in the task's frame; none: the floor of the fence"
     )
@@ -52,7 +52,7 @@ class FlightFilterNodeConfig(NodeConfig):
     fence_m: list[float] = setting(
         [10.0, 10.0, 10.0], "half sides x, y, z of the largest fence, around the origin of the task, m"
     )
-    arm: bool = setting(False, "arm by itself once the craft is heard; otherwise by the service ~/arm")
+    arm: bool = setting(False, "arm as soon as the craft's state arrives; otherwise by the service ~/arm")
 
 
 @dataclass
@@ -62,16 +62,14 @@ class SimRobotNodeConfig(NodeConfig):
     robot: str = one_of("sim_arm", "sim_quad", help="which robot is simulated")
     state_hz: float = setting(100.0, "rate of joint_states or odom", at_least=1.0)
     craft: str = setting("cf2x_l2f", "robot=sim_quad: which quadcopter")
-    level: str = one_of("motors", "rates", help="robot=sim_quad: what flight/safe holds")
-    hover: float = setting(
-        0.5, "robot=sim_quad, level=rates: the thrust, 0 to 1, that carries it", at_least=0.01
-    )
+    level: str = one_of("motors", "rates", help="robot=sim_quad: command level of flight/safe")
+    hover: float = setting(0.5, "robot=sim_quad, level=rates: hover thrust, 0 to 1", at_least=0.01)
     cameras: str = setting(
         "", 'robot=sim_arm: cameras of its scene, joined by "+"; empty: none. It has one, view'
     )
-    senses: str = one_of("rgb", "depth", "rgb+depth", help="what the cameras tell")
+    senses: str = one_of("rgb", "depth", "rgb+depth", help="what the cameras publish")
     image_size: int = setting(84, "width and height of their pictures", at_least=8)
-    camera_hz: float = setting(20.0, "their rate", at_least=0.1)
+    camera_hz: float = setting(20.0, "rate of these cameras", at_least=0.1)
 
 
 @dataclass
@@ -80,15 +78,17 @@ class ArmPolicyNodeConfig(NodeConfig):
 
     bundle: str = setting(REQUIRED, "folder of the bundle")
     robot: str = setting(REQUIRED, "description of the robot")
-    start: bool = setting(False, "infer at once; otherwise by the service ~/start")
-    realtime: bool = setting(False, "each chunk goes on where the one before still runs; for flow policies")
-    device: str = one_of("auto", "cpu", "cuda", help="where ONNX Runtime computes")
-    threads: int = setting(1, "of ONNX Runtime", at_least=1)
-    seed: int = setting(0, "of the policy's noise", at_least=0)
-    picture_age_s: float | None = setting(
-        None, "the oldest picture to act on; none: 3 periods of its camera", at_least=0.0
+    start: bool = setting(False, "start inference at once; otherwise by the service ~/start")
+    realtime: bool = setting(
+        False, "real-time chunking: infer the next chunk while the present one runs; for flow policies"
     )
-    transport: str = one_of("raw", "compressed", help="pictures as they are, or as JPEG")
+    device: str = one_of("auto", "cpu", "cuda", help="device of ONNX Runtime")
+    threads: int = setting(1, "threads of ONNX Runtime", at_least=1)
+    seed: int = setting(0, "seed of the policy's noise", at_least=0)
+    picture_age_s: float | None = setting(
+        None, "largest age of a picture [s]; none: 3 periods of its camera", at_least=0.0
+    )
+    transport: str = one_of("raw", "compressed", help="transport of pictures: raw, or JPEG")
 
 
 @dataclass
@@ -97,15 +97,13 @@ class ActionHeadNodeConfig(NodeConfig):
 
     robot: str = setting(REQUIRED, "description of the robot")
     bundle: str | None = setting(
-        None, "the one that arm_policy has: single-step and residual ones decide here; none: plays chunks"
+        None, "bundle of arm_policy: single-step and residual ones run here; none: play chunks"
     )
-    start: bool = setting(
-        True, "command as soon as there is something to command; otherwise by the service ~/start"
-    )
+    start: bool = setting(True, "command as soon as an action exists; otherwise by the service ~/start")
     picture_age_s: float | None = setting(
-        None, "the oldest picture to act on; none: 3 periods of its camera", at_least=0.0
+        None, "largest age of a picture [s]; none: 3 periods of its camera", at_least=0.0
     )
-    transport: str = one_of("raw", "compressed", help="pictures as they are, or as JPEG")
+    transport: str = one_of("raw", "compressed", help="transport of pictures: raw, or JPEG")
 
 
 @dataclass
@@ -113,11 +111,9 @@ class QuadPolicyNodeConfig(NodeConfig):
     """`quad_policy`: a flight bundle that commands four motors, or thrust and body rates."""
 
     bundle: str = setting(REQUIRED, "folder of the bundle")
-    goal_m: list[float] = setting([0.0, 0.0, 0.0], "where to hover, in the task's frame")
+    goal_m: list[float] = setting([0.0, 0.0, 0.0], "hover point [m] in the task's frame")
     start: bool = setting(True, "command as soon as odom comes; otherwise by the service ~/start")
-    hover: float = setting(
-        0.5, "of a bundle of thrust and rates: the thrust, 0 to 1, that carries the craft", at_least=0.01
-    )
+    hover: float = setting(0.5, "bundle of thrust and rates: hover thrust, 0 to 1", at_least=0.01)
 
 
 @dataclass
@@ -129,10 +125,10 @@ class RobotDriverNodeConfig(NodeConfig):
     )
     state_hz: float = setting(100.0, "rate of joint_states or odom", at_least=1.0)
     level: str = one_of(
-        "motors", "rates", help="of a quadcopter: what flight/safe holds; motors are refused over a link"
+        "motors", "rates", help="quadcopter: command level of flight/safe; motors are refused over a link"
     )
     ground_m: float | None = setting(
-        None, "of a quadcopter: height of the ground in odom; none: 0, as the autopilot counts"
+        None, "quadcopter: height of the ground in odom [m]; none: 0, as the autopilot counts"
     )
 
 
@@ -142,11 +138,11 @@ class TeleopNodeConfig(NodeConfig):
 
     robot: str = setting(REQUIRED, "description of the robot: a name, or a YAML file")
     device: str = one_of(
-        "gamepad", "keyboard", "leader", help="what the human holds; a leader has the gamepad's buttons"
+        "gamepad", "keyboard", "leader", help="teleoperation device; a leader uses the gamepad's buttons"
     )
-    path: str = setting("/dev/input/js0", "of the gamepad")
+    path: str = setting("/dev/input/js0", "device file of the gamepad")
     axes: list[int] = setting([0, 1, 3, 4, 6, 7], "axis for each joint; -1-k: axis k, reversed")
-    dead_man: int = setting(4, "button of the gamepad to hold", at_least=0)
+    dead_man: int = setting(4, "gamepad button that must be held", at_least=0)
     asks: list[int] = setting([0, 1, 2, 3], "buttons: record, success, failure, discard; -1 none")
     leader: str = setting("", "device=leader: YAML file of the leader arm's driver")
 
@@ -155,14 +151,14 @@ class TeleopNodeConfig(NodeConfig):
 class CameraNodeConfig(NodeConfig):
     """`camera`: pictures of one camera."""
 
-    camera: str = setting("camera", "its name: pictures go to camera/<name>/image_raw")
+    camera: str = setting("camera", "name of the camera: pictures go to camera/<name>/image_raw")
     source: str = setting("0", "number or path of a device, a video file, or pattern")
-    width: int = setting(640, "asked of a device; of the pattern", at_least=8)
-    height: int = setting(480, "asked of a device; of the pattern", at_least=8)
+    width: int = setting(640, "width of pictures, requested from a device", at_least=8)
+    height: int = setting(480, "height of pictures, requested from a device", at_least=8)
     fps: float = setting(30.0, "pictures per second", at_least=0.1)
-    loop: bool = setting(False, "begin a video file anew at its end")
-    transport: str = one_of("raw", "compressed", "both", help="pictures as they are, as JPEG, or both")
-    quality: int = setting(90, "of JPEG, up to 100", at_least=1)
+    loop: bool = setting(False, "restart a video file at its end")
+    transport: str = one_of("raw", "compressed", "both", help="transport of pictures: raw, JPEG, or both")
+    quality: int = setting(90, "JPEG quality, up to 100", at_least=1)
     calibration: str = setting(
         "", "calibration for camera_info: YAML file of ROS' camera_calibration; empty: none"
     )
@@ -173,11 +169,14 @@ class RecorderNodeConfig(NodeConfig):
     """`recorder`: all topics as received, into MCAP."""
 
     out: str = setting("recordings", "folder of the recordings, one folder each")
-    start: bool = setting(False, "record at once; otherwise by the service ~/start")
+    start: bool = setting(False, "record from the start; otherwise by the service ~/start")
     cameras: str = setting("camera", 'names of the cameras to record, joined by "+"; empty: none')
-    depth: bool = setting(False, "the depths of these cameras as well")
+    depth: bool = setting(False, "record the depth of these cameras as well")
     transport: str = one_of(
-        "raw", "compressed", "both", help="of their pictures; camera_info is recorded where there is one"
+        "raw",
+        "compressed",
+        "both",
+        help="transport of these pictures; camera_info is recorded where it exists",
     )
 
 
@@ -185,5 +184,5 @@ class RecorderNodeConfig(NodeConfig):
 class TaskNodeConfig(NodeConfig):
     """`task`: the task of the policy."""
 
-    goal: list[float] = setting([], "what the policy is shown behind the robot's own state")
-    words: str = setting("", "the same in words, for policies that read")
+    goal: list[float] = setting([], "goal input of the policy")
+    words: str = setting("", "instruction in words, for policies with a language input")

@@ -1,4 +1,4 @@
-"""Settings of `robo-rl up`. What a set does not take is refused; what is not given is as the set has it."""
+"""Settings of `robo-rl up`. A setting that the node set lacks is refused; None takes the set's default."""
 
 from __future__ import annotations
 
@@ -11,42 +11,38 @@ from robo_rl.conf.fields import REQUIRED, one_of, setting
 class UpConfig:
     """`robo-rl up`."""
 
-    set: str = setting(REQUIRED, "which nodes: arm_sim, quad_sim, arm, quad or teleop")
-    bundle: str | None = setting(None, "folder of the bundle that drives")
-    robot: str | None = setting(None, "description of the robot: a name, or a YAML file of yours")
+    set: str = setting(REQUIRED, "node set: arm_sim, quad_sim, arm, quad or teleop")
+    bundle: str | None = setting(None, "folder of the bundle that controls the robot")
+    robot: str | None = setting(None, "description of the robot: a name, or your own YAML file")
     driver: str | None = setting(None, "YAML file of a real robot's driver")
-    device: str | None = setting(None, "what a human drives or takes over with: gamepad, keyboard or leader")
+    device: str | None = setting(None, "teleoperation device: gamepad, keyboard or leader")
     leader: str | None = setting(None, "device=leader: YAML file of the leader arm's driver")
-    level: str | None = setting(None, "what a quadcopter's bundle commands: motors or rates")
-    hover: float | None = setting(
-        None, "level=rates: the thrust, 0 to 1, that carries the craft", at_least=0.01
-    )
+    level: str | None = setting(None, "command level of a quadcopter's bundle: motors or rates")
+    hover: float | None = setting(None, "level=rates: hover thrust, 0 to 1", at_least=0.01)
     ground: float | None = setting(
-        None, "height of the ground in a quadcopter's task: -0.6 hovers 0.6 m above it"
+        None, "height of the ground in a quadcopter's task frame [m]: -0.6 hovers 0.6 m above it"
     )
-    arm: bool | None = setting(None, "arm the filter as soon as the robot is heard")
-    goal: str | None = setting(
-        None, "what the policy is shown behind the robot's own state, e.g. [0.4,0,0.4]"
-    )
+    arm: bool | None = setting(None, "arm the filter as soon as the robot's state arrives")
+    goal: str | None = setting(None, "goal input of the policy, e.g. [0.4,0,0.4]")
     camera: str | None = setting(
-        None, "0, /dev/video0, a video file or pattern; several: 0+2. None: as robot= has them"
+        None, "0, /dev/video0, a video file or pattern; several: 0+2. None: those of robot="
     )
     camera_name: str | None = setting(
-        None, "how bundle and robot call these cameras, in this order: wrist+front"
+        None, "names of these cameras in the bundle and robot, in the same order: wrist+front"
     )
-    cameras: str | None = setting(None, "of the simulated arm, joined by +, e.g. view")
-    senses: str | None = setting(None, "what they tell: rgb, depth or rgb+depth")
-    transport: str | None = setting(None, "of pictures: raw, or compressed to JPEG")
+    cameras: str | None = setting(None, "cameras of the simulated arm, joined by +, e.g. view")
+    senses: str | None = setting(None, "what these cameras publish: rgb, depth or rgb+depth")
+    transport: str | None = setting(None, "transport of pictures: raw, or compressed to JPEG")
     calibration: str | None = setting(
         None, "YAML files of the cameras' calibrations, for camera_info (teleop)"
     )
     realtime: bool | None = setting(
-        None, "each chunk goes on where the one before still runs; for flow policies"
+        None, "real-time chunking: infer the next chunk while the present one runs; for flow policies"
     )
     record: str | None = setting(None, "folder of recordings")
-    namespace: str = setting("", "of the robot: several share a network that way")
-    bus: str = one_of("dds", "auto", "rclpy", help="dds needs no ROS")
-    seconds: float | None = setting(None, "stop by itself after this time", at_least=0.0)
+    namespace: str = setting("", "namespace of the robot, so that several can share a network")
+    bus: str = one_of("dds", "auto", "rclpy", help="transport of messages; dds needs no ROS")
+    seconds: float | None = setting(None, "stop after this time [s]", at_least=0.0)
 
 
 @dataclass
@@ -54,6 +50,6 @@ class CallConfig:
     """`robo-rl call`."""
 
     service: str = setting(REQUIRED, "e.g. safety_filter/arm; docs/ros2.md has the table")
-    namespace: str = setting("", "of the robot")
+    namespace: str = setting("", "namespace of the robot")
     bus: str = one_of("auto", "rclpy", "dds", help="auto: rclpy where it can be imported, else DDS")
-    timeout_s: float = setting(5.0, "how long to wait for the server and its answer", at_least=0.0)
+    timeout_s: float = setting(5.0, "longest wait for the server and its answer [s]", at_least=0.0)

@@ -190,7 +190,7 @@ def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
         process.send_signal(signal.SIGINT)
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 0, text
-    assert "The simulated arm behind its safety filter; with a bundle, driven by it." in text
+    assert "The simulated arm behind its safety filter; with a bundle, controlled by it." in text
     assert "up: none of these nodes commands the robot; bundle=... starts one that does." in text
     assert "up: SIGINT: stopping safety_filter, sim_robot, task, diagnostics." in text
     assert text.index("safety_filter: robo-rl up stops it") < text.index("the simulation ends")
@@ -333,12 +333,12 @@ def test_a_goal_of_another_size_is_found_before_any_node_starts(
     ):
         check(arm_sim.commands({"bundle": str(reach.folder), "goal": "[0.4,0]"}))
     (said,) = check(arm_sim.commands({"bundle": str(reach.folder), "goal": "[]"}))
-    assert "shown goal_x, goal_y, goal_z by the topic 'goal', which none of these nodes tells" in said
+    assert "needs goal_x, goal_y, goal_z from the topic 'goal', which none of these nodes publishes" in said
     place, _, _ = reach.env.obs["state"].unit.rpartition("; ")
     flat = told_otherwise(reach, tmp_path / "flat", f"{place}; rad: base; m: goal_x, goal_y")
     blind = told_otherwise(reach, tmp_path / "blind", f"{place}; rad: base, elbow, wrist")
     (said,) = check(arm_sim.commands({"bundle": blind}))
-    assert "so goal=[0.4, 0.0, 0.4] changes nothing" in said
+    assert "so goal=[0.4, 0.0, 0.4] has no effect" in said
     for verb in ("run", "contract"):
         assert main([verb, f"bundle={flat}", "robot=sim_arm"]) == 2
         said = capsys.readouterr().err
@@ -365,15 +365,15 @@ def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: 
     given = {"bundle": bundle, "robot": str(robot), "goal": "[0.4]"}
     for words in ({}, {"cameras": "view"}, {"cameras": "top", "senses": "depth"}):
         with pytest.raises(
-            ConfigError, match=r"is shown pictures of 'top', and these nodes send .* cameras=top"
+            ConfigError, match=r"needs pictures of 'top', and these nodes publish .* cameras=top"
         ):
             check(load_set("arm_sim").commands(given | words))
     assert check(load_set("arm_sim").commands(given | {"cameras": "top"})) == []
-    with pytest.raises(ConfigError, match=r"these nodes send pictures of 'left': .* camera_name=top"):
+    with pytest.raises(ConfigError, match=r"these nodes publish pictures of 'left': .* camera_name=top"):
         check(load_set("arm").commands(given | {"camera": "pattern", "camera_name": "left"}))
     assert check(load_set("arm").commands(given | {"camera": "pattern"})) == []  # the robot has but one
     (said,) = check(load_set("arm").commands(given))
-    assert "is shown pictures of 'top', which none of these nodes sends" in said
+    assert "needs pictures of 'top', which none of these nodes publishes" in said
 
 
 def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(
