@@ -46,21 +46,21 @@ class NudgeTask:
         return start, start.qpos[:, cube.start : cube.start + 1] + 0.05  # the goal: x
 
     def observe(self, view: Any) -> Tensor:
-        cube_m = view.thing("cube").m
+        cube_m = view.object_pose("cube").m
         return torch.cat([cube_m - view.tool.m, view.goal - cube_m[:, :1], view.q_rad], -1)
 
     def solved(self, view: Any) -> Tensor:
-        return view.thing("cube").m[:, 0] >= view.goal[:, 0]
+        return view.object_pose("cube").m[:, 0] >= view.goal[:, 0]
 
     def terms(self, view: Any) -> dict[str, Tensor]:
-        return {"way": 1.0 - (view.goal[:, 0] - view.thing("cube").m[:, 0]).clamp(0.0, 0.05) / 0.05}
+        return {"way": 1.0 - (view.goal[:, 0] - view.object_pose("cube").m[:, 0]).clamp(0.0, 0.05) / 0.05}
 
     def expert(self, view: Any, reach: Reach) -> Any:
-        offset_m = view.thing("cube").m - view.tool.m
+        offset_m = view.object_pose("cube").m - view.tool.m
         behind = (offset_m[:, 1].abs() < 0.01) & (offset_m[:, 2].abs() < 0.012)
         aside_m = torch.where(behind, 0.05, -0.06)
         zero = torch.zeros_like(aside_m)
-        return toward(view.thing("cube").m + torch.stack([aside_m, zero, zero], -1), view, reach)
+        return toward(view.object_pose("cube").m + torch.stack([aside_m, zero, zero], -1), view, reach)
 
 
 def main(out: Path, quick: bool = False) -> rr.Dataset:

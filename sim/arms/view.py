@@ -12,12 +12,12 @@ from torch import Tensor
 from sim.arms.chain import KinematicChain
 from sim.arms.robot import ArmRobot
 from sim.bodies.pose import Pose
-from sim.bodies.scene_view import Places, SceneView
+from sim.bodies.scene_view import SceneColumns, SceneView
 from sim.engines.protocol import Physics, Start
 
 
 @dataclass(frozen=True)
-class Wiring(Places):
+class Wiring(SceneColumns):
     """Columns of the arm in an engine's arrays."""
 
     robot: ArmRobot

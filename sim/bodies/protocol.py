@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.spec import ActionSpec
-from sim.bodies.scene_view import Places
+from sim.bodies.scene_view import SceneColumns
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 
@@ -77,7 +77,7 @@ class Drive(Protocol):
     ]  # point clouds are cropped to this box
 
     @property
-    def wiring(self) -> Places:
+    def wiring(self) -> SceneColumns:
         """Columns of the engine's arrays, by joint, servo and object."""
         ...
 

@@ -20,7 +20,7 @@ from sim.engines.scene import Scene
 
 
 @dataclass(frozen=True)
-class Places:
+class SceneColumns:
     """Columns of free objects in an engine's arrays. like: a tensor with their dtype and device."""
 
     scene: Scene
@@ -64,42 +64,42 @@ class Places:
 
 
 @runtime_checkable
-class ToolAmongThings(Protocol):
+class ToolAndObjects(Protocol):
     """Poses of an arm's tool and of objects in one frame: the world's, or that of the base under the arm."""
 
     @property
     def tool(self) -> Pose: ...
 
-    def thing(self, name: str) -> Pose: ...
+    def object_pose(self, name: str) -> Pose: ...
 
 
 class SceneView:
     """View of n worlds. Positions in m in the world frame, quaternions wxyz; made anew at every step."""
 
-    def __init__(self, physics: Physics, places: Places, goal: Float[Tensor, "n g"]) -> None:
-        self.physics, self.goal, self._places = physics, goal, places
+    def __init__(self, physics: Physics, columns: SceneColumns, goal: Float[Tensor, "n g"]) -> None:
+        self.physics, self.goal, self._columns = physics, goal, columns
 
-    def thing(self, name: str) -> Pose:
+    def object_pose(self, name: str) -> Pose:
         """Pose of a free object, by the name of its free joint."""
-        columns = self._places.loose[name][0]
+        columns = self._columns.loose[name][0]
         return Pose(self.physics.qpos[:, columns][:, :3], self.physics.qpos[:, columns][:, 3:])
 
     def body(self, name: str) -> Pose:
         """Pose of a body, by its name in the MJCF."""
-        row = self._places.scene.body(name)
+        row = self._columns.scene.body(name)
         return Pose(self.physics.body_m[:, row], self.physics.body_quat[:, row])
 
     def joint(self, name: str) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         """Position and speed of a slide [m, m/s] or a hinge [rad, rad/s]."""
-        scene = self._places.scene
+        scene = self._columns.scene
         return self.physics.qpos[:, scene.qpos(name).start], self.physics.qvel[:, scene.qvel(name).start]
 
     def speed_m_s(self, name: str) -> Float[Tensor, "n 3"]:
-        return self.physics.qvel[:, self._places.loose[name][1]][:, :3]
+        return self.physics.qvel[:, self._columns.loose[name][1]][:, :3]
 
     def spin_rad_s(self, name: str) -> Float[Tensor, "n 3"]:
         """Angular velocity about the object's own axes."""
-        return self.physics.qvel[:, self._places.loose[name][1]][:, 3:]
+        return self.physics.qvel[:, self._columns.loose[name][1]][:, 3:]
 
 
 def together(columns: list[int]) -> Any:

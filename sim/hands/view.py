@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sim.bodies.rotation import cross, rotate
-from sim.bodies.scene_view import Places, SceneView
+from sim.bodies.scene_view import SceneColumns, SceneView
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
 from sim.hands.robot import Hand
@@ -22,7 +22,7 @@ _FELT_N = 0.02  # minimum force of a touch
 
 
 @dataclass(frozen=True)
-class HandWiring(Places):
+class HandWiring(SceneColumns):
     """Columns of the hand in an engine's arrays, and its dimensions.
 
     Everything is computed before compilation: tensors made while a compiler traces have no values.
@@ -44,12 +44,12 @@ class HandWiring(Places):
 
 def wire(scene: Scene, hand: Hand, like: Tensor) -> HandWiring:
     """Columns of the scene's hand. Raises UnknownNameError for a missing name."""
-    places, model = Places(scene, like), scene.model
+    columns, model = SceneColumns(scene, like), scene.model
     joints = [model.joint(name) for name in hand.joints]
     tips = [scene.site(f"{finger}_tip") for finger in hand.fingers]
     return HandWiring(
         scene, like, hand,
-        places.qpos_of(hand.joints), places.qvel_of(hand.joints), places.ctrl_of(hand.joints),
+        columns.qpos_of(hand.joints), columns.qvel_of(hand.joints), columns.ctrl_of(hand.joints),
         torch.tensor([scene.touch.index(f"{finger}_skin") for finger in hand.fingers], device=like.device),
         torch.tensor([int(joint.bodyid[0]) for joint in joints], device=like.device),
         like.new_tensor([joint.axis.tolist() for joint in joints]),

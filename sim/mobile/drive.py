@@ -76,10 +76,10 @@ class BaseDrive:
     def command(
         self, memory: Float[Tensor, "n 2"], action: Float[Tensor, "n 2"], view: BaseView
     ) -> tuple[Float[Tensor, "n nu"], Float[Tensor, "n 2"]]:
-        wish = self.wheels.wish(memory, action)
+        twist = self.wheels.limited_twist(memory, action)
         ctrl = action.new_zeros(len(action), self.wiring.scene.model.nu)
-        ctrl[:, self.wiring.servos] = self.wheels.targets(wish, view.xy_m, view.yaw_rad)
-        return ctrl, wish
+        ctrl[:, self.wiring.servos] = self.wheels.targets(twist, view.xy_m, view.yaw_rad)
+        return ctrl, twist
 
     def script(self, view: BaseView) -> Float[Tensor, "n 2"]:
         return self.action.normalize(self._task.expert(view, self._base)).clamp(-1.0, 1.0)
@@ -105,17 +105,19 @@ class Wheels:
         self._tau_s = float(scene.model.body_subtreemass[scene.body("base")] / -bias[0, 2])
         self._rise = like.new_tensor([base.rise_m_s2, base.rise_rad_s2]) * self._dt_s
 
-    def wish(self, before: Float[Tensor, "n 2"], action: Float[Tensor, "n 2"]) -> Float[Tensor, "n 2"]:
+    def limited_twist(
+        self, before: Float[Tensor, "n 2"], action: Float[Tensor, "n 2"]
+    ) -> Float[Tensor, "n 2"]:
         """Forward and turning speed within the limits of rate and wheels."""
-        wish = before + (action - before).maximum(-self._rise).minimum(self._rise)
-        rim = wish[:, 0].abs() + 0.5 * self._base.track_m * wish[:, 1].abs()  # of the faster wheel
-        return wish * (self._base.wheel_m_s / rim.clamp_min(self._base.wheel_m_s))[:, None]
+        twist = before + (action - before).maximum(-self._rise).minimum(self._rise)
+        rim = twist[:, 0].abs() + 0.5 * self._base.track_m * twist[:, 1].abs()  # speed of the faster wheel
+        return twist * (self._base.wheel_m_s / rim.clamp_min(self._base.wheel_m_s))[:, None]
 
     def targets(
-        self, wish: Float[Tensor, "n 2"], xy_m: Float[Tensor, "n 2"], yaw_rad: Float[Tensor, " n"]
+        self, twist: Float[Tensor, "n 2"], xy_m: Float[Tensor, "n 2"], yaw_rad: Float[Tensor, " n"]
     ) -> Float[Tensor, "n 3"]:
         """Targets of the servos of x, y and heading."""
-        forward, turn = wish.unbind(-1)
+        forward, turn = twist.unbind(-1)
         along = yaw_rad + 0.5 * self._dt_s * turn
         inward, c, s = self._tau_s * forward * turn, along.cos(), along.sin()
         speed = torch.stack([forward * c - inward * s, forward * s + inward * c, turn], -1)

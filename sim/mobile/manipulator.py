@@ -67,8 +67,8 @@ class BaseFrame(NamedTuple):
     view: ManipulatorView
     tool: Pose
 
-    def thing(self, name: str) -> Pose:
-        return self.view.pose_from_base(self.view.thing(name))
+    def object_pose(self, name: str) -> Pose:
+        return self.view.pose_from_base(self.view.object_pose(name))
 
 
 class ManipulatorView(BaseView):
@@ -179,15 +179,15 @@ class ManipulatorDrive:
         self, memory: Float[Tensor, "n 9"], action: Float[Tensor, "n a"], view: ManipulatorView
     ) -> tuple[Float[Tensor, "n nu"], Float[Tensor, "n 9"]]:
         wiring = self.wiring
-        wish = self._wheels.wish(memory[:, :2], action[:, :2])
+        twist = self._wheels.limited_twist(memory[:, :2], action[:, :2])
         joints, tool = self._tool.command(
             memory[:, 2:], action[:, 2:], view.q_rad, view.local.tool, view.links
         )
         ctrl = joints.new_zeros(len(joints), wiring.scene.model.nu)
-        ctrl[:, wiring.servos] = self._wheels.targets(wish, view.xy_m, view.yaw_rad)
+        ctrl[:, wiring.servos] = self._wheels.targets(twist, view.xy_m, view.yaw_rad)
         ctrl[:, wiring.arm.servos] = joints
         ctrl[:, wiring.arm.grips] = 0.5 * (action[:, -1:] + 1.0) * self._robot.open_m
-        return ctrl, torch.cat([wish, tool], -1)
+        return ctrl, torch.cat([twist, tool], -1)
 
     def script(self, view: ManipulatorView) -> Float[Tensor, "n b"]:
         twist, tool = self._task.expert(view, self._base)

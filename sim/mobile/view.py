@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sim.bodies.scene_view import Places, SceneView
+from sim.bodies.scene_view import SceneColumns, SceneView
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene
 from sim.mobile.base import BaseRobot
@@ -18,7 +18,7 @@ from sim.mobile.surroundings import Shapes, Surroundings, clearance, lidar
 
 
 @dataclass(frozen=True)
-class BaseWiring(Places):
+class BaseWiring(SceneColumns):
     """Columns of the base. `around` is made beforehand: while a kernel is traced, tensors have no values."""
 
     base: BaseRobot

@@ -155,20 +155,20 @@ class ArmModel:
 
 
 def fit(
-    model: ArmModel, segments: Segments, delays: Sequence[int], told: Callable[[], object] = lambda: None
+    model: ArmModel, segments: Segments, delays: Sequence[int], advance: Callable[[], object] = lambda: None
 ) -> Fit:
-    """Best parameters and delay. told: called after every simulation, for a progress bar."""
+    """Best parameters and delay. advance: called after every simulation, for a progress bar."""
     j = segments.q_rad.shape[2]
     size, weight = 2 * j + len(model.motors), _NOISE_RAD / PRIOR
     best: tuple[float, int, ndarray, ndarray] | None = None
     for delay in delays:
 
         def residual(theta: Float[ndarray, " t"], delay: int = delay) -> Float[ndarray, " r"]:
-            told()
+            advance()
             return np.concatenate([model.errors(segments, theta[None], delay)[0], weight * theta])
 
         def slope(theta: Float[ndarray, " t"], delay: int = delay) -> Float[ndarray, "r t"]:
-            told()
+            advance()
             shifts = _SHIFT * np.concatenate([np.eye(size), -np.eye(size)])
             up, down = np.split(model.errors(segments, theta + shifts, delay), 2)
             return np.concatenate([(up - down).T / (2.0 * _SHIFT), weight * np.eye(size)])

@@ -32,24 +32,22 @@ class ObservationDelay:
         for key, value in obs.items():
             filled = value.unsqueeze(1).repeat(1, 1 + self._most, *[1] * (value.ndim - 1))
             past = self._past.get(key)
-            rows = worlds.to(
-                value.device
-            )  # pictures lie in the host's memory, states where the engine computes
+            rows = worlds.to(value.device)  # pictures are in the host's memory, states on the engine's device
             self._past[key] = filled if past is None else past.index_copy(0, rows, filled[rows])
         old = (
             self._delay if len(self._delay) else torch.zeros(len(next(iter(obs.values()))), dtype=torch.int64)
         )
         self._delay = old.to(delay.device).index_copy(0, worlds, delay)
 
-    def hear(self, obs: Obs) -> Obs:
+    def push(self, obs: Obs) -> Obs:
         """Push the observations `obs` (n, ...) of all worlds and return the delayed ones."""
         if self._most == 0:
             return obs
         for key, value in obs.items():
             self._past[key] = torch.cat([value.unsqueeze(1), self._past[key][:, :-1]], 1)
-        return self.told()
+        return self.delayed()
 
-    def told(self) -> Obs:
+    def delayed(self) -> Obs:
         """Last delayed observation."""
         rows = torch.arange(len(self._delay), device=self._delay.device)
         return {

@@ -77,8 +77,8 @@ class Senses:
         before: the last observations, which are kept where a state is not sane. Fresh tensors.
         """
         pictures = self._cameras.take(physics, range(len(state)))
-        told = torch.where(good[:, None], self._noisy(state, seeds, age), before["state"])
-        return self._delay.hear({"state": told, **pictures})
+        noisy = torch.where(good[:, None], self._noisy(state, seeds, age), before["state"])
+        return self._delay.push({"state": noisy, **pictures})
 
     def at_start(
         self,
@@ -93,9 +93,9 @@ class Senses:
         begun = self._noisy(state, seeds, torch.zeros_like(seeds))
         if before is not None:
             begun = before["state"].index_copy(0, worlds, begun)
-        told = {"state": begun, **self._cameras.take(physics, worlds.tolist(), before)}
-        self._delay.begin(worlds, told, self._randomise.obs_delays(seeds))
-        return told
+        first = {"state": begun, **self._cameras.take(physics, worlds.tolist(), before)}
+        self._delay.begin(worlds, first, self._randomise.obs_delays(seeds))
+        return first
 
     def visuals_of(self, seed: int) -> VisualRandomisation | None:
         """Appearance in the episode of this seed; None: that of the model."""
@@ -120,7 +120,7 @@ class Senses:
         self._set_visuals(every, seeds)
         if self._randomise.obs_delay[1]:
             self._delay.load(saved, seeds.device)
-            return self._delay.told()
+            return self._delay.delayed()
         return {"state": state, **self._cameras.take(physics, range(len(state)))}
 
     def _set_visuals(self, worlds: Int[Tensor, " k"], seeds: Int[Tensor, " k"]) -> None:

@@ -203,7 +203,7 @@ class TaskVecEnv:
         if snapshot.get("env") != self.spec.name or found != (self.num_envs, *self.spec.obs["state"].shape):
             raise CheckpointError(
                 f"The snapshot is of {snapshot.get('env')} with observations {found}, this environment is "
-                f"{self.spec.name} with {self.num_envs} lanes. Make one that fits."
+                f"{self.spec.name} with {self.num_envs} lanes. Make an environment that fits it."
             )
         device = self._engine.device  # a snapshot from a file lies in the host's memory
         for name in _KEPT:
@@ -218,11 +218,11 @@ class TaskVecEnv:
         self._physics = self._engine.physics()
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
         self._pending = None
-        told = self._senses.load(
+        obs = self._senses.load(
             snapshot, snapshot["obs"].to(device, copy=True), self._physics, self._episode_seed
         )
-        self._obs = told
-        return to_host(told)
+        self._obs = obs
+        return to_host(obs)
 
     def render(self, lane: int = 0) -> Tensor:
         size, kind = self._options.render_size, "pretty" if self._options.pretty else "rgb"

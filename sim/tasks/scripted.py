@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sim.arms.control import Reach
-from sim.bodies.scene_view import ToolAmongThings
+from sim.bodies.scene_view import ToolAndObjects
 
 # Fraction of the remaining distance that an expert commands per step. The arm follows its command one step
 # later, or two with delay: with twice this gain an expert circles around its goal and never comes to rest.
@@ -18,7 +18,7 @@ def between(uniform: Float[Tensor, " *k"], low: float, high: float) -> Float[Ten
     return low + (high - low) * uniform
 
 
-def toward(goal_m: Float[Tensor, "n 3"], view: ToolAmongThings, reach: Reach) -> Float[Tensor, "n 3"]:
+def toward(goal_m: Float[Tensor, "n 3"], view: ToolAndObjects, reach: Reach) -> Float[Tensor, "n 3"]:
     """Action in [-1, 1] that moves the tool to the goal, in proportion to the distance near it."""
     return (GAIN * (goal_m - view.tool.m) / reach.step_m).clamp(-1.0, 1.0)
 

@@ -16,7 +16,7 @@ from sim.engines.bullet.effects import AirEffects
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.downwash import check_downwash
 from sim.flight.bullet.swarm import BulletSwarm
-from sim.flight.swarm.swarm import Practice, Swarm
+from sim.flight.swarm.swarm import Swarm, TrainingRules
 from sim.tasks.swarm.scenarios import check_room, check_scenarios
 from sim.tasks.swarm.terms import CYLINDER_SIZE, GOAL_M, NEIGHBOUR_SIZE, SwarmSenses
 from sim.tasks.swarm.world import SwarmWorld, arm_m, check_world
@@ -57,7 +57,7 @@ class SwarmSetting:
         senses = SwarmSenses(config.neighbours, config.cylinders, config.history)
         return cls(craft, world, others, senses, scenarios, config.engine)
 
-    def practice(self, config: SwarmConfig, seed: int) -> Swarm:
+    def training_swarm(self, config: SwarmConfig, seed: int) -> Swarm:
         """Worlds for training: of all densities, shorter, and some that start shortly before a collision."""
         world = replace(self.world, density=max(config.density, config.train_density))
         return Swarm(
@@ -67,7 +67,7 @@ class SwarmSetting:
             config.worlds,
             seed,
             scenarios=self.scenarios,
-            practice=Practice(0.0, config.train_s, config.replay),
+            training=TrainingRules(0.0, config.train_s, config.replay),
             with_downwash=config.downwash,
             eager=config.eager,
             other_engine=self.other_engine(world, config.worlds, pure=True),

@@ -18,7 +18,7 @@ def make_training(config: SwarmConfig, setting: SwarmSetting, seed: int) -> Seed
     """New policy and its learner."""
     torch.manual_seed(derive_seed("init", seed))
     policy = setting.policy(config)
-    swarm = setting.practice(config, derive_seed("swarm", seed))
+    swarm = setting.training_swarm(config, derive_seed("swarm", seed))
     swarm.caution = swarm.crowding = rise(0, config)
     recipe = FirstOrderConfig(**{item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)})
     trainer = FirstOrder(policy, swarm, recipe)

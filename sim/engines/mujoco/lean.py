@@ -46,8 +46,10 @@ def weigh_by_forces(model: Any) -> Float[ndarray, " 3"] | None:
     Returns the gravity [m/s^2] that was turned off; None where it stays on.
     """
     weighs = (model.body_mass > 0.0) & (model.body_gravcomp != 1.0) & (model.body_weldid != 0)
-    told = bool(np.any(model.jnt_actgravcomp)) or int(model.opt.disableflags) & int(_OFF.mjDSBL_GRAVITY)
-    if told or np.count_nonzero(weighs) >= np.count_nonzero(model.body_gravcomp):
+    needs_gravity = bool(np.any(model.jnt_actgravcomp)) or int(model.opt.disableflags) & int(
+        _OFF.mjDSBL_GRAVITY
+    )
+    if needs_gravity or np.count_nonzero(weighs) >= np.count_nonzero(model.body_gravcomp):
         return None
     gravity: Float[ndarray, " 3"] = model.opt.gravity.copy()
     model.opt.gravity[:] = 0.0

@@ -32,7 +32,7 @@ _TUMBLING_RAD_S = 40.0  # ... or that rotate faster
 
 
 @dataclass(frozen=True, slots=True)
-class Practice:
+class TrainingRules:
     """Rules of training: how worlds are drawn and replaced."""
 
     least_density: float = 0.0  # densities are drawn between this and world.density
@@ -58,25 +58,26 @@ class Swarm:
 
     def __init__(
         self, craft: Craft, world: SwarmWorld, senses: SwarmSenses, worlds: int, seed: int, *,
-        scenarios: tuple[str, ...] = SCENARIOS, weights: Weights | None = None, practice: Practice | None = None,
+        scenarios: tuple[str, ...] = SCENARIOS, weights: Weights | None = None,
+        training: TrainingRules | None = None,
         with_downwash: bool = False, gradient: bool = True, eager: bool = False,
         first_scenario: int = 0, other_engine: SwarmStep | None = None,
     ) -> None:  # fmt: skip
         check_world(world)
         check_room(world, scenarios)
-        self.world, self.senses, self.worlds, self.practice = world, senses, worlds, practice
+        self.world, self.senses, self.worlds, self.training = world, senses, worlds, training
         self.num = worlds * world.drones
         self.caution = self.crowding = 1.0
         self.generator, self.replay = torch.Generator().manual_seed(seed), CollisionReplay()
 
         def drawn(num: int) -> Setup:
-            if practice is None:
+            if training is None:
                 return draw(world, scenarios, num, self.generator, first=first_scenario)
-            least = practice.least_density
+            least = training.least_density
             most = least + self.crowding * (world.density - least)
             return draw(world, scenarios, num, self.generator, (least, most))
 
-        self._pool = WorldPool(drawn, POOL if practice else worlds, POOL if practice else 0)
+        self._pool = WorldPool(drawn, POOL if training else worlds, POOL if training else 0)
         self.engine = SwarmEngine(
             craft, world, senses, self.num, Weights() if weights is None else weights,
             with_downwash=with_downwash, gradient=gradient, eager=eager, other_engine=other_engine,
@@ -96,7 +97,7 @@ class Swarm:
         """Start fresh worlds; in training with random ages, so that they do not end together."""
         steps = self._most_steps
         self.now = SwarmState.fresh(self._pool.take(self.worlds), self.craft, self.senses.own, steps)
-        if self.practice:
+        if self.training:
             self.now.since = torch.randint(0, steps, (self.worlds,), generator=self.generator)
         self._find()
         self.contacts = Contacts.of(Touched.none(self.num), self.near, self.world)
@@ -125,7 +126,7 @@ class Swarm:
                 self._begin(over.nonzero()[:, 0])
             self._find()
         cost = self._look(action)
-        if self.practice and self.practice.replay > 0.0 and self.caution >= 1.0:
+        if self.training and self.training.replay > 0.0 and self.caution >= 1.0:
             # Only late in training: early collisions are frequent, and nothing can be learned from them.
             self.replay.watch(self.now.moments(), self.now.since, collided.view(self.worlds, -1).any(1))
         return cost, replaced
@@ -147,7 +148,7 @@ class Swarm:
 
     @property
     def _most_steps(self) -> int:
-        return round((self.practice.seconds if self.practice else self.world.seconds) / self.world.dt_s)
+        return round((self.training.seconds if self.training else self.world.seconds) / self.world.dt_s)
 
     def _advance(self, action: Tensor) -> None:
         now = self.now
@@ -188,9 +189,9 @@ class Swarm:
 
     def _begin(self, indices: Tensor) -> None:
         """Start new worlds, or situations before a collision, in place of these."""
-        assert self.practice is not None
+        assert self.training is not None
         now = self.now
-        again = torch.rand(len(indices), generator=self.generator) < self.practice.replay
+        again = torch.rand(len(indices), generator=self.generator) < self.training.replay
         moments = [self.replay.take(self.generator) for _ in range(int(again.sum())) if len(self.replay)]
         old, new = indices[: len(moments)], indices[len(moments) :]
         if len(old):
@@ -198,7 +199,7 @@ class Swarm:
         if len(new):
             now.put_fresh(new, self._pool.take(len(new)), self.craft, self.senses.own)
         now.since = now.since.index_fill(0, indices, 0)
-        short = round(self.practice.replay_s / self.world.dt_s)
+        short = round(self.training.replay_s / self.world.dt_s)
         now.until = now.until.index_fill(0, new, self._most_steps).index_fill(0, old, short)
 
     def state_dict(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class LiftTask:
         return start, q_rad[:, :0]
 
     def observe(self, view: View) -> Float[Tensor, "n 22"]:
-        cube, left = view.thing("cube"), quarter_turn_left(view, "cube")
+        cube, left = view.object_pose("cube"), quarter_turn_left(view, "cube")
         parts = [
             view.tool.m,
             heading(view),
@@ -90,10 +90,10 @@ class LiftTask:
         return torch.cat(parts, -1)
 
     def solved(self, view: View) -> Bool[Tensor, " n"]:
-        return view.thing("cube").m[:, 2] >= self.height_m
+        return view.object_pose("cube").m[:, 2] >= self.height_m
 
     def terms(self, view: View) -> dict[str, Float[Tensor, " n"]]:
-        cube = view.thing("cube").m
+        cube = view.object_pose("cube").m
         return {
             "near": 1.0 - torch.tanh(5.0 * (cube - view.tool.m).norm(dim=-1)),
             "pinched": (view.physics.touch_n > 0.1).all(1).to(cube),

@@ -138,8 +138,8 @@ class PegInsertTask:
 
     def _tip(self, view: View) -> Float[Tensor, "n 3"]:
         """Tip of the peg relative to the hole's opening [m, world axes]."""
-        return view.thing("peg").m + TIP_M * self._axis(view) - view.goal
+        return view.object_pose("peg").m + TIP_M * self._axis(view) - view.goal
 
     def _axis(self, view: View) -> Float[Tensor, "n 3"]:
         """Direction of the peg [unit vector, world]: its negative z axis."""
-        return -axis_z(view.thing("peg").quat)
+        return -axis_z(view.object_pose("peg").quat)

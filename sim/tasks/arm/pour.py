@@ -178,7 +178,7 @@ class PourTask:
         """Returns (positions [m], velocities [m/s]) of the beads in the world."""
         names = [f"bead{i}" for i in range(self.beads)]
         speeds = [view.speed_m_s(name) for name in names]
-        return torch.stack([view.thing(name).m for name in names], 1), torch.stack(speeds, 1)
+        return torch.stack([view.object_pose(name).m for name in names], 1), torch.stack(speeds, 1)
 
     def _tilt(self, view: View) -> Float[Tensor, " n"]:
         """Angle [rad] of the tool, 0 when it points down, pi/2 when it points back to the arm's base."""

@@ -98,7 +98,11 @@ class PushTTask:
         return start, q_rad[:, :0]
 
     def observe(self, view: View) -> Float[Tensor, "n 17"]:
-        stick, tee, (away, turn) = view.tool.m[:, :2], view.thing("tee").m[:, :2], self._from_target(view)
+        stick, tee, (away, turn) = (
+            view.tool.m[:, :2],
+            view.object_pose("tee").m[:, :2],
+            self._from_target(view),
+        )
         parts = [stick, tee - stick, away, turn.cos()[:, None], turn.sin()[:, None], view.q_rad]
         return torch.cat([*parts, view.speed_m_s("tee")[:, :2]], -1)
 
@@ -110,14 +114,14 @@ class PushTTask:
         away, turn = self._from_target(view)
         off_m = away.norm(dim=-1) + 0.04 * turn.abs()
         return {
-            "near": 1.0 - torch.tanh(5.0 * (view.thing("tee").m - view.tool.m)[:, :2].norm(dim=-1)),
+            "near": 1.0 - torch.tanh(5.0 * (view.object_pose("tee").m - view.tool.m)[:, :2].norm(dim=-1)),
             "placed": 1.0 - torch.tanh(5.0 * off_m),
             "covered": self._covered(view),
         }
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 2"]:
         """Push at the face that reduces the error most; go around the T when another face becomes better."""
-        tee, (away, turn) = view.thing("tee"), self._from_target(view)
+        tee, (away, turn) = view.object_pose("tee"), self._from_target(view)
         heading = yaw_of(tee.quat)
         stick = _turned(view.tool.m[:, :2] - tee.m[:, :2], -heading)
         error = torch.cat([_turned(-away, -heading), -turn[:, None]], -1)
@@ -148,7 +152,7 @@ class PushTTask:
 
     def _from_target(self, view: View) -> tuple[Float[Tensor, "n 2"], Float[Tensor, " n"]]:
         """The T relative to its target: (offset [m, world axes], angle [rad] in (-pi, pi))."""
-        tee = view.thing("tee")
+        tee = view.object_pose("tee")
         turn = torch.remainder(yaw_of(tee.quat) - TARGET_RAD + math.pi, 2 * math.pi) - math.pi
         return tee.m[:, :2] - tee.m.new_tensor(TARGET_M), turn
 

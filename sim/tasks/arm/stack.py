@@ -82,7 +82,11 @@ class StackTask:
         return start, q_rad[:, :0]
 
     def observe(self, view: View) -> Float[Tensor, "n 26"]:
-        cube, base, left = view.thing("cube").m, view.thing("base").m, quarter_turn_left(view, "cube")
+        cube, base, left = (
+            view.object_pose("cube").m,
+            view.object_pose("base").m,
+            quarter_turn_left(view, "cube"),
+        )
         parts = [
             view.tool.m, heading(view), view.opening_m[:, None], cube - view.tool.m, cube[:, 2:],
             (4 * left).cos()[:, None], (4 * left).sin()[:, None], base - cube, base[:, 2:], view.q_rad,
@@ -94,8 +98,8 @@ class StackTask:
         return self._stands(view) & (view.physics.touch_n < 0.05).all(1)
 
     def terms(self, view: View) -> dict[str, Float[Tensor, " n"]]:
-        cube = view.thing("cube").m
-        goal_m = view.thing("base").m + cube.new_tensor([0.0, 0.0, RISE_M])
+        cube = view.object_pose("cube").m
+        goal_m = view.object_pose("base").m + cube.new_tensor([0.0, 0.0, RISE_M])
         pinched = (view.physics.touch_n > 0.1).all(1).to(cube)
         return {
             "near": 1.0 - torch.tanh(5.0 * (cube - view.tool.m).norm(dim=-1)),
@@ -106,7 +110,11 @@ class StackTask:
 
     def expert(self, view: View, reach: Reach) -> Float[Tensor, "n 5"]:
         """Grasp as in lift; up, over the other cube, down, and release the cube where it stands."""
-        cube, base, left = view.thing("cube").m, view.thing("base").m, quarter_turn_left(view, "cube")
+        cube, base, left = (
+            view.object_pose("cube").m,
+            view.object_pose("base").m,
+            quarter_turn_left(view, "cube"),
+        )
         grasp_m, there = around(view, "cube", left)
         held = (view.physics.touch_n > 0.5).all(1)
         stands = self._stands(view)
@@ -124,7 +132,7 @@ class StackTask:
 
     def _stands(self, view: View) -> Bool[Tensor, " n"]:
         """Mask of worlds where the cube stands on the other."""
-        offset = view.thing("cube").m - view.thing("base").m
+        offset = view.object_pose("cube").m - view.object_pose("base").m
         level: Tensor = (offset[:, 2] - RISE_M).abs() < SLACK_M
         stands: Tensor = level & (offset[:, :2].norm(dim=-1) < ASIDE_M)
         return stands

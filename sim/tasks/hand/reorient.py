@@ -83,7 +83,7 @@ class ReorientTask:
         return start, goal
 
     def observe(self, view: HandView) -> Float[Tensor, "n 57"]:
-        cube = view.thing("cube")
+        cube = view.object_pose("cube")
         rest_m = cube.m.new_tensor([0.0, 0.0, REST_M])
         return torch.cat([
             view.q_rad, view.dq_rad_s, cube.m - rest_m, _axes(cube.quat),
@@ -97,16 +97,16 @@ class ReorientTask:
 
     def failed(self, view: HandView) -> Bool[Tensor, " n"]:
         """Mask of worlds where the cube fell off the palm."""
-        fallen: Tensor = view.thing("cube").m[:, 2] < FALLEN_M
+        fallen: Tensor = view.object_pose("cube").m[:, 2] < FALLEN_M
         return fallen
 
     def off_rad(self, view: HandView) -> Float[Tensor, " n"]:
         """Angle [rad] between the cube's orientation and the goal."""
-        off: Tensor = to_rotvec(multiply(view.goal, conjugate(view.thing("cube").quat))).norm(dim=-1)
+        off: Tensor = to_rotvec(multiply(view.goal, conjugate(view.object_pose("cube").quat))).norm(dim=-1)
         return off
 
     def terms(self, view: HandView) -> dict[str, Float[Tensor, " n"]]:
-        aside_m = view.thing("cube").m[:, :2].norm(dim=-1)
+        aside_m = view.object_pose("cube").m[:, :2].norm(dim=-1)
         return {"turned": 1.0 - self.off_rad(view) / math.pi, "centred": 1.0 - torch.tanh(20.0 * aside_m)}
 
     def expert(self, view: HandView) -> Float[Tensor, "n 16"]:
@@ -119,7 +119,7 @@ class ReorientTask:
                 "The script of hand/reorient turns the cube about the vertical only, found goal=any; "
                 "leave out goal, or give a policy."
             )
-        cube = view.thing("cube")
+        cube = view.object_pose("cube")
         tips_m = view.tips_m
         to_go_rad = yaw_of(multiply(view.goal, conjugate(cube.quat)))
         seen = GaitState(tips_m, view.touching, cube.m, yaw_of(cube.quat), to_go_rad)

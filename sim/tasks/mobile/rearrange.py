@@ -128,7 +128,7 @@ class RearrangeTask:
 
     def observe(self, view: ManipulatorView) -> Float[Tensor, "n 39"]:
         local = view.local
-        cube, left = local.thing("cube").m, quarter_turn_left(local, "cube")
+        cube, left = local.object_pose("cube").m, quarter_turn_left(local, "cube")
         goal = self._goal(view)
         tables = [view.body(name) for name in ("from", "to")]
         parts = [
@@ -144,14 +144,14 @@ class RearrangeTask:
         return self._stands(view) & (view.physics.touch_n < 0.05).all(1)
 
     def failed(self, view: ManipulatorView) -> Bool[Tensor, " n"]:
-        return (view.clearance_m < self.touch_m) | (view.thing("cube").m[:, 2] < TOP_M - 0.1)
+        return (view.clearance_m < self.touch_m) | (view.object_pose("cube").m[:, 2] < TOP_M - 0.1)
 
     def terms(self, view: ManipulatorView) -> dict[str, Float[Tensor, " n"]]:
-        cube = view.thing("cube").m
+        cube = view.object_pose("cube").m
         pinched = (view.physics.touch_n > 0.1).all(1).to(cube)
         stands = self._stands(view).to(cube)
         return {
-            "near": 1.0 - torch.tanh((view.local.thing("cube").m - view.local.tool.m).norm(dim=-1)),
+            "near": 1.0 - torch.tanh((view.local.object_pose("cube").m - view.local.tool.m).norm(dim=-1)),
             "pinched": pinched.maximum(stands),
             "lifted": ((cube[:, 2] - TOP_M - HALF_M) / 0.1).clamp(0.0, 1.0).maximum(stands),
             "toward": 1.0 - torch.tanh(0.5 * (cube - view.goal).norm(dim=-1)),
@@ -165,7 +165,7 @@ class RearrangeTask:
 
         Returns actions of (base, arm with gripper).
         """
-        cube = view.thing("cube").m
+        cube = view.object_pose("cube").m
         held, stands = (view.physics.touch_n > 0.5).all(1), self._stands(view)
         bring = held | stands
         dock, docked = self._dock(view, base, bring, cube)
@@ -189,7 +189,7 @@ class RearrangeTask:
 
     def _carry(self, view: ManipulatorView) -> Float[Tensor, "n 3"]:
         """Motion of the tool [m, base frame] that brings a held cube over its target and down on it."""
-        offset = self._goal(view) - view.local.thing("cube").m
+        offset = self._goal(view) - view.local.object_pose("cube").m
         aside_m = offset[:, :2].norm(dim=-1)
         height_m = torch.where(aside_m < 0.012, -0.004, 0.05)
         return torch.cat([offset[:, :2], (offset[:, 2] + height_m)[:, None]], -1).clamp(-0.04, 0.04)
@@ -236,6 +236,6 @@ class RearrangeTask:
 
     def _stands(self, view: ManipulatorView) -> Bool[Tensor, " n"]:
         """Mask of worlds where the cube stands on its target."""
-        offset = view.thing("cube").m - view.goal
+        offset = view.object_pose("cube").m - view.goal
         stands: Tensor = (offset[:, 2].abs() < _SLACK_M) & (offset[:, :2].norm(dim=-1) < _ASIDE_M)
         return stands

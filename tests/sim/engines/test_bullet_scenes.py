@@ -135,13 +135,15 @@ def test_pairs_that_matter_rub_as_in_mujoco(task: str) -> None:
     normal.
     """
     model = compile_scene(ASSETS / f"{task}.xml", ASSETS / "panda.xml").model
-    rub, pairs = split_friction(model), touching_pairs(model)
+    friction, pairs = split_friction(model), touching_pairs(model)
     checked = 0
     for pair in pairs:
         if pair.weight == 1.0:
             a, b = pair.one, pair.other
-            assert rub.sliding[a] * rub.sliding[b] == pytest.approx(pair.sliding, rel=0.02)
-            turning = rub.sliding[a] * rub.spinning_m[b] + rub.sliding[b] * rub.spinning_m[a]
+            assert friction.sliding[a] * friction.sliding[b] == pytest.approx(pair.sliding, rel=0.02)
+            turning = (
+                friction.sliding[a] * friction.spinning_m[b] + friction.sliding[b] * friction.spinning_m[a]
+            )
             assert turning == pytest.approx(pair.spinning_m, abs=0.001)
             checked += 1
     assert checked == {"lift": 3, "peg_insert": 9}[task]

@@ -18,7 +18,7 @@ from tests.sim.engines.worlds import ENGINES, engine_of, start_of
 
 def in_hand(env: TaskVecEnv, thing: str) -> Tensor:
     """Where the thing is from the tool [m], in the world's axes."""
-    return env.view.thing(thing).m - env.view.tool.m
+    return env.view.object_pose(thing).m - env.view.tool.m
 
 
 @cache
@@ -34,7 +34,7 @@ def lifted(name: str) -> tuple[Tensor, Tensor, Tensor]:
             action[:, 0] = 1.0 if step % 10 < 5 else -1.0
             env.step(action)
         return (
-            env.view.thing("cube").m[:, 2],
+            env.view.object_pose("cube").m[:, 2],
             (in_hand(env, "cube") - held).norm(dim=1),
             env.view.physics.touch_n,
         )
@@ -87,7 +87,7 @@ def test_hard_things_do_not_sink_into_each_other(name: str) -> None:
         for _ in range(10):
             env.step(action)
         torch.testing.assert_close(
-            env.view.thing("cube").m[:, 2], torch.full((2,), 0.02).double(), rtol=0.0, atol=1e-4
+            env.view.object_pose("cube").m[:, 2], torch.full((2,), 0.02).double(), rtol=0.0, atol=1e-4
         )
 
 

@@ -105,13 +105,13 @@ def test_wheels_keep_the_curve_when_they_are_too_slow() -> None:
     env = make_task_env("navigate", 1)
     wheels = Wheels(env._engine.scene, FREIGHT, torch.zeros(1, dtype=torch.float64))
     asked = torch.tensor([[1.0, 2.5]], dtype=torch.float64)
-    wish = wheels.wish(asked, asked)
-    assert float(wish[0, 0] / wish[0, 1]) == pytest.approx(0.4)
-    assert float(wish[0, 0] + 0.5 * FREIGHT.track_m * wish[0, 1]) == pytest.approx(FREIGHT.wheel_m_s)
-    wish = torch.zeros(1, 2, dtype=torch.float64)
+    twist = wheels.limited_twist(asked, asked)
+    assert float(twist[0, 0] / twist[0, 1]) == pytest.approx(0.4)
+    assert float(twist[0, 0] + 0.5 * FREIGHT.track_m * twist[0, 1]) == pytest.approx(FREIGHT.wheel_m_s)
+    twist = torch.zeros(1, 2, dtype=torch.float64)
     for _ in range(20):
-        wish = wheels.wish(wish, torch.tensor([[1.0, 0.0]], dtype=torch.float64))
-    assert float(wish[0, 0]) == pytest.approx(1.0)
+        twist = wheels.limited_twist(twist, torch.tensor([[1.0, 0.0]], dtype=torch.float64))
+    assert float(twist[0, 0]) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

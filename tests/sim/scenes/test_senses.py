@@ -62,7 +62,7 @@ def test_a_cloud_lies_on_what_is_there(camera: str) -> None:
     """Above the table, within the box; and the points near the cube are on its faces, to a pixel's width."""
     env = _env(1, cameras=camera, senses="points", points=2048)
     points = env.reset(EpisodeSeeds(("cloud", 0)))[f"points.{camera}"][0]
-    cube = env.view.thing("cube")
+    cube = env.view.object_pose("cube")
     assert float(points[:, 2].min()) >= 0.005
     off = (points - cube.m[0].float()).abs()
     near = off[off.norm(dim=-1) < 0.035]

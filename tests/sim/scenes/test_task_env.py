@@ -318,7 +318,7 @@ def test_depth_and_bodies_are_those_of_the_scene() -> None:
     turn = np.zeros(9)
     mujoco.mju_quat2Mat(turn, camera.quat)
     x, y, z = turn.reshape(3, 3).T @ (
-        env.view.thing("cube").m[0].numpy() - camera.pos
+        env.view.object_pose("cube").m[0].numpy() - camera.pos
     )  # the camera looks along -z
     scale_px = 0.5 * size / np.tan(np.radians(camera.fovy[0]) / 2.0)
     row, column = round(size / 2 - scale_px * y / -z), round(size / 2 + scale_px * x / -z)

@@ -64,7 +64,7 @@ def test_the_bases_frame_is_mujocos() -> None:
         mujoco.mj_kinematics(model, data)
         torch.testing.assert_close(view.local.tool.m[world], seen(data.site("tool").xpos), rtol=0, atol=1e-9)
         torch.testing.assert_close(
-            view.local.thing("cube").m[world], seen(data.body("cube").xpos), rtol=0, atol=1e-9
+            view.local.object_pose("cube").m[world], seen(data.body("cube").xpos), rtol=0, atol=1e-9
         )
         torch.testing.assert_close(view.links.m[world, 3], seen(data.xpos[links[3]]), rtol=0, atol=1e-9)
 
@@ -106,7 +106,7 @@ def test_the_observation_is_laid_out_as_named() -> None:
     view = env.view
     back = about_z(-view.yaw_rad)
     floor = torch.nn.functional.pad(view.xy_m, (0, 1))
-    for name, place in (("cube", view.thing("cube").m), ("goal from base", view.goal)):
+    for name, place in (("cube", view.object_pose("cube").m), ("goal from base", view.goal)):
         torch.testing.assert_close(columns[name], rotate(back, place - floor), rtol=0, atol=1e-5)
     torch.testing.assert_close(
         columns["cube from tool"], columns["cube"] - columns["tool"], rtol=0, atol=1e-5
@@ -124,7 +124,7 @@ def test_starts_are_where_the_task_says() -> None:
     env = make_task_env("rearrange", 500, compiled=False, threads=1)
     env.reset(EpisodeSeeds("starts"))
     view = env.view
-    for spot, name in ((view.thing("cube").m, "from"), (view.goal, "to")):
+    for spot, name in ((view.object_pose("cube").m, "from"), (view.goal, "to")):
         table = view.body(name)
         ahead, aside, up = rotate(table.quat * torch.tensor([1.0, -1.0, -1.0, -1.0]), spot - table.m).unbind(
             -1
@@ -133,7 +133,7 @@ def test_starts_are_where_the_task_says() -> None:
         assert float(ahead.max()) <= DEPTH_M - 0.07 + 1e-6
         assert float(aside.abs().max()) <= 0.3 + 1e-6
         assert float((up - 0.422).abs().max()) < 1e-6
-    assert bool((view.thing("cube").m[:, 0] * view.goal[:, 0] < 0.0).all())
+    assert bool((view.object_pose("cube").m[:, 0] * view.goal[:, 0] < 0.0).all())
     assert float(view.clearance_m.min()) > 0.1
 
 
@@ -146,9 +146,9 @@ def test_a_dropped_cube_loses_the_episode() -> None:
         action = env.from_script(env.script()).float()
         view = env.view
         tables = torch.stack(
-            [(view.body(name).m - view.thing("cube").m)[:, :2].norm(dim=-1) for name in ("from", "to")]
+            [(view.body(name).m - view.object_pose("cube").m)[:, :2].norm(dim=-1) for name in ("from", "to")]
         )
-        over_floor = (tables.amin(0) > 0.8) & (view.thing("cube").m[:, 2] > 0.5)
+        over_floor = (tables.amin(0) > 0.8) & (view.object_pose("cube").m[:, 2] > 0.5)
         action[over_floor, 6] = 1.0
         _, _, terminated, _, info = env.step(action)
         assert not info["success"][terminated & ~lost].any()

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from sim.engines.bullet.client import load_pybullet
-from sim.engines.bullet.scenes.friction import Rub
+from sim.engines.bullet.scenes.friction import GeomFriction
 from sim.engines.bullet.scenes.plan import FIXED, HINGE, Link, Multibody, Pose
 
 SOLVER_ITERATIONS = 50
@@ -36,7 +36,7 @@ def start_world(client: int, step_s: float) -> None:
     )
 
 
-def build(client: int, model: Any, part: Multibody, base: Pose, rub: Rub) -> int:
+def build(client: int, model: Any, part: Multibody, base: Pose, friction: GeomFriction) -> int:
     """Make one multibody, its base at `base` in the world, and return its PyBullet id.
 
     Bullet's own damping, motors and sleeping are off.
@@ -77,7 +77,7 @@ def build(client: int, model: Any, part: Multibody, base: Pose, rub: Rub) -> int
             p.changeDynamics(
                 body, i, collisionMargin=0.0, physicsClientId=client
             )  # otherwise contacts begin 1 mm too early
-        _touching(p, client, model, body, i, link.geom, rub)
+        _touching(p, client, model, body, i, link.geom, friction)
     _dry_friction(p, client, model, body, links)
     return body
 
@@ -88,14 +88,16 @@ def xyzw(pose: Pose) -> list[float]:
     return [x, y, z, w]
 
 
-def _touching(p: Any, client: int, model: Any, body: int, link: int, geom: int, rub: Rub) -> None:
+def _touching(
+    p: Any, client: int, model: Any, body: int, link: int, geom: int, friction: GeomFriction
+) -> None:
     """Set collision filter and friction of a link's geom."""
     if geom < 0:
         p.setCollisionFilterGroupMask(body, link, 0, 0, physicsClientId=client)
         return
     kind, affinity = int(model.geom_contype[geom]), int(model.geom_conaffinity[geom])
     p.setCollisionFilterGroupMask(body, link, kind, affinity, physicsClientId=client)
-    slide, spin, roll = (float(values[geom]) for values in rub)
+    slide, spin, roll = (float(values[geom]) for values in friction)
     p.changeDynamics(
         body, link, lateralFriction=slide, spinningFriction=spin, rollingFriction=roll, physicsClientId=client
     )

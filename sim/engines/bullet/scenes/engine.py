@@ -97,7 +97,7 @@ class BulletEngine:
         for world in range(self.num_envs):
             for ctrl, count in zip(commands[world], substeps[world], strict=True):
                 self._step_world(world, ctrl, count)
-        self._read([world for world, told in enumerate(commands) if told])
+        self._read([world for world, sent in enumerate(commands) if sent])
 
     def render(
         self,

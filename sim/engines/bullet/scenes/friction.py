@@ -15,13 +15,11 @@ from numpy import ndarray
 
 from sim.engines.bullet.scenes.plan import excluded, is_static
 
-_LEAST = 1e-4  # a frictionless pair; its logarithm is finite
-_ROBOT_AND_GROUND = (
-    0.03  # weight of pairs in which nothing moves freely: grasps and what objects stand on come first
-)
+_LEAST = 1e-4  # for a frictionless pair, so that its logarithm is finite
+_ROBOT_AND_GROUND = 0.03  # weight of pairs without a free object; grasps and supports of objects matter more
 
 
-class Rub(NamedTuple):
+class GeomFriction(NamedTuple):
     """Bullet's coefficients of every geom."""
 
     sliding: Float[ndarray, " g"]
@@ -40,7 +38,8 @@ class Pair(NamedTuple):
     weight: float
 
 
-def split_friction(model: Any) -> Rub:
+def split_friction(model: Any) -> GeomFriction:
+    """Coefficients of single geoms that reproduce MuJoCo's friction of pairs as well as possible."""
     pairs, count = touching_pairs(model), int(model.ngeom)
     own = 0.5 * np.log(np.maximum(model.geom_friction[:, 0], _LEAST))
     rows = np.zeros((len(pairs), count))
@@ -58,11 +57,11 @@ def split_friction(model: Any) -> Rub:
                 pair.weight * sliding[pair.one],
             )
         turning.append(np.maximum(_solve(rows, np.array(target) * weight), 0.0))
-    return Rub(sliding, *turning)
+    return GeomFriction(sliding, *turning)
 
 
 def touching_pairs(model: Any) -> list[Pair]:
-    """By MuJoCo's bits and priorities; never two parts of the surroundings or of one robot."""
+    """Pairs that may touch by MuJoCo's contact bits, without pairs of fixed parts or of one robot."""
     trees = [_tree(model, int(body)) for body in model.geom_bodyid]
     kind, affinity, apart, pairs = model.geom_contype, model.geom_conaffinity, excluded(model), []
     for i in range(model.ngeom):
@@ -77,7 +76,7 @@ def touching_pairs(model: Any) -> list[Pair]:
 
 
 def _mujoco(model: Any, i: int, j: int) -> tuple[float, float, float]:
-    """(sliding, about the normal, rolling): of the geom of higher priority, or the larger of equals."""
+    """(sliding, torsional, rolling) coefficients: of the higher priority, else the larger ones."""
     first, second = int(model.geom_priority[i]), int(model.geom_priority[j])
     chosen = [i, j] if first == second else [i if first > second else j]
     slide, spin, roll = model.geom_friction[chosen].max(axis=0).tolist()
@@ -86,7 +85,7 @@ def _mujoco(model: Any, i: int, j: int) -> tuple[float, float, float]:
 
 
 def _tree(model: Any, body: int) -> int:
-    """First moving body above this body, 0 for the surroundings and fixtures."""
+    """First moving ancestor of this body; 0 for fixed bodies."""
     root = 0
     while body > 0:
         if not is_static(model, body):

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from sim.engines.bullet.scenes.friction import Rub, split_friction
+from sim.engines.bullet.scenes.friction import GeomFriction, split_friction
 from sim.engines.bullet.scenes.plan import Multibody, plan_scene
 from sim.engines.bullet.scenes.servo import ServoGains, gains
 from sim.engines.scene import Scene
@@ -33,7 +33,7 @@ class Recipe:
     """
 
     parts: tuple[Multibody, ...]
-    rub: Rub
+    friction: GeomFriction
     gains: ServoGains
     gravity_m_s2: tuple[float, float, float]
     pulls: tuple[Pull, ...]
@@ -41,7 +41,7 @@ class Recipe:
 
 
 @lru_cache(maxsize=8)
-def _split(scene: Scene) -> Rub:
+def _split(scene: Scene) -> GeomFriction:
     """Friction coefficients, computed once for all worlds and episodes of a scene."""
     return split_friction(scene.model)
 
@@ -68,7 +68,9 @@ def make_recipe(scene: Scene, changes: Mapping[str, Float[ndarray, "..."]] | Non
     )
     own, pulls = min(ways, key=lambda way: len(way[1]))
     x, y, z = own.tolist()
-    return Recipe(parts, Rub(slide * root, spin / root, roll / root), servos, (x, y, z), pulls, given)
+    return Recipe(
+        parts, GeomFriction(slide * root, spin / root, roll / root), servos, (x, y, z), pulls, given
+    )
 
 
 def _pulls(

@@ -43,8 +43,8 @@ class ReplayLog:
         than the oldest.
         """
         oldest = max(self._age)
-        told = {"commands": self._commands[:, :oldest], "substeps": self._substeps[:, :oldest]}
-        return {name: torch.from_numpy(each.copy()) for name, each in (self._starts | told).items()}
+        log = {"commands": self._commands[:, :oldest], "substeps": self._substeps[:, :oldest]}
+        return {name: torch.from_numpy(each.copy()) for name, each in (self._starts | log).items()}
 
     @staticmethod
     def read(saved: Mapping[str, Tensor]) -> tuple[Start, list[list[ndarray]], list[list[int]]]:
@@ -58,8 +58,8 @@ class ReplayLog:
         ctrl = saved["commands"].new_zeros(len(commands), commands.shape[-1]) if ctrl is None else ctrl
         start = Start(saved["start_qpos"], ctrl, fixtures[..., :3], fixtures[..., 3:], saved["start_qvel"])
         ages = [sum(count > 0 for count in row) for row in substeps]
-        told = [list(row[:age]) for row, age in zip(commands, ages, strict=True)]
-        return start, told, [row[:age] for row, age in zip(substeps, ages, strict=True)]
+        sent = [list(row[:age]) for row, age in zip(commands, ages, strict=True)]
+        return start, sent, [row[:age] for row, age in zip(substeps, ages, strict=True)]
 
 
 def _twice(array: ndarray) -> ndarray:

@@ -60,7 +60,7 @@ class SceneWorld:
         self._ids = []
         for part in recipe.parts:
             base = compose(bodies[part.anchor], part.pose)
-            body = build(client, model, part, base, recipe.rub)
+            body = build(client, model, part, base, recipe.friction)
             self._ids.append(body)
             for i, link in enumerate(part.links):
                 if link.joint >= 0:

@@ -15,7 +15,7 @@ from sim.engines.bullet.effects import EFFECTS, AirEffects
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import POS, QUAT, ROTOR, VEL, parameters, start
 from sim.flight.bullet.swarm import BulletSwarm
-from sim.flight.swarm.swarm import Practice, Swarm
+from sim.flight.swarm.swarm import Swarm, TrainingRules
 from sim.flight.swarm.swarm_step import SwarmStep
 from sim.flight.swarm.swarm_trial import fly_swarm
 from sim.tasks.swarm.terms import SwarmSenses
@@ -167,8 +167,8 @@ def test_states_are_pybullets_and_gradients_are_ours() -> None:
 
 def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
     """Saved after ten of thirty steps, worlds ending on the way: another engine goes on to the same bits."""
-    practice = Practice(seconds=0.12, replay=0.5)
-    one, two = swarm(practice=practice), swarm(practice=practice)
+    rules = TrainingRules(seconds=0.12, replay=0.5)
+    one, two = swarm(training=rules), swarm(training=rules)
     check_goes_on(one, two, actions(one.num, 30), 10, tmp_path)
 
 
@@ -176,13 +176,13 @@ def test_who_meets_a_cylinder_in_training_is_put_back_and_who_is_measured_has_fa
     """A drone whose hull meets a cylinder's side, while its middle keeps the distance that `quad` asks
     for.
     """
-    for practice in (Practice(replay=0.0), None):
-        made = swarm(practice=practice, gradient=practice is not None, pure=practice is not None)
+    for rules in (TrainingRules(replay=0.0), None):
+        made = swarm(training=rules, gradient=rules is not None, pure=rules is not None)
         made.now.state, axis = made.now.state.clone(), made.now.cylinders[:, 0, 0]
         made.now.state[0:2, 0] = axis + torch.tensor([0.3 + RADIUS_M - 0.002, 0.0])
         made.now.state[2, 0] = 5.0
         made.now.state[QUAT, 0] = torch.tensor([1.0, 0.0, 0.0, 0.0])
-        if practice is not None:
+        if rules is not None:
             _, back = made.step(made.idle)
             assert bool(back[0])
             assert bool(made.touching[0])

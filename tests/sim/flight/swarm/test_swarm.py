@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, VEL
-from sim.flight.swarm.swarm import Practice, Swarm
+from sim.flight.swarm.swarm import Swarm, TrainingRules
 from sim.flight.swarm.swarm_trial import fly_swarm, measure
 from sim.tasks.swarm.terms import SwarmSenses
 from sim.tasks.swarm.world import SwarmWorld
@@ -21,10 +21,10 @@ SENSES = SwarmSenses(neighbours=3, cylinders=2, history=1, noise=False)
 
 
 def swarm(
-    worlds: int = 3, *, practice: Practice | None = None, craft: str = "cf2x_l2f", **changes: object
+    worlds: int = 3, *, training: TrainingRules | None = None, craft: str = "cf2x_l2f", **changes: object
 ) -> Swarm:
     world = SwarmWorld(drones=4, density=0.5, seconds=0.4)
-    return Swarm(load_craft(craft), world, SENSES, worlds, 5, practice=practice, eager=True, **changes)  # type: ignore[arg-type]
+    return Swarm(load_craft(craft), world, SENSES, worlds, 5, training=training, eager=True, **changes)  # type: ignore[arg-type]
 
 
 def actions(num: int, steps: int, seed: int = 0) -> Tensor:
@@ -35,7 +35,7 @@ def actions(num: int, steps: int, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("craft", ["cf2x_l2f", "cf2x_gym"])
 def test_the_gradient_is_that_of_finite_differences(craft: str) -> None:
     """One command of one drone, moved by +-1e-3: its own cost over ten steps changes as its gradient says."""
-    made = swarm(practice=Practice(replay=0.0), craft=craft, with_downwash=craft == "cf2x_gym")
+    made = swarm(training=TrainingRules(replay=0.0), craft=craft, with_downwash=craft == "cf2x_gym")
     begun, given = made.state_dict(), actions(made.num, 10)
 
     def cost(shift: Tensor) -> Tensor:
@@ -73,11 +73,11 @@ def test_worlds_never_meet() -> None:
 
 
 def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
-    """Thirty steps of practice, saved after ten, with worlds that end on the way: the same costs and
+    """Thirty steps of training, saved after ten, with worlds that end on the way: the same costs and
     observations.
     """
-    practice = Practice(seconds=0.12, replay=0.5)
-    one, two = swarm(practice=practice), swarm(practice=practice)
+    rules = TrainingRules(seconds=0.12, replay=0.5)
+    one, two = swarm(training=rules), swarm(training=rules)
     check_goes_on(one, two, actions(one.num, 30), 10, tmp_path)
 
 
@@ -85,7 +85,7 @@ def test_who_falls_is_put_back_and_passes_no_gradient_on() -> None:
     """Beyond the wall by more than a metre: at home again, at any height, and its action has no influence any
     more.
     """
-    made = swarm(practice=Practice(replay=0.0))
+    made = swarm(training=TrainingRules(replay=0.0))
     made.now.state = made.now.state.clone()
     made.now.state[0, 2], made.now.state[VEL, 2] = 7.0, 1.0
     action = actions(made.num, 1)[0].requires_grad_()
@@ -100,7 +100,7 @@ def test_who_falls_is_put_back_and_passes_no_gradient_on() -> None:
 
 def test_a_collision_is_flown_again_from_before_it() -> None:
     """A drone is pushed onto another after 2 s: the moment kept is a picture from 1.5 to 1.75 s earlier."""
-    made = swarm(worlds=1, practice=Practice(seconds=60.0, replay=1.0))
+    made = swarm(worlds=1, training=TrainingRules(seconds=60.0, replay=1.0))
     made.now.since = torch.zeros_like(made.now.since)
     seen: list[Tensor] = []
     for step in range(200):
@@ -121,7 +121,7 @@ def test_a_collision_at_the_first_step_is_not_kept() -> None:
     """The curriculum turns the replay on in worlds that are long under way: there is no picture of them
     yet.
     """
-    made = swarm(worlds=1, practice=Practice(seconds=60.0))
+    made = swarm(worlds=1, training=TrainingRules(seconds=60.0))
     made.now.since = torch.full_like(made.now.since, 1000)
     made.now.state = made.now.state.clone()
     made.now.state[POS, 1] = made.now.state[POS, 0] + 0.02
