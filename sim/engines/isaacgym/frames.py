@@ -1,4 +1,4 @@
-"""Between MuJoCo's conventions and Isaac Gym's. Runs on Python 3.7 with numpy alone.
+"""Conversion between the conventions of MuJoCo and Isaac Gym. Runs on Python 3.7 with numpy alone.
 
 MuJoCo: quaternions wxyz (body -> world); a free joint's speed is that of the body's frame, linear in the
 world, angular in the body. Isaac Gym: quaternions xyzw; a root's 13 numbers are position, quaternion, linear
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def wxyz(xyzw: Any) -> Any:
-    """(..., 4) -> (..., 4)."""
+    """Quaternion xyzw (..., 4) -> wxyz (..., 4)."""
     return xyzw[..., [3, 0, 1, 2]]
 
 

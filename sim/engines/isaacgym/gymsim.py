@@ -1,9 +1,8 @@
-"""A scene in Isaac Gym Preview 4, by its tensor interface. Written after its published interface, never run
-on it.
+"""Scene in Isaac Gym Preview 4, by its tensor interface. Written from its documentation, never run on it.
 
-PhysX runs on the GPU; state comes to the host, because it goes on through shared memory (`use_gpu_pipeline`
-false, with which masses and frictions may be changed at any time, too). Environments stand in one another,
-kept apart by their collision groups, so that positions in the world and in the environment are the same.
+PhysX runs on the GPU; the state is copied to the host, because it continues through shared memory
+(`use_gpu_pipeline` false, which also lets masses and frictions change at any time). Environments overlap and
+are separated by collision groups, so that positions in the world and in the environment are the same.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 # isort: off
-import frames  # type: ignore[import-not-found] # a neighbour: this folder is on the path of a script
+import frames  # type: ignore[import-not-found] # in this folder, which is on the path of a script
 from isaacgym import gymapi, gymtorch  # type: ignore[import-not-found] # before torch, or it raises
 import torch
 # isort: on
@@ -28,9 +27,7 @@ class GymSim:
         self._it, self._slots = description, slots
         self._actors = description["actors"]
         self._n = len(slots["qpos"])
-        self._pending: set[int] = (
-            set()
-        )  # worlds whose state was put into the slots, but not yet into Isaac Gym
+        self._pending: set[int] = set()  # worlds whose state is in the slots, but not yet in Isaac Gym
         self._gym = gymapi.acquire_gym()
         self._sim = self._create_sim()
         self._envs: list[Any] = []
@@ -50,8 +47,9 @@ class GymSim:
         self._read()
 
     def set_state(self, worlds: list[int]) -> None:
-        """Their state stands in the slots, bodies included; Isaac Gym takes it before its next step: it
-        accepts one indexed write of each kind between steps.
+        """Schedule the states in the slots, bodies included, for the next step of Isaac Gym.
+
+        Isaac Gym accepts one indexed write of each kind between steps.
         """
         self._pending.update(worlds)
 
@@ -118,9 +116,7 @@ class GymSim:
         return asset
 
     def _set_properties(self, env: Any, handle: Any, actor: Any, scales: Any) -> None:
-        """Whatever the importer of MJCF made of them: masses, servos, limits, friction and filters are given
-        here.
-        """
+        """Set masses, servos, limits, friction and filters, whatever the MJCF importer made of them."""
         self._set_bodies(env, handle, actor, scales.get("mass_scale"))
         if actor["dofs"]:
             self._set_dofs(env, handle, actor, scales)
@@ -174,7 +170,7 @@ class GymSim:
         self._gym.set_actor_rigid_shape_properties(env, handle, props)
 
     def _acquire(self) -> None:
-        """Views, (n, ...), of Isaac Gym's own tensors; a refresh fills them."""
+        """Get views (n, ...) of Isaac Gym's own tensors; a refresh fills them."""
         gym, sim, n = self._gym, self._sim, self._n
         self._root_torch = gymtorch.wrap_tensor(gym.acquire_actor_root_state_tensor(sim))
         self._dof_torch = gymtorch.wrap_tensor(gym.acquire_dof_state_tensor(sim))
@@ -190,9 +186,7 @@ class GymSim:
         self._refresh()
 
     def _find_places(self) -> None:
-        """Which row of Isaac Gym's tensors is which body and joint: by names, the same in all
-        environments.
-        """
+        """Map names of bodies and joints to rows of Isaac Gym's tensors, the same in all environments."""
         gym, env = self._gym, self._envs[0]
         self._driven = np.zeros(self._slots["ctrl"].shape[1], int)  # actuator -> degree of freedom
         self._lowest, self._highest = np.zeros((2, len(self._driven)), np.float32)
@@ -280,5 +274,5 @@ class GymSim:
                 )
         slots["body_m"][:, self._body_to] = self._body[:, self._body_from, :3]
         slots["body_quat"][:, self._body_to] = frames.wxyz(self._body[:, self._body_from, 3:7])
-        # A touch sensor feels a zone; Isaac Gym knows the sum of forces on a body.
+        # A touch sensor measures a zone; Isaac Gym reports the sum of forces on a body.
         slots["touch_n"][:] = np.linalg.norm(self._force[:, self._touched], axis=-1)

@@ -1,6 +1,6 @@
-"""What the engine and its worker say to each other: messages over pipes, arrays in shared memory.
+"""Protocol of the engine and its worker: messages over pipes, arrays in shared memory.
 
-A message is its length (4 bytes, big end first), then JSON. The engine sends {"do": <command>, ...}; the
+A message is its length (4 bytes, big-endian), then JSON. The engine sends {"do": <command>, ...}; the
 worker answers {"done": ...}, or {"failed": <kind>, "text": ...}. Commands: HELLO, INIT, STEP, SET_STATE,
 RANDOMISE, CLOSE.
 
@@ -27,15 +27,15 @@ MISSING, BROKEN = (
     "broken",
 )  # kinds of failure: a package is absent; anything else, with its traceback
 _LENGTH = struct.Struct(">I")
-_LONGEST = 64 * 2**20  # a longer message means that the two no longer understand each other
+_LONGEST = 64 * 2**20  # a longer message means a broken stream
 
 
 class Closed(Exception):  # noqa: N818 - not an error in itself: the other side is gone
-    """Nobody is at the other end of the pipe any more."""
+    """The process at the other end of the pipe has ended."""
 
 
 def send(file: int, message: Any) -> None:
-    """Raises Closed."""
+    """Send a message. Raises Closed."""
     body = json.dumps(message).encode()
     data = _LENGTH.pack(len(body)) + body
     while data:
@@ -46,9 +46,7 @@ def send(file: int, message: Any) -> None:
 
 
 def receive(file: int, timeout_s: float | None = None) -> Any:
-    """Raises Closed, TimeoutError when the message is not whole in time, ValueError for what is no
-    message.
-    """
+    """Receive a message. Raises Closed, TimeoutError for a late message, ValueError for an invalid one."""
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
     (length,) = _LENGTH.unpack(_read(file, _LENGTH.size, deadline_s))
     if length > _LONGEST:

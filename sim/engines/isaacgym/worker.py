@@ -1,7 +1,7 @@
-"""Isaac Gym's side: started by its path with an interpreter of Python 3.7 or 3.8 that can `import isaacgym`.
+"""Worker of Isaac Gym, started by its path in an interpreter, Python 3.7 or 3.8, that can `import isaacgym`.
 
 Its arguments are three open files: commands, answers, shared memory. It imports nothing of this project but
-its neighbours in this folder. What it prints, and the stack of a crash, goes to its standard error.
+modules of this folder. What it prints, and the stack of a crash, goes to its standard error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import traceback
 from typing import Any, Callable
 
-import protocol  # type: ignore[import-not-found] # a neighbour: this folder is on the path of a script
+import protocol  # type: ignore[import-not-found] # in this folder, which is on the path of a script
 
 MakeSim = Callable[[Any, Any], Any]  # (description, slots) -> simulation, as `gymsim.GymSim`
 
@@ -24,7 +24,7 @@ def make_gymsim(description: Any, slots: Any) -> Any:
 
 
 def serve(commands: int, answers: int, memory: int, make_sim: MakeSim = make_gymsim) -> None:
-    """Until CLOSE, or until the engine is gone."""
+    """Serve commands until CLOSE, or until the engine has ended."""
     sim = None
     try:
         while True:
@@ -48,7 +48,7 @@ def serve(commands: int, answers: int, memory: int, make_sim: MakeSim = make_gym
             else:
                 protocol.send(answers, {"done": done})
     except protocol.Closed:
-        pass  # the engine is gone
+        pass  # the engine has ended
     finally:
         if sim is not None:
             sim.close()

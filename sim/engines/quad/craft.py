@@ -1,7 +1,6 @@
-"""A quadcopter as data: what it weighs, where its rotors are, what they do. One YAML file per craft, with its
-source.
+"""Parameters of a quadcopter: mass, inertia, rotors and drag. One YAML file per craft, with its source.
 
-No two simulators agree on the parameters of a Crazyflie, so every set here names where it comes from. Frames:
+Simulators disagree on the parameters of a Crazyflie, so every file names its source. Frames:
 world ENU (z up), body FLU; rotors front right, back right, back left, front left.
 """
 
@@ -86,9 +85,7 @@ def list_crafts() -> list[str]:
 
 
 def load_craft(name: str, **changes: Any) -> Craft:
-    """A craft by name, or a YAML file of one's own by path. Raises UnknownNameError, or ConfigError for bad
-    values.
-    """
+    """Craft by name, or from your own YAML file. Raises UnknownNameError, ConfigError for bad values."""
     own = name.endswith((".yaml", ".yml"))
     path = Path(name) if own else FOLDER / f"{name}.yaml"
     if own and not path.is_file():
@@ -111,7 +108,7 @@ def load_craft(name: str, **changes: Any) -> Craft:
 
 
 def check_craft(craft: Craft) -> Craft:
-    """The craft, if it can exist and fly. Raises ConfigError with the value and its bound."""
+    """The craft unchanged. Raises ConfigError for impossible parameters, with the value and its bound."""
     positive = {
         "mass_kg": craft.mass_kg,
         "torque_per_thrust_m": craft.torque_per_thrust_m,
@@ -173,7 +170,7 @@ def _check_lengths(craft: Craft) -> None:
 
 
 def _check_keys(data: dict[Any, Any]) -> None:
-    """Raises ValueError for a key that no craft has, and for what is missing."""
+    """Raises ValueError for an unknown key and for missing ones."""
     of_file = {field.name: field.default is MISSING for field in fields(Craft) if field.name != "name"}
     for key in data:
         if key not in of_file:

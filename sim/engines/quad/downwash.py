@@ -1,11 +1,10 @@
-"""The wind that a drone throws on those below it, as gym-pybullet-drones publishes it (commit 90b178a,
-BaseAviary).
+"""Downwash of a drone on those below it, as in gym-pybullet-drones (commit 90b178a, BaseAviary).
 
     F = -c_1 (r / 4 h)^2 exp(-1/2 (l / (c_2 h + c_3))^2) z_body
 
 for every drone h above and l beside; r is the radius of a propeller. The formula is a fit far below a craft.
-Nearer it has no bound: at 0.1 m it is 29 times a Crazyflie's weight, so the sum is kept within the craft's
-own weight here.
+Near the craft it is unbounded: at 0.1 m it is 29 times a Crazyflie's weight. Here the sum is limited to the
+craft's own weight.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from robo_rl.core.errors import ConfigError
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, FORCE, POS, QUAT
 
-_BESIDE_M = 10.0  # farther beside, nothing is felt
+_BESIDE_M = 10.0  # horizontal distance beyond which there is no force
 _NARROWEST_M = 1e-3  # the width c_2 h + c_3 passes through zero
 
 

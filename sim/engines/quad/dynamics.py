@@ -1,9 +1,9 @@
-"""Flight dynamics of many quadcopters: one pure function of tensors, differentiable, eager or compiled.
+"""Flight dynamics of many quadcopters: a pure, differentiable function of tensors, eager or compiled.
 
     m v' = R z^ (sum T_i) + drag + m g + force         q' = q * (0, w) / 2
     J w' = r x T - w x J w + torque                    s_i' = (u_i - s_i) / tau(rising or falling)
 
-The rotors' first-order response has a closed form, so that is what is used, exact for any step; the rigid
+The rotors' first-order response is computed in closed form, exact for any step; the rigid
 body takes one Runge-Kutta step of fourth order ("rk4"), or a semi-implicit Euler step ("euler"). Because drag
 is the same along both horizontal body axes, D v = d_xy v + (d_z - d_xy) z^ (z^ . v), and only the third
 column of R is ever needed.
@@ -61,9 +61,7 @@ def check_physics(physics: QuadPhysics, craft: Craft) -> None:
 
 
 def largest_step_s(craft: Craft) -> float:
-    """The time in which full roll or pitch torque turns the resting craft by 90 degrees, a = pi / t^2; at
-    most 0.05.
-    """
+    """Time [s] in which full roll or pitch torque turns the resting craft by 90 degrees; at most 0.05."""
     arm_m = max(abs(part) for rotor in craft.rotors_m for part in rotor)
     torque_nm = arm_m * craft.max_thrust_n / 2.0
     return min(0.05, math.sqrt(math.pi * min(craft.inertia_kg_m2[:2]) / torque_nm))
@@ -263,9 +261,7 @@ def ground_gain(craft: Craft, height_m: Tensor) -> Tensor:
 
 
 def rest_on_ground(rows: Rows) -> Rows:
-    """A floor at z = 0 that gives nothing back: no fall through it, no slide and no spin while in touch with
-    it.
-    """
+    """Inelastic floor at z = 0: no penetration, and no sliding or rotation while in contact."""
     touching = rows[2] <= 0.0
     free = torch.where(touching, 0.0, 1.0)
     up = torch.where(touching, rows[9].clamp(min=0.0), rows[9])
