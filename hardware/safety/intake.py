@@ -34,7 +34,7 @@ class Order:
         """Why the message is late, or None. Does not accept it."""
         if self._last is None or (epoch, sequence) > self._last:
             return None
-        if sequence == UNCOUNTED and epoch == self._last[0]:
+        if (epoch, sequence) == self._last and sequence == UNCOUNTED:
             return None
         return Reason.OLD_EPOCH if epoch < self._last[0] else Reason.OUT_OF_ORDER
 
@@ -44,8 +44,7 @@ class Order:
 
     def take(self, epoch: int, sequence: int) -> None:
         """Accept the message."""
-        newest = sequence if self._last is None or epoch != self._last[0] else max(sequence, self._last[1])
-        self._last = epoch, newest
+        self._last = epoch, sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ class Move:
     limited_by: tuple[Reason, ...] = ()
 
 
-_SHARES = np.linspace(0.125, 1.0, 8)[:, None]  # of the way to rest, at which the workspace is checked
+# Shares of the way to rest at which the workspace is checked; the last two are close, to see where the path leads.
+_SHARES = np.array([*np.linspace(0.125, 0.875, 7), 0.99, 1.0])[:, None]
 _FELT_RAD = 1e-6  # a change below this is rounding, not a limit
 
 

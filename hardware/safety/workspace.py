@@ -43,12 +43,16 @@ class Workspace:
     ) -> bool:
         """True if the arm may go to `step_rad`, and then brake along `path_rad`.
 
-        sent_rad: position sent last. From outside the box the arm may only come nearer to it.
+        sent_rad: position sent last. From outside the box the arm may only come nearer to it, all along the path.
         """
         after_m, sent_m = self._excess_m(step_rad), self._excess_m(sent_rad)
         if after_m > 0.0 and not after_m < sent_m:
             return False
-        return all(self._excess_m(place) <= after_m for place in path_rad)
+        for place in path_rad:
+            before_m, after_m = after_m, self._excess_m(place)
+            if after_m > before_m:
+                return False
+        return True
 
     def _excess_m(self, position_rad: Float[ndarray, " j"]) -> float:
         return self.excess_m(position_rad, MARGIN_M)
