@@ -3,8 +3,9 @@
 Each part prints how much was tried and how many promises were broken; one broken promise ends with exit
 status 1.
 
-    arm     the safety filter of an arm: nothing over a limit may come out, whatever is commanded or measured
-    power   power losses while episodes are recorded, in simulation: no committed episode may be lost
+    arm       the safety filter of an arm: nothing over a limit may come out, whatever is commanded or measured
+    messages  hostile but valid messages on every topic of every node: none may end or deafen a node
+    power     power losses while episodes are recorded, in simulation: no committed episode may be lost
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from common import emit, parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # generators and oracles of tests/
 
-from attacks import arm, power
+from attacks import arm, messages, power
 
 # part -> (attack(tries, seed) -> (tried, violations by kind, an example), tries, tries of a quick run)
 PARTS: dict[str, tuple[Callable[[int, int], tuple[int, Counter[str], str]], int, int]] = {
     "arm": (arm.attack, 100_000, 5_000),
+    "messages": (messages.attack, 5000, 300),
     "power": (power.attack, 1000, 100),
 }
 

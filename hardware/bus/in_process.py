@@ -17,12 +17,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from hardware.bus.names import namespace_of, node_name, resolve, unknown_service
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, Quality, mismatch
 from hardware.bus.timers import Timers
+from hardware.bus.wire import check_shapes
+from hardware.messages import Message
 from robo_rl.core.errors import BusError
 
 _CHECK_S = 0.05  # largest time between two checks of `until`
@@ -132,6 +134,7 @@ class InProcessWorld:
         if type(message) is not publisher.kind:
             found, expected = type(message).__name__, publisher.kind.__name__
             raise BusError(f"'{publisher.topic}' carries {expected}, found {found}: nothing was sent.")
+        check_shapes(cast(Message, message))
         publisher.last = message if publisher.quality.latched else None
         for subscription in self._subscriptions:
             if (

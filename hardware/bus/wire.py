@@ -71,26 +71,46 @@ def parse_order(text: str, stamp_s: float = 0.0) -> tuple[int, int]:
     return 0, int(stamp_s * 1e9) if stamp_s > 0.0 else m.UNCOUNTED
 
 
+_SHAPES: dict[type[Any], tuple[tuple[str, tuple[int, ...]], ...]] = {
+    m.Odometry: (
+        ("position_m", (3,)),
+        ("quat_wxyz", (4,)),
+        ("velocity_body_m_s", (3,)),
+        ("rates_rad_s", (3,)),
+    ),
+    m.Imu: (("quat_wxyz", (4,)), ("rates_rad_s", (3,)), ("acceleration_m_s2", (3,))),
+}
+
+
 def _per_joint(what: str, values: ndarray, names: tuple[str, ...], optional: bool = False) -> ndarray:
-    if values.shape[-1:] != (len(names),) and not (optional and values.shape == (0,)):
+    shape = np.shape(values)
+    if shape[-1:] != (len(names),) and not (optional and shape == (0,)):
         raise BusError(
-            f"A {what} has {values.shape[-1]} values for {len(names)} joints ({', '.join(names)})."
+            f"A {what} has {shape[-1] if shape else 'no'} values for {len(names)} joints "
+            f"({', '.join(names[:10])})."
         )
     return values
 
 
 def check_shapes(record: m.Message) -> None:
-    """Raise BusError for a joint state or trajectory whose arrays do not fit its joints."""
+    """Raise BusError for a record whose arrays have other shapes than its fields promise."""
+    if wrong := [
+        name for name, shape in _SHAPES.get(type(record), ()) if np.shape(getattr(record, name)) != shape
+    ]:
+        raise BusError(
+            f"A {type(record).__name__} has {wrong[0]} of shape {np.shape(getattr(record, wrong[0]))}."
+        )
     if isinstance(record, m.JointState):
+        if (shape := np.shape(record.position_rad)) and len(shape) != 1:
+            raise BusError(f"A joint state has positions of shape {shape}; expected one per joint.")
         _per_joint("joint state", record.position_rad, record.names)
         _per_joint("joint velocity", record.velocity_rad_s, record.names, optional=True)
         _per_joint("joint effort", record.effort_nm, record.names, optional=True)
     elif isinstance(record, m.JointTrajectory):
-        rows = _per_joint("waypoint", record.position_rad, record.names)
-        if rows.ndim != 2 or len(rows) != len(record.times_s):
-            raise BusError(
-                f"A trajectory has positions of shape {rows.shape} and {len(record.times_s)} times."
-            )
+        rows, times = _per_joint("waypoint", record.position_rad, record.names), np.shape(record.times_s)
+        if rows.ndim != 2 or times != (len(rows),):
+            count = times[0] if len(times) == 1 else times
+            raise BusError(f"A trajectory has positions of shape {rows.shape} and {count} times.")
 
 
 def _pack_joints(r: m.JointState, new: New) -> Any:

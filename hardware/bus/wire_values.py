@@ -34,8 +34,16 @@ def split_time(time_s: float) -> dict[str, int]:
 
 
 def join_time(time: Any) -> float:
-    """Seconds of a Time or Duration."""
-    return float(time.sec + time.nanosec / NANO)
+    """Seconds of a Time or Duration. Raises BusError for one that `split_time` cannot return."""
+    return seconds(time.sec, time.nanosec)
+
+
+def seconds(sec: int, nanosec: int) -> float:
+    """Seconds of the two fields of a Time or Duration. Raises BusError as `join_time`."""
+    time_s = float(sec + nanosec / NANO)
+    if nanosec >= NANO or time_s >= 2**31 - 1:
+        raise BusError(f"A time of {sec} s and {nanosec} ns is out of range; expected less than {NANO} ns.")
+    return time_s
 
 
 def header(new: New, stamp_s: float, frame_id: str = "") -> Any:

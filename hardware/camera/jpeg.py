@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ from jaxtyping import UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError, MissingDependencyError
+
+MOST_PIXELS = 2**25  # of a compressed picture; 33 megapixels
 
 
 def encoded(pixels: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " n"]:
@@ -27,7 +30,10 @@ def encoded(pixels: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " n
 def decoded(data: UInt8[ndarray, " n"]) -> UInt8[ndarray, "h w 3"]:
     """RGB pixels of a JPEG or PNG file. Raises DataError when the bytes are neither."""
     cv2 = _opencv()
-    picture = cv2.imdecode(np.asarray(data, np.uint8), cv2.IMREAD_COLOR) if len(data) else None
+    try:
+        picture = cv2.imdecode(np.asarray(data, np.uint8), cv2.IMREAD_COLOR) if len(data) else None
+    except cv2.error:  # more pixels than `MOST_PIXELS`
+        picture = None
     if picture is None:
         raise DataError(
             f"A compressed picture of {len(data)} bytes is no JPEG or PNG that OpenCV can decode."
@@ -37,6 +43,7 @@ def decoded(data: UInt8[ndarray, " n"]) -> UInt8[ndarray, "h w 3"]:
 
 
 def _opencv() -> Any:
+    os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # read when OpenCV is loaded
     try:
         import cv2
     except ModuleNotFoundError as error:

@@ -12,8 +12,9 @@ _SLACK = 0.02  # by which width to height may differ: sizes are whole pixels
 
 def scalable(found: tuple[int, int], wanted: tuple[int, int]) -> bool:
     """True when pictures of this (height, width) can be scaled without cropping, stretching or enlarging."""
-    ratio = (found[1] * wanted[0]) / (found[0] * wanted[1])
-    return found[0] >= wanted[0] and found[1] >= wanted[1] and abs(ratio - 1.0) <= _SLACK
+    if found[0] < max(1, wanted[0]) or found[1] < wanted[1]:
+        return False
+    return abs((found[1] * wanted[0]) / (found[0] * wanted[1]) - 1.0) <= _SLACK
 
 
 def scaled(pixels: ndarray, wanted: tuple[int, int]) -> ndarray:

@@ -20,6 +20,7 @@ SILENT_S = 2.0  # a node silent for longer is stale, unless it reported its end
 PARTING_S = (
     3.0  # faults of other nodes within this time are effects of a node's end, e.g. a filter without commands
 )
+MOST = 200  # nodes whose status is kept
 OK, STALE = 0, 3
 _PERIOD_S = 1.0
 
@@ -35,6 +36,7 @@ class DiagnosticsNode:
         self._bus, self._say = bus, say
         self._levels: dict[str, int] = {}
         self._statuses: dict[str, tuple[Status, float]] = {}
+        self._full = False  # reported that there are too many
         self._publish = DIAGNOSTICS.publisher(bus)
         for topic in (POLICY_STATUS, LOOP_STATUS, SAFETY_STATE, CAMERA_STATUS, DRIVER_STATUS):
             topic.subscribe(bus, self._on_status)
@@ -53,7 +55,11 @@ class DiagnosticsNode:
 
     def _on_status(self, message: Diagnostics, received_s: float) -> None:
         for status in message.status:
-            self._statuses[status.name] = status, received_s
+            if status.name in self._statuses or len(self._statuses) < MOST:
+                self._statuses[status.name] = status, received_s
+            elif not self._full:
+                self._full = True
+                self._say(f"{self._bus.name}: more than {MOST} nodes report a status; others are left out.")
 
     def _report(self) -> None:
         now_s = self._bus.now()

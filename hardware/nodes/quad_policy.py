@@ -26,6 +26,7 @@ from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.flight.frames import rotation_of
 
 _STATUS_S = 0.5
+_SHOWN = 8  # numbers of a goal that a message lists
 _SEEN = 18  # position, rotation matrix, velocity, rates
 
 
@@ -56,9 +57,7 @@ class QuadPolicyNode:
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
-        FLIGHT_SAFE.subscribe(
-            bus, lambda message, at: self._observer.acted(self._units.to_policy(message.values))
-        )
+        FLIGHT_SAFE.subscribe(bus, self._on_sent)
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(_STATUS_S, self._report)
@@ -79,17 +78,25 @@ class QuadPolicyNode:
     def last_word(self) -> None:
         """Do nothing: the filter lands the craft."""
 
+    def _on_sent(self, message: FlightCommand, received_s: float) -> None:
+        """Remember what the filter sent; the policy observes its last actions."""
+        values = np.asarray(message.values, dtype=np.float64)
+        if values.shape == (4,) and np.isfinite(values).all():
+            self._observer.acted(self._units.to_policy(values))
+
     def _on_goal(self, message: Floats, received_s: float) -> None:
         if np.shape(message.values) == (3,) and np.isfinite(message.values).all():
             if not np.array_equal(self._goal_m, message.values):
                 self.flown.new_goal()
             self._goal_m, self._bad_goal = np.asarray(message.values), ""
             return
-        told = np.asarray(message.values).tolist()
+        known, told = self._bad_goal, np.asarray(message.values)
+        shown = f"{told.size} numbers" if told.size > _SHOWN else told.tolist()
         self._bad_goal = (
-            f"the topic 'goal' holds {told}, expected three finite numbers: the goal before it is kept"
+            f"the topic 'goal' holds {shown}, expected three finite numbers: the goal before it is kept"
         )
-        self._say(f"{self._bus.name}: {self._bad_goal}")
+        if not known:
+            self._say(f"{self._bus.name}: {self._bad_goal}")
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
         if not self._filter.passes:

@@ -18,10 +18,11 @@ from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Answer, Bus, Profile, RawBus
 from hardware.bus.wire import WIRE
 from hardware.messages import Diagnostics, Flag, Text
+from hardware.nodes.shared.dropped import DropTeller
 from hardware.recording.recording import FLUSH_S, Channel, Recording
 from hardware.recording.salvage import salvage
 from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, TELEOP, Topic
-from robo_rl.core.errors import DataError, LockedError
+from robo_rl.core.errors import BusError, DataError, LockedError
 from robo_rl.core.files.lock import FolderLock
 
 BEGINS = (
@@ -71,6 +72,7 @@ class RecorderNode:
                 bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
             else:  # in process there are no bytes: encode the records
                 topic.subscribe(bus, partial(self._encode, topic.name))
+        self._drops = DropTeller(bus.name, say)
         self._requests: dict[str, Callable[[], Answer]] = {
             "start": self.begin,
             "stop": self.save,
@@ -192,8 +194,14 @@ class RecorderNode:
 
     def _encode(self, topic: str, record: Any, received_s: float) -> None:
         heeded = topic == TELEOP.name or self._channels[topic].profile is Profile.LATCHED
-        if self._running is not None or heeded:
-            self._add(topic, self._types.encode(record), received_s)
+        if self._running is None and not heeded:
+            return
+        try:
+            cdr = self._types.encode(record)
+        except BusError as error:
+            self._drops.tell_sentence(f"a message on {topic}", str(error).rstrip("."), received_s)
+            return
+        self._add(topic, cdr, received_s)
 
     def _write(self, topic: str, cdr: bytes, received_s: float) -> None:
         """Write a message with the sender's kind of time: Unix time, or a simulation's."""

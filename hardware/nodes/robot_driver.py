@@ -19,6 +19,7 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.driver import WATCHDOG_S, ArmDriver, Driver, QuadDriver
 from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
 from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.waypoint import last_waypoint
 from hardware.quads.bounds import refuse_motors
 from hardware.states import ArmState, BodyRates, JointCommand, MotorCommand, QuadState
 from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
@@ -128,18 +129,12 @@ class ArmDriverNode(_DriverNode[ArmState]):
         SAFE.subscribe(bus, self._on_command)
 
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
-        if missing := [name for name in self._names if name not in message.names]:
-            self._fail(
-                DriverError(f"command/safe has no joint {', '.join(missing)}. Use this robot's description.")
-            )
+        try:
+            position_rad = last_waypoint(message, self._names)
+        except DriverError as error:
+            self._fail(error)
             return
-        if len(message.position_rad) == 0:
-            self._fail(
-                DriverError("command/safe has no waypoint. To stop the arm, call the filter's ~/stop.")
-            )
-            return
-        order = [message.names.index(name) for name in self._names]
-        self._write(JointCommand(message.position_rad[-1][order]), received_s)
+        self._write(JointCommand(position_rad), received_s)
 
     def _publish(self, state: ArmState, stamp_s: float) -> None:
         self._tell(JointState(stamp_s, self._names, state.position_rad, state.velocity_rad_s))

@@ -17,7 +17,9 @@ from hardware.driver import (
 )  # without a command for this long the arm holds by itself, as a real one
 from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
 from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.waypoint import last_waypoint
 from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
+from robo_rl.core.errors import DriverError
 
 HOLDS = "no command came, so the arm holds by itself"
 _STATUS_S = 0.5
@@ -91,8 +93,11 @@ class SimArmNode:
         self._own.tell(level, sentence, {"holds": str(self.holds)})
 
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
-        places = [message.names.index(name) for name in self._arm.names]
-        self._arm.command(message.position_rad[-1][places])
+        try:
+            self._arm.command(last_waypoint(message, self._arm.names))
+        except DriverError as error:
+            self._status = 2, str(error)
+            return
         self._commanded_s, self._status = received_s, (0, "commanded")
 
     def _reset(self) -> Answer:
@@ -133,7 +138,9 @@ class SimQuadNode:
         """Do nothing."""
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
-        self._quad.command(np.asarray(message.values))
+        values = np.asarray(message.values, dtype=np.float64)
+        if values.shape == (4,) and np.isfinite(values).all():
+            self._quad.command(values)
 
     def _reset(self) -> Answer:
         self._quad.reset()

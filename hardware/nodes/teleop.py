@@ -75,8 +75,9 @@ class TeleopNode:
 
     def _on_state(self, message: JointState, received_s: float) -> None:
         if set(self._names) <= set(message.names):
-            order = [message.names.index(name) for name in self._names]
-            self._measured_rad, self._seen_s = message.position_rad[order], received_s
+            measured_rad = message.position_rad[[message.names.index(name) for name in self._names]]
+            if np.isfinite(measured_rad).all():
+                self._measured_rad, self._seen_s = measured_rad, received_s
 
     def _tick(self) -> None:
         wish, measured_rad = self._wish(), self._measured_rad

@@ -17,7 +17,7 @@ import numpy as np
 from numpy import ndarray
 
 from hardware.bus.wire import parse_order
-from hardware.bus.wire_values import NANO, split_time
+from hardware.bus.wire_values import seconds, split_time
 from hardware.messages import JointState, JointTrajectory
 from robo_rl.core.errors import BusError
 
@@ -90,7 +90,7 @@ class _Reader:
         self.at += -self.at % 4
         sec, nanosec = STAMP.unpack_from(self.data, self.at)
         self.at += 8
-        return float(sec + nanosec / NANO)
+        return seconds(sec, nanosec)
 
     def text(self) -> bytes:
         length = self.number()

@@ -127,11 +127,18 @@ class TopicIntrospector:
         names: dict[bytes, str] = {}
         for sample in self._nodes.read(MANY):
             if sample.sample_info.valid_data:
-                for node in self._ros.parse(sample.cdr, INFO).node_entities_info_seq:
+                for node in self._announced(sample.cdr):
                     full = f"{node.node_namespace.rstrip('/')}/{node.node_name}"
                     gids = [*node.reader_gid_seq, *node.writer_gid_seq]
                     names |= {bytes(gid.data[:16]): full for gid in gids}
         return names
+
+    def _announced(self, cdr: bytes) -> list[Any]:
+        """Nodes of one announcement; none in a malformed one."""
+        try:
+            return list(self._ros.parse(cdr, INFO).node_entities_info_seq)
+        except BusError:
+            return []
 
     def _unknown_topic(self, topic: str, waited_s: float) -> BusError:
         found = sorted({end.topic for end in self.endpoints()})

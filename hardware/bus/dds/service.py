@@ -112,7 +112,9 @@ class Client:
         while (left_s := deadline_s - time.monotonic()) > 0.0:
             self._waitset.wait(int(left_s * 1e9))
             for sample in self.ends.reader.take(16):
-                if sample.sample_info.valid_data and decode_head(sample.cdr) == (client, self._sequence):
+                if not sample.sample_info.valid_data or len(sample.cdr) < HEAD.size:
+                    continue
+                if decode_head(sample.cdr) == (client, self._sequence):
                     return decode_reply(sample.cdr)
         raise BusError(
             f"The service '{self.service}' did not respond within {timeout_s:g} s; see the output of its "
@@ -149,7 +151,10 @@ class Server:
 
         An earlier response would be lost.
         """
-        client, sequence = decode_head(cdr)
+        try:
+            client, sequence = decode_head(cdr)
+        except BusError:
+            return  # no client of this service sends so few bytes
         reply = encode_reply(client, sequence, self._callback())
         sender = self.ends.reader.get_matched_publication_data(info.publication_handle)
         if sender is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+MOST = 20  # faults that are told apart at a time
 SETTLED_S = 2.0  # a fault that has not come back for so long is over
 
 
@@ -30,7 +31,9 @@ class FaultLog:
     def begin(self, sentence: str, now_s: float) -> None:
         """Note that a fault is there; call it as often as it is found."""
         fault = self._faults.get(sentence)
-        if fault is None:
+        if fault is None and len(self._faults) >= MOST:
+            pass  # said once there is room: a flood of different sentences fills neither memory nor terminal
+        elif fault is None:
             self._faults[sentence] = _Fault(now_s, now_s)
             self._say(f"{self._node}: {sentence}")
         else:
@@ -40,8 +43,9 @@ class FaultLog:
 
     def end(self, now_s: float) -> None:
         """Note that no fault is there; call it as often as that is found."""
-        if self.present:
-            self._faults[self.present].last_s, self.present = now_s, ""
+        if self.present in self._faults:
+            self._faults[self.present].last_s = now_s
+        self.present = ""
         self._tell_over(now_s)
 
     def _tell_over(self, now_s: float) -> None:
