@@ -19,7 +19,7 @@ def upright(depth_m: float, aside_m: float = 0.0) -> Any:
     peg = Pose(
         MOUTH_M + torch.tensor([[aside_m, 0.0, TIP_M - depth_m]]), torch.tensor([[1.0, 0.0, 0.0, 0.0]])
     )
-    return SimpleNamespace(thing=lambda name: {"peg": peg}[name], goal=MOUTH_M)
+    return SimpleNamespace(object_pose=lambda name: {"peg": peg}[name], goal=MOUTH_M)
 
 
 @pytest.mark.parametrize(
