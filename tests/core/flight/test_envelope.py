@@ -63,7 +63,12 @@ def test_a_craft_caps_what_a_bundle_may_ask() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"tilt_rad": 4.0}, {"speed_m_s": math.inf}, {"fence_m": (1.0, 0.0, 1.0)}, {"fence_m": (1.0, 1.0)}],
+    [
+        {"tilt_rad": 4.0},
+        {"speed_m_s": math.inf},
+        {"fence_m": (1.0, 0.0, 1.0)},
+        pytest.param({"fence_m": (1.0, 1.0)}, marks=pytest.mark.wrong_types),
+    ],
 )
 def test_limits_of_a_craft_that_limit_nothing_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="craft's limits"):
