@@ -21,7 +21,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 import numpy as np
 import torch
 from common import cpu_seconds, emit, own_folder, parser, verb
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.in_process import InProcessWorld
@@ -34,6 +33,7 @@ from hardware.nodes.teleop import TeleopNode
 from hardware.teleop.device import NOTHING, Wish
 from hardware.topics import GOAL, INTERVENTION, JOINT_STATES, SAFE, TASK, TELEOP
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.shapes import Float
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.stats import SuccessRate
 from sim.arms.arm6.body import HOME_RAD, SimulatedArm

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from jaxtyping import UInt8
 from numpy import ndarray
 from PIL import Image
 
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.protocols import VecEnv
+from robo_rl.core.shapes import UInt8
 from robo_rl.eval.flight.flight_video import FlightScene
 from robo_rl.eval.flight.gates import GateFrame
 from robo_rl.flight.fly.report import flight_log

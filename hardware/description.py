@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.plain_values import Vec3, integer, mapping, number, sequence, text, vector
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.shapes import Float
 
 FOLDER = Path(__file__).parent / "robots"
 # Default of step_rad: the distance that a joint travels in this time at its velocity limit.

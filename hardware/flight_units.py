@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.flight.level import UNITS
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 
 Four = Float[ndarray, " 4"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.description import RobotDescription
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 
 Forward = Callable[[Float[ndarray, " j"]], Float[ndarray, "k 3"]]
 

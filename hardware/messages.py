@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, UInt8
 from numpy import ndarray
+
+from robo_rl.core.shapes import Float, UInt8
 
 
 def _none() -> Float[ndarray, " 0"]:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, NoiseSource, Obs
+from robo_rl.core.shapes import Float, Int
 
 Rows = Int[Tensor, " k"]
 

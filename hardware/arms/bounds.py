@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.states import JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
+from robo_rl.core.shapes import Float
 
 
 @dataclass(frozen=True, slots=True)

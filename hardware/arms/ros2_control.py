@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.arms.bounds import CommandLimiter, JointLimits, check_names
@@ -19,6 +18,7 @@ from hardware.driver import WATCHDOG_S
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.states import ArmState, JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
+from robo_rl.core.shapes import Float
 
 # Kind of controller -> its topic, below the name of the controller.
 TOPICS = {"trajectory": "joint_trajectory", "forward": "commands"}

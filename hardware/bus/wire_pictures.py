@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
 from numpy import ndarray
 
 from hardware import messages as m
 from hardware.bus.wire_values import New, floats, header, join_time
 from robo_rl.core.errors import BusError
+from robo_rl.core.shapes import UInt8
 
 CHANNELS = {  # encoding -> (bytes per pixel, indices of red, green and blue)
     "rgb8": (3, (0, 1, 2)),

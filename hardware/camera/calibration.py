@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.messages import CameraInfo
 from hardware.plain_values import integer, mapping, number, sequence, text
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 
 _NEEDED = ("image_width", "image_height", "camera_matrix", "distortion_coefficients")
 _COEFFICIENTS = {"plumb_bob": 5, "rational_polynomial": 8, "equidistant": 4}

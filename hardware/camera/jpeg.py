@@ -6,10 +6,10 @@ import os
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError, MissingDependencyError
+from robo_rl.core.shapes import UInt8
 
 MOST_PIXELS = 2**25  # of a compressed picture; 33 megapixels
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, DriverError, MissingDependencyError
+from robo_rl.core.shapes import UInt8
 
 Picture = UInt8[ndarray, "h w 3"]
 

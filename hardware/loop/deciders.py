@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.loop.head import Decide
@@ -16,6 +15,7 @@ from hardware.loop.observation import Seen
 from policies.deploy.bundle import Bundle
 from policies.deploy.graph import BoundGraph
 from robo_rl.core.errors import CheckpointError
+from robo_rl.core.shapes import Float
 
 if TYPE_CHECKING:
     from policies.base.noise import EpisodeNoise

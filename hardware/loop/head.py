@@ -13,7 +13,6 @@ import math
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.loop.chunk_acceptance import chunk_fault
@@ -22,6 +21,7 @@ from hardware.loop.player import ChunkPlayer, Counter, resampled
 from hardware.loop.timing import LoopTiming
 from hardware.messages import JointTrajectory
 from hardware.safety.timing import STALE_STATE_PERIODS
+from robo_rl.core.shapes import Float
 
 _NONE = (-1, -1)  # order before the first chunk
 

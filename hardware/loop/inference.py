@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.loop.observation import Seen
@@ -24,6 +23,7 @@ from policies.deploy.bundle import Bundle, load_bundle
 from policies.deploy.graph import Device
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.shapes import Float
 
 _CLOSE_S = 1.0
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.layout import POSITION, VELOCITY, parse_unit
 from hardware.loop.scale import scalable, scaled
 from hardware.messages import DepthImage, Image, JointState
 from robo_rl.core.errors import CheckpointError, DataError
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ArraySpec
 
 Seen = dict[str, ndarray]

@@ -10,10 +10,10 @@ import math
 from collections import deque
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.loop.inference import Running
+from robo_rl.core.shapes import Float
 
 _DELAYS = 10  # inferences whose delay is remembered: their longest is expected of the next one
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
+
+from robo_rl.core.shapes import Float
 
 _REMEMBERED = 2048  # states whose count is kept: 20 s at 100 Hz
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from policies.base.realtime import Kept, RealtimePolicy, flow_base
@@ -16,6 +15,7 @@ from policies.deploy.bundle import Bundle
 from policies.deploy.graph import Device
 from policies.deploy.runner import OnnxPolicy
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 
 # (obs, noise, certain, known) -> normalised chunk (1, Tp, a); of the old one `known` actions count, `certain`
 # are fixed

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
@@ -24,6 +23,7 @@ from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSetting
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Float
 
 _STATUS_S = 0.5
 

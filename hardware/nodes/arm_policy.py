@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
@@ -27,6 +26,7 @@ from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, DataError
+from robo_rl.core.shapes import Float
 
 STALE = "the robot's state is stale, so the policy is not asked"
 _POLL_S, _STATUS_S = 0.005, 0.5

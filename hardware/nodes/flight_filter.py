@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
@@ -16,6 +15,7 @@ from hardware.nodes.shared.own_status import OwnStatus
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
+from robo_rl.core.shapes import Float
 
 _STATUS_S = 0.5
 _ORDERLY = (Reason.LAND_SHUTDOWN, Reason.LANDED, Reason.NOT_ARMED)  # in a node that ends

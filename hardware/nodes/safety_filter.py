@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
@@ -20,6 +19,7 @@ from hardware.safety.command_acceptance import Source
 from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
+from robo_rl.core.shapes import Float
 
 WATCHDOG_HZ = (
     200.0,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float, UInt8
 from numpy import ndarray
 
 from hardware.bus.protocol import Bus
 from hardware.messages import DepthImage, Image
 from hardware.topics import depth_topic, image_topic
+from robo_rl.core.shapes import Float, UInt8
 
 SENSES = ("rgb", "depth", "rgb+depth")
 

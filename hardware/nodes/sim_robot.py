@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
@@ -20,6 +19,7 @@ from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.waypoint import last_waypoint
 from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
 from robo_rl.core.errors import DriverError
+from robo_rl.core.shapes import Float
 
 HOLDS = "no command came, so the arm holds by itself"
 _STATUS_S = 0.5

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Bus
@@ -20,6 +19,7 @@ from hardware.teleop.device import NOTHING, Device, Wish
 from hardware.teleop.jog import Jog
 from hardware.topics import ASK, INTERVENTION, JOINT_STATES, TELEOP
 from robo_rl.core.errors import DriverError
+from robo_rl.core.shapes import Float
 
 RATE_HZ = 50.0
 FRESH_S = 0.1  # oldest joint_states with which the arm may be moved

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.states import Attitude, BodyRates, FullState, Hover, MotorCommand, Position, Setpoint
 from robo_rl.core.errors import ConfigError, DriverError
 from robo_rl.core.flight.frames import quat_product, rotation_of
+from robo_rl.core.shapes import Float
 
 _SIZES = {"rates_rad_s": 3, "quat_wxyz": 4, "position_m": 3, "acceleration_m_s2": 3}
 

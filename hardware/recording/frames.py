@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int64
 from numpy import ndarray
 
 from hardware.camera.jpeg import decoded
@@ -22,6 +21,7 @@ from hardware.recording.bag_reader import Bag
 from hardware.recording.streams import Streams, TopicTrack
 from hardware.topics import JOINT_STATES, TELEOP
 from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Bool, Float, Int64
 
 STILL_RAD = 0.01  # commands that change by less count as standing still
 BEYOND_RAD = 0.05  # commands outside the limits by at most this much are clipped; others are an error

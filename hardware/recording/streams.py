@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int64
 from numpy import ndarray
 
 from hardware.description import RobotDescription
@@ -18,6 +17,7 @@ from hardware.recording.bag_reader import Bag
 from hardware.recording.recording import CUT_OFF
 from hardware.topics import EPISODE, GOAL, INTERVENTION, JOINT_STATES, RAW, SUCCESS, TASK
 from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Float, Int64
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ import math
 from collections import Counter
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer
@@ -26,6 +25,7 @@ from hardware.safety.reasons import Reason
 from hardware.safety.state_acceptance import StateAcceptance
 from hardware.safety.timing import SLACK_S, SendSchedule
 from hardware.safety.workspace import Workspace
+from robo_rl.core.shapes import Float
 
 Joints = Float[ndarray, " j"]
 WAITS = "holding position until the first command"

@@ -6,7 +6,6 @@ import math
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.description import RobotDescription
@@ -15,6 +14,7 @@ from hardware.safety.intake import Order, read_command
 from hardware.safety.limits import Target
 from hardware.safety.reasons import Reason
 from hardware.safety.timing import STALE_COMMAND_PERIODS, age_limit_s, is_stale
+from robo_rl.core.shapes import Float
 
 Joints = Float[ndarray, " j"]
 Source = Literal["policy", "teleop"]

@@ -6,12 +6,12 @@ import math
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.messages import Odometry
 from hardware.safety.reasons import Reason
 from robo_rl.core.flight.envelope import FlightEnvelope
+from robo_rl.core.shapes import Float
 
 Four = Float[ndarray, " 4"]
 Level = Literal["motors", "rates"]  # four rotor speeds in [-1, 1]; or thrust 0 ... 1 and body rates [rad/s]

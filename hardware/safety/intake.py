@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.description import RobotDescription
 from hardware.messages import UNCOUNTED, JointState, JointTrajectory
 from hardware.safety.reasons import Reason
+from robo_rl.core.shapes import Float
 
 Joints = Float[ndarray, " j"]
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.messages import Odometry
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.flight.frames import rotation_of
+from robo_rl.core.shapes import Float
 
 GRAVITY_M_S2 = 9.81
 _KV, _SIDE_M_S2, _RISE_M_S2 = (

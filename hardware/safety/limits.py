@@ -21,12 +21,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.description import RobotDescription
 from hardware.safety.reasons import Reason
 from hardware.safety.workspace import Workspace
+from robo_rl.core.shapes import Float
 
 Joints = Float[ndarray, " j"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.description import RobotDescription
@@ -14,6 +13,7 @@ from hardware.safety.intake import Measured, read_state, state_fault
 from hardware.safety.limits import ArmLimits
 from hardware.safety.reasons import Reason
 from hardware.safety.timing import STALE_STATE_PERIODS, age_limit_s, is_stale
+from robo_rl.core.shapes import Float
 
 Joints = Float[ndarray, " j"]
 _SPEED_MARGIN = 1.25  # a joint may be a little faster than what it is commanded

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.description import Box, RobotDescription
 from hardware.kinematics import Forward, forward_kinematics
+from robo_rl.core.shapes import Float
 
 # The filter keeps this distance from the walls: between the positions that it checks, joints that brake at different
 # rates may come nearer to a wall.

@@ -9,11 +9,11 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from policies.base.process import DenoisingTransitions, Index, Net, Process
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 

@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from policies.base.process import (
@@ -26,6 +25,7 @@ from policies.base.process import (
 )
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.settings import setting
+from robo_rl.core.shapes import Float, Int
 
 PREDICTIONS = ("epsilon", "sample", "v_prediction")
 

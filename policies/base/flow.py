@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.base.process import (
@@ -38,6 +37,7 @@ from policies.base.process import (
 )
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import setting
+from robo_rl.core.shapes import Float
 
 PREDICTIONS = ("velocity", "sample", "preconditioned")
 ACTION_STD = 0.5  # s above: actions fill [-1, 1]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.base.chain import DenoisingChain, Explore, log_prob, path, sample_chain, walk
@@ -15,6 +14,7 @@ from policies.base.process import Process, ProcessConfig, load_process, make_pro
 from policies.observation import Crop, ObsEncoder
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig

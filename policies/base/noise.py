@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.seeding import derive_seed, episode_noise
+from robo_rl.core.shapes import Float
 
 _BLOCK = 64  # decisions drawn at once; one block covers most episodes
 

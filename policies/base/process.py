@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.registry import Table, lookup
 from robo_rl.core.settings import setting
+from robo_rl.core.shapes import Float
 
 PROCESSES: Table = {
     "flow": ("policies.base.flow:Flow", None),

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from policies.base.flow import ACTION_STD, Flow
@@ -32,6 +31,7 @@ from policies.base.process import Net
 from policies.tuned.residual import ResidualPolicy
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 
 BETA = 5.0  # largest weight of the guidance; with fewer steps than that, their number
 

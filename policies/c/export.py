@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from policies.c import source as c
 from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
 from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.seeding import generator
+from robo_rl.core.shapes import Float
 
 Layers = Sequence[tuple[Tensor, Tensor]]  # (weight (out, in), bias (out,)) of each layer, the first one first
 

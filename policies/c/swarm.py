@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.c import source as c
@@ -24,6 +23,7 @@ from policies.flight.swarm import SwarmPolicy
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.seeding import generator
+from robo_rl.core.shapes import Float
 
 _LINEAR = """
 static inline void name_linear(const float *weight, const float *bias, int inputs, int outputs, const float *x,

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.deploy.graph import OnnxGraph
@@ -28,6 +27,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyE
 from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.seeding import generator
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from robo_rl.data.normalizer import Normalizer
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import count
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from policies.base.noise import EpisodeNoise
@@ -19,6 +18,7 @@ from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import NoiseSource, Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.shapes import Float
 from robo_rl.core.ticks import ticks
 
 _NO_FEATURES = (

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.flight.frames import rotation_of, swap_attitude, swap_body, swap_world
+from robo_rl.core.shapes import Float
 
 FRAMES = ("enu_flu", "ned_frd")
 _UNIT = 1e-2  # how far from 1 the length of a quaternion may be

@@ -16,11 +16,11 @@ import math
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 
 STATE = "state"

@@ -18,12 +18,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from policies.flight.policy import FlightPolicy
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float, UInt8
 from robo_rl.core.spec import EnvSpec
 
 IMAGE, STATE = "image.down", "state"

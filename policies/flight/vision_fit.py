@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from policies.flight.vision import PoseEstimator
+from robo_rl.core.shapes import Float, UInt8
 
 _SCALE = (0.3,) * 5  # a pose error of 1: m, and cos and sin of the heading
 

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.base.generative import GenerativePolicy
@@ -22,6 +21,7 @@ from policies.training.batches import WindowSource, draws
 from robo_rl.core.errors import CheckpointError, RoboRLError
 from robo_rl.core.protocols import Logger, Obs
 from robo_rl.core.settings import check_settings, setting
+from robo_rl.core.shapes import Float
 from robo_rl.nets.ema import ema_decay, ema_update
 
 # Settings that may change between two parts of the same training without changing its result.

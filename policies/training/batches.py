@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import generator
+from robo_rl.core.shapes import Float, Int
 from robo_rl.core.spec import ActionSpec
 
 _BELOW_1 = 1.0 - 2.0**-24  # the largest float32 below 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import frozen_base, parts, rebuild
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
 from robo_rl.nets.critic import CriticEnsemble
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.observation import ObsEncoder
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.image_encoder import ImageEncoderConfig

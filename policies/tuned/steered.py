@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import Walker, frozen_base, parts, rebuild
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
 
 

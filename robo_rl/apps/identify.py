@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from jaxtyping import Float
 from numpy import ndarray
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +15,7 @@ from robo_rl.conf.identify import IdentifyConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.shapes import Float
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
 from robo_rl.runs.outputs import check_folder
 from robo_rl.runs.progress import progress

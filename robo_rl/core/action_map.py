@@ -14,10 +14,10 @@ import math
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 
 TimeScale = Literal["step", "chunk"]
 Origin = Literal["zero", "gaussian"]

@@ -22,7 +22,6 @@ PACKAGES = (
     Package("torch", "torch", None, "all networks"),
     Package("numpy", "numpy", None, "arrays"),
     Package("safetensors", "safetensors", None, "weights"),
-    Package("jaxtyping", "jaxtyping", None, "shapes in types"),
     Package("hydra", "hydra-core", None, "settings of the verbs"),
     Package("omegaconf", "omegaconf", None, "settings of the verbs"),
     Package("yaml", "PyYAML", None, "settings of the verbs"),

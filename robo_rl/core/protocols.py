@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Float, Int
 from torch import Tensor
 
+from robo_rl.core.shapes import Float, Int
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 
 Obs = dict[str, Tensor]  # key -> (n, *shape); "state" in SI units, "image.<camera>" (n, h, w, 3) uint8

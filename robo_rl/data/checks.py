@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Shaped
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Shaped
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.schema import DAMAGED, JPEG_ENDS, NO_STAMP, STAMPS, ZARR_JSON, ArrayMeta, Column

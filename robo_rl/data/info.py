@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
 from numpy import ndarray
 
+from robo_rl.core.shapes import Int64
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.recover import leftovers
 from robo_rl.data.episodes.schema import NO_STAMP

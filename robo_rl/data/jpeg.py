@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError, MissingDependencyError
+from robo_rl.core.shapes import UInt8
 
 
 def encode(image: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " bytes"]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 
 
 class Normalizer(nn.Module):

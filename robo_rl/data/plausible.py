@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from jaxtyping import Shaped
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Shaped
 from robo_rl.core.spec import ActionSpec
 from robo_rl.data.checks import schema_faults
 from robo_rl.data.episodes.reader import Episode

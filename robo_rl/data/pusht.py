@@ -16,10 +16,10 @@ So key points are computed from the pose here, which fits the simulator to float
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.importers import KeyMap, ReplayBufferSource
 

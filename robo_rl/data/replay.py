@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.shapes import Float, Int
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int64, Shaped, UInt8
 from numpy import ndarray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.shapes import Bool, Int64, Shaped, UInt8
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.file_reads import FileReads
 from robo_rl.data.episodes.reader import Episode, EpisodeStore

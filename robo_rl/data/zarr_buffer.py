@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Shaped
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError, MissingDependencyError, RoboRLError
+from robo_rl.core.shapes import Int64, Shaped
 
 EPISODE_ENDS = "meta/episode_ends"
 # A buffer names its own decoders, and one that is in wide use unpickles. These turn bytes into bytes, or reorder axes.

@@ -10,12 +10,12 @@ from itertools import count
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.protocols import ChunkPolicy, NoiseSource, VecEnv
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.shapes import Float, Int
 from robo_rl.eval.protocols import ExecutorFactory, Progress, Watcher
 from robo_rl.eval.stats import PairedTest, SuccessRate, paired_test
 from robo_rl.eval.timing import cpu_seconds

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 import cv2
 import numpy as np
-from jaxtyping import Float, UInt8
 from numpy import ndarray
 
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float, UInt8
 
 Frame = UInt8[ndarray, "h w 3"]  # RGB
 

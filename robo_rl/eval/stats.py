@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy import stats
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float
 
 CONFIDENCE = 0.95
 _DECIMALS_FROM = 100  # above this n one per cent is more than one episode, so print tenths

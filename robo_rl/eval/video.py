@@ -13,12 +13,12 @@ from types import TracebackType
 import av
 import cv2
 import numpy as np
-from jaxtyping import UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.protocols import ChunkPolicy, NoiseSource, Obs, VecEnv
+from robo_rl.core.shapes import UInt8
 from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, evaluate
 from robo_rl.eval.sensor_views import beside, sights

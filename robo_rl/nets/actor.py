@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from robo_rl.nets.mlp import mlp
 
 _LOG_STD_MIN, _LOG_STD_MAX = -5.0, 2.0

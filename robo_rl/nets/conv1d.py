@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
+
+from robo_rl.core.shapes import Float
 
 # Output lengths up to which the matrix product was the faster one on an EPYC core, for few and for many
 # chunks.

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
+
+from robo_rl.core.shapes import Float
 
 
 class CriticEnsemble(nn.Module):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.settings import setting
+from robo_rl.core.shapes import Float
 from robo_rl.nets.mlp import activation_module, mlp
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.time_embedding import SinusoidalTime, rows

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
+
+from robo_rl.core.shapes import Float
 
 
 def flatten_parameters(module: nn.Module) -> Float[Tensor, " p"]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings, one_of, setting
+from robo_rl.core.shapes import Float, Int, Shaped
 from robo_rl.core.spec import SEGMENTS
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings, setting
+from robo_rl.core.shapes import Float
 
 
 @dataclass

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 
 
 class SinusoidalTime(nn.Module):

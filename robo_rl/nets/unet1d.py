@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import setting
+from robo_rl.core.shapes import Float
 from robo_rl.nets.conv1d import Conv1d, Upsample1d
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.time_embedding import SinusoidalTime, rows

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap, LatentMap
 from robo_rl.core.protocols import Obs, PlanningExecutor, ResumableNoise, Rows, VecEnv
+from robo_rl.core.shapes import Bool, Float
 from robo_rl.rl.running import CollectedEpisode, LearnedReward, RunningDecisions, RunningEpisodes
 
 Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u

@@ -7,7 +7,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from robo_rl.core.action_map import ActionMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.seeding import episode_noise
+from robo_rl.core.shapes import Bool, Float, Float32, Int
 from robo_rl.data.replay import Replay
 
 _BLOCK_ROWS = 256  # observations that go through the base's encoder at once

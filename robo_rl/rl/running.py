@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from robo_rl.core.protocols import Rows
+from robo_rl.core.shapes import Bool, Float, Int
 
 
 @dataclass(frozen=True, slots=True)

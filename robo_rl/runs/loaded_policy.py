@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from policies.checkpoint import check_compatible, load_policy, read_policy_json
@@ -20,6 +19,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.provenance import cores
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 from robo_rl.runs.run_dir import RunDir
 

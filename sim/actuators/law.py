@@ -21,8 +21,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
 from numpy import ndarray
+
+from robo_rl.core.shapes import Bool, Float
 
 Servos = Float[ndarray, "*n nu"]
 

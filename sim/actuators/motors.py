@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
-from jaxtyping import Float, Int
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float, Int
 from sim.actuators.law import lag_share, lagged, motor_line, within_play
 
 SCALES = {

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed, episode_noise
+from robo_rl.core.shapes import Float, Int
 from sim.adapters.metaworld import PACKAGE_STEPS
 from sim.adapters.metaworld_tasks import TASKS
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import mujoco
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from sim.arms.robot import ArmRobot
 from sim.bodies.pose import Pose, pose_error
 from sim.bodies.rotation import cross, from_rotvec, multiply, rotate

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from sim.arms.chain import KinematicChain, damped_step
 from sim.arms.robot import ArmRobot

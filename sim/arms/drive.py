@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from sim.arms.chain import KinematicChain
 from sim.arms.control import Cartesian, Reach, make_control

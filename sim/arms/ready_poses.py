@@ -7,11 +7,11 @@ physics of an episode.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
+from robo_rl.core.shapes import Float
 from sim.arms.chain import KinematicChain
 from sim.arms.robot import ArmRobot
 from sim.bodies.pose import Pose

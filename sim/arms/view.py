@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.arms.chain import KinematicChain
 from sim.arms.robot import ArmRobot
 from sim.bodies.pose import Pose

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from robo_rl.core.spec import ActionSpec
 from sim.bodies.scene_view import SceneColumns
 from sim.engines.protocol import Physics, Start

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.bodies.pose import Pose
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene

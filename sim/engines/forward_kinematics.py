@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import mujoco
 import torch
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from sim.engines.protocol import Physics, Start
 from sim.engines.scene import Scene
 

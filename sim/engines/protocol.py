@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Float, Int
 from torch import Tensor
 
+from robo_rl.core.shapes import Float, Int
 from sim.engines.scene import Scene
 from sim.engines.visual_randomisation import VisualRandomisation
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import mujoco
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.shapes import Float
 from sim.actuators.motors import ServoMotors
 from sim.engines.meshes import check_meshes
 

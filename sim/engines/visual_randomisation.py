@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
+
+from robo_rl.core.shapes import Float
 
 
 class VisualRandomisation(NamedTuple):

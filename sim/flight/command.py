@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.flight.level import LEVELS, UNITS
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from sim.engines.quad.craft import Craft, Four
 from sim.engines.quad.dynamics import QuadPhysics

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.flight.envelope import FlightEnvelope
+from robo_rl.core.shapes import Bool, Float
 from sim.flight.trial import Trial
 
 MARGIN = 1.25  # factor over the measured range, so that the safety filter does not act in normal flight

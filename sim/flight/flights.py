@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float, Int
 from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import QuadPhysics, Step

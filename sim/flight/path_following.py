@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.engines.quad.layout import EXTERNAL_SIZE
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, UInt8
 from numpy import ndarray
+
+from robo_rl.core.shapes import Float, UInt8
 
 SIDE_PX = 240
 _PAPER, _GRID, _BODY, _FRONT, _GOAL = (

@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import Craft
 
 GUST_HEIGHT_M = 3.048  # lowest height of the model in MIL-F-8785C, 10 ft

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, QUAT, RATE, ROTOR, VEL, parameters, start

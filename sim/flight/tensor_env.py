@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from robo_rl.core.tensor_env import TensorStep
 from robo_rl.core.views import ALL, Views
 from sim.engines.quad.craft import GRAVITY_M_S2

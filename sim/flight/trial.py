@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import POS, QUAT, RATE, ROTOR, VEL
 from sim.flight.control.controllers import make_controller

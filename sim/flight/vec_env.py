@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import Craft, load_craft

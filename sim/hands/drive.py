@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from sim.bodies.protocol import DriveStart, SceneTask
 from sim.engines.protocol import Physics, Start

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
+
+from robo_rl.core.shapes import Bool, Float
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float, Int
 from sim.bodies.rotation import cross, rotate
 from sim.bodies.scene_view import SceneColumns, SceneView
 from sim.engines.protocol import Physics

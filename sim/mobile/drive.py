@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from sim.bodies.protocol import CONTROL_HZ, DriveStart, SceneTask
 from sim.engines.protocol import Physics, Start

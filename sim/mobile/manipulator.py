@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import mujoco
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from sim.arms.chain import KinematicChain
 from sim.arms.control import Cartesian, Reach

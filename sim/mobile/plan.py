@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
+from robo_rl.core.shapes import Float, Int
 from sim.mobile.surroundings import Shapes, clearance
 
 _AROUND = ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))

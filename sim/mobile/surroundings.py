@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import mujoco
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.bodies.rotation import yaw_of
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene

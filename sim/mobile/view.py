@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.bodies.scene_view import SceneColumns, SceneView
 from sim.engines.protocol import Physics
 from sim.engines.scene import Scene

@@ -8,11 +8,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import SEGMENTS, ArraySpec
 from sim.bodies.pose import Pose
 from sim.bodies.rotation import multiply, rotate

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from robo_rl.core.shapes import Bool, Float, Int
 
 MOST_FILES = 20  # a task that always diverges must not fill a disk
 

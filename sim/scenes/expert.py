@@ -9,12 +9,12 @@ kinematics of Cartesian control, and the resulting joints are the action.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.shapes import Float, Int
 from sim.scenes.task_env import TaskVecEnv
 from sim.tasks.table import suite_of
 from sim.vec.keyed_random import keyed_normal

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy.optimize import least_squares
 from torch import Tensor
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Bool, Float
 from sim.arms.view import Wiring
 from sim.engines.mujoco.engine import MujocoEngine
 from sim.engines.scene import Scene

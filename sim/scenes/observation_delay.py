@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Int
 
 _NAME = "late_"  # prefix of its keys in a snapshot
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.bodies.pose import Pose
 from sim.bodies.rotation import rotate
 

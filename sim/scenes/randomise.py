@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.shapes import Float, Int
 from sim.asset_files import ASSETS, read_settings
 from sim.engines.scene import Scene
 from sim.engines.visual_randomisation import VisualRandomisation, draw_visuals, numbers

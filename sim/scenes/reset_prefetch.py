@@ -7,10 +7,10 @@ from itertools import islice
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.shapes import Float, Int
 from sim.bodies.protocol import Drive, DriveStart, SceneTask
 from sim.engines.forward_kinematics import ForwardKinematics
 from sim.engines.protocol import Engine, Start

@@ -6,9 +6,9 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import UInt8
 from numpy import ndarray
 
+from robo_rl.core.shapes import UInt8
 from robo_rl.core.spec import SEGMENTS
 
 _BACKGROUND, _FIXTURE, _OBJECT, _ROBOT = range(len(SEGMENTS))

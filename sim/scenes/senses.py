@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.core.spec import ArraySpec
 from sim.engines.protocol import Engine, Physics
 from sim.engines.visual_randomisation import VisualRandomisation

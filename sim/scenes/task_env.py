@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 from sim.actuators.load import load_actuator
 from sim.asset_files import ASSETS

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float, Int
 from sim.bodies.protocol import CanFail, Drive, SceneTask
 from sim.compile.kernels import compile_kernel
 from sim.engines.protocol import Physics

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.arms.control import Reach
 from sim.bodies.scene_view import ToolAndObjects
 

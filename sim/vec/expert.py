@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.shapes import Float, Int
 
 
 @runtime_checkable

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings, setting
+from robo_rl.core.shapes import Bool, Float, Int
 from sim.vec.expert import Expert, WatchingExpert
 
 Judge = Callable[

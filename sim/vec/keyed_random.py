@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int64
 from torch import Tensor
+
+from robo_rl.core.shapes import Float, Int64
 
 _BELOW_ONE = 1.0 - 2.0**-24
 _SEED, _COUNT, _ROW = -7046029254386353131, -4658895280553007687, -7723592293110705685  # odd, bits well mixed

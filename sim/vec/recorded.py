@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
+from robo_rl.core.shapes import Float
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError, RoboRLError
 from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.shapes import Float
 from sim.vec.history import LaneHistory, SeedsPlace, pack, place_of, seeds_of, unpack
 from sim.vec.in_process import InProcess
 from sim.vec.lane import MakeLane

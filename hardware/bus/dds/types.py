@@ -7,6 +7,7 @@ picture. Its classes therefore only announce the type here, and hold bytes made 
 from __future__ import annotations
 
 import threading
+from functools import cache
 from typing import Any
 
 from cyclonedds._clayer import ddspy_take, ddspy_write  # what the classes' own take and write call
@@ -162,12 +163,18 @@ def struct(ros: RosTypes, ros_type: str, announced: str = "") -> Any:
     return make_idl_struct(f"{name}_", dds_type_name(announced or ros_type), fields)
 
 
+@cache
+def _nested(ros: RosTypes, ros_type: str) -> Any:
+    """The type of a field, made once: a header is part of most messages."""
+    return struct(ros, ros_type)
+
+
 def _field(ros: RosTypes, described: tuple[Any, Any]) -> Any:
     kind, of = described[0].name, described[1]
     if kind == "BASE":
         return _IDL.get(of[0]) or getattr(types, of[0])
     if kind == "NAME":
-        return struct(ros, of)
+        return _nested(ros, of)
     inner = _field(ros, of[0])
     return types.array[inner, of[1]] if kind == "ARRAY" else types.sequence[inner]
 

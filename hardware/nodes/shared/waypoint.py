@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.messages import JointTrajectory
 from robo_rl.core.errors import DriverError
+from robo_rl.core.shapes import Float
 
 
 def last_waypoint(message: JointTrajectory, names: Sequence[str]) -> Float[ndarray, " j"]:

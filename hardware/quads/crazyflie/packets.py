@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.quads.crazyflie.firmware import FULL_THRUST, thrust_number
 from hardware.states import Attitude, BodyRates, FullState, Hover, Position, Setpoint
 from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import rotation_of, xyzw_of
+from robo_rl.core.shapes import Float
 
 FULL_STATE_LIMIT = 32.0  # m, m/s, m/s^2: a full state has millimetres in 16 bits
 

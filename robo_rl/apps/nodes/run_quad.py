@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from hardware.bus.in_process import InProcessWorld
@@ -26,6 +25,7 @@ from robo_rl.apps.nodes.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.flight.envelope import CraftLimits
 from robo_rl.core.flight.frames import rotation_of
+from robo_rl.core.shapes import Float
 from sim.flight.robot import QuadBody
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import make_env

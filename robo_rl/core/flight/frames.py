@@ -8,8 +8,9 @@ Arrays are (..., 3) or (..., 4); NumPy alone, because a robot calls this.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
+
+from robo_rl.core.shapes import Float
 
 _HALF = float(np.sqrt(0.5))
 _WORLD = np.array([0.0, _HALF, _HALF, 0.0])  # NED <-> ENU: half a turn about the line between north and east

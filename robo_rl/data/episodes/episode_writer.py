@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import SupportsFloat
 
 import numpy as np
-from jaxtyping import Shaped
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import FolderLock
+from robo_rl.core.shapes import Shaped
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.commit import (
     DISCARDED,

@@ -7,10 +7,10 @@ import resource
 from collections import OrderedDict
 from pathlib import Path
 
-from jaxtyping import Shaped
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Shaped
 
 
 class FileReads:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64, Shaped
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Bool, Float32, Int64, Shaped
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.commit import numbers

@@ -17,10 +17,10 @@ from typing import Any
 
 import google_crc32c
 import numpy as np
-from jaxtyping import Shaped
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Shaped
 from robo_rl.data.episodes.schema import ArrayMeta
 
 _FRAME_CHUNK_BYTES = 16 * 1024  # rows from this size on get a chunk of their own

@@ -9,12 +9,12 @@ from functools import lru_cache
 
 import cv2
 import numpy as np
-from jaxtyping import Float, UInt8
 from matplotlib.colors import to_rgb
 from matplotlib.font_manager import FontProperties, findfont
 from matplotlib.ft2font import FT2Font
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float, UInt8
 from robo_rl.eval.video import Frame
 
 Colour = tuple[float, float, float]  # red, green, blue, 0 ... 255

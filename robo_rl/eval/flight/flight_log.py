@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float
 
 ROTORS = ("front right", "back right", "back left", "front left")
 

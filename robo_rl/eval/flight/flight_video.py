@@ -12,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from robo_rl.eval.flight.drawing import WHITE, Canvas, fit_camera, put_text, rgb, rotation
 from robo_rl.eval.flight.flight_log import FlightLog
 from robo_rl.eval.flight.gates import GateFrame

@@ -9,7 +9,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -19,6 +18,7 @@ from matplotlib.patches import Circle, Rectangle
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from robo_rl.eval.plots import GRID, INK, MUTED, PALETTE, STYLE
 
 _TIMES = "viridis"

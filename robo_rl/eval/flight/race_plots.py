@@ -10,7 +10,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -19,6 +18,7 @@ from matplotlib.figure import Figure
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from robo_rl.eval.flight.flight_log import FlightLog
 from robo_rl.eval.flight.gates import GateFrame
 from robo_rl.eval.plots import INK, MUTED, STYLE

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float
 
 
 @dataclass(frozen=True, slots=True)

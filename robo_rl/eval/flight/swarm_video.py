@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from robo_rl.eval.flight.drawing import Canvas, fit_camera, put_text, rgb, rotation
 from robo_rl.eval.flight.swarm_log import SwarmLog
 from robo_rl.eval.plots import GRID, INK, MUTED, PALETTE

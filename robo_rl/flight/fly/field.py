@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from robo_rl.eval.flight.swarm_log import SwarmLog
 from robo_rl.eval.flight.swarm_plots import write_swarm_plot
 from robo_rl.eval.flight.swarm_video import write_swarm_video

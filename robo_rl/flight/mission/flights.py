@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from policies.checkpoint import load_policy
@@ -17,6 +16,7 @@ from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.mission import MissionConfig
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.shapes import Float
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.flight.fly.runs import train_run
 from robo_rl.runs.loaded_policy import find_policy

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from robo_rl.eval.video import Frame, VideoWriter, caption
 from robo_rl.flight.flight_run import FlightRun
 from robo_rl.runs.progress import progress

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
+
+from robo_rl.core.shapes import Bool, Float
 
 HIDDEN = 64
 LAMBDA = 0.95

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, PlanningExecutor, ResumableNoise, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds, generator
+from robo_rl.core.shapes import Bool
 from robo_rl.rl.distillation.distill import DistillData
 
 MakeExecutor = Callable[[ChunkPolicy, int], PlanningExecutor]

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
 from robo_rl.core.settings import setting
+from robo_rl.core.shapes import Float
 from robo_rl.nets.ema import ema_update
 
 Walk = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times

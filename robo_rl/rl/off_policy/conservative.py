@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import GaussianActor
 from robo_rl.nets.critic import CriticEnsemble

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap
+from robo_rl.core.shapes import Float
 from robo_rl.core.views import Views
 from robo_rl.rl.off_policy.config import LearnerConfig
 

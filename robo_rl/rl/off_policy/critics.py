@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.nets.critic import CriticEnsemble

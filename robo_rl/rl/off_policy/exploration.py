@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.rl.off_policy.context import LearnerContext
 

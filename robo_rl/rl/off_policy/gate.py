@@ -8,10 +8,10 @@ so the margin is large at first and falls to 0 with the remaining steps.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap
+from robo_rl.core.shapes import Float
 from robo_rl.nets.critic import CriticEnsemble
 
 

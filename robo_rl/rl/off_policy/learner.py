@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.action_map import ActionMap
+from robo_rl.core.shapes import Float
 from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import GaussianActor

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
+
+from robo_rl.core.shapes import Float
 
 Info = dict[str, Tensor]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.losses import Info, norm_bound_loss, temperature_loss
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.flat import FlatAdam, flatten_parameters

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import setting
+from robo_rl.core.shapes import Bool, Float
 from robo_rl.rl.off_policy.losses import Info
 
 

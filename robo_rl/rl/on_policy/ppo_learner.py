@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings
+from robo_rl.core.shapes import Float
 from robo_rl.core.views import ALL, Views
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.flat import FlatAdam

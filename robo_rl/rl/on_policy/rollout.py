@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.rl.on_policy.ppo import RewardScale, gae
 
 Value = Callable[[Tensor, Tensor], Tensor]  # (obs, ctx) -> V

@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
 from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 from sim.adapters.isaaclab.layout import action_spec, obs_of, obs_spec
 from sim.vec.history import place_of

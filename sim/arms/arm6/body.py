@@ -8,8 +8,9 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
+
+from robo_rl.core.shapes import Float
 
 ASSET = Path(__file__).resolve().parents[2] / "assets" / "arm6.xml"
 JOINTS: tuple[str, ...] = ("base", "shoulder", "elbow", "forearm", "wrist", "flange")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import mujoco
 import numpy as np
-from jaxtyping import Float, UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.shapes import Float, UInt8
 from sim.arms.arm6.body import SimulatedArm
 from sim.render.renderer import MujocoRenderer
 

@@ -14,13 +14,13 @@ from collections import OrderedDict
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.shapes import Float, Int
 from sim.arms.arm6.body import HOME_RAD, SimulatedArm
 from sim.arms.arm6.reach import CONTROL_HZ, TASKS, Arm6ReachTask
 

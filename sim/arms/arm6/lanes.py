@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 from numpy.typing import NDArray
 
 from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.shapes import Float
 from sim.arms.arm6.body import HOME_RAD, SimulatedArm
 from sim.arms.arm6.reach import CONTROL_HZ, TASKS, Arm6ReachTask, reach_spec
 from sim.render.pictures import LaneRenderer

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 
 TASKS = ("reach",)

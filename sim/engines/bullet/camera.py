@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float, Int, UInt8
 from sim.engines.bullet.body import hull
 from sim.engines.quad.craft import Craft
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft, load_craft
 
 EFFECTS = ("ground", "downwash", "drag")

@@ -11,10 +11,10 @@ import weakref
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, UInt8
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float, UInt8
 from sim.engines.bullet.body import make_drone, make_shapes
 from sim.engines.bullet.camera import look_from
 from sim.engines.bullet.client import load_pybullet

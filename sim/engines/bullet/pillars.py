@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
+from robo_rl.core.shapes import Bool, Float, Int
 from sim.engines.bullet.body import DRONE_GROUP
 
 PILLAR_GROUP = 4  # bit of PyBullet's collision filter

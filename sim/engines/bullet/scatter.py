@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
 from numpy import ndarray
 from torch import Tensor
 
+from robo_rl.core.shapes import Float, UInt8
 from sim.engines.bullet.floor_view import FloorCamera, FloorView, exposed
 
 _NEAR = 0.5  # share of the poses that lie as close to the goal as a good flight

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import EnvError
+from robo_rl.core.shapes import Float
 from sim.engines.bullet.effects import (
     AirEffects,
     check_scene,

@@ -10,10 +10,10 @@ import math
 import weakref
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float, Int
 from sim.engines.bullet.body import make_drone, make_floor, make_shapes, set_mass
 from sim.engines.bullet.camera import Picture, look_from, onboard_view
 from sim.engines.bullet.client import load_pybullet

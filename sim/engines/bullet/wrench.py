@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from sim.engines.bullet.effects import ground_gain
 from sim.engines.bullet.motion import Motion, to_body
 from sim.engines.quad.craft import Craft

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 import mujoco
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import EnvError
+from robo_rl.core.shapes import Float, Int
 from sim.engines.changes import check_changes
 from sim.engines.forward_kinematics import place
 from sim.engines.isaacgym import protocol

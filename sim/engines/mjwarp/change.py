@@ -9,9 +9,9 @@ from typing import Any
 import mujoco
 import torch
 import warp as wp
-from jaxtyping import Float, Int
 from torch import Tensor
 
+from robo_rl.core.shapes import Float, Int
 from sim.engines.mujoco.change import DERIVED, change_model
 
 _FIELDS = {  # change -> fields of the model it scales: (name, the one column it scales or None for all)

@@ -14,10 +14,10 @@ from typing import Any
 
 import mujoco
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
+from robo_rl.core.shapes import Float, Int
 from sim.engines.changes import check_changes
 from sim.engines.mjwarp.room import check_fits, room, size_bytes, too_large
 from sim.engines.mujoco.picture import ScenePictures

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
-from jaxtyping import Int
 from numpy import ndarray
 
 from robo_rl.core.errors import EnvError
+from robo_rl.core.shapes import Int
 
 _GEOM = mujoco.mjtGeom
 # Most contacts of one pair of shapes; pairs not listed (meshes, cylinders) have at most _CONTACTS_OF_OTHERS.

@@ -17,11 +17,11 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float, Int
 from sim.actuators.motors import MotorBank
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.change import change_model

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.layout import NAMES
 

@@ -12,10 +12,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.shapes import Float
 from sim.engines.bullet.body import hull
 from sim.engines.bullet.effects import AirEffects, check_scene, downwash_among, downwash_world_n
 from sim.engines.bullet.motion import Motion, euler_angles, quaternion, to_world

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from sim.engines.bullet.motion import Motion, euler_angles
 from sim.engines.quad.craft import Craft
 from sim.flight.control.controllers import make_controller

@@ -7,9 +7,9 @@ without contact.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.step import BulletStep
 from sim.engines.quad.craft import Craft

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
 from numpy import ndarray
 from torch import Tensor
 
 from policies.flight.vision import attitude, gained_velocity
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float, UInt8
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.floor_view import FloorCamera, FloorView, exposed

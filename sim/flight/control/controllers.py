@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.registry import Table, lookup
+from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import Craft
 from sim.flight.control.gains import ControllerGains
 

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import QUAT, VEL, Vec, xyz

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int64
 from torch import Tensor
+
+from robo_rl.core.shapes import Bool, Int64
 
 _EVERY = 25  # steps between two snapshots of all worlds
 _BEFORE = 6  # snapshots back: 1.5 s at 100 Hz

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import POS, RATE, VEL
 from sim.flight.swarm.collision_replay import CollisionReplay, stacked

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.downwash import check_downwash, downwash

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float, Int64
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import POS, ROTOR, start
 from sim.flight.command import motors_hover

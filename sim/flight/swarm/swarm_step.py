@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.engines.quad.dynamics import QuadPhysics
 
 

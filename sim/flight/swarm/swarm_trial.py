@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import torch
-from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float, Int64
 from sim.engines.quad.layout import POS, QUAT
 from sim.flight.swarm.swarm import Swarm
 from sim.tasks.swarm.world import SwarmWorld

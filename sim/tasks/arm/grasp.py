@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.bodies.rotation import yaw_of
 from sim.bodies.scene_view import ToolAndObjects
 

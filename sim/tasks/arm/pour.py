@@ -17,10 +17,10 @@ from typing import Any
 
 import mujoco
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float
 from sim.arms.control import Reach
 from sim.arms.view import View, Wiring
 from sim.bodies.pose import Pose

@@ -16,9 +16,9 @@ The plan depends on positions only: where the stick is decides the phase. All in
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.tasks.arm.tee import UNIT_M, gap_m, pieces_m
 
 C_M, RHO_M = 1.5 * UNIT_M, 1.5 * UNIT_M

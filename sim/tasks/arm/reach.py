@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float
 from sim.arms.control import Reach
 from sim.arms.view import View, Wiring
 from sim.bodies.pose import Pose

@@ -7,8 +7,9 @@ All in the plane, in m. The T's frame is at the middle of its area, with the bar
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
+
+from robo_rl.core.shapes import Float
 
 UNIT_M, HIGH_M = 0.03, 0.03
 _TOP = 9.5 / 7.0  # units from the middle of the area to the bar's far side

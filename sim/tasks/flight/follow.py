@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.tasks.flight.hover import START_NUMBERS, HoverTask

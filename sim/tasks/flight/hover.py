@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, FORCE, POS, QUAT, RATE, ROTOR, STATE_SIZE, TORQUE, VEL
 from sim.tasks.flight.protocol import FlightOutcome, FlightStep, FlightTransition, Score

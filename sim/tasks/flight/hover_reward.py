@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.engines.quad.layout import POS, QUAT, VEL
 from sim.tasks.flight.hover import HoverTask
 

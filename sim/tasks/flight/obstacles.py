@@ -15,10 +15,10 @@ import math
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL, xyz
 from sim.tasks.flight.course import (

@@ -11,11 +11,11 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy import ndarray
 from scipy.interpolate import CubicSpline
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.tasks.flight.track import RaceTrack
 
 _RISE_S = 0.5  # time constant with which the reference reaches its speed

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float, Int
 from sim.engines.quad.craft import Craft, Four
 
 

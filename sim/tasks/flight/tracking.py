@@ -13,10 +13,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.tasks.flight.course import horizontal_acceleration_m_s2

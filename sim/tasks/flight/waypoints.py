@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
 from sim.tasks.flight.course import (

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.shapes import Bool, Float
 from sim.arms.chain import damped_step
 from sim.bodies.rotation import about_z, conjugate, multiply, rotate, to_rotvec, yaw_of
 from sim.engines.protocol import Start

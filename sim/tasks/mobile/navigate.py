@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.bodies.rotation import about_z
 from sim.engines.protocol import Start
 from sim.mobile.base import BaseRobot

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.arms.control import Reach
 from sim.bodies.rotation import about_z, yaw_of
 from sim.engines.protocol import Start

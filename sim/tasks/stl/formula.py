@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 
 Margins = Mapping[str, Float[Tensor, "t n"]]  # name -> margin [m] at every time of every flight
 

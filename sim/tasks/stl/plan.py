@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings, setting
+from robo_rl.core.shapes import Float
 from sim.tasks.stl.formula import Grid
 from sim.tasks.stl.ground import Stay, ground
 from sim.tasks.stl.scene import Scenes

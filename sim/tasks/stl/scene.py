@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 import yaml
-from jaxtyping import Float
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.shapes import Float
 from sim.tasks.stl.formula import Formula, Margins, atoms
 from sim.tasks.stl.parse import parse
 

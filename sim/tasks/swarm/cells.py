@@ -7,9 +7,9 @@ is ten numbers of an episode, and only the nine cells around a drone have to be 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Bool, Float
 from sim.tasks.swarm.world import ABSENT_M, CELL_M, SwarmWorld
 
 SIGHT_M = 1.5 * CELL_M  # range: nearer axes are always in the nine cells around a drone

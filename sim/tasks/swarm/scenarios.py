@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int64
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.shapes import Float, Int64
 from sim.tasks.swarm.world import ABSENT_M, CELL_M, SwarmWorld
 
 SCENARIOS = ("random", "swap", "same_goal", "formation", "pursuit")

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.layout import POS, QUAT, RATE, VEL, xyz
 from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses, observe, remember

@@ -175,10 +175,10 @@ def test_a_defect_while_loading_keeps_its_traceback(monkeypatch: pytest.MonkeyPa
 def test_a_python_without_the_packages_says_which_and_where() -> None:
     """As that of a ROS installation; one sentence instead of a traceback."""
     code = (
-        "import sys; sys.modules['jaxtyping'] = None; from robo_rl.apps.node import main\n"
+        "import sys; sys.modules['numpy'] = None; from robo_rl.apps.node import main\n"
         "sys.exit(main(['safety_filter', 'robot=sim_arm']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert f"The package 'jaxtyping' is not installed for {sys.executable}" in done.stderr
+    assert f"The package 'numpy' is not installed for {sys.executable}" in done.stderr

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import mujoco
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.scenes.friction import GeomFriction
 from sim.engines.bullet.scenes.plan import FIXED, HINGE, Link, Multibody, Pose

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 import mujoco
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float, Int
 from sim.engines.bullet.scenes.check import check_scene
 from sim.engines.bullet.scenes.frames import to_mujoco
 from sim.engines.bullet.scenes.recipe import make_recipe

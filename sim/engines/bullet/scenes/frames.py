@@ -8,8 +8,9 @@ velocity in the world.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
+
+from robo_rl.core.shapes import Float
 
 Move = tuple[Float[ndarray, "n 7"], Float[ndarray, "n 6"]]  # pose (position [m], quaternion wxyz) and speeds
 

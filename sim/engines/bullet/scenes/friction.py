@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from sim.engines.bullet.scenes.plan import excluded, is_static
 
 _LEAST = 1e-4  # for a frictionless pair, so that its logarithm is finite

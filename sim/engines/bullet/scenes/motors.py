@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from sim.actuators.motors import MotorBank
 from sim.engines.bullet.scenes.recipe import Recipe
 from sim.engines.scene import Scene

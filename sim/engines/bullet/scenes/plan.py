@@ -15,9 +15,9 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from sim.engines.scene import Scene
 
 FIXED, HINGE, SLIDE = "fixed", "hinge", "slide"

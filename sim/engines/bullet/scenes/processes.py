@@ -21,12 +21,12 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, RoboRLError
 from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.shapes import Float, Int
 from sim.engines.bullet.scenes.check import check_scene
 from sim.engines.bullet.scenes.engine import BulletEngine, apart, own_fixtures
 from sim.engines.changes import check_changes

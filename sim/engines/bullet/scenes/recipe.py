@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float
 from numpy import ndarray
 
+from robo_rl.core.shapes import Float
 from sim.engines.bullet.scenes.friction import GeomFriction, split_friction
 from sim.engines.bullet.scenes.plan import Multibody, plan_scene
 from sim.engines.bullet.scenes.servo import ServoGains, gains

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.engines.protocol import Start
 
 _STARTS = ("start_qpos", "start_qvel", "start_fixtures", "start_ctrl")

@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float, Int
 from sim.engines.scene import Scene
 
 MAX_STEP_S = 0.0025  # contacts of a few centimetres and grams get soft beyond it

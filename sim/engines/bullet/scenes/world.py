@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from jaxtyping import Float
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.scenes.build import build, start_world
 from sim.engines.bullet.scenes.frames import to_bullet
