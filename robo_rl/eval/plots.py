@@ -1,5 +1,5 @@
-"""Learning curves: success over environment steps, with intervals; SVG for the report and PNG for everything
-else.
+"""Learning curves: success over environment steps, with intervals; as SVG for the report and PNG for other
+uses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.stats import SuccessRate, mean_over_seeds
 
-# Okabe & Ito 2008, told apart by all common kinds of colour vision; yellow is left out, it vanishes on white.
+# Okabe & Ito 2008: distinct for all common kinds of colour vision. Yellow is left out: it has no contrast on
+# white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 INK, MUTED, GRID = "#18181b", "#71717a", "#e4e4e7"
 STYLE: Any = {
@@ -39,8 +40,8 @@ STYLE: Any = {
     "grid.color": GRID,
     "xtick.major.size": 3,
     "ytick.major.size": 0,
-    "svg.fonttype": "none",  # text stays text: small, selectable, in the page's own font
-    "svg.hashsalt": "robo-rl",  # same data, same file
+    "svg.fonttype": "none",  # text stays selectable, in the page's own font
+    "svg.hashsalt": "robo-rl",  # equal data give equal files
 }
 
 
@@ -56,13 +57,13 @@ class Curve:
 
     @classmethod
     def from_rates(cls, label: str, env_steps: Sequence[int], rates: Sequence[SuccessRate]) -> Curve:
-        """One run: Wilson intervals over its evaluation episodes."""
+        """Curve of one run: Wilson intervals over its evaluation episodes."""
         low, high = zip(*(rate.wilson() for rate in rates), strict=True)
         return cls(label, tuple(env_steps), tuple(rate.rate for rate in rates), low, high)
 
     @classmethod
     def from_seeds(cls, label: str, env_steps: Sequence[int], success: Sequence[Sequence[float]]) -> Curve:
-        """Several training seeds, one list of success rates each: bootstrap intervals over seeds."""
+        """Curve of several training seeds, one list of success rates each: bootstrap intervals over seeds."""
         points = [mean_over_seeds(column) for column in zip(*success, strict=True)]
         return cls(
             label,
@@ -76,8 +77,8 @@ class Curve:
 def spread_labels(
     positions: Sequence[float], gap: float, top: float, bottom: float = -math.inf
 ) -> list[float]:
-    """Move label positions apart until they are at least `gap` apart, keeping their order, none above `top`
-    nor, where there is room, below `bottom`.
+    """Label positions at least `gap` apart in unchanged order, none above `top` nor, if there is room, below
+    `bottom`.
     """
     order = sorted(range(len(positions)), key=lambda i: positions[i], reverse=True)
     placed, ceiling = [0.0] * len(positions), top
@@ -96,7 +97,7 @@ def write_learning_curves(
 ) -> tuple[Path, Path]:
     """Draw the curves to `path` with suffix .svg and .png; returns both paths.
 
-    baselines: label -> success rate, drawn as dashed levels (the base, the base with zero noise).
+    baselines: label -> success rate, drawn as dashed horizontal lines (the base, the base with zero noise).
     """
     if not curves:
         raise ConfigError(

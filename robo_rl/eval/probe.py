@@ -1,7 +1,8 @@
-"""Probe of a base policy: what does its own noise already contain?
+"""Probe of a base policy: success rate over draws of its noise, which decides between steering and a
+residual.
 
-Steering can only choose among things the base would do for some noise; a residual can also do what the base
-never does. So the share of seeds that *some* draw of the noise solves says which of the two to train.
+Steering can only select among behaviours of the base; a residual can also produce others. If most seeds are
+solved by some draw of the noise, steering suffices.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NoiseFactory = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Which method to train and, in a sentence, why."""
+    """Recommended method with the reason in a sentence."""
 
     method: Method
     reason: str
@@ -41,14 +42,14 @@ class Probe:
     env_steps: int
     cpu_s: float
     alone: SuccessRate | None = (
-        None  # the better of N(0, I) and zero noise on the seeds of `best_of`; None: not kept
+        None  # the better of N(0, I) and zero noise on the seeds of `best_of`; None: unknown
     )
 
     @property
     def best_alone(self) -> float:
-        """What the base reaches without any training, on the seeds of `best_of` where that was kept.
+        """Success of the base without training, on the seeds of `best_of` if known.
 
-        Of 50 seeds the first 25 alone may well be 5 points easier, and noise that does nothing would seem to
+        The first 25 of 50 seeds may be 5 points easier by chance, and noise without effect would seem to
         help.
         """
         return max(self.gaussian.rate, self.zero.rate) if self.alone is None else self.alone.rate
@@ -56,22 +57,21 @@ class Probe:
     def recommend(
         self, support: float = 0.95, partial: float = 0.85, headroom: float = 0.05
     ) -> Recommendation:
-        """Steering when some draw solves at least `support` of the seeds, else a residual.
+        """Steering if some draw solves at least `support` of the seeds, else a residual.
 
-        In between, from `partial` on and when the best draw beats the base by at least `headroom`, both: a
-        residual on top of steering. Below it, steps of steering are better spent on residuals, whose
-        successes can be imitated.
+        Between `partial` and `support`, if the best draw beats the base by at least `headroom`: a residual on
+        top of steering. Below, the steps are better spent on residuals, whose successes can be imitated.
         """
         best = f"The best of {self.draws} noise draws solves {self.best_of}"
         if self.best_of.rate >= support:
-            return Recommendation("steering", f"{best}: the base's own noise contains the success.")
+            return Recommendation("steering", f"{best}: the base's noise contains the success.")
         if self.best_of.rate >= partial and self.best_of.rate - self.best_alone >= headroom:
             gain = f"{100 * (self.best_of.rate - self.best_alone):.0f} points above the base"
             return Recommendation(
                 "steering+residual", f"{best}, {gain}: steering helps, but not on every seed."
             )
         return Recommendation(
-            "residual", f"{best}: no noise helps on the others, so the actions have to change."
+            "residual", f"{best}: no draw solves the others, so the actions have to change."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def probe(
     """Evaluate with N(0, I), with zero noise, and best of `draws` on the first `best_of_seeds` of the same
     seeds.
 
-    A seed that one draw has solved is not drawn again, so a good base is probed in little more than two
+    A seed solved by one draw is not drawn again, so probing a good base costs little more than two
     evaluations.
     """
     if not 1 <= best_of_seeds <= episodes or draws < 1:

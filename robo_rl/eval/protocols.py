@@ -1,4 +1,4 @@
-"""What evaluation asks of the objects that `apps` hands to it; it imports neither policies nor simulators."""
+"""Protocols of the objects that evaluation uses; it imports neither policies nor simulators."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from typing import Protocol, runtime_checkable
 
 from robo_rl.core.protocols import ChunkPolicy, Executor, VecEnv
 
-ExecutorFactory = Callable[
-    [ChunkPolicy, int], Executor
-]  # (policy, lanes) -> executor; the class ChunkExecutor is one
-Progress = Callable[
-    [int], object
-]  # called with the number of episodes just finished: `tqdm(...).update` fits
+ExecutorFactory = Callable[[ChunkPolicy, int], Executor]  # (policy, lanes) -> executor; ChunkExecutor is one
+Progress = Callable[[int], object]  # called with the number of episodes just finished, as `tqdm.update`
 
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Looks on while an evaluation runs, for videos."""
+    """Observer of a running evaluation, for videos."""
 
     def before_step(self, env: VecEnv) -> None: ...
 

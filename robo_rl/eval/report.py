@@ -1,6 +1,4 @@
-"""`report.html`: one file that shows what was trained, how well it works, how sure that is, and how to repeat
-it.
-"""
+"""`report.html`: one file with training, results, their uncertainty and the commands that reproduce them."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from robo_rl.eval import text
 from robo_rl.eval.probe import Probe, Recommendation
 from robo_rl.eval.results import ResultRow
 
-EMBED_BYTES = 1_500_000  # a video up to this size travels inside the page
+EMBED_BYTES = 1_500_000  # videos up to this size are embedded in the page
 _SIGNIFICANT = 0.05
 _BASES = ("base", "base_zero_noise")
 
@@ -37,7 +35,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a report shows. `facts` is a short list such as task, demonstrations, seeds."""
+    """Contents of a report. facts: short list such as task, demonstrations, seeds."""
 
     title: str
     subtitle: str
@@ -52,14 +50,14 @@ class Report:
 
 
 def write_report(path: Path, report: Report) -> None:
-    """Render and write the page. Figures are inlined; videos too when small, else linked relative to the
-    page.
+    """Render and write the page. Figures and small videos are embedded; larger videos are linked by relative
+    path.
     """
     write_atomic(path, render(report, path.parent).encode())
 
 
 def render(report: Report, folder: Path) -> str:
-    """The page as it stands in `folder`."""
+    """HTML of the page, for a file in `folder`."""
     jinja = Environment(
         loader=PackageLoader("robo_rl.eval"),
         autoescape=True,
@@ -84,7 +82,7 @@ def render(report: Report, folder: Path) -> str:
 
 
 def _row(row: ResultRow, rows: Sequence[ResultRow]) -> dict[str, Any]:
-    """A row and how it stands to the base: "better" or "worse" beyond chance, else ""."""
+    """Template values of a row, with its comparison to the base: "better" or "worse" if significant, else ""."""
     base = next((other.rate.rate for other in rows if other.name == "base"), None)
     verdict = ""
     if base is not None and row.p_vs_base is not None and row.p_vs_base < _SIGNIFICANT:
@@ -99,7 +97,7 @@ def whisker(low_value_high: tuple[float, float, float]) -> dict[str, str]:
 
 
 def headline(report: Report) -> list[tuple[str, str, str]]:
-    """The few figures on top of the page: (value, what, detail)."""
+    """Main figures at the top of the page: (value, name, detail)."""
     rows = {row.name: row for row in report.rows}
     tiles: list[tuple[str, str, str]] = []
     base, tuned = rows.get("base"), [row for row in report.rows if row.name not in _BASES]
@@ -107,7 +105,7 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
         best = max(tuned, key=lambda row: row.rate.rate)
         change = f"{text.percent(base.rate)} → {text.percent(best.rate)}"
         tiles.append((change, "success", f"{best.label} over the base, {_p_equals(best.p_vs_base)}"))
-        # The head's steps come on top of its teacher's: alone they would be the price of something else.
+        # The head's steps come after its teacher's, and alone would understate the cost.
         if trained := [row for row in tuned if row.env_steps and row.name != "head"]:
             cheapest = max(trained, key=lambda row: (row.rate.rate, -row.env_steps))
             tiles.append(
@@ -121,7 +119,7 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
             cpu = f"{text.milliseconds(cpu_ms[0])} → {text.milliseconds(cpu_ms[1])}"
             detail += f", CPU {cpu} ms; measured in turns"
         tiles.append((f"{factor:.1f}×" if factor < 10 else f"{factor:.0f}×", "faster decisions", detail))
-    tiles.append((text.seconds(report.wall_s), "from nothing to here", "wall time of the whole job"))
+    tiles.append((text.seconds(report.wall_s), "total time", "wall time of the entire run"))
     return tiles
 
 
@@ -131,7 +129,7 @@ def _p_equals(p: float | None) -> str:
 
 
 def _nobreak(words: str) -> str:
-    """Keep a p-value and its sign on one line."""
+    """Text with non-breaking spaces, to keep a p-value and its sign on one line."""
     return words.replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0")
 
 

@@ -1,4 +1,4 @@
-"""The rows of the table that `make demo` prints, and `results.json`."""
+"""Rows of `results.json` and of the table that `make demo` prints."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ LABELS = {
     "head": "Single-step head",
 }
 MEANINGS = {
-    "base": "The policy as the demonstrations alone taught it, with fresh N(0, I) noise for every decision.",
-    "base_zero_noise": "The same weights with noise that is zero: one answer per state.",
-    "steered": "The base, unchanged, under a small network that learned by trial which noise to give it.",
-    "residual": "The base, unchanged, and a small network that learned by trial what to add to each of its actions.",
-    "head": "What the better of these two decides, distilled into a single network call, run from the exported bundle.",
+    "base": "The policy trained on the demonstrations alone, with new N(0, I) noise for every decision.",
+    "base_zero_noise": "The same weights with zero noise: one action chunk per state.",
+    "steered": "The frozen base and a small network, trained by RL, that chooses its noise.",
+    "residual": "The frozen base and a small network, trained by RL, that adds a correction to each action.",
+    "head": "The better of these two, distilled into a single network call and run from the exported bundle.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One policy. Costs are what it took to train it from the stage before: the base, or the head's
-    teacher.
-    """
+    """One policy. Costs are those of its own training stage: from the base, or from the head's teacher."""
 
     name: str
     rate: SuccessRate
-    p_vs_base: float | None  # exact McNemar on the shared seeds; None for the base itself
+    p_vs_base: float | None  # exact McNemar on the shared seeds; None for the base
     latency: Latency
     env_steps: int  # of fine-tuning
     train_wall_s: float
@@ -48,7 +46,7 @@ class ResultRow:
 
     @property
     def meaning(self) -> str:
-        """What this row is, in a sentence; empty for a row that is none of the demo's."""
+        """One-sentence description of the row; empty if it is not a row of the demo."""
         return MEANINGS.get(self.name, "")
 
     def to_json(self) -> dict[str, Any]:
@@ -65,7 +63,7 @@ class ResultRow:
 
 
 def write_results(path: Path, rows: Sequence[ResultRow], wall_s: float) -> None:
-    """{"commit", "machine", "wall_s", "rows": [...]}, written whole or not at all."""
+    """Write {"commit", "machine", "wall_s", "rows": [...]} atomically."""
     out = {
         "commit": commit(),
         "machine": machine(),

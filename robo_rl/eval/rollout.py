@@ -1,4 +1,4 @@
-"""Paired evaluation: every seed once and only once, the same resets and the same noise for every policy."""
+"""Paired evaluation: every seed once, with the same resets and the same noise for every policy."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class EvalResult:
     success: tuple[bool, ...]
     length: tuple[int, ...]  # control steps of each episode
     returns: tuple[float, ...]  # sum of the environment's rewards in each episode
-    max_coverage: tuple[float, ...] | None  # Push-T's score in [0, 1]; None where the environment gives none
-    env_steps: int  # simulated in all, surplus episodes included
+    max_coverage: tuple[float, ...] | None  # Push-T's score in [0, 1]; None if the environment reports none
+    env_steps: int  # total simulated steps, including surplus episodes
     wall_s: float
-    cpu_s: float  # this process and its simulator workers
+    cpu_s: float  # of this process and its simulator workers
     errors_m: tuple[float | None, ...] | None = (
-        None  # distance kept, None where it was not kept; None: says nothing
+        None  # error of each episode, None where it was not reached; None: the environment reports none
     )
 
     @property
@@ -51,13 +51,13 @@ class EvalResult:
 
     @property
     def mean_error_m(self) -> float | None:
-        """Mean error of the episodes that have one [m]; None where none has."""
+        """Mean error of the episodes that have one [m]; None without such an episode."""
         known = [error for error in self.errors_m or () if error is not None]
         return sum(known) / len(known) if known else None
 
     def __str__(self) -> str:
-        """57/100 = 57 % [47, 66]; Push-T's coverage, a flight's error; the return where it says more than
-        success.
+        """Success such as 57/100 = 57 % [47, 66], with coverage (Push-T), error (flight) or a non-sparse
+        return.
         """
         more = "" if self.mean_coverage is None else f", mean max coverage {self.mean_coverage:.3f}"
         error_m = self.mean_error_m
@@ -72,7 +72,7 @@ class EvalResult:
 
 
 def compare(first: EvalResult, second: EvalResult) -> PairedTest:
-    """Exact McNemar over the shared seeds. Raises ConfigError when the seeds differ."""
+    """Exact McNemar test on the shared seeds. Raises ConfigError if the seeds differ."""
     if first.seeds != second.seeds:
         raise ConfigError(
             "The two evaluations ran on different seeds, so they cannot be paired. "
@@ -82,7 +82,7 @@ def compare(first: EvalResult, second: EvalResult) -> PairedTest:
 
 
 def eval_seeds(eval_seed: int, n: int) -> list[int]:
-    """The episode seeds of evaluation `eval_seed`; a longer list starts with the shorter one."""
+    """Episode seeds of evaluation `eval_seed`; a longer list starts with the shorter one."""
     return [derive_seed("eval", eval_seed, i) for i in range(n)]
 
 
@@ -95,21 +95,21 @@ def evaluate(
     progress: Progress | None = None,
     watcher: Watcher | None = None,
 ) -> EvalResult:
-    """Run `policy` on every seed once. A lane that finishes early takes the next seed; no episode is cut
-    short.
+    """Run `policy` on every seed once. A lane that ends early takes the next seed; every episode runs to its
+    end.
 
-    Waiting for every seed is what keeps the rate unbiased: stopping at the first n episodes to end would
-    favour short ones. Lanes left over at the end run surplus episodes that are not counted. Raises
-    ConfigError for seeds that are empty or repeat, EnvError when the environment breaks the seed order.
+    Stopping after the first n episodes would bias the rate towards short ones. Lanes without a seed at the
+    end run surplus episodes that are not counted. Raises ConfigError for seeds that are empty or repeat,
+    EnvError if the environment breaks the seed order.
     """
     _check_seeds(seeds)
     wall_s, cpu_s, steps = time.monotonic(), cpu_seconds(), 0
-    book = _Book.open(seeds, env.num_envs)
+    log = _EpisodeLog.open(seeds, env.num_envs)
     executor = executor_factory(policy, env.num_envs)
     obs = env.reset(_seed_stream(seeds))
     executor.reset(obs)
-    noise.reset(range(env.num_envs), book.lane_seed)
-    while len(book.outcomes) < len(seeds):
+    noise.reset(range(env.num_envs), log.lane_seed)
+    while len(log.outcomes) < len(seeds):
         if watcher is not None:
             watcher.before_step(env)
         action = env.spec.action.denormalize(executor.act(noise))
@@ -117,13 +117,13 @@ def evaluate(
         steps += env.num_envs
         executor.observe(obs)
         ended = torch.nonzero(info["final_mask"]).flatten()
-        finished = book.record(ended, reward, info, env.spec.max_episode_steps, watcher)
+        finished = log.record(ended, reward, info, env.spec.max_episode_steps, watcher)
         if len(ended):
             executor.reset(obs, ended)
-            noise.reset(ended.tolist(), [book.lane_seed[row] for row in ended.tolist()])
+            noise.reset(ended.tolist(), [log.lane_seed[row] for row in ended.tolist()])
         if progress is not None and finished:
             progress(finished)
-    outcomes = [book.outcomes[seed] for seed in seeds]
+    outcomes = [log.outcomes[seed] for seed in seeds]
     coverage = tuple(outcome.coverage for outcome in outcomes if outcome.coverage is not None)
     return EvalResult(
         seeds=tuple(seeds),
@@ -144,7 +144,7 @@ def _check_seeds(seeds: Sequence[int]) -> None:
 
 
 def _seed_stream(seeds: Sequence[int]) -> Iterator[int]:
-    """The seeds asked for, then an endless supply for lanes that have nothing left to count."""
+    """The given seeds, followed by endless ones for lanes whose episodes are not counted."""
     yield from seeds
     wanted = set(seeds)
     for i in count():
@@ -162,8 +162,8 @@ class _Outcome:
 
 
 @dataclass(slots=True)
-class _Book:
-    """Which seed each lane is running, and what came of those that ended."""
+class _EpisodeLog:
+    """Running seed of each lane, and outcomes of the episodes that ended."""
 
     wanted: frozenset[int]
     lane_seed: list[int]
@@ -173,7 +173,7 @@ class _Book:
     outcomes: dict[int, _Outcome] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, seeds: Sequence[int], lanes: int) -> _Book:
+    def open(cls, seeds: Sequence[int], lanes: int) -> _EpisodeLog:
         upcoming = _seed_stream(seeds)
         return cls(
             frozenset(seeds), [next(upcoming) for _ in range(lanes)], [0] * lanes, [0.0] * lanes, upcoming
@@ -187,7 +187,7 @@ class _Book:
         max_steps: int,
         watcher: Watcher | None,
     ) -> int:
-        """Count one step of every lane, note the ended episodes, hand out the next seeds in lane order."""
+        """Count one step of every lane, store ended episodes, and assign the next seeds in lane order."""
         before = len(self.outcomes)
         self.lane_length = [length + 1 for length in self.lane_length]
         self.lane_return = [
@@ -200,8 +200,8 @@ class _Book:
             self._finish(lane, info, watcher)
         if max(self.lane_length) >= max_steps:
             raise EnvError(
-                f"An episode of {max_steps} steps did not end, though that is the environment's "
-                "max_episode_steps. Let the environment truncate, or correct its spec."
+                f"An episode did not end after {max_steps} steps, the environment's max_episode_steps. Let "
+                "the environment truncate, or correct its spec."
             )
         return len(self.outcomes) - before
 
@@ -210,7 +210,7 @@ class _Book:
         if int(info["episode_seed"][lane]) != seed:
             raise EnvError(
                 f"Lane {lane} ran episode seed {int(info['episode_seed'][lane])}, expected {seed}. "
-                "An environment must hand out seeds in lane order, or evaluations cannot be paired."
+                "An environment must assign seeds in lane order, or evaluations cannot be paired."
             )
         coverage = float(info["max_coverage"][lane]) if "max_coverage" in info else None
         error_m = float(info["error_m"][lane]) if "error_m" in info else math.inf

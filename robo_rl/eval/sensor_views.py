@@ -1,6 +1,4 @@
-"""What sensors see, as pictures beside the film: camera images, depths and classes by colour, clouds from
-above.
-"""
+"""Images of sensor data for videos: camera images, depths and classes by colour, point clouds from above."""
 
 from __future__ import annotations
 
@@ -15,16 +13,22 @@ from robo_rl.core.shapes import Float, UInt8
 
 Frame = UInt8[ndarray, "h w 3"]  # RGB
 
-# percentile of a picture's depths beyond which all look alike: the sky would leave no colour to the rest
+# percentile at which depths are clipped, so that a distant background leaves colour range to the rest
 _DEEP = 95
-_MOST = 4  # pictures in a column
-_CLASSES = np.array([[40, 40, 46], [130, 130, 140], [235, 120, 40], [60, 140, 230]], np.uint8)  # of SEGMENTS
+_MOST = 4  # images per column
+# colours of SEGMENTS
+_CLASSES = np.array([[40, 40, 46], [130, 130, 140], [235, 120, 40], [60, 140, 230]], np.uint8)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 
-def sights(obs: Obs, lane: int = 0) -> dict[str, Frame]:
-    """Observation key -> what it looks like, of every observation that can be looked at."""
-    drawn = {"image": _as_it_is, "depth": _by_colour, "points": _from_above, "segmentation": _by_class}
+def observation_images(obs: Obs, lane: int = 0) -> dict[str, Frame]:
+    """Observation key -> image, for every observation that can be shown as one."""
+    drawn = {
+        "image": _as_it_is,
+        "depth": _depth_colours,
+        "points": _from_above,
+        "segmentation": _class_colours,
+    }
     return {
         key: drawn[kind](value[lane].cpu().numpy())
         for key, value in obs.items()
@@ -33,8 +37,8 @@ def sights(obs: Obs, lane: int = 0) -> dict[str, Frame]:
     }
 
 
-def beside(frame: Frame, seen: Mapping[str, Frame]) -> Frame:
-    """The frame with these pictures in columns at its right, named, from the top down."""
+def add_columns(frame: Frame, seen: Mapping[str, Frame]) -> Frame:
+    """The frame with these images, titled, in columns at its right."""
     if not seen:
         return frame
     names = list(seen)
@@ -49,7 +53,7 @@ def _column(names: Sequence[str], seen: Mapping[str, Frame], side: int, height: 
     for i, name in enumerate(names):
         tile = column[i * side : (i + 1) * side]
         tile[:] = cv2.resize(seen[name], (side, side), interpolation=cv2.INTER_NEAREST)
-        for ink, thickness in (((0, 0, 0), 3), ((255, 255, 255), 1)):  # readable on any ground
+        for ink, thickness in (((0, 0, 0), 3), ((255, 255, 255), 1)):  # readable on any background
             cv2.putText(tile, name, (4, 13), _FONT, 0.38, ink, thickness, cv2.LINE_AA)
     return column
 
@@ -58,13 +62,13 @@ def _as_it_is(picture: Frame) -> Frame:
     return picture
 
 
-def _by_class(classes: UInt8[ndarray, "h w 1"]) -> Frame:
+def _class_colours(classes: UInt8[ndarray, "h w 1"]) -> Frame:
     frame: Frame = _CLASSES[np.minimum(classes[..., 0], len(_CLASSES) - 1)]
     return frame
 
 
-def _by_colour(depth_m: Float[ndarray, "h w"]) -> Frame:
-    """Near is warm, far is cold, over the depths of this picture."""
+def _depth_colours(depth_m: Float[ndarray, "h w"]) -> Frame:
+    """Depth by colour: near is warm, far is cold, scaled to the depths of this image."""
     first, last = float(depth_m.min()), float(np.percentile(depth_m, _DEEP))
     far = np.clip((depth_m - first) / max(last - first, 1e-6), 0.0, 1.0)
     near = np.round(255.0 * (1.0 - far)).astype(np.uint8)
@@ -72,7 +76,7 @@ def _by_colour(depth_m: Float[ndarray, "h w"]) -> Frame:
 
 
 def _from_above(points_m: Float[ndarray, "p 3"], side: int = 160) -> Frame:
-    """x to the right, y up, the cloud's own extent; the higher, the warmer."""
+    """Point cloud from above: x to the right, y up, scaled to its extent; higher points are warmer."""
     ground = np.full((side, side, 3), 24, np.uint8)
     low, high = points_m.min(0), points_m.max(0)
     extent = max(float((high - low)[:2].max()), 1e-6)

@@ -1,7 +1,7 @@
-"""Success statistics: how sure is this rate, and is that policy better on the same seeds?
+"""Success statistics: intervals of success rates and paired tests on shared seeds.
 
-Intervals and tests are SciPy's, but for the one of outcomes that come in groups; this file gives them the
-names and shapes that the rest of the package uses.
+Intervals and tests are SciPy's, except for grouped outcomes; this module gives them the names and shapes that
+the package uses.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _DECIMALS_FROM = 100  # above this n one per cent is more than one episode, so p
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """k successes in n episodes. Prints k, n, per cent and its 95 % Wilson interval: "57/100 = 57 % [47,
+    """k successes in n episodes. Prints k, n, per cent and the 95 % Wilson interval: "57/100 = 57 % [47,
     66]".
 
-    effective_n: as many independent episodes as these n are worth, where they are not independent; none: n.
+    effective_n: number of independent episodes with the same information, if these are correlated; None: n.
     """
 
     k: int
@@ -44,8 +44,8 @@ class SuccessRate:
 
     @classmethod
     def of_groups(cls, outcomes: Bool[ndarray, "groups members"]) -> SuccessRate:
-        """Rate of outcomes that correlate within a group, as drones in one world do: n over the design
-        effect.
+        """Rate of outcomes that are correlated within groups, as drones of one world: effective n = n /
+        design effect.
         """
         effect = design_effect(outcomes)
         return cls(int(outcomes.sum()), outcomes.size, outcomes.size / effect)
@@ -55,7 +55,9 @@ class SuccessRate:
         return self.k / self.n
 
     def wilson(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """Score interval (Wilson 1927): keeps its coverage near 0 and 1, where k +- 1.96 se does not."""
+        """Score interval (Wilson 1927), whose coverage holds near 0 and 1, where that of k +- 1.96 se does
+        not.
+        """
         if self.effective_n is not None:
             return _score_interval(self.rate, self.effective_n, confidence)
         interval = stats.binomtest(self.k, self.n).proportion_ci(confidence, method="wilson")
@@ -72,11 +74,11 @@ class SuccessRate:
 
 
 def design_effect(outcomes: Bool[ndarray, "groups members"]) -> float:
-    """Variance of the mean over whole groups, over what it were if all outcomes were independent (Kish 1965).
+    """Variance of the mean over groups, relative to that of independent outcomes (Kish 1965).
 
-    1 for groups whose members have nothing to do with each other, their number for groups that stand or fall
-    together; never below 1, for alternation is luck. Where all outcomes agree, or there is one group, nothing
-    tells: then their number, so that a group counts once.
+    1 for independent members, the group size for fully correlated ones, and never below 1, since negative
+    correlation is attributed to chance. If all outcomes agree, or there is one group, the group size, so that
+    a group counts once.
     """
     groups, members = outcomes.shape
     rate = float(outcomes.mean())
@@ -88,7 +90,7 @@ def design_effect(outcomes: Bool[ndarray, "groups members"]) -> float:
 
 
 def _score_interval(rate: float, n: float, confidence: float) -> tuple[float, float]:
-    """Wilson's interval of a rate whose n need not be a whole number."""
+    """Wilson's interval of a rate, for any real n."""
     z = float(stats.norm.ppf(0.5 + 0.5 * confidence))
     half = z * math.sqrt(rate * (1.0 - rate) / n + z * z / (4.0 * n * n))
     centre, scale = rate + z * z / (2.0 * n), 1.0 + z * z / n
@@ -97,7 +99,7 @@ def _score_interval(rate: float, n: float, confidence: float) -> tuple[float, fl
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """Two policies on the same seeds. Only the seeds on which they differ carry evidence."""
+    """Comparison of two policies on the same seeds. Only seeds on which they differ carry evidence."""
 
     both: int
     only_first: int
@@ -107,9 +109,9 @@ class PairedTest:
 
 
 def paired_test(first: Sequence[bool], second: Sequence[bool]) -> PairedTest:
-    """Exact McNemar test: under "equally good" the discordant seeds are fair coin flips.
+    """Exact McNemar test: for equally good policies, discordant seeds are fair coin flips.
 
-    Raises ConfigError when the two were not run on equally many seeds.
+    Raises ConfigError if the numbers of seeds differ.
     """
     if len(first) != len(second):
         raise ConfigError(
@@ -135,8 +137,8 @@ class Estimate:
 
 
 def mean_over_seeds(values: Sequence[float], confidence: float = CONFIDENCE, rng: int = 0) -> Estimate:
-    """Mean over training seeds, resampling whole seeds: runs vary, and episodes within a run are no
-    substitute.
+    """Mean over training seeds with an interval from resampled seeds: episodes of one run do not show its
+    variance.
     """
     return _bootstrap([np.asarray(values, dtype=np.float64)], 0.0, confidence, rng)
 
@@ -146,8 +148,8 @@ def interquartile_mean(
 ) -> Estimate:
     """Mean of the middle half of all runs, with an interval stratified by task.
 
-    Source: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice". Less moved by one lucky
-    or broken seed than the mean, and far less noisy than the median at 3-10 seeds.
+    Source: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice". It depends less on a
+    single lucky or failed seed than the mean, and is far less noisy than the median at 3 to 10 seeds.
     """
     return _bootstrap(list(np.atleast_2d(scores)), 0.25, confidence, rng)
 
@@ -162,7 +164,7 @@ def _bootstrap(strata: list[Float[ndarray, " seeds"]], trim: float, confidence: 
         raise ConfigError(
             "An interval over seeds needs at least 2 seeds. Train with more seeds, or report Wilson."
         )
-    # Percentile, not BCa: BCa is undefined when all seeds agree, which is the best case here.
+    # Percentile, not BCa: BCa is undefined if all seeds agree, which is the best case here.
     result = stats.bootstrap(
         tuple(strata), statistic, vectorized=True, confidence_level=confidence, method="percentile",
         rng=np.random.default_rng(rng),

@@ -1,4 +1,4 @@
-"""The table of results in the terminal."""
+"""Table of results in the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGNIFICANT = 0.05
 
 
 def results_table(rows: Sequence[ResultRow], title: str = "Results") -> Table:
-    """One row per policy; green when better than the base beyond chance, red when worse."""
+    """One row per policy: green if significantly better than the base, red if significantly worse."""
     table = Table(
         title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
     )
@@ -46,9 +46,9 @@ def _colour(row: ResultRow, base: float | None) -> str:
 
 
 def print_results(rows: Sequence[ResultRow], title: str = "Results", console: Console | None = None) -> None:
-    """Print the table, with one line that says what its columns mean."""
+    """Print the table and a line that explains its columns."""
     console = console or Console()
-    if not console.is_terminal:  # a log file has no width; do not fold numbers
+    if not console.is_terminal:  # a log file has no width; numbers must not be wrapped
         console.width = max(console.width, 120)
     console.print(results_table(rows, title))
     console.print(

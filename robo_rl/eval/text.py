@@ -1,4 +1,4 @@
-"""How numbers read in the terminal and in the report."""
+"""Formatting of numbers in the terminal and in the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NONE = "–"
 
 
 def seconds(value_s: float) -> str:
-    """0.4 s, 48 s, 3 min 12 s, 1 h 05 min; a dash for nothing."""
+    """Duration as 0.4 s, 48 s, 3 min 12 s, 1 h 05 min; a dash for 0."""
     if value_s <= 0:
         return NONE
     if value_s < 10:
@@ -22,7 +22,7 @@ def seconds(value_s: float) -> str:
 
 
 def milliseconds(value_ms: float) -> str:
-    """Three significant digits, never in exponents: 0.081, 2.05, 31.4, 412."""
+    """Three significant digits without exponents: 0.081, 2.05, 31.4, 412."""
     if value_ms <= 0:
         return NONE
     digits = 3 if value_ms < 1 else 2 if value_ms < 10 else 1 if value_ms < 100 else 0
@@ -36,7 +36,7 @@ def p_value(p: float | None) -> str:
 
 
 def count(value: int) -> str:
-    """Thousands apart by a thin space, as SI asks."""
+    """Integer with thin spaces between thousands (SI style)."""
     return f"{value:,}".replace(",", "\u2009") if value else NONE
 
 

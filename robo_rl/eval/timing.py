@@ -17,9 +17,9 @@ from robo_rl.core.seeding import EpisodeSeeds, generator
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of its worker processes, running or ended and collected, in seconds.
+    """CPU time [s] of this process and its worker processes, running or ended and waited for.
 
-    Running workers are read from /proc; where there is none (macOS) only this process and ended ones count.
+    Running workers are read from /proc; without it (macOS) only this process and ended ones count.
     """
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (
@@ -34,7 +34,7 @@ def _children(pid: int) -> list[int]:
     try:
         tasks = [task / "children" for task in Path(f"/proc/{pid}/task").iterdir()]
         return [int(child) for task in tasks for child in task.read_text().split()]
-    except OSError:  # no /proc here, or the process has just ended
+    except OSError:  # no /proc, or the process has just ended
         return []
 
 
@@ -52,7 +52,7 @@ def _tree_seconds(pid: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Time of one decision at batch 1, in milliseconds: wall p50 and p99, and the median CPU time."""
+    """Time of one decision at batch 1 [ms]: wall-time p50 and p99, and median CPU time."""
 
     p50_ms: float
     p99_ms: float
@@ -66,7 +66,7 @@ class Latency:
 
 
 def percentiles_ms(seconds: list[float]) -> tuple[float, float]:
-    """Median and 99th percentile in milliseconds; (0, 0) of nothing."""
+    """Median and 99th percentile [ms]; (0, 0) without values."""
     if not seconds:
         return 0.0, 0.0
     p50, p99 = np.percentile(np.asarray(seconds) * 1e3, [50, 99])
@@ -86,10 +86,10 @@ def decision_latency(policy: ChunkPolicy, obs: Obs, n: int = 200, warmup: int = 
 def decision_latencies(
     policies: Sequence[tuple[ChunkPolicy, Obs]], n: int = 200, warmup: int = 20
 ) -> list[Latency]:
-    """Time n decisions of each policy, in turns, so that load on the machine slows all of them alike.
+    """Time n decisions of each policy, in turns, so that load on the machine affects all equally.
 
     A decision is one chunk and the refinement of its first action. obs: (1, To, *shape), one environment;
-    more rows are cut off. The noise is drawn outside the timed part.
+    further rows are ignored. Noise is drawn outside the timed part.
     """
     turns = [_Decisions(policy, obs) for policy, obs in policies]
     for i in range(warmup + n):
@@ -99,7 +99,7 @@ def decision_latencies(
 
 
 def latencies_on(policies: Sequence[ChunkPolicy], env: VecEnv) -> list[Latency]:
-    """Decision times of the policies on an observation of `env`, batch of 1, measured in turns."""
+    """Decision times of the policies on an observation of `env`, at batch 1, measured in turns."""
     obs = env.reset(EpisodeSeeds("latency"))
     histories = [
         {key: value.unsqueeze(1).repeat_interleave(policy.obs_steps, 1) for key, value in obs.items()}

@@ -1,6 +1,4 @@
-"""Videos of episodes: H.264 MP4 that browsers play, with a caption strip, and a contact sheet of still
-frames.
-"""
+"""Videos of episodes: H.264 MP4 for browsers, with a caption strip, and contact sheets of still frames."""
 
 from __future__ import annotations
 
@@ -21,28 +19,26 @@ from robo_rl.core.protocols import ChunkPolicy, NoiseSource, Obs, VecEnv
 from robo_rl.core.shapes import UInt8
 from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, evaluate
-from robo_rl.eval.sensor_views import beside, sights
+from robo_rl.eval.sensor_views import add_columns, observation_images
 
 Frame = UInt8[ndarray, "h w 3"]  # RGB
 
-MIN_HEIGHT_PX = 320  # smaller pictures are enlarged so that the caption stays readable
-HOLD_S = 0.8  # how long the last frame of an episode stays
+MIN_HEIGHT_PX = 320  # smaller images are enlarged so that the caption stays readable
+HOLD_S = 0.8  # duration of an episode's last frame
 _STRIP_PX = 30
 _INK, _GREY, _GREEN, _RED = (24, 24, 27), (212, 212, 216), (74, 222, 128), (248, 113, 113)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 
 def enlarge(frame: Frame, min_height: int = MIN_HEIGHT_PX) -> Frame:
-    """Whole-number enlargement to at least `min_height`, then cropped to even sides, which yuv420p asks
-    for.
-    """
+    """Enlarge by a whole factor to at least `min_height`, then crop to even sides, as yuv420p requires."""
     factor = max(1, -(-min_height // frame.shape[0]))
     frame = frame.repeat(factor, axis=0).repeat(factor, axis=1)
     return frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2]
 
 
 def caption(frame: Frame, left: str, right: str, success: bool | None) -> Frame:
-    """Add a strip below the picture; `right` is green for success, red for failure, grey while undecided."""
+    """The image with a strip below. `right` is green for success, red for failure, grey while undecided."""
     strip = np.full((_STRIP_PX, frame.shape[1], 3), _INK, dtype=np.uint8)
     colour = _GREY if success is None else (_GREEN if success else _RED)
     width = cv2.getTextSize(right, _FONT, 0.45, 1)[0][0]
@@ -52,7 +48,7 @@ def caption(frame: Frame, left: str, right: str, success: bool | None) -> Frame:
 
 
 class VideoWriter:
-    """Streams RGB frames of one size into an MP4 (H.264, yuv420p); the file appears under its name when
+    """Streams RGB frames of one size into an MP4 (H.264, yuv420p). The file appears under its name when
     complete.
     """
 
@@ -65,7 +61,7 @@ class VideoWriter:
             "libx264", rate=rate, options={"crf": str(crf), "preset": "veryfast"}
         )
         self._stream.pix_fmt = "yuv420p"
-        self._stream.thread_count = 1  # the simulators need the other cores
+        self._stream.thread_count = 1  # simulators need the other cores
         self.frames = 0
 
     def __enter__(self) -> VideoWriter:
@@ -100,10 +96,9 @@ class VideoWriter:
 
 @dataclass(slots=True)
 class Recorder:
-    """A `Watcher` that films lane 0: the picture before each step, and the last one again with the outcome.
+    """A `Watcher` that films lane 0: the image before each step, and the last one again with the outcome.
 
-    obs: what the policy sees; pictures among it are shown beside the film when whoever films keeps it up to
-    date.
+    obs: current observations, updated by the caller; images among them are shown next to the film.
     """
 
     writer: VideoWriter
@@ -111,13 +106,13 @@ class Recorder:
     hold: int  # frames
     step: int = 0
     success: bool = False
-    stills: bool = True  # keep thumbs of every step, 0.1 MB each, for a contact sheet
+    stills: bool = True  # store thumbs of every step, 0.1 MB each, for a contact sheet
     frame: Frame = field(default_factory=lambda: np.zeros((2, 2, 3), dtype=np.uint8))
     thumbs: list[list[Frame]] = field(default_factory=lambda: [[]])  # one list per episode
     obs: Obs = field(default_factory=dict)
 
     def before_step(self, env: VecEnv) -> None:
-        self.frame = beside(enlarge(env.render(0).cpu().numpy()), sights(self.obs))
+        self.frame = add_columns(enlarge(env.render(0).cpu().numpy()), observation_images(self.obs))
         if self.stills:
             self.thumbs[-1].append(_thumb(self.frame))
         right = "success" if self.success else "running"
@@ -151,12 +146,12 @@ def record_episodes(
 ) -> EvalResult:
     """Film one policy on these seeds, one episode after another; `env` has a single lane.
 
-    The episodes are those of `evaluate`: the same resets, the same noise. fps: the control rate unless given.
-    sheet: where to write a contact sheet (PNG), one row of stills per episode.
+    The episodes are those of `evaluate`: the same resets, the same noise. fps: None for the control rate.
+    sheet: path of a contact sheet (PNG), one row of stills per episode.
     """
     if env.num_envs != 1:
         raise ConfigError(
-            f"A video is filmed in an environment with one lane, found {env.num_envs}. Make one with 1."
+            f"Videos need an environment with one lane, found {env.num_envs}. Make one with num_envs=1."
         )
     fps = env.spec.control_hz if fps is None else fps
     with VideoWriter(path, fps) as writer:
@@ -175,7 +170,7 @@ def _thumb(frame: Frame, height: int = 200) -> Frame:
 def write_contact_sheet(
     path: Path, rows: Sequence[Sequence[Frame]], success: Sequence[bool], columns: int = 8
 ) -> None:
-    """Evenly spaced stills, one row per episode, from its first frame to its last; the border tells the
+    """Evenly spaced stills, one row per episode from first to last frame; the border colour gives the
     outcome.
     """
     lines = [

@@ -1,4 +1,4 @@
-"""Checksums of the files of a checkpoint, so that a changed one is never resumed from."""
+"""Checksums of the files of a checkpoint, to detect damage before a run resumes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _crc32(path: Path) -> int:
 
 
 def damage(folder: Path) -> str:
-    """What is wrong with the files of a checkpoint; empty where they are those that were written."""
+    """Damage of a checkpoint's files in words; empty if all files match their checksums."""
     try:
         expected, found = read_json(folder / CHECKSUMS), _checksums(folder)
     except (DataError, OSError) as error:

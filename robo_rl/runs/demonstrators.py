@@ -20,14 +20,14 @@ from sim.vec.expert import Expert
 
 @runtime_checkable
 class Demonstrator(Protocol):
-    """Source of actions in the lanes; called as `policies.executor.ChunkExecutor` is."""
+    """Source of actions for all lanes, with an interface like `policies.executor.ChunkExecutor`."""
 
-    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
-        """Episodes begin in these lanes. obs: (n, *shape), all lanes."""
+    def start(self, lane_ids: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        """Start episodes in these lanes. obs: (n, *shape), all lanes."""
         ...
 
     def observe(self, obs: Obs) -> None:
-        """The newest observation of all lanes."""
+        """Pass the newest observation of all lanes."""
         ...
 
     def act(self) -> Tensor:
@@ -45,10 +45,10 @@ class ExpertDemonstrator:
             torch.zeros(num_envs, dtype=torch.long),
         )
 
-    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+    def start(self, lane_ids: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
         self._obs = obs
-        self._seed[list(rows)] = torch.tensor(list(seeds))
-        self._step[list(rows)] = 0
+        self._seed[list(lane_ids)] = torch.tensor(list(seeds))
+        self._step[list(lane_ids)] = 0
 
     def observe(self, obs: Obs) -> None:
         self._obs = obs
@@ -59,14 +59,14 @@ class ExpertDemonstrator:
 
 
 class PolicyDemonstrator:
-    """A trained policy with its noise, which may be scaled."""
+    """A trained policy with its noise, optionally scaled."""
 
     def __init__(self, executor: ChunkExecutor, noise: EpisodeNoise) -> None:
         self._executor, self._noise = executor, noise
 
-    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
-        self._executor.reset(obs, torch.tensor(list(rows)))
-        self._noise.reset(rows, seeds)
+    def start(self, lane_ids: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        self._executor.reset(obs, torch.tensor(list(lane_ids)))
+        self._noise.reset(lane_ids, seeds)
 
     def observe(self, obs: Obs) -> None:
         self._executor.observe(obs)
@@ -76,7 +76,7 @@ class PolicyDemonstrator:
 
 
 def make_demonstrator(config: CollectConfig, env: VecEnv) -> Demonstrator:
-    """The policy of `config.policy`, or the scripted expert without one."""
+    """Policy of `config.policy`; without one, the scripted expert."""
     if config.policy is None:
         return ExpertDemonstrator(
             make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs

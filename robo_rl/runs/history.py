@@ -1,4 +1,4 @@
-"""What finished and unfinished runs left in their folders: verb, settings, success and learning curve."""
+"""Contents of run folders, finished or not: verb, settings, success and learning curve."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import EVALUATION_FILE
 
 RUN_FILE = "run.json"
-RESULTS = ("policy", "head")  # keys of results.json that hold the run's own success
+RESULTS = ("policy", "head")  # keys of results.json with the success of the run's own policy
 
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run's folder, read without loading its policy."""
+    """Contents of one run's folder, read without loading its policy."""
 
     path: Path
     settings: Mapping[str, Any]  # dotted keys
     rate: SuccessRate | None  # None: not measured
-    curve: LearningCurve | None  # None: no evaluations on the way
-    done: bool  # it left a policy
+    curve: LearningCurve | None  # None: no evaluations during training
+    done: bool  # it has a final policy
 
     @classmethod
     def read(cls, path: str | Path) -> PastRun:
-        """Raises CheckpointError for a folder that is no run."""
+        """Read a run folder. Raises CheckpointError if it is no run."""
         run = RunDir.open(path)
         curve = run.path / CURVE_FILE
         return cls(
@@ -42,7 +42,7 @@ class PastRun:
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Folders of runs at or below `folder`, in order; runs inside a run belong to it and are left out."""
+    """Folders of runs at or below `folder`, sorted; runs inside a run are left out."""
     if (folder / RUN_FILE).is_file():
         return [folder]
     if not folder.is_dir():
@@ -51,7 +51,7 @@ def find_runs(folder: Path) -> list[Path]:
 
 
 def differing(runs: list[PastRun]) -> list[dict[str, Any]]:
-    """For each run, the settings that are not the same in all of them; `out` left out."""
+    """For each run, the settings that differ between the runs, without `out`."""
     keys = [key for key in dict.fromkeys(key for run in runs for key in run.settings) if key != "out"]
     varied = [key for key in keys if len({repr(run.settings.get(key)) for run in runs}) > 1]
     return [{key: run.settings[key] for key in varied if key in run.settings} for run in runs]
@@ -66,7 +66,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _rate(path: Path) -> SuccessRate | None:
-    """Success from results.json, else from the last `robo-rl evaluate`."""
+    """Success from results.json, or else from the last `robo-rl evaluate`."""
     results = path / "results.json"
     found = read_json(results) if results.is_file() else {}
     if isinstance(found, dict):

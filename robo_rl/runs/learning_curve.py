@@ -13,12 +13,12 @@ CURVE_FILE = "curve.json"
 
 @dataclass
 class LearningCurve:
-    """Evaluations of a run so far; part of its checkpoint."""
+    """Evaluations of a run so far; saved in its checkpoint."""
 
-    env_steps: list[int] = field(default_factory=list)  # of the evaluations
+    env_steps: list[int] = field(default_factory=list)  # environment steps at each evaluation
     rates: list[SuccessRate] = field(default_factory=list)
-    returns: list[float] = field(default_factory=list)  # mean sum of rewards per episode
-    train_cpu_s: float = 0.0  # simulation, also in workers, and learning; without evaluations
+    returns: list[float] = field(default_factory=list)  # mean return per episode
+    train_cpu_s: float = 0.0  # simulation (also in workers) and learning, without evaluations
 
     def to_json(self) -> dict[str, Any]:
         rates = [[rate.k, rate.n] for rate in self.rates]
@@ -38,7 +38,7 @@ class LearningCurve:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """A finished run."""
+    """Result of a finished run."""
 
     policy: SavedPolicy
     noise_scale: float

@@ -30,11 +30,11 @@ class LoadedPolicy:
 
     folder: Path
     policy: ChunkPolicy
-    env: str  # name of the environment it was made for
-    noise: float  # scale of its initial noise: 1 its own N(0, I), 0 none
+    env: str  # name of the environment of its training
+    noise: float  # scale of its initial noise: 1: N(0, I), 0: zero noise
 
     def check(self, env: EnvSpec) -> None:
-        """Raise CheckpointError, with the reason, when the policy does not fit `env`."""
+        """Raise CheckpointError, with the reason, if the policy does not fit `env`."""
         if (self.folder / MANIFEST).is_file():
             check_env(load_bundle(self.folder), env)
         else:
@@ -42,8 +42,8 @@ class LoadedPolicy:
 
 
 def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
-    """The policy of a policy folder, a run, a checkpoint (<run>@<step>) or a bundle. Raises CheckpointError
-    for others.
+    """Policy of a policy folder, a run, a checkpoint (<run>@<step>) or a bundle. Raises CheckpointError for
+    other paths.
     """
     folder = find_policy(path)
     if (folder / MANIFEST).is_file():
@@ -57,10 +57,10 @@ def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
 
 
 def find_policy(path: str | Path) -> Path:
-    """The folder that holds the policy: `path` itself, or its `policy/`.
+    """Folder of the policy: `path` itself, or its `policy/`.
 
-    <run>@<step> names the policy of a checkpoint, which `robo-rl train` writes into each. Raises
-    CheckpointError where there is no policy.
+    <run>@<step> names the policy of a checkpoint, as `robo-rl train` writes it. Raises CheckpointError if
+    there is no policy.
     """
     run, at, step = str(path).rpartition("@")
     if at and step.isdecimal() and not Path(path).exists():
@@ -69,8 +69,8 @@ def find_policy(path: str | Path) -> Path:
         if (folder / POLICY_FILE).is_file() or (folder / MANIFEST).is_file():
             return folder
     raise CheckpointError(
-        f"{path} {describe_path(Path(path))}, and holds no policy: neither {POLICY_FILE} nor {MANIFEST} "
-        "was found there. Give a run that is done, a policy folder, such as runs/<name>/policy, or a bundle."
+        f"{path} {describe_path(Path(path))} and holds no policy: it has neither {POLICY_FILE} nor "
+        f"{MANIFEST}. Give a finished run, a policy folder such as runs/<name>/policy, or a bundle."
     )
 
 
@@ -82,32 +82,32 @@ def _checkpoint_policy(run: RunDir, step: int) -> Path:
         return folders[step]
     if not there:
         raise CheckpointError(
-            f"The checkpoints of {run.path} hold no policy; those of robo-rl train do. Give {run.path}, "
-            "whose policy is the last one."
+            f"The checkpoints of {run.path} hold no policy; only those of robo-rl train do. Give {run.path} "
+            "for the final policy."
         )
     raise CheckpointError(
         f"{run.path} has no checkpoint of step {step}, it has {', '.join(map(str, there))}. Name one of "
-        "these; keep_checkpoints= of robo-rl train keeps more of them."
+        "these; robo-rl train keep_checkpoints= keeps more of them."
     )
 
 
 def trained_env_spec(folder: Path) -> EnvSpec:
-    """Contract of the environment or dataset that a policy was trained on; its base's where it has one."""
+    """Contract of the environment or dataset that a policy, or the base inside it, was trained on."""
     data = read_policy_json(folder)
     if (spec := data["env"] or _nested_env(data["config"])) is None:
         raise CheckpointError(
-            f"{folder / POLICY_FILE} holds no environment's contract. Train and save the policy again."
+            f"{folder / POLICY_FILE} holds no contract of an environment. Train and save the policy again."
         )
     return EnvSpec.from_json(spec)
 
 
 def trained_noise(folder: Path) -> float:
-    """Scale of the initial noise that a policy was trained to run with; 1 without a note."""
+    """Scale of the initial noise that a policy was trained with; 1 without a note."""
     return float(read_policy_json(folder)["train"].get("noise", 1.0))
 
 
 def _nested_env(config: dict[str, Any]) -> dict[str, Any] | None:
-    """Contract inside the configuration of a policy that is built on another one."""
+    """Contract in the configuration of a policy that is built on another one."""
     for key, value in config.items():
         if isinstance(value, dict):
             if key == "env":
@@ -118,9 +118,10 @@ def _nested_env(config: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def flight_policy(config: TransferConfig, verb: str) -> tuple[Path, Path, SavedPolicy]:
-    """(path given, folder of the policy, policy), from a run, one of its policy folders, or a bundle.
+    """(given path, policy folder, policy), from a run, one of its policy folders, or a bundle.
 
-    verb: the one that trained it. Raises ConfigError where not exactly one of `run` and `bundle` is given.
+    verb: the verb that trains such policies. Raises ConfigError unless exactly one of `run` and `bundle` is
+    given.
     """
     if (config.run is None) == (config.bundle is None):
         raise ConfigError(f"Give either run=<folder of robo-rl {verb}> or bundle=<folder>, and not both.")
@@ -132,10 +133,9 @@ def flight_policy(config: TransferConfig, verb: str) -> tuple[Path, Path, SavedP
 
 
 def trained_settings(given: Path, folder: Path, schema: type[Any], verb: str) -> Any:
-    """Settings of the run that holds the policy, or those inside a bundle that was moved.
+    """Settings of the run that holds the policy, or those stored in a bundle that was moved.
 
-    schema: the verb's dataclass, an instance of which is returned. Raises CheckpointError where there are
-    none.
+    schema: the verb's dataclass; an instance is returned. Raises CheckpointError if there are no settings.
     """
     for place in (given, folder, folder.parent):
         if (place / "config.yaml").is_file():
@@ -145,7 +145,7 @@ def trained_settings(given: Path, folder: Path, schema: type[Any], verb: str) ->
         saved = read_policy_json(folder)["train"].get("settings")
     if saved is None:
         raise CheckpointError(
-            f"{folder} does not tell how it was trained. Give run=<the folder of robo-rl {verb}>."
+            f"{folder} holds no training settings. Give run=<the folder of robo-rl {verb}>."
         )
     known = {item.name for item in fields(schema)}
     return schema(**{key: value for key, value in saved.items() if key in known})

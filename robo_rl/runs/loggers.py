@@ -1,10 +1,11 @@
-"""Loggers that show a run's scalars elsewhere: TensorBoard, Weights & Biases, MLflow.
+"""Loggers of a run's scalars: TensorBoard, Weights & Biases, MLflow.
 
-metrics.jsonl stays the record of a run; a logger mirrors it under the same names. The id of a W&B or MLflow run
-is kept in logger.json in the run's folder, so that a resumed run continues it.
+metrics.jsonl remains the record of a run; a logger mirrors it under the same names. The id of a W&B or MLflow
+run is stored in logger.json in the run's folder, so that a resumed run continues it.
 
-W&B     writes into <run>/wandb without a network; WANDB_MODE=online uploads. Project: WANDB_PROJECT or robo-rl.
-MLflow  writes where MLFLOW_TRACKING_URI points to, by default ./mlflow.db. Experiment: MLFLOW_EXPERIMENT_NAME
+W&B     writes into <run>/wandb without a network; WANDB_MODE=online uploads. Project: WANDB_PROJECT or
+robo-rl. MLflow  writes where MLFLOW_TRACKING_URI points to, by default ./mlflow.db. Experiment:
+MLFLOW_EXPERIMENT_NAME
         or robo-rl.
 """
 
@@ -26,20 +27,21 @@ from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.packages import install_command
 
 LOGGER_FILE = "logger.json"
-FILES = frozenset({LOGGER_FILE, "tb", "wandb"})  # what loggers write into a run's folder
+FILES = frozenset({LOGGER_FILE, "tb", "wandb"})  # files of loggers in a run's folder
 PROJECT = "robo-rl"
 _PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
-# Nothing is sent to MLflow's developers, and a server that is gone is noticed after seconds, not after minutes.
+# No telemetry to MLflow's developers; an unreachable server is reported after seconds, not minutes.
 _MLFLOW_ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
-_MOST_PARAMS, _LONGEST_PARAM = 100, 500  # MLflow takes so many in a call, and every server values so long
+# MLflow's limit of parameters per call, and the length of values that every server accepts
+_MOST_PARAMS, _LONGEST_PARAM = 100, 500
 
 
 class ScalarLogger(Protocol):
-    """Shows scalars somewhere else than in metrics.jsonl."""
+    """Destination of scalars in addition to metrics.jsonl."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None: ...
 
@@ -47,7 +49,7 @@ class ScalarLogger(Protocol):
 
 
 def check_logger(name: str | None) -> None:
-    """Raise MissingDependencyError where the logger's package is not installed."""
+    """Raise MissingDependencyError if the logger's package is not installed."""
     if name is not None and util.find_spec(_PACKAGES[name]) is None:
         raise MissingDependencyError(
             f"logger={name} needs the package '{_PACKAGES[name]}', which is not installed. "
@@ -58,10 +60,10 @@ def check_logger(name: str | None) -> None:
 def open_logger(
     name: str, folder: Path, settings: Mapping[str, Any], kept: Sequence[Mapping[str, Any]], sent: int
 ) -> ScalarLogger:
-    """The logger of the run in `folder`.
+    """Logger of the run in `folder`.
 
-    settings: of the run, shown beside its curves. kept: lines of metrics.jsonl that a resumed run continues.
-    sent: lines that were logged before; those after `kept` are logged again and are not sent twice.
+    settings: of the run, shown with its curves. kept: lines of metrics.jsonl that a resumed run continues.
+    sent: lines logged before; those after `kept` are logged again and are not sent twice.
     """
     check_logger(name)
     if name == "tensorboard":
@@ -72,7 +74,7 @@ def open_logger(
 
 
 class _TensorBoard:
-    """Event files that hold exactly the lines of metrics.jsonl; older ones are replaced."""
+    """Event files with exactly the lines of metrics.jsonl; older files are replaced."""
 
     def __init__(self, folder: Path, kept: Sequence[Mapping[str, Any]]) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -92,10 +94,12 @@ class _TensorBoard:
 
 
 class _Wandb:
-    """A W&B run. Curves are drawn over the value `step`: W&B's own counter cannot go back after a resume."""
+    """A W&B run. Curves are drawn over the value `step`, because W&B's own counter cannot go back after a
+    resume.
+    """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # to W&B's developers, over the network
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # error reports to W&B's developers
         wandb: Any = import_module("wandb")
         if "WANDB_MODE" not in os.environ:
             print(
@@ -154,7 +158,7 @@ class _Mlflow:
 
 
 class _Guarded:
-    """A logger without the lines that it was given before; a training goes on where it fails."""
+    """A logger that skips lines sent before; its errors do not stop a training."""
 
     def __init__(self, name: str, inner: ScalarLogger, repeated: int) -> None:
         self._name, self._repeated = name, repeated
@@ -170,23 +174,23 @@ class _Guarded:
         self._try(lambda logger: logger.close(failed))
 
     def _try(self, call: Any) -> None:
-        """Call the logger; after its first error it gets nothing more, and metrics.jsonl goes on."""
+        """Call the logger. After its first error it is no longer called; metrics.jsonl is still written."""
         if self._inner is None:
             return
         try:
             call(self._inner)
-        except Exception as error:  # a server that went away raises whatever its client's transport raises
+        except Exception as error:  # clients of an unreachable server raise errors of many types
             self._inner = None
             reason = " ".join(str(error).split())[:200]
             print(
-                f"{self._name} takes no more values ({type(error).__name__}: {reason}). The run goes on, and "
-                "metrics.jsonl holds them all."
+                f"{self._name} accepts no more values ({type(error).__name__}: {reason}). The run continues, "
+                "and metrics.jsonl holds all values."
             )
 
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """Turn a logger's refusal at the start into a sentence."""
+    """Turn an error of a logger's start into a sentence."""
     try:
         yield
     except (ConfigError, DataError, ImportError):
@@ -200,7 +204,7 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def _run_id(folder: Path, name: str) -> str | None:
-    """The id under which the logger knows the run, None for a new run."""
+    """Id of the run in the logger; None for a new run."""
     if not (folder / LOGGER_FILE).exists():
         return None
     noted = read_json(folder / LOGGER_FILE)

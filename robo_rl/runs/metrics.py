@@ -1,4 +1,4 @@
-"""Scalars of a run: metrics.jsonl is the record; a logger and the progress bar show it."""
+"""Scalars of a run: metrics.jsonl is the record; a logger and the progress bar show them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """Complete lines of a metrics.jsonl; a last line that a kill cut off is left out.
+    """Complete lines of a metrics.jsonl, without a last line that a kill truncated.
 
-    Raises DataError for a damaged line in the middle, which no kill causes.
+    Raises DataError for a damaged line before the last one.
     """
     if not path.exists():
         return
@@ -32,7 +32,7 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
                 f"{path} is damaged in line {number}, which is no JSON object with a step: {line[:40]!r}. "
-                "Delete that line to go on without it."
+                "Delete that line to continue without it."
             ) from error
         yield values
 
@@ -42,10 +42,10 @@ class Metrics:
 
     A line reaches the kernel before `log` returns, so a killed process loses none. A run that resumes from a
     checkpoint at step s passes `resume_step` = s: later lines are dropped, since they are logged again, and
-    the curve equals that of a run that was never killed. So log step s before its checkpoint is written, or
-    keep `lines` in the checkpoint and pass it as `resume_lines`: then later lines of step s are dropped, too.
-    Values are deterministic functions of the run only; wall time is kept by the logger. logger: a name of
-    `loggers`, None for none; settings: of the run, which it shows.
+    the curve equals that of an uninterrupted run. So log step s before its checkpoint is written, or save
+    `lines` in the checkpoint and pass it as `resume_lines`, which also drops later lines of step s. Values
+    must be deterministic functions of the run; the logger adds wall time. logger: a name of `loggers`, or
+    None. settings: of the run, for the logger.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class Metrics:
         bar: Any = None,
     ) -> None:
         self.path, self.bar = folder / "metrics.jsonl", bar
-        self.shown: tuple[str, ...] = ()  # names of the values that the progress bar shows
-        self._latest: dict[str, float] = {}  # their latest values: a line holds some of them
+        self.shown: tuple[str, ...] = ()  # names of the values in the progress bar
+        self._latest: dict[str, float] = {}  # their latest values; a line may hold only some of them
         kept = [] if resume_step is None else [m for m in read_metrics(self.path) if m["step"] <= resume_step]
         kept = kept[:resume_lines]
-        self.lines = len(kept)  # written so far
+        self.lines = len(kept)  # number of lines so far
         sent = self.path.read_bytes().count(b"\n") if self.path.exists() else 0
         write_atomic(self.path, "".join(json.dumps(m) + "\n" for m in kept).encode())
         self._logger = None if logger is None else open_logger(logger, folder, settings or {}, kept, sent)
         self._file = self.path.open("a")
 
     def log(self, step: int, values: Mapping[str, float | Tensor]) -> None:
-        """Record scalars of one step; a value that is not finite is written as null."""
+        """Log scalars of one step. A value that is not finite is written as null."""
         numbers = {name: float(value) for name, value in values.items()}
         finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
         self._file.write(json.dumps({"step": step, **finite}) + "\n")
@@ -82,7 +82,7 @@ class Metrics:
             self._glance(numbers)
 
     def _glance(self, numbers: Mapping[str, float]) -> None:
-        """Show the newest of the chosen values; a line without any of them leaves the bar unchanged."""
+        """Show the latest of the chosen values; a line without any of them leaves the bar unchanged."""
         if not self.shown:
             self._latest = dict(list(numbers.items())[:3])
         elif chosen := {name: numbers[name] for name in self.shown if name in numbers}:
@@ -94,7 +94,7 @@ class Metrics:
         self.bar.set_postfix_str(text, refresh=False)
 
     def sync(self) -> None:
-        """Make everything logged so far survive a power loss; called before a checkpoint is committed."""
+        """Make all lines so far survive a power loss. Called before a checkpoint is committed."""
         self._file.flush()
         os.fsync(self._file.fileno())
 

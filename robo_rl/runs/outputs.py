@@ -1,4 +1,4 @@
-"""Checks of output paths before the work: a mistake in out= must not cost an hour of computing."""
+"""Checks of output paths before the work, so that a mistake in out= costs no computing time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from robo_rl.core.errors import ConfigError
 
 
 def check_file(key: str, path: str | None) -> None:
-    """Raise ConfigError where the file `key`=`path` could not be written later; None is no file."""
+    """Raise ConfigError if the file `key`=`path` could not be written later; None: no file."""
     if path is None:
         return
     if Path(path).is_dir():
@@ -18,12 +18,12 @@ def check_file(key: str, path: str | None) -> None:
 
 
 def check_folder(key: str, path: str) -> None:
-    """Raise ConfigError where files could not be written into the folder `key`=`path` later."""
+    """Raise ConfigError if files could not be written into the folder `key`=`path` later."""
     _check_above(key, path, Path(path).absolute())
 
 
 def _check_above(key: str, path: str, folder: Path) -> None:
-    """Check the nearest existing parent of `folder` (absolute); missing folders will be created."""
+    """Check the nearest existing parent of `folder` (absolute path); missing folders are created later."""
     there = next(place for place in (folder, *folder.parents) if place.exists())
     if not there.is_dir():
         raise ConfigError(

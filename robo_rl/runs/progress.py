@@ -1,4 +1,4 @@
-"""Progress bars of all verbs; without a terminal (a log file, CI) a line now and then."""
+"""Progress bars of all verbs; without a terminal (a log file, CI) occasional lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
 
 @contextmanager
 def hidden() -> Iterator[None]:
-    """Show no progress bars in this block."""
+    """Hide progress bars inside the block."""
     token = _HIDDEN.set(True)
     try:
         yield
@@ -23,7 +23,7 @@ def hidden() -> Iterator[None]:
 
 
 def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
-    """A tqdm bar on stderr, for a `with` block. `.update(n)` moves it, `.set_postfix_str(text)` adds text."""
+    """tqdm bar on stderr, for a `with` block. `.update(n)` advances it, `.set_postfix_str(text)` adds text."""
     from tqdm import tqdm
 
     watched = sys.stderr.isatty()
@@ -41,7 +41,7 @@ def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
 
 
 def show(bar: Any) -> Callable[[int, int], None]:
-    """Callback (done, total) that moves a bar whose total is not known in advance."""
+    """Callback (done, total) that advances a bar whose total is unknown at the start."""
 
     def move(done: int, total: int) -> None:
         bar.total = total

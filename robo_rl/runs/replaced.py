@@ -1,6 +1,6 @@
-"""Runs that overwrite=true replaces: kept in `<run>/.replaced/<number>` until the new run is done.
+"""Runs replaced by overwrite=true: kept in `<run>/.replaced/<number>` until the new run is done.
 
-They stay inside the run's folder, because that may be a link or the place where a disk is mounted.
+They stay inside the run's folder, because that may be a link or a mount point.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from pathlib import Path
 from robo_rl.core.files.lock import LOCK_FILE
 
 REPLACED = ".replaced"
-BESIDE = frozenset({LOCK_FILE, REPLACED})  # entries of a run's folder that belong to no run
-_LAST = "run.json"  # moved last: a move that was killed leaves what can still be recognised as a run
+BESIDE = frozenset({LOCK_FILE, REPLACED})  # entries of a run's folder that are not part of a run
+_LAST = "run.json"  # moved last: after a killed move, the rest is still recognised as a run
 
 
 def contents(run: Path) -> list[Path]:
-    """Entries of a run's folder without its lock and without replaced runs."""
+    """Entries of a run's folder without its lock and replaced runs."""
     return [path for path in run.iterdir() if path.name not in BESIDE]
 
 
 def clear(run: Path) -> None:
-    """Delete the contents; the folder, its lock and replaced runs stay."""
+    """Delete the contents; folder, lock and replaced runs remain."""
     for path in contents(run):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -39,7 +39,7 @@ def move_aside(run: Path) -> Path:
 
 
 def move_back(run: Path, aside: Path) -> None:
-    """Replace the contents by what `move_aside` has moved."""
+    """Delete the contents and restore those that `move_aside` moved."""
     clear(run)
     _move(aside, run)
     aside.rmdir()

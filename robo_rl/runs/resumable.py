@@ -1,4 +1,4 @@
-"""The loop of a training run: advance, save, stop and resume. Shared by every verb that trains.
+"""Loop of a training run: advance, save, stop and resume. Used by every verb that trains.
 
 A training is an object with `done`, `step`, `advance` and `state_dict` (see `Resumable`). A verb opens the
 session, restores the training from `session.state`, and runs it:
@@ -9,8 +9,8 @@ session, restores the training from `session.state`, and runs it:
             training.load_state_dict(state)
         session.run(training, checkpoint_every=config.checkpoint_every)
 
-The result of a run that was killed at any instant and resumed equals, to the last bit, that of a run that
-was never killed, provided that `state_dict` holds everything that `advance` reads and changes.
+A run that was killed at any instant and resumed equals an uninterrupted one bit for bit, provided that
+`state_dict` holds everything that `advance` reads and changes.
 """
 
 from __future__ import annotations
@@ -40,20 +40,22 @@ class Resumable(Protocol):
 
     @property
     def step(self) -> int:
-        """Steps done since the start of the run; names the checkpoint. May stand still in `advance`."""
+        """Steps since the start of the run, which name the checkpoint. A call of `advance` may leave it
+        unchanged.
+        """
         ...
 
     def advance(self) -> None:
-        """Do the smallest amount of work after which the state can be saved, and log it."""
+        """Do the smallest unit of work after which the state can be saved, and log it."""
         ...
 
     def state_dict(self) -> Mapping[str, Any]:
-        """Everything needed to continue: nested dicts of tensors and plain values (`state_io`)."""
+        """State that is needed to continue: nested dicts of tensors and plain values (`state_io`)."""
         ...
 
 
 def crossed(before: int, now: int, every: int) -> bool:
-    """True where a multiple of `every` lies in (before, now]; never for every=0."""
+    """True if a multiple of `every` lies in (before, now]; always False for every=0."""
     return every > 0 and now // every > before // every
 
 
@@ -80,7 +82,7 @@ class RunSession:
         self._unsaved = self.state is None
 
     def take_state(self) -> dict[str, Any] | None:
-        """Return `state` and drop the reference, so that a large replay is not kept twice."""
+        """`state`; the reference is dropped, so that a large replay does not stay in memory twice."""
         state, self.state = self.state, None
         return state
 
@@ -98,11 +100,12 @@ class RunSession:
         savable: Callable[[], bool] = lambda: True,
         extra: Callable[[Path], None] | None = None,
     ) -> None:
-        """Advance `training` until done; save it every `checkpoint_every` steps, at a stop and at the end.
+        """Advance `training` until it is done; save it every `checkpoint_every` steps, at a stop and at the
+        end.
 
-        due: asked after each `advance`; True saves at other moments, too. savable: False while no whole state
-        exists (a burn-in); saves and stops wait. extra(folder): writes further files into each checkpoint.
-        Raises KeyboardInterrupt, with a sentence on how to continue, after a stop request.
+        due: called after each `advance`; True requests an additional save. savable: False while the state is
+        incomplete (a burn-in), which postpones saves and stops. extra(folder): writes further files into each
+        checkpoint. Raises KeyboardInterrupt, with a sentence on how to continue, after a stop request.
         """
         while not training.done:
             if self.stopping and savable():
@@ -118,7 +121,7 @@ class RunSession:
         self.raise_if_stopped()
 
     def save(self, training: Resumable, extra: Callable[[Path], None] | None = None) -> None:
-        """Write checkpoints/<step>, whole or not at all."""
+        """Write checkpoints/<step> atomically."""
         self.metrics.sync()
         state = dict(training.state_dict()) | {_LOG_LINES: self.metrics.lines}
         with self.run_dir.new_checkpoint(training.step, keep=self._keep) as folder:
@@ -137,7 +140,7 @@ def how_to_continue(run: RunDir, unit: str = "update") -> str:
     """Sentence on what an interrupted run has saved and how to continue it."""
     if (at := run.latest()) is None:
         return f"nothing was saved yet in {run.path}; the same command starts it again"
-    return f"saved {unit} {at[0]} in {run.path}; the same command with resume=true goes on"
+    return f"saved {unit} {at[0]} in {run.path}; the same command with resume=true continues it"
 
 
 @contextmanager
@@ -151,13 +154,13 @@ def resumable(
     shown: tuple[str, ...] = (),
     keep: int = 2,
 ) -> Iterator[RunSession]:
-    """A session of `run`; with `resume` it continues from the newest sound checkpoint, if there is one.
+    """Session of `run`; with `resume` it continues from the newest intact checkpoint, if there is one.
 
-    total, label, unit: of the progress bar. shown: scalars beside the bar. keep: checkpoints that stay.
-    The log is cut back to the instant of the checkpoint. SIGINT and SIGTERM only ask for a stop inside the
-    block; `RunSession.run` obeys them.
+    total, label, unit: of the progress bar. shown: scalars in the bar. keep: number of checkpoints to keep.
+    The log is truncated to the instant of the checkpoint. Inside the block, SIGINT and SIGTERM only request a
+    stop, on which `RunSession.run` acts.
     """
-    at = run.newest_sound() if resume else None
+    at = run.newest_intact() if resume else None
     step, state = (0, None) if at is None else (at[0], load_state(at[1]))
     lines = None if state is None else state.pop(_LOG_LINES, None)
     with (

@@ -1,9 +1,9 @@
 """The folder of one run: settings, provenance, log, checkpoints and policy.
 
-runs/<name>/config.yaml            settings, complete
+runs/<name>/config.yaml            all settings
             run.json               commit, seed, versions, arguments, machine
             metrics.jsonl          scalars; tb/, wandb/ and logger.json belong to their logger
-            checkpoints/<step>/    training states, each whole or absent, with the checksums of their files. A
+            checkpoints/<step>/    training states, each complete or absent, with checksums of their files. A
                                    step that is saved again is <step>.1 until its older state is deleted
             checkpoints/<step>.damaged/   a state whose files had changed when the run was resumed
             policy/                the final policy
@@ -42,15 +42,15 @@ from robo_rl.runs.metrics import Metrics, read_metrics
 
 SAVED = ".saved"
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
-# May differ between a run and its resumption; `out` is the folder itself, which may have been moved.
+# May differ between a run and its continuation; `out` is the folder itself, which may have been moved.
 FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
 
 
 class RunDir:
-    """One run's folder. `create` starts or resumes a run, `open` reads one.
+    """Folder of one run. `create` starts or resumes a run, `open` reads one.
 
-    A created run is locked for this process and is used in a `with` block: leaving it releases the lock and
-    deletes what the run has replaced, or moves that back where the run failed before it began.
+    A created run is locked for this process and used in a `with` block. Leaving the block releases the lock
+    and deletes the replaced run, or restores it if the new run failed before it began.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,12 +86,11 @@ class RunDir:
         overwrite: bool = False,
         free: frozenset[str] = FREE_KEYS,
     ) -> RunDir:
-        """Start a run in `path`, or continue the one that is there.
+        """Start a run in `path`, or continue the existing one.
 
-        config: a verb's dataclass; its `seed` is noted. Raises ConfigError when the folder holds something
-        and neither `resume` nor `overwrite` allows to touch it, when there is nothing to resume, or when a
-        setting outside `free` differs from the one the run was started with; LockedError while another
-        process writes the run.
+        config: a verb's dataclass; its `seed` is recorded. Raises ConfigError if the folder is not empty and
+        neither `resume` nor `overwrite` is set, if there is nothing to resume, or if a setting outside `free`
+        differs from the run's; LockedError while another process writes the run.
         """
         run, settings = cls(Path(path)), asdict(config)
         check_logger(settings.get("logger"))
@@ -101,7 +100,8 @@ class RunDir:
         run._check_room(overwrite, "resume" in settings)
         run.path.mkdir(parents=True, exist_ok=True)
         run._lock = FolderLock(run.path, "folder")
-        run._check_room(overwrite, "resume" in settings)  # it may have changed before the lock was taken
+        # the folder may have changed before the lock was acquired
+        run._check_room(overwrite, "resume" in settings)
         run._make_room()
         run.checkpoints.mkdir(parents=True)
         write_atomic(run.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
@@ -110,7 +110,7 @@ class RunDir:
 
     @classmethod
     def open(cls, path: str | Path) -> RunDir:
-        """An existing run, not locked. Raises DataError when `path` is none."""
+        """An existing run, not locked. Raises DataError if `path` is no run."""
         if not (Path(path) / "run.json").is_file():
             raise DataError(
                 f"{path} is not a run: it holds no run.json. Give the folder that a training wrote."
@@ -118,7 +118,7 @@ class RunDir:
         return cls(Path(path))
 
     def config(self) -> dict[str, Any]:
-        """The settings the run was started with."""
+        """Settings that the run was started with."""
         path = self.path / "config.yaml"
         try:
             settings = yaml.safe_load(path.read_text())
@@ -131,7 +131,7 @@ class RunDir:
         return settings
 
     def info(self) -> dict[str, Any]:
-        """Contents of run.json. Raises DataError where it is damaged."""
+        """Contents of run.json. Raises DataError if it is damaged."""
         path = self.path / "run.json"
         try:
             found = read_json(path)
@@ -153,9 +153,9 @@ class RunDir:
         resume_lines: int | None = None,
         bar: Any = None,
     ) -> Metrics:
-        """The run's scalar log, cut back to `resume_step` and to `resume_lines` where these are given.
+        """Scalar log of the run, truncated to `resume_step` and `resume_lines` if given.
 
-        It is mirrored in the logger that the run's settings name, TensorBoard where they name none.
+        It is mirrored in the logger of the run's settings, by default TensorBoard.
         """
         settings = self.config()
         logger = settings.get("logger", "tensorboard")
@@ -165,10 +165,11 @@ class RunDir:
 
     @contextmanager
     def new_checkpoint(self, step: int, keep: int | None = None) -> Iterator[Path]:
-        """Folder to write the state of `step` into; it becomes checkpoints/<step> when the block ends well.
+        """Context manager with a folder for the state of `step`; it becomes checkpoints/<step> if the block
+        succeeds.
 
-        A kill at any instant leaves the whole folder or none, and the older checkpoints until it is there.
-        Of states of the same step the newest stays; with `keep`, only the newest `keep` of all.
+        A kill at any instant leaves the complete folder or none, and keeps older checkpoints until it is
+        complete. Of states of the same step the newest is kept; with `keep`, only the newest `keep` of all.
         """
         draft = self.checkpoints / f".{step:08d}.tmp"
         shutil.rmtree(draft, ignore_errors=True)
@@ -177,7 +178,8 @@ class RunDir:
         write_checksums(draft)
         _fsync_tree(draft)
         same, final = [path for at, path in self.steps() if at == step], self.checkpoints / f"{step:08d}"
-        # No system call replaces a folder by another: the new one has another name until the old one is gone.
+        # No system call replaces a folder by another: the new one has another name until the old one is
+        # deleted.
         newest = draft.rename(final if not same else f"{final}.{_order(same[-1])[1] + 1}")
         fsync_dir(self.checkpoints)
         for old in same:
@@ -189,7 +191,7 @@ class RunDir:
                 self._remove(old)
 
     def _remove(self, folder: Path) -> None:
-        """Delete a checkpoint. It is renamed first, so that a kill leaves no half of it under its name."""
+        """Delete a checkpoint. It is renamed first, so that a kill leaves no part of it under its name."""
         hidden = folder.with_name(f".{folder.name}.old.tmp")
         shutil.rmtree(hidden, ignore_errors=True)
         folder.rename(hidden)
@@ -203,19 +205,19 @@ class RunDir:
         return [(_order(path)[0], path) for path in sorted(folders, key=_order)]
 
     def latest(self) -> tuple[int, Path] | None:
-        """The newest committed checkpoint, or None before the first."""
+        """The newest committed checkpoint; None before the first."""
         return steps[-1] if (steps := self.steps()) else None
 
-    def newest_sound(self) -> tuple[int, Path] | None:
-        """The newest checkpoint whose files are those that were written, None before the first.
+    def newest_intact(self) -> tuple[int, Path] | None:
+        """The newest checkpoint with intact files; None before the first.
 
-        Damaged ones are renamed to <name>.damaged, with a sentence. Raises CheckpointError where all are damaged.
+        Damaged ones are renamed to <name>.damaged with a message. Raises CheckpointError if all are damaged.
         """
         faults: list[str] = []
         for step, folder in reversed(self.steps()):
             if not (fault := damage(folder)):
                 for sentence in faults:
-                    print(f"{sentence} The run goes on from step {step}.")
+                    print(f"{sentence} The run continues from step {step}.")
                 return step, folder
             kept = folder.with_name(f"{folder.name}.damaged")
             shutil.rmtree(kept, ignore_errors=True)
@@ -229,36 +231,36 @@ class RunDir:
         return None
 
     def _check_room(self, overwrite: bool, resumes: bool) -> None:
-        """Raise ConfigError where `path` holds something that may not be replaced."""
+        """Raise ConfigError if `path` holds something that may not be replaced."""
         if self.path.is_file():
             raise ConfigError(f"{self.path} is a file, and a run is a folder. Choose another path.")
         if not self.path.exists() or not replaced.contents(self.path):
             return
         began = not self._never_began()
-        # A start that was killed before run.json, which is written last, leaves settings and an empty folder
-        # of checkpoints.
+        # A start that was killed before run.json, which is written last, leaves settings and an empty
+        # checkpoints folder.
         if not (self.path / "run.json").is_file() and (began or not self.checkpoints.is_dir()):
             raise ConfigError(
-                f"{self.path} exists and is not a run of ours: it is left alone. Choose another folder."
+                f"{self.path} exists and is not a run. It was not changed. Choose another folder."
             )
         if not overwrite and began:
             ways = (
-                "Go on with it by resume=true, replace" if resumes else "Replace"
+                "Continue it by resume=true, replace" if resumes else "Replace"
             )  # not every verb can resume
             raise ConfigError(
                 f"{self.path} already holds a run. {ways} it by overwrite=true, or choose another folder."
             )
 
     def _make_room(self) -> None:
-        """Move a run aside; delete what is left of a start that never began."""
+        """Move the existing run aside; delete the remains of a start that failed."""
         if self._never_began():
             replaced.clear(self.path)
             return
         self._aside = replaced.move_aside(self.path)
-        print(f"The run that was in {self.path} is kept in {self._aside} until this one is done.")
+        print(f"The previous run in {self.path} is kept in {self._aside} until this one is done.")
 
     def _never_began(self) -> bool:
-        """True for a run that ended before its first line of log, e.g. by a mistake in its settings."""
+        """True for a run that ended before its first log line, e.g. because of a wrong setting."""
         ours = {"config.yaml", "run.json", "data.json", "metrics.jsonl", "checkpoints", self.episodes.name}
         others = {path.name for path in replaced.contents(self.path)} - ours - LOGGER_FILES
         recorded = (self.episodes / EPISODES).glob("[0-9]*")
@@ -267,7 +269,7 @@ class RunDir:
         return not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir())
 
     def _resume(self, settings: dict[str, Any], free: frozenset[str]) -> None:
-        """Take the lock of an existing run, after checking that it can be continued with `settings`."""
+        """Lock an existing run after checking that it can be continued with `settings`."""
         if not (self.path / "run.json").is_file():
             raise ConfigError(f"There is no run in {self.path} to resume. Start it without resume=true.")
         self.info()
@@ -278,7 +280,7 @@ class RunDir:
                 f"{self.checkpoints} holds no checkpoint, though the run had saved some: they were deleted. "
                 "Restore them from a copy, or start the run again by overwrite=true."
             )
-        for draft in self.checkpoints.glob(".*.tmp"):  # half written when the process was killed
+        for draft in self.checkpoints.glob(".*.tmp"):  # incomplete when the process was killed
             shutil.rmtree(draft)
 
     def _check_same(self, settings: dict[str, Any], free: frozenset[str]) -> None:
@@ -292,7 +294,7 @@ class RunDir:
 
 
 def _order(checkpoint: Path) -> tuple[int, int]:
-    """(step, number of times that the step was saved before)."""
+    """(step, number of earlier saves of this step)."""
     step, _, again = checkpoint.name.partition(".")
     return int(step), int(again or 0)
 

@@ -1,4 +1,4 @@
-"""Signals that end a program: a stop request between two steps of a loop, and the name of the sender."""
+"""Signals that end a program: stop requests between two steps of a loop, and the sender's name."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class StopRequest:
     """Flag that the first SIGINT or SIGTERM sets; a second one raises KeyboardInterrupt at once.
 
-    Signals within `SAME_S` of the first are the same request: the kernel signals the child of a dead parent
-    once for each of the parent's threads. Forked children (data loaders) leave the decision to their parent.
+    Signals within `SAME_S` of the first count as the same request: the kernel signals the child of a dead
+    parent once for each of the parent's threads. Forked children (data loaders) leave the decision to their
+    parent.
     """
 
     def __init__(self) -> None:
@@ -40,7 +41,7 @@ class StopRequest:
 
 
 def _in_child(number: int) -> None:
-    """Ignore Ctrl-C, which the terminal sends to every process; end on SIGTERM as without a handler."""
+    """Ignore Ctrl-C, which the terminal sends to every process; exit on SIGTERM as without a handler."""
     if number == signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -50,7 +51,7 @@ def _in_child(number: int) -> None:
 def stop_between_steps() -> Iterator[StopRequest]:
     """Let SIGINT and SIGTERM only set `asked` inside the block.
 
-    Outside the main thread, which alone may handle signals, `asked` stays False.
+    Outside the main thread, the only one that can handle signals, `asked` stays False.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -71,12 +72,12 @@ def ended_by() -> tuple[signal.Signals, ...]:
 
 
 def signal_source(number: int) -> str:
-    """Name of a signal's sender where it is known (`robo-rl up`, the terminal), else of the signal."""
+    """Name of a signal's sender if it is known (`robo-rl up`, the terminal), else of the signal."""
     supervisor = os.environ.get(SUPERVISOR)
     if supervisor is not None and os.getppid() != int(supervisor):
         return "robo-rl up is gone"
     if number == signal.SIGINT:
-        if supervisor is not None:  # the node's own session is not reached by the terminal's Ctrl-C
+        if supervisor is not None:  # the node has its own session, which the terminal's Ctrl-C does not reach
             return "robo-rl up stops it"
         if _at_the_terminal():
             return "Ctrl-C"
@@ -86,8 +87,8 @@ def signal_source(number: int) -> str:
 
 
 def _at_the_terminal() -> bool:
-    """True where a Ctrl-C of the terminal reaches this process."""
+    """True if Ctrl-C in the terminal reaches this process."""
     try:
         return os.tcgetpgrp(sys.__stdin__.fileno()) == os.getpgrp()  # type: ignore[union-attr]
-    except (OSError, ValueError, AttributeError):  # no terminal, closed, or none at all
+    except (OSError, ValueError, AttributeError):  # the terminal is closed, or there is none
         return False

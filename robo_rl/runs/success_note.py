@@ -1,4 +1,4 @@
-"""Measured success of a policy, kept beside its weights; `export` writes it into the manifest."""
+"""Measured success of a policy, stored with its weights; `export` writes it into the manifest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVALUATION_FILE = "evaluation.json"
 
 
 def success_note(rate: SuccessRate, env: str, eval_seed: int, noise: float) -> dict[str, Any]:
-    """Success with the settings that measure it again; `noise` is the scale of the noise."""
+    """Success with the settings that reproduce the measurement. noise: scale of the noise."""
     return {
         "k": rate.k,
         "n": rate.n,
@@ -28,14 +28,14 @@ def success_note(rate: SuccessRate, env: str, eval_seed: int, noise: float) -> d
 
 
 def write_success_note(folder: Path, note: dict[str, Any]) -> None:
-    """Write the note beside the policy in `folder`, bound to its weights by their checksum."""
+    """Write the note into `folder`, with the checksum of the policy's weights."""
     write_json(
         folder / EVALUATION_FILE, note | {"weights_crc32": int(read_policy_json(folder)["weights_crc32"])}
     )
 
 
 def read_success_note(folder: Path) -> dict[str, Any] | None:
-    """The note on exactly these weights, or None."""
+    """The note if it belongs to these weights, else None."""
     path = folder / EVALUATION_FILE
     if not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""`robo-rl view` on a screen: MuJoCo's viewer beside the environment, for every engine."""
+"""Window of `robo-rl view`: MuJoCo's viewer driven by an environment of any engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from robo_rl.runs.demonstrators import Demonstrator
 
 HELP = "space: pause    right: one step    n: next episode    drag: turn, move    close the window to end"
 _CLOSING_S = 10.0
-_SPACE, _RIGHT, _NEXT = 32, 262, 78  # key codes of GLFW
+_SPACE, _RIGHT, _NEXT = 32, 262, 78  # GLFW key codes
 
 
 @runtime_checkable
@@ -26,7 +26,7 @@ class Staged(Protocol):
 
     @property
     def model(self) -> Any:
-        """mujoco.MjModel, not to be changed."""
+        """The mujoco.MjModel, read-only."""
         ...
 
     def pose_bodies(self, data: Any, lane: int = 0) -> None:
@@ -35,12 +35,12 @@ class Staged(Protocol):
 
 
 def has_screen() -> bool:
-    """True where a window can be opened; on Linux a display must be set."""
+    """True if a window can be opened; on Linux a display must be set."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 class Keys:
-    """Requests by the viewer's keys; called in its thread."""
+    """Requests by keys of the viewer, which calls it in its own thread."""
 
     def __init__(self) -> None:
         self.paused, self.steps, self.next = False, 0, False
@@ -54,7 +54,7 @@ class Keys:
             self.next = True
 
     def may_step(self) -> bool:
-        """True when the environment may step: running, or a single step was requested while paused."""
+        """True if the environment may step: it runs, or a single step was requested while paused."""
         if self.paused and self.steps:
             self.steps -= 1
             return True
@@ -62,17 +62,17 @@ class Keys:
 
 
 def show(env: VecEnv, driver: Demonstrator, seeds: Sequence[int], name: str) -> list[bool]:
-    """Show episodes in real time until the window is closed. Returns the outcomes of complete ones.
+    """Show episodes in real time until the window is closed; returns the outcomes of complete ones.
 
-    env: of one lane. The first episodes are those of `seeds`. Raises ConfigError without a screen or without
-    anything to draw.
+    env: of one lane. The first episodes use `seeds`. Raises ConfigError without a screen, or for an
+    environment that cannot be drawn.
     """
     if not isinstance(env, Staged):
         raise ConfigError(
-            f"A window shows tasks of manipulation, and {name} is none. Say window=false for a video."
+            f"The window shows manipulation tasks only, which {name} is not. Use window=false for a video."
         )
     if not has_screen():
-        raise ConfigError("There is no screen here (DISPLAY is not set). Leave window=true out for a video.")
+        raise ConfigError("There is no screen here (DISPLAY is not set). Use window=false for a video.")
     obs = env.reset(chain(seeds, count(max(seeds) + 1)))
     driver.start([0], seeds[:1], obs)
     success: list[bool] = []
@@ -99,7 +99,7 @@ def show(env: VecEnv, driver: Demonstrator, seeds: Sequence[int], name: str) -> 
 
 @contextmanager
 def _viewer(env: Staged, keys: Keys) -> Iterator[tuple[Callable[[], bool], Callable[[], None]]]:
-    """(True while the window is open, function that draws lane 0)"""
+    """(True while the window is open, function that draws lane 0)."""
     import mujoco
 
     try:
@@ -114,7 +114,7 @@ def _viewer(env: Staged, keys: Keys) -> Iterator[tuple[Callable[[], bool], Calla
             env.model, data, key_callback=keys, show_left_ui=False, show_right_ui=False
         )
     except (RuntimeError, mujoco.FatalError) as error:
-        raise ConfigError(f"No window can be opened here ({error}). Say window=false for a video.") from error
+        raise ConfigError(f"No window can be opened here ({error}). Use window=false for a video.") from error
 
     def draw() -> None:
         with window.lock():
@@ -125,7 +125,5 @@ def _viewer(env: Staged, keys: Keys) -> Iterator[tuple[Callable[[], bool], Calla
         yield window.is_running, draw
     finally:
         window.close()
-        for thread in (
-            set(threading.enumerate()) - before
-        ):  # it must not draw while GLFW ends with the process
+        for thread in set(threading.enumerate()) - before:  # the viewer must not draw while GLFW shuts down
             thread.join(_CLOSING_S)

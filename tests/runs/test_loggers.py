@@ -144,7 +144,7 @@ def test_a_training_outlives_its_logger(
         metrics.log(1, {"a name with a % is refused by MLflow": 1.0})
         metrics.log(2, {"loss": 1.0})
     assert [line["step"] for line in read_metrics(run.path / "metrics.jsonl")] == [0, 1, 2]
-    assert capsys.readouterr().out.count("mlflow takes no more values") == 1
+    assert capsys.readouterr().out.count("mlflow accepts no more values") == 1
 
 
 def test_a_missing_package_is_said_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

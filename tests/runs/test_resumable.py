@@ -72,7 +72,7 @@ def test_it_saves_when_due_and_at_the_end(tmp_path: Path) -> None:
 def test_a_stop_saves_and_the_resumed_run_has_the_same_log(tmp_path: Path) -> None:
     """SIGTERM as Ctrl-C: saved after the running step, the sentence says how to continue, nothing is lost."""
     _train(tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt, match=r"saved step 6 in .*resume=true goes on"):
+    with pytest.raises(KeyboardInterrupt, match=r"saved step 6 in .*resume=true continues"):
         _train(tmp_path / "cut", ctrl_c_at=6)
     assert _train(tmp_path / "cut", resume=True).total == 30
     logs = [list(read_metrics(tmp_path / run / "metrics.jsonl")) for run in ("whole", "cut")]
@@ -119,7 +119,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     resumed = _train(tmp_path / "run", resume=True)
     said = capsys.readouterr().out
     assert "00000008 is damaged" in said
-    assert "is kept as 00000008.damaged. The run goes on from step 4." in said
+    assert "is kept as 00000008.damaged. The run continues from step 4." in said
     assert (resumed.step, resumed.total) == (whole.step, whole.total)
     logs = [list(read_metrics(tmp_path / name / "metrics.jsonl")) for name in ("whole", "run")]
     assert logs[0] == logs[1]

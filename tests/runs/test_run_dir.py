@@ -197,7 +197,7 @@ def test_a_garbled_run_json_is_a_sentence(damage: str, tmp_path: Path) -> None:
 def test_a_foreign_folder_is_never_deleted(tmp_path: Path) -> None:
     """`out=~` with overwrite=true by mistake: only folders that hold a run are replaced."""
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(ConfigError, match="left alone"):
+    with pytest.raises(ConfigError, match="was not changed"):
         RunDir.create(tmp_path, _Config(), overwrite=True)
     assert (tmp_path / "thesis.tex").exists()
 

@@ -1,6 +1,4 @@
-"""Drawing in three dimensions with OpenCV: a pinhole camera, smooth lines, translucent areas and good
-type.
-"""
+"""3-D drawing with OpenCV: a pinhole camera, anti-aliased lines, translucent areas and text."""
 
 from __future__ import annotations
 
@@ -19,13 +17,13 @@ from robo_rl.eval.video import Frame
 
 Colour = tuple[float, float, float]  # red, green, blue, 0 ... 255
 WHITE: Colour = (255.0, 255.0, 255.0)
-_SMOOTH = 2  # drawn this many times larger, then averaged: thin lines that move do not crawl
-_BITS = 4  # OpenCV takes coordinates as whole sixteenths of a pixel
+_SMOOTH = 2  # supersampling factor, against flicker of thin moving lines
+_BITS = 4  # fractional bits of OpenCV's pixel coordinates (1/16 pixel)
 
 
 @dataclass(frozen=True, slots=True)
 class PinholeCamera:
-    """Pinhole: pixel = centre + focal_px (right, -up) / forward, of the point seen from `eye_m`."""
+    """Pinhole camera: pixel = centre + focal_px (right, -up) / forward, for a point relative to `eye_m`."""
 
     eye_m: Float[ndarray, " 3"]  # world
     axes: Float[ndarray, "3 3"]  # rows: right, up, forward; world
@@ -35,7 +33,7 @@ class PinholeCamera:
     def project(
         self, points_m: Float[ndarray, "... 3"]
     ) -> tuple[Float[ndarray, "... 2"], Float[ndarray, "..."]]:
-        """Pixels (x right, y down, from the top left corner) and distances along the view [m]."""
+        """Pixels (x right, y down, from the top left corner) and depths along the view [m]."""
         seen = (points_m - self.eye_m) @ self.axes.T
         depth = np.asarray(np.maximum(seen[..., 2], 1e-3))
         right, up = seen[..., 0] / depth, seen[..., 1] / depth
@@ -50,12 +48,11 @@ def fit_camera(
     elevation_deg: float,
     fill: tuple[float, float] = (0.9, 0.8),
 ) -> PinholeCamera:
-    """The nearest camera in this direction that has all points within `fill` of its picture's width and
-    height.
+    """Nearest camera in this direction whose image holds all points within `fill` of its width and height.
 
-    It looks at the middle of the points. With d the distance to the middle, a point fits when f |right| / (d
-    + forward) stays below half the width, which is linear in d; so the largest d over all points is the
-    answer.
+    The camera points at the middle of the points. With d the distance to the middle, a point is inside if f
+    |right| / (d + forward) is at most half the width, which is linear in d. The result is the largest d over
+    all points.
     """
     middle = (points_m.min(0) + points_m.max(0)) / 2.0
     azimuth, elevation = np.radians(azimuth_deg), np.radians(elevation_deg)
@@ -64,7 +61,7 @@ def fit_camera(
     )
     right = np.array([-np.sin(azimuth), np.cos(azimuth), 0.0])
     axes = np.stack([right, np.cross(back, right), -back])
-    focal_px = 1.5 * size[0]  # 37 degrees across: near the eye's, so that crafts at the rim are not stretched
+    focal_px = 1.5 * size[0]  # 37 degrees across, little distortion at the edges
     seen = (points_m - middle) @ axes.T
     room = np.array(size) / 2.0 * np.array(fill)
     distance = (np.abs(seen[:, :2]) * focal_px / room).max(-1) - seen[:, 2]
@@ -72,7 +69,7 @@ def fit_camera(
 
 
 def rotation(quat_wxyz: Float[ndarray, " 4"]) -> Float[ndarray, "3 3"]:
-    """Body -> world."""
+    """Rotation matrix, body -> world."""
     w, x, y, z = quat_wxyz
     return np.array([
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -82,7 +79,7 @@ def rotation(quat_wxyz: Float[ndarray, " 4"]) -> Float[ndarray, "3 3"]:
 
 
 class Canvas:
-    """A picture under construction. Coordinates and widths are in pixels of the finished one."""
+    """Image under construction. Coordinates and widths are in pixels of the finished image."""
 
     def __init__(self, size: tuple[int, int]) -> None:
         self._pixels = np.full((size[1] * _SMOOTH, size[0] * _SMOOTH, 3), 255, dtype=np.uint8)
@@ -106,7 +103,7 @@ class Canvas:
             cv2.polylines(self._pixels, [_fixed(points)], closed, colour, thick, cv2.LINE_AA, _BITS)
 
     def area(self, points: Float[ndarray, "k 2"], colour: Colour, alpha: float) -> None:
-        """A filled convex outline; `alpha` of it covers what is below."""
+        """Fill a convex outline with opacity `alpha`."""
         if not np.isfinite(points).all():
             return
         height, width = self._pixels.shape[:2]
@@ -121,9 +118,7 @@ class Canvas:
 
 
 def _fixed(points: ndarray, origin: ndarray | int = 0) -> ndarray:
-    """Sixteenths of a canvas pixel; OpenCV puts a pixel's centre at whole numbers, we put its corner
-    there.
-    """
+    """Coordinates in 1/16 canvas pixels. OpenCV has pixel centres at integers, this module pixel corners."""
     fixed: ndarray = (
         np.round((points * _SMOOTH - 0.5 - origin) * 2**_BITS).clip(-(2**28), 2**28).astype(np.int32)
     )
@@ -131,7 +126,7 @@ def _fixed(points: ndarray, origin: ndarray | int = 0) -> ndarray:
 
 
 def rgb(colour: str, strength: float = 1.0) -> Colour:
-    """A colour by name or hex; less strength brings it nearer to white."""
+    """Colour by name or hex; a strength below 1 blends it with white."""
     r, g, b = (255.0 * (1.0 - strength * (1.0 - part)) for part in to_rgb(colour))
     return r, g, b
 
@@ -145,8 +140,8 @@ def put_text(
     bold: bool = False,
     right: bool = False,
 ) -> None:
-    """Write on a finished frame; `at` is where the baseline begins, or ends with `right`. Cut off at the
-    rim.
+    """Write text on a finished image, clipped at its edges. at: start of the baseline, or its end with
+    `right`.
     """
     mask, below = _letters(text, px, bold)
     x, y = at[0] - (mask.shape[1] if right else 0), at[1] + below - mask.shape[0]
@@ -157,7 +152,7 @@ def put_text(
 
 @lru_cache(maxsize=256)
 def _letters(text: str, px: float, bold: bool) -> tuple[UInt8[ndarray, "h w"], int]:
-    """(coverage, rows below the baseline). The font comes with matplotlib: one picture on every machine."""
+    """(coverage, rows below the baseline). The font is matplotlib's, so images are equal on all machines."""
     font = FT2Font(findfont(FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")))
     font.set_size(px, 72)
     font.set_text(text)

@@ -1,4 +1,4 @@
-"""A recorded flight of several drones, as arrays: what plots and videos are drawn from, whatever flew it."""
+"""Recorded flight of several drones as arrays, from any simulator or robot; input of plots and videos."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ROTORS = ("front right", "back right", "back left", "front left")
 
 @dataclass(frozen=True, slots=True)
 class FlightLog:
-    """t samples of n drones. World: z up; body: x forward, y left, z up. A drone that has ended is NaN from
-    then on.
+    """t samples of n drones. World: z up; body: x forward, y left, z up. Values of a drone are NaN after its
+    end.
 
-    Raises ConfigError for arrays that do not fit together, with the shape that was found.
+    Raises ConfigError for arrays whose shapes do not match, with the shape that was found.
     """
 
     time_s: Float[ndarray, " t"]  # increasing
@@ -26,9 +26,7 @@ class FlightLog:
     quat_wxyz: Float[ndarray, "t n 4"]  # body -> world
     velocity_m_s: Float[ndarray, "t n 3"]  # world
     command: Float[ndarray, "t n 4"]  # rotor speeds, 0 ... 1 of the largest, in the order of ROTORS
-    goal_m: (
-        Float[ndarray, "t n 3"] | Float[ndarray, " 3"]
-    )  # world; one for all, or one for each drone and sample
+    goal_m: Float[ndarray, "t n 3"] | Float[ndarray, " 3"]  # world; one for all, or one per drone and sample
     label: str
 
     def __post_init__(self) -> None:
@@ -48,7 +46,7 @@ class FlightLog:
         flying = self.flying()
         if not flying[0].any() or not np.isfinite(self.goals()[flying]).all():
             raise ConfigError(
-                f"Of {num} drones {int(flying[0].sum())} fly at the start of this log; at least one must, "
+                f"{int(flying[0].sum())} of {num} drones fly at the start of this log; at least one must, "
                 "and every drone needs a finite goal_m as long as it flies."
             )
         if (flying[1:] & ~flying[:-1]).any():
@@ -77,7 +75,7 @@ class FlightLog:
         return float(self.time_s[-1] - self.time_s[0])
 
     def flying(self) -> Bool[ndarray, "t n"]:
-        """Mask of the moments at which a drone has a pose."""
+        """Mask (t, n) of samples in which a drone flies."""
         finite: ndarray = np.isfinite(self.position_m).all(-1) & np.isfinite(self.quat_wxyz).all(-1)
         return finite
 
@@ -85,12 +83,12 @@ class FlightLog:
         return np.broadcast_to(self.goal_m, self.position_m.shape)
 
     def error_m(self) -> Float[ndarray, "t n"]:
-        """Distance to the goal."""
+        """Distance to the goal [m]."""
         distance: ndarray = np.linalg.norm(self.position_m - self.goals(), axis=-1)
         return distance
 
     def tilt_deg(self) -> Float[ndarray, "t n"]:
-        """Angle between the body's z axis and the vertical, 0 ... 180."""
+        """Angle between the body's z axis and the vertical, 0 to 180 degrees."""
         x, y = self.quat_wxyz[..., 1], self.quat_wxyz[..., 2]
         tilt: ndarray = np.degrees(np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0)))
         return tilt
@@ -98,15 +96,15 @@ class FlightLog:
     def pose_at(
         self, time_s: float
     ) -> tuple[Float[ndarray, "n 3"], Float[ndarray, "n 4"], Float[ndarray, "n 3"]]:
-        """(position, attitude, goal) between two samples, along straight lines; NaN for drones that have
-        ended.
+        """(position, attitude, goal) at a time, linearly interpolated between samples; NaN for drones that
+        have ended.
         """
         after = int(np.clip(np.searchsorted(self.time_s, time_s), 1, max(len(self.time_s) - 1, 1)))
         before, after = after - 1, min(after, len(self.time_s) - 1)
         span_s = float(self.time_s[after] - self.time_s[before])
         share = float(np.clip((time_s - self.time_s[before]) / span_s, 0.0, 1.0)) if span_s > 0.0 else 0.0
         start, end = self.quat_wxyz[before], self.quat_wxyz[after]
-        # q and -q are one attitude: blend along the shorter way.
+        # q and -q are the same attitude: interpolate along the shorter arc.
         end = np.where((start * end).sum(-1, keepdims=True) < 0.0, -end, end)
         quat = _between(start, end, share)
         goals = self.goals()
@@ -115,7 +113,7 @@ class FlightLog:
 
 
 def _between(start: ndarray, end: ndarray, share: float) -> ndarray:
-    """At a sample exactly that sample, so that a NaN after it does not reach back."""
+    """Linear interpolation; exactly the sample at share 0 or 1, where a NaN neighbour must not enter."""
     if share in (0.0, 1.0):
         return end if share else start
     mixed: ndarray = (1.0 - share) * start + share * end

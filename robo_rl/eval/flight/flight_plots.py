@@ -1,4 +1,4 @@
-"""One picture of recorded flights: how far from the goal, how tilted, and what the motors did."""
+"""Plot of recorded flights: position error, tilt and motor commands."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from robo_rl.core.shapes import Float
 from robo_rl.eval.flight.flight_log import ROTORS, FlightLog
 from robo_rl.eval.plots import MUTED, PALETTE, STYLE, spread_labels
 
-SMALLEST_M = 1e-3  # end of the logarithmic axis: no motion capture sees less
-_ROTOR_COLOURS = tuple(reversed(PALETTE))[: len(ROTORS)]  # logs take theirs from the other end
-_PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # 0, 2.5, 5: no 0.0 beside them
+SMALLEST_M = 1e-3  # end of the logarithmic axis: below the accuracy of motion capture
+# logs take colours from the other end of the palette
+_ROTOR_COLOURS = tuple(reversed(PALETTE))[: len(ROTORS)]
+_PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # 0, 2.5, 5 without trailing zeros
 _HEADING: Any = {"loc": "left", "fontsize": 10}
 _BAND = (10, 50, 90)  # percentiles
-_WIDE = 3  # panels side by side whose titles have room
-_LOWEST = 0.13  # a label below this would meet the numbers of the time axis
+_WIDE = 3  # number of panels side by side with room for long titles
+_LOWEST = 0.13  # lower labels would overlap the numbers of the time axis
 
 
 def write_flight_plots(path: Path, logs: Sequence[FlightLog], title: str) -> Path:
     """Draw position error, tilt and one drone's motor commands to `path` (PNG, SVG or PDF by its suffix).
 
-    Error and tilt: median over the drones that still fly, and the band from the 10th to the 90th percentile.
-    Raises ConfigError when there is no log.
+    Error and tilt: median over flying drones and the band from the 10th to the 90th percentile. Raises
+    ConfigError without a log.
     """
     if not logs:
         raise ConfigError("There is no flight to draw. Record at least one FlightLog.")
@@ -45,11 +46,11 @@ def write_flight_plots(path: Path, logs: Sequence[FlightLog], title: str) -> Pat
         grid = figure.add_gridspec(3, len(logs), height_ratios=(1.25, 1.0, 1.0))
         _draw_error(figure.add_subplot(grid[0, :]), logs, colours)
         _draw_tilt(figure.add_subplot(grid[1, :]), logs, colours)
-        drone = _usual(logs[0])
+        drone = _median_drone(logs[0])
         for i, (log, colour) in enumerate(zip(logs, colours, strict=True)):
             axes = figure.add_subplot(grid[2, i])
             _draw_motors(axes, log, min(drone, log.num_drones - 1), labelled=i == len(logs) - 1)
-            if len(logs) > 1:  # above the panel: motors leave no corner free
+            if len(logs) > 1:  # above the panel: motor curves fill all corners
                 name = log.label if len(logs) <= _WIDE else log.label.replace(", ", "\n")
                 axes.set_title(name, **_HEADING, color=colour, weight="bold")
                 axes.set_ylabel(f"motors of drone {drone}" if i == 0 else "")
@@ -59,7 +60,7 @@ def write_flight_plots(path: Path, logs: Sequence[FlightLog], title: str) -> Pat
 
 
 def spread(values: Float[ndarray, "t n"]) -> Float[ndarray, "3 t"]:
-    """10th, 50th and 90th percentile over the drones that still fly; NaN where none does."""
+    """10th, 50th and 90th percentile over flying drones; NaN if none flies."""
     some = np.isfinite(values).any(axis=1)
     out = np.full((len(_BAND), len(values)), np.nan)
     if some.any():
@@ -67,10 +68,8 @@ def spread(values: Float[ndarray, "t n"]) -> Float[ndarray, "3 t"]:
     return out
 
 
-def _usual(log: FlightLog) -> int:
-    """The drone that starts neither near the goal nor far, of those that fly to the end where there are
-    any.
-    """
+def _median_drone(log: FlightLog) -> int:
+    """Drone with the median initial distance to the goal, among those that fly to the end if there are any."""
     stay = log.flying()[-1]
     away_m = np.where(stay | ~stay.any(), log.error_m()[0], np.nan)
     return int(np.argsort(away_m)[np.isfinite(away_m).sum() // 2])  # NaN is sorted to the end
@@ -142,14 +141,14 @@ def _label(axes: Axes, text: str, colour: str, height: float, bold: bool = False
 
 
 def _last(values: Float[ndarray, "t n"]) -> float:
-    """The last median there is."""
+    """The last finite median."""
     middle = spread(values)[1]
     finite = middle[np.isfinite(middle)]
     return float(finite[-1]) if len(finite) else np.nan
 
 
 def _length(metres: float) -> str:
-    """Three digits at most, in the unit that suits: 0.004 -> 4 mm."""
+    """Length with at most three digits in a suitable unit: 0.004 -> 4 mm."""
     if metres < 0.01:
         return f"{round(1000 * metres, 1):g} mm"
     return f"{round(100 * metres, 1):g} cm" if metres < 1.0 else f"{round(metres, 2):g} m"
@@ -161,5 +160,5 @@ def _time_s(log: FlightLog) -> Float[ndarray, " t"]:
 
 
 def _end_s(log: FlightLog) -> float:
-    """One sample behind the last, for a sample holds until the next one."""
+    """One sample period after the last sample, since each sample holds until the next."""
     return log.duration_s + (log.duration_s / (len(log.time_s) - 1) if len(log.time_s) > 1 else 1e-3)

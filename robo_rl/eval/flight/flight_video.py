@@ -1,7 +1,7 @@
-"""Recorded flights as a film in real time: perspective, ground, shadows, trails.
+"""Video of recorded flights in real time: perspective, ground, shadows, trails.
 
-Nothing of a simulator is needed, so a flight of the real craft is filmed as a simulated one is. Crafts of a
-few centimetres would be a few pixels wide: they are drawn larger, and the caption says by how much.
+It needs no simulator, so real flights are filmed like simulated ones. Aircraft of a few centimetres would be
+a few pixels wide: they are enlarged, and the caption states the factor.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from robo_rl.eval.flight.gates import GateFrame
 from robo_rl.eval.plots import GRID, INK, MUTED, PALETTE
 from robo_rl.eval.video import Frame, VideoWriter
 
-ARM_M = 0.04  # from the middle of a Crazyflie to a rotor
+ARM_M = 0.04  # centre of a Crazyflie to a rotor
 TRAIL_S = 1.2
 _AZIMUTH_DEG, _ELEVATION_DEG = -65.0, 24.0
-_DRAWN_ARM = 0.09  # of the scene's half-width: what can be seen well
-_PROP, _RISE, _HUB = 0.58, 0.14, 0.3  # radius of a rotor, its height over the arms, size of the body; in arms
+_DRAWN_ARM = 0.09  # drawn arm length as a fraction of the scene's half-width
+_PROP, _RISE, _HUB = 0.58, 0.14, 0.3  # rotor radius, rotor height over the arms, body size; in arm lengths
 _CIRCLE = np.stack(
     [np.cos(a := np.linspace(0.0, 2.0 * np.pi, 40, endpoint=False)), np.sin(a), 0.0 * a], axis=-1
 )
@@ -35,7 +35,7 @@ _FRONT = (0, 3)
 
 
 class FlightScene:
-    """Some drones of a log, a camera that sees all of their flight, a frame for any time; see
+    """Some drones of a log, a camera that covers their entire flight, and a frame for any time; see
     `write_flight_video`.
     """
 
@@ -52,7 +52,7 @@ class FlightScene:
         points = np.concatenate([_points(self.log), *(gate.corners(gate.outer_m) for gate in gates)])
         low, high = points.min(0), points.max(0)
         self.middle, self.reach_m = (low + high) / 2.0, max(_reach(points), 4.0 * arm_m)
-        # Beside gates, which show what is far and what is near, a smaller craft can be seen as well.
+        # Gates give a sense of depth, so aircraft can be drawn smaller.
         self.arm_m = max(arm_m, (0.6 if gates else 1.0) * _DRAWN_ARM * self.reach_m)
         self.floor_m = _floor(float(low[2]), self.arm_m, self.reach_m) if floor_m is None else floor_m
         self.grid_m = _round_length(self.reach_m / 3.0)
@@ -61,7 +61,8 @@ class FlightScene:
         shadows = points * (1.0, 1.0, 0.0) + (0.0, 0.0, self.floor_m)
         seen = np.concatenate([part + corner for part in (points, shadows) for corner in around])
         self.camera = fit_camera(seen, size, _AZIMUTH_DEG, _ELEVATION_DEG)
-        ways = np.unique(self.log.goals().round(6), axis=1).swapaxes(0, 1)  # of goals, each once
+        # goal trajectories, without duplicates
+        ways = np.unique(self.log.goals().round(6), axis=1).swapaxes(0, 1)
         self._ways = [
             way[np.isfinite(way).all(-1)]
             for way in ways
@@ -74,7 +75,7 @@ class FlightScene:
             self._draw_gate(self._ground, gate)
 
     def _facts(self, enlarged: float, spacing_m: float) -> list[str]:
-        """Facts that a viewer needs to read distances and speeds off the picture."""
+        """Caption texts on scale and spacing."""
         facts = ["real time", f"grid {100 * self.grid_m:g} cm"]
         facts.append(
             f"crafts drawn {enlarged:.1f} times their size" if enlarged > 1.05 else "crafts to scale"
@@ -84,9 +85,7 @@ class FlightScene:
         return [*facts, "colour marks the front"]
 
     def frame(self, time_s: float) -> Frame:
-        """The picture at this time of the log; drones that have ended leave a cross where they were seen
-        last.
-        """
+        """Image at this time of the log. A cross marks the last position of drones that have ended."""
         canvas, log = self._ground.copy(), self.log
         position, quat, goal = log.pose_at(time_s)
         drones = [
@@ -99,7 +98,7 @@ class FlightScene:
             self._draw_trail(canvas, i, time_s, position[i] if i in flying else None)
         for way in [] if self._gates else self._ways:
             self._line(canvas, way, MUTED, 0.5, 1.0)
-        goals = goal if not self._gates else goal[:0]  # a gate is its own mark
+        goals = goal if not self._gates else goal[:0]  # a gate replaces the goal mark
         for point in np.unique(goals[np.isfinite(goals).all(-1)].round(6), axis=0):
             self._draw_goal(canvas, point)
         for i in flying:
@@ -114,7 +113,7 @@ class FlightScene:
         canvas.line(self.camera.project(points)[0], rgb(colour, strength), width_px)
 
     def _draw_ground(self, canvas: Canvas) -> None:
-        """A round grid that fades outwards, and below it room for the caption."""
+        """Round grid that fades outwards, and space for the caption below it."""
         step, reach = self.grid_m, 1.7 * self.reach_m
         middle = np.round(self.middle[:2] / step) * step
         ticks = np.arange(-np.ceil(reach / step), np.ceil(reach / step) + 1) * step
@@ -127,7 +126,7 @@ class FlightScene:
                         points = np.column_stack([flat, [self.floor_m] * 2])
                         self._line(canvas, points, "#a1a1aa", float(strength), 0.8)
         width, height = self.camera.size
-        for row in np.linspace(0.88, 0.95, 12) * height:  # the caption's ground
+        for row in np.linspace(0.88, 0.95, 12) * height:  # background of the caption
             canvas.area(np.array([[0.0, row], [width, row], [width, height], [0.0, height]]), WHITE, 0.25)
 
     def _draw_shadow(self, canvas: Canvas, position: Float[ndarray, " 3"]) -> None:
@@ -146,7 +145,7 @@ class FlightScene:
             canvas.area(pixel + radius * _CIRCLE[:, :2], colour, alpha)
 
     def _draw_gate(self, canvas: Canvas, gate: GateFrame) -> None:
-        """Its frame, a stand, a shadow; drawn before all crafts, so none is ever hidden."""
+        """Gate frame, posts and shadow; drawn first, so it never hides an aircraft."""
         below = np.array([gate.position_m[0], gate.position_m[1], self.floor_m])
         feet = gate.corners(gate.outer_m)[:2] * (1.0, 1.0, 0.0) + (0.0, 0.0, self.floor_m)
         self._line(canvas, feet, MUTED, 0.5, 3.0)
@@ -159,7 +158,7 @@ class FlightScene:
     def _draw_trail(
         self, canvas: Canvas, drone: int, time_s: float, now: Float[ndarray, " 3"] | None
     ) -> None:
-        """The last TRAIL_S seconds; of a drone that has ended nothing but the cross is left in the end."""
+        """Trail of the last TRAIL_S seconds; of a drone that has ended only the cross remains."""
         log = self.log
         flown = (log.time_s <= time_s) & self._flying[:, drone]
         past = flown & (log.time_s >= time_s - TRAIL_S)
@@ -167,7 +166,7 @@ class FlightScene:
         if now is not None:
             points, ages = np.concatenate([points, now[None]]), np.append(ages, 0.0)
         pixels, colour = self.camera.project(points)[0], PALETTE[drone % len(PALETTE)]
-        step = 1 + len(pixels) // 32  # one shade for a few samples is smooth enough
+        step = 1 + len(pixels) // 32  # a few samples share a shade
         for first in range(0, len(pixels) - 1, step):
             fresh = 1.0 - float(ages[min(first + step, len(ages) - 1)])
             canvas.line(pixels[first : first + step + 1], rgb(colour, 0.8 * fresh), 0.8 + 1.6 * fresh)
@@ -182,7 +181,7 @@ class FlightScene:
         def seen(body: Float[ndarray, "k 3"]) -> Float[ndarray, "k 2"]:
             return self.camera.project(position + self.arm_m * body @ turn.T)[0]
 
-        px = self.camera.focal_px * self.arm_m / float(self.camera.project(position)[1])  # of one arm
+        px = self.camera.focal_px * self.arm_m / float(self.camera.project(position)[1])  # length of one arm
         discs = [_ROTORS[i] + (0.0, 0.0, _RISE) + _PROP * _CIRCLE for i in range(4)]
         from_above = float((self.camera.eye_m - position) @ turn[:, 2]) > 0.0
         if not from_above:
@@ -233,15 +232,14 @@ def write_flight_video(
     most_s: float | None = None,
     moved: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
-    """Film the first `drones` drones of a log in real time as MP4; one frame every 1 / fps seconds, the last
-    included.
+    """Film the first `drones` drones of a log in real time as MP4; one frame every 1 / fps seconds, including
+    the last.
 
-    size: width and height, even. arm_m: from the middle of the real craft to a rotor; what it is enlarged by
-    is written below. floor_m: height of the ground; z = 0 where the flight comes near it, else just below the
-    flight. spacing_m: how far the drones are moved apart for the picture; None moves those that share one
-    resting goal, for they cannot have flown together, and nobody else. gates: stand there, and show where to
-    fly instead of goals. most_s: film no longer than this. moved: told after each frame how many there are,
-    and of how many.
+    size: width and height, even. arm_m: centre of the real aircraft to a rotor; the caption states its
+    enlargement. floor_m: height of the ground; by default 0 if the flight comes near it, else just below the
+    flight. spacing_m: distance by which the drones are moved apart; None moves apart only drones with one
+    shared fixed goal, which cannot have flown together. gates: drawn instead of goals. most_s: longest
+    duration of the video. moved: called after each frame with (frames done, frames).
     """
     if drones < 1 or fps <= 0 or size[0] % 2 or size[1] % 2 or min(size) < 64:
         raise ConfigError(
@@ -250,7 +248,7 @@ def write_flight_video(
         )
     scene = FlightScene(log, drones, size, arm_m, floor_m, spacing_m, gates)
     length_s = log.duration_s if most_s is None else min(most_s, log.duration_s)
-    with VideoWriter(path, fps, crf=18) as writer:  # thin lines
+    with VideoWriter(path, fps, crf=18) as writer:  # high quality for thin lines
         frames = int(length_s * fps + 1e-6) + 1
         for i in range(frames):
             writer.add(scene.frame(float(log.time_s[0]) + i / fps))
@@ -259,7 +257,7 @@ def write_flight_video(
 
 
 def _side_by_side(log: FlightLog, drones: int, spacing_m: float) -> FlightLog:
-    """The first drones alone, moved into rows."""
+    """The first drones, moved apart in a grid."""
     num = min(drones, log.num_drones)
     columns = int(np.ceil(np.sqrt(num)))
     places = (
@@ -276,14 +274,14 @@ def _side_by_side(log: FlightLog, drones: int, spacing_m: float) -> FlightLog:
 
 
 def _points(log: FlightLog) -> Float[ndarray, "k 3"]:
-    """All that the camera has to see."""
+    """All points that the camera has to cover."""
     points = np.concatenate([log.position_m, log.goals()]).reshape(-1, 3)
     seen: ndarray = points[np.isfinite(points).all(-1)]
     return seen
 
 
 def _reach(points_m: Float[ndarray, "k 3"]) -> float:
-    """Half of the longest side of the box around them; never nothing."""
+    """Half of the longest side of the points' bounding box; at least a small positive number."""
     return max(float((points_m.max(0) - points_m.min(0)).max()) / 2.0, 1e-2)
 
 
@@ -292,6 +290,6 @@ def _floor(lowest_m: float, arm_m: float, reach_m: float) -> float:
 
 
 def _round_length(metres: float) -> float:
-    """The nearest of 1, 2, 5, 10, 20 ... that is not longer."""
+    """The largest of 1, 2, 5, 10, 20 ... that is not longer."""
     decade = 10.0 ** np.floor(np.log10(metres))
     return float(max(step for step in (1.0, 2.0, 5.0) if step * decade <= metres * 1.0001) * decade)

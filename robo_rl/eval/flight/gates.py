@@ -1,4 +1,4 @@
-"""A gate as plots and videos take it, whatever simulator or arena it stands in."""
+"""Gate of a race for plots and videos, independent of simulator and arena."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SQUARE = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]]) / 2.0
 
 @dataclass(frozen=True, slots=True)
 class GateFrame:
-    """A square opening that stands upright, with a frame around it."""
+    """An upright square opening with a frame around it."""
 
-    position_m: tuple[float, float, float]  # of its middle; world
-    heading_deg: float  # direction in which it is flown: 0 along x, 90 along y
+    position_m: tuple[float, float, float]  # of the centre; world
+    heading_deg: float  # direction of flight through it: 0 along x, 90 along y
     opening_m: float
     outer_m: float
 
@@ -26,7 +26,7 @@ class GateFrame:
         return np.array([np.cos(angle), np.sin(angle), 0.0])
 
     def corners(self, side_m: float) -> Float[ndarray, "4 3"]:
-        """Corners of a square of this side in the gate's plane, around its middle."""
+        """Corners of a square of this side in the gate's plane, around its centre."""
         nx, ny, _ = self.normal()
         across = np.array([-ny, nx, 0.0])
         flat = _SQUARE * side_m

@@ -1,4 +1,4 @@
-"""Missions in one picture: each scene from above, the planned path, and the flown one coloured by time."""
+"""Plot of missions: each scene from above, the planned path, and the flown path coloured by time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MissionView:
 
 
 def write_mission_plots(path: Path, rows: Sequence[Sequence[MissionView]], title: str) -> Path:
-    """A row per mission, a column per scene. Raises ConfigError when there is nothing to draw."""
+    """Draw a row per mission and a column per scene. Raises ConfigError without a mission."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         mission_figure(rows, title).savefig(path, dpi=150)
@@ -50,9 +50,7 @@ def write_mission_plots(path: Path, rows: Sequence[Sequence[MissionView]], title
 
 
 def mission_figure(rows: Sequence[Sequence[MissionView]], title: str) -> Figure:
-    """The same, not yet written; in metres, seen from above. Raises ConfigError when there is nothing to
-    draw.
-    """
+    """Figure of `write_mission_plots`; axes in metres. Raises ConfigError without a mission."""
     if not rows or not rows[0]:
         raise ConfigError("There is no mission to draw. Fly at least one.")
     columns = max(len(row) for row in rows)

@@ -1,4 +1,4 @@
-"""A race in one picture: the track with its gates and the flown lines, coloured by speed, from above and the
+"""Plot of a race: the track with its gates and the flown paths, coloured by speed, from above and from the
 side.
 """
 
@@ -23,7 +23,7 @@ from robo_rl.eval.flight.flight_log import FlightLog
 from robo_rl.eval.flight.gates import GateFrame
 from robo_rl.eval.plots import INK, MUTED, STYLE
 
-_SPEEDS = "viridis_r"  # fast is dark: pale lines vanish on white
+_SPEEDS = "viridis_r"  # dark is fast: light lines are hard to see on white
 _VIEWS = ((0, 1, "y, m"), (0, 2, "z, m"))  # from above, from the side
 _HEADING: Any = {"loc": "left", "fontsize": 10}
 
@@ -31,10 +31,10 @@ _HEADING: Any = {"loc": "left", "fontsize": 10}
 def write_race_plots(
     path: Path, logs: Sequence[FlightLog], gates: Sequence[GateFrame], title: str, drones: int = 3
 ) -> Path:
-    """Draw the first drones of every log around the gates to `path`: one column per log, one scale of speed
-    for all.
+    """Draw the first drones of every log around the gates to `path`: one column per log, one speed scale for
+    all.
 
-    Raises ConfigError when there is no log.
+    Raises ConfigError without a log.
     """
     if not logs:
         raise ConfigError("There is no flight to draw. Record at least one FlightLog.")
@@ -79,7 +79,7 @@ def _draw(
     scale: Normalize,
     drones: int,
 ) -> LineCollection:
-    """The gates, numbered in their order with their direction, and the lines."""
+    """Draw the gates, numbered in order with their direction, and the paths."""
     lines = LineCollection([])
     for drone in range(min(drones, log.num_drones)):
         places = log.position_m[:, drone][:, [across, up]]
@@ -104,11 +104,17 @@ def _draw_gate(axes: Axes, gate: GateFrame, name: str, across: int, up: int) -> 
     if np.linalg.norm((tip - middle)[[across, up]]) > 0.15 * gate.opening_m:
         arrow = {"arrowstyle": "->", "color": INK, "linewidth": 1.0}
         axes.annotate("", (tip[across], tip[up]), (middle[across], middle[up]), arrowprops=arrow)
-    beside = middle + (0.6 * gate.outer_m) * np.array([normal[1], -normal[0], 0.0])
+    add_columns = middle + (0.6 * gate.outer_m) * np.array([normal[1], -normal[0], 0.0])
     if up == 2:
-        beside = middle + np.array([0.0, 0.0, 0.62 * gate.outer_m])
+        add_columns = middle + np.array([0.0, 0.0, 0.62 * gate.outer_m])
     axes.annotate(
-        name, (beside[across], beside[up]), color=INK, weight="bold", ha="center", va="center", fontsize=9
+        name,
+        (add_columns[across], add_columns[up]),
+        color=INK,
+        weight="bold",
+        ha="center",
+        va="center",
+        fontsize=9,
     )
 
 

@@ -1,6 +1,4 @@
-"""A recorded swarm among cylinders, as arrays: what its picture and its film are drawn from, whatever flew
-it.
-"""
+"""Recorded swarm among cylinders as arrays, from any simulator or robot; input of plots and videos."""
 
 from __future__ import annotations
 
@@ -14,9 +12,9 @@ from robo_rl.core.shapes import Bool, Float
 
 @dataclass(frozen=True, slots=True)
 class SwarmLog:
-    """t samples of n drones in one room; z = 0 is the floor, x and y are measured from the middle.
+    """t samples of n drones in one room; z = 0 is the floor, x = y = 0 the centre.
 
-    Raises ConfigError for arrays that do not fit together, with the shape that was found.
+    Raises ConfigError for arrays whose shapes do not match, with the shape that was found.
     """
 
     label: str

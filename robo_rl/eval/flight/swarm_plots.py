@@ -1,4 +1,4 @@
-"""Swarms from above: cylinders, paths, starts and goals, one panel per world."""
+"""Plots of swarms from above: cylinders, paths, starts and goals, one panel per world."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WARNING = "#B91C1C"
 
 
 def write_swarm_plot(path: Path, logs: Sequence[SwarmLog], title: str) -> Path:
-    """Draw every world to `path` (PNG, SVG or PDF by its suffix). Raises ConfigError when there is none."""
+    """Draw every world to `path` (PNG, SVG or PDF by its suffix). Raises ConfigError without a world."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         swarm_figure(logs, title).savefig(path, dpi=150)
@@ -29,7 +29,7 @@ def write_swarm_plot(path: Path, logs: Sequence[SwarmLog], title: str) -> Path:
 
 
 def swarm_figure(logs: Sequence[SwarmLog], title: str) -> Figure:
-    """A panel per world, in metres. Raises ConfigError when there is none."""
+    """Figure with a panel per world, in metres. Raises ConfigError without a world."""
     if not logs:
         raise ConfigError("There is no swarm to draw. Record at least one SwarmLog.")
     columns = min(_COLUMNS, len(logs))

@@ -1,6 +1,4 @@
-"""A recorded swarm as a film in real time, seen obliquely from above: room, cylinders, shadows, trails,
-goals.
-"""
+"""Video of a recorded swarm in real time, obliquely from above: room, cylinders, shadows, trails, goals."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ from robo_rl.eval.plots import GRID, INK, MUTED, PALETTE
 from robo_rl.eval.video import Frame, VideoWriter
 
 TRAIL_S = 2.0
-CYLINDER_M = 1.2  # drawn height: whole ones would hide the drones behind them
+CYLINDER_M = 1.2  # drawn height: full cylinders would hide the drones behind them
 _AZIMUTH_DEG, _ELEVATION_DEG = -60.0, 52.0
-_DRAWN_ARM_M = 0.11  # crafts of a few centimetres could not be seen in a room of ten metres
+_DRAWN_ARM_M = 0.11  # aircraft of a few centimetres would be invisible in a room of ten metres
 _CIRCLE = np.stack(
     [np.cos(a := np.linspace(0.0, 2.0 * np.pi, 28, endpoint=False)), np.sin(a), 0.0 * a], axis=-1
 )
@@ -27,7 +25,7 @@ _ROTORS = np.array([[1, -1, 0], [-1, -1, 0], [-1, 1, 0], [1, 1, 0]]) / np.sqrt(2
 
 
 class SwarmScene:
-    """One recorded world, a camera that sees the room, and a frame for any sample."""
+    """One recorded world, a camera that covers the room, and a frame for any sample."""
 
     def __init__(self, log: SwarmLog, size: tuple[int, int] = (720, 560)) -> None:
         self.log = log
@@ -44,7 +42,7 @@ class SwarmScene:
             self._draw_cylinder(np.array([x, y, 0.0]))
 
     def frame(self, index: int) -> Frame:
-        """The picture at this sample."""
+        """Image at this sample."""
         canvas, log = self._ground.copy(), self.log
         for goal in np.unique(log.goal_m[index].round(4), axis=0):
             self._draw_goal(canvas, goal)
@@ -122,7 +120,7 @@ class SwarmScene:
 def write_swarm_video(
     path: Path, logs: list[SwarmLog], fps: float = 25.0, size: tuple[int, int] = (720, 560)
 ) -> Path:
-    """Film the worlds one after another as MP4. Raises ConfigError when there is none or the size is odd."""
+    """Film the worlds one after another as MP4. Raises ConfigError without a world or for an odd size."""
     if not logs or fps <= 0 or size[0] % 2 or size[1] % 2 or min(size) < 64:
         raise ConfigError(
             f"A video of {len(logs)} worlds with fps = {fps:g}, size = {size} cannot be made: at least one "

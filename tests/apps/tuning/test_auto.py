@@ -174,7 +174,7 @@ def test_a_residual_alone_where_no_noise_helps(
     assert not (tmp_path / "run/steering").exists()
     weights = [(folder / "policy/weights.safetensors").read_bytes() for folder in (tmp_path / "run", base[1])]
     assert weights[0] == weights[1]
-    assert "no noise helps" in capsys.readouterr().out
+    assert "no draw solves" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -408,4 +408,4 @@ def test_a_recipe_cannot_be_changed_from_outside(
 def auto_choice(method: str) -> Any:
     from robo_rl.eval.probe import Recommendation
 
-    return Recommendation(method, "no noise helps")  # type: ignore[arg-type]
+    return Recommendation(method, "no draw solves")  # type: ignore[arg-type]

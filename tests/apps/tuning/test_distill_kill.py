@@ -151,7 +151,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
 
     with Patch.context() as patch:
         patch.setattr(where, name, interrupted)
-        with pytest.raises(KeyboardInterrupt, match=f"{said} in .*resume=true goes on"):
+        with pytest.raises(KeyboardInterrupt, match=f"{said} in .*resume=true continues"):
             distill.main(config(teacher, tmp_path / "run"))
     assert calls == call
     assert distill.main(config(teacher, tmp_path / "run", resume=True)) == 0
