@@ -19,7 +19,7 @@ import torch
 from common import cpu_seconds, emit, parser
 
 from robo_rl.conf.mission import MissionConfig
-from robo_rl.flight.mission.flights import POLICY, flown, load_tracker, planned_for
+from robo_rl.flight.mission.flights import POLICY, fly_mission, load_tracker, plan_mission
 from sim.tasks.stl.scene import load_mission
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     config.seed = 0
     for mission in missions:
         start_s = cpu_seconds()
-        planned = planned_for(config, mission)
+        planned = plan_mission(config, mission)
         plan_cpu_s = round(cpu_seconds() - start_s, 1)
         name, formula = f"mission/{mission.name}", str(mission.formula)
         found = float((planned.plans.margin_m > 0.0).float().mean())
@@ -52,7 +52,7 @@ def main() -> None:
             scenes=config.episodes,
             plan_cpu_s=plan_cpu_s,
         )
-        rates = [flown(config, planned, POLICY, tracker).satisfied.rate for tracker in trackers]
+        rates = [fly_mission(config, planned, POLICY, tracker).satisfied.rate for tracker in trackers]
         emit(
             f"{name}/policy/satisfied",
             round(fmean(rates), 4),
@@ -61,7 +61,7 @@ def main() -> None:
             scenes=config.episodes,
         )
         for pilot in config.controllers:
-            rate = flown(config, planned, pilot, trackers[0]).satisfied
+            rate = fly_mission(config, planned, pilot, trackers[0]).satisfied
             emit(f"{name}/{pilot}/satisfied", round(rate.rate, 4), "fraction", **rate.to_json())
 
 

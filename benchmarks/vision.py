@@ -24,7 +24,7 @@ from common import cpu_seconds, emit, parser
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.flight.rows import FlyRow
-from robo_rl.flight.vision.runs import compared, sight_of, taught, train_students
+from robo_rl.flight.vision.runs import baseline_trials, load_teacher, train_students, vision_setup
 from robo_rl.runs.run_dir import RunDir
 from sim.engines.bullet.floor_view import FloorCamera, FloorView
 
@@ -57,10 +57,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = VisionConfig(teacher=args.teacher, out=str(Path(folder) / "run"), **given)
         run = RunDir.create(config.out, config)
-        sight = sight_of(config, taught(config, run.path))
-        rows, _ = train_students(config, sight, run)
+        setup = vision_setup(config, load_teacher(config, run.path))
+        rows, _ = train_students(config, setup, run)
         tell("policy", rows)
-        for other, _ in compared(config, sight, run):
+        for other, _ in baseline_trials(config, setup, run):
             tell(other.name, [other])
 
 

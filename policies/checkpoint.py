@@ -1,7 +1,7 @@
-"""Policy folders: {policy.json, weights.safetensors}, all data that acting needs and no code.
+"""Policy folders: {policy.json, weights.safetensors}, all data for acting and no code.
 
-policy.json = {"format": 1, "kind", "config", "env", "train", "weights_crc32"}. The checksum ties the two
-files together: a folder whose files were written at different times is refused.
+policy.json = {"format": 1, "kind", "config", "env", "train", "weights_crc32"}. The checksum links the two
+files: a folder whose files were written at different times is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMAT = 1
 
 
 def save_policy(folder: Path, policy: SavedPolicy, train: Mapping[str, Any] | None = None) -> None:
-    """Write the policy. `train` is a JSON note on its origin (data, steps, commit, measured success)."""
+    """Write the policy. train: JSON note on its origin (data, steps, commit, measured success)."""
     assert isinstance(policy, nn.Module)
     config = policy.config()
     env = config.pop("env", None)
@@ -47,9 +47,9 @@ def save_policy(folder: Path, policy: SavedPolicy, train: Mapping[str, Any] | No
 
 
 def load_policy(folder: Path, device: str | torch.device = "cpu") -> SavedPolicy:
-    """The policy of a folder, frozen and in eval mode.
+    """Policy of a folder, frozen and in eval mode.
 
-    Raises CheckpointError: broken file, another format version, or tensors that do not fit.
+    Raises CheckpointError for a broken file, another format version, or tensors that do not fit.
     """
     data = read_policy_json(folder)
     config = data["config"] if data["env"] is None else {**data["config"], "env": data["env"]}
@@ -62,7 +62,7 @@ def load_policy(folder: Path, device: str | torch.device = "cpu") -> SavedPolicy
 
 
 def read_policy_json(folder: Path) -> dict[str, Any]:
-    """The checked policy.json: origin, measured success and contract, without the weights."""
+    """Checked content of policy.json: origin, measured success and contract, without the weights."""
     path = folder / POLICY_FILE
     try:
         data = read_json(path)
@@ -76,13 +76,13 @@ def read_policy_json(folder: Path) -> dict[str, Any]:
         )
     if missing := {"kind", "config", "env", "weights_crc32"} - data.keys():
         raise CheckpointError(
-            f"{path} lacks {sorted(missing)}. It was edited or cut off; save the policy again."
+            f"{path} lacks {sorted(missing)}. It was edited or truncated; save the policy again."
         )
     return data
 
 
 def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) -> None:
-    """load_state_dict with a CheckpointError for missing, unexpected and mis-shaped tensors."""
+    """load_state_dict that raises CheckpointError for missing, unexpected and mis-shaped tensors."""
     expected = policy.state_dict()
     _refuse(source, "lacks the tensors", expected.keys() - weights.keys())
     _refuse(source, "holds unexpected tensors", weights.keys() - expected.keys())
@@ -96,7 +96,7 @@ def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) 
 
 
 def check_compatible(policy: ChunkPolicy, env: EnvSpec) -> None:
-    """Raise CheckpointError naming the first key, shape or action limit of `env` that does not fit."""
+    """Raise CheckpointError that names the first key, shape or action limit of `env` that does not fit."""
     trained = getattr(policy, "env", None)
     where = f" in {trained.name}" if isinstance(trained, EnvSpec) else ""
     for key, array in policy.obs_spec.items():
@@ -122,23 +122,23 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec) -> None:
     if (ours.low, ours.high) != (theirs.low, theirs.high):
         raise CheckpointError(
             f"{env.name} has action limits {theirs.low}..{theirs.high}, but the policy was trained{where} "
-            f"for {ours.low}..{ours.high}. The same action would mean another motion; use matching limits."
+            f"for {ours.low}..{ours.high}. The same action would be another motion; use matching limits."
         )
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
-    """safetensors bytes; tensors are copied to the CPU and never share memory."""
+    """safetensors bytes of CPU copies of the tensors."""
     data: bytes = save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
     return data
 
 
 def unpack(data: bytes, source: str) -> dict[str, Tensor]:
-    """Tensors of `pack`. Raises CheckpointError naming `source` for other bytes."""
+    """Tensors of `pack`. Raises CheckpointError that names `source` for other bytes."""
     try:
         return load(data)
     except SafetensorError as error:
         raise CheckpointError(
-            f"{source} is not a safetensors file ({error}): it was cut off. Make it again."
+            f"{source} is not a safetensors file ({error}). It is truncated; create it again."
         ) from error
 
 
@@ -152,9 +152,9 @@ def _read_weights(path: Path, crc32: int) -> dict[str, Tensor]:
     weights = unpack(data, str(path))
     if zlib.crc32(data) != crc32:
         raise CheckpointError(
-            f"{path} does not belong to the {POLICY_FILE} beside it (checksum {zlib.crc32(data)}, expected "
-            f"{crc32}). One of the two was replaced or damaged; copy both from the same place, or save the "
-            "policy again."
+            f"{path} does not belong to the {POLICY_FILE} in its folder (checksum {zlib.crc32(data)}, "
+            f"expected {crc32}). One of the two was replaced or damaged; copy both from the same place, or "
+            "save the policy again."
         )
     return weights
 

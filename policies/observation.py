@@ -24,8 +24,8 @@ Crop = Float[Tensor, "b cameras 2"]
 class ObsEncoder(nn.Module):
     """obs (b, To, *shape) -> (b, To * (state dims + cameras * image features + clouds * point features)).
 
-    States are normalised and flattened; pictures (RGB, classes or depth) and point clouds encoded, one
-    network for each; keys in the order of the spec. Keys that the spec does not name are ignored.
+    States are normalised and flattened. Images (RGB, classes or depth) and point clouds are encoded, with one
+    network each. Keys are in the order of the spec; keys outside the spec are ignored.
     """
 
     def __init__(
@@ -57,7 +57,9 @@ class ObsEncoder(nn.Module):
         self.dim = obs_steps * (sum(math.prod(spec[key].shape) for key in self.float_keys) + encoded)
 
     def forward(self, obs: Obs, crop: Crop | None = None) -> Float[Tensor, "b f"]:
-        """`crop` in [0, 1) places the training crop of each camera, the same for all steps; None: centre."""
+        """Flat encoding. crop: position in [0, 1) of each camera's training crop, the same for all steps;
+        None: centre.
+        """
         self.check(obs)
         values = self.normalizer.normalize({key: obs[key] for key in self.float_keys})
         parts = [values[key].flatten(1) for key in self.float_keys]
@@ -69,7 +71,7 @@ class ObsEncoder(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def check(self, obs: Obs) -> None:
-        """Raise ConfigError unless every key is there with the shape (b, To, *shape)."""
+        """Raise ConfigError unless every key is present with shape (b, To, *shape)."""
         for key, array in self.spec.items():
             if key not in obs:
                 raise ConfigError(f"The policy needs observation '{key}', found only {sorted(obs)}.")
@@ -81,5 +83,5 @@ class ObsEncoder(nn.Module):
                 )
 
     def networks_json(self) -> dict[str, Any]:
-        """The keys "image" and "points" of a policy's configuration."""
+        """Entries "image" and "points" of a policy's configuration."""
         return {"image": asdict(self.image), "points": asdict(self.points)}

@@ -1,8 +1,8 @@
 """Policies by name. A checkpoint stores the name, never an import path.
 
-A policy class offers `kind` (its key here), `config() -> dict` of plain JSON values and the classmethod
-`from_config(dict)`, which builds it with empty weights. A policy that wraps another one stores the kind,
-config and weights of that one among its own.
+A policy class has `kind` (its key here), `config() -> dict` of JSON values and the classmethod
+`from_config(dict)`, which builds it with empty weights. A policy that wraps another one stores that one's
+kind, config and weights.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POLICIES: Table = {
 
 @runtime_checkable
 class SavedPolicy(ChunkPolicy, Protocol):
-    """A policy that a checkpoint can hold; also an nn.Module."""
+    """A policy that can be stored in a checkpoint; also an nn.Module."""
 
     kind: str
 
@@ -38,7 +38,7 @@ class SavedPolicy(ChunkPolicy, Protocol):
 
 
 def describe(policy: SavedPolicy) -> dict[str, Any]:
-    """{"kind", "config"}: input of `build`, and what a policy stores about the one it wraps."""
+    """{"kind", "config"}: input of `build`, and stored by a policy about the one it wraps."""
     return {"kind": policy.kind, "config": policy.config()}
 
 

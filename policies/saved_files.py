@@ -1,4 +1,4 @@
-"""Names of the files of a saved policy, apart from what reads and writes them: a robot's nodes load no torch."""
+"""File names of saved policies, in a module without torch for the nodes of a robot."""
 
 POLICY_FILE, WEIGHTS_FILE = "policy.json", "weights.safetensors"
 POLICY_GRAPH, REFINE_GRAPH = "policy.onnx", "refine.onnx"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from policies.base.realtime import Kept, RealtimePolicy, flow_base
+from policies.base.realtime import PreviousChunk, RealtimePolicy, flow_base
 from policies.checkpoint import load_policy
 from policies.deploy.bundle import Bundle
 from policies.deploy.graph import Device
@@ -45,7 +45,7 @@ def guided_sampler(bundle: Bundle, device: Device, old: Float[Tensor, "Tp a"]) -
     policy, spec = RealtimePolicy(load_policy(bundle.folder, where)), bundle.env.action
 
     def sample(obs: Obs, noise: Tensor, certain: int, known: int) -> Tensor:
-        kept = Kept(spec.normalize(old)[None].to(where), certain, known) if known else None
+        kept = PreviousChunk(spec.normalize(old)[None].to(where), certain, known) if known else None
         return policy.sample(
             {key: value.to(where) for key, value in obs.items()}, noise.to(where), kept
         ).cpu()

@@ -82,7 +82,7 @@ class QuadPolicyNode:
         """Remember what the filter sent; the policy observes its last actions."""
         values = np.asarray(message.values, dtype=np.float64)
         if values.shape == (4,) and np.isfinite(values).all():
-            self._observer.acted(self._units.to_policy(values))
+            self._observer.record_action(self._units.to_policy(values))
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         if np.shape(message.values) == (3,) and np.isfinite(message.values).all():
@@ -113,7 +113,7 @@ class QuadPolicyNode:
         try:
             velocity = rotation_of(message.quat_wxyz) @ message.velocity_body_m_s
             state = VehicleState(message.position_m, message.quat_wxyz, velocity, message.rates_rad_s)
-            seen = self._observer.see(state, self._goal_m)
+            seen = self._observer.observe(state, self._goal_m)
         except DataError as error:
             return self._faults.begin(str(error), self._bus.now())
         obs = {"state": torch.from_numpy(seen)[None, None]}

@@ -1,6 +1,7 @@
-"""Walking a process: the deterministic sample, stochastic chains and their log-probabilities.
+"""Sampling of a process: the deterministic path, stochastic chains and their log-probabilities.
 
-These functions see a process through its `DenoisingTransitions` only, and a policy through its network and condition.
+These functions use a process through its `DenoisingTransitions` only, and a policy through its network and
+condition.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 @dataclass(frozen=True)
 class Explore:
-    """Which transitions are stochastic, and how much.
+    """Stochastic transitions of a chain and their noise level.
 
-    level: see `policies.base.process`. steps: the transitions that may be stochastic, all when None. min_std:
-    a smaller std is raised to it (DPPO samples with at least 0.1). skip_below: a transition whose std stays
-    below this is taken at its mean and has no log-probability: in a ratio, an almost deterministic step
-    drowns all others.
+    level: see `policies.base.process`. steps: transitions that may be stochastic, None for all. min_std:
+    lower bound of the std (DPPO samples with at least 0.1). skip_below: a transition whose std is below this
+    is deterministic and has no log-probability: its density ratio would dominate all others.
     """
 
     level: float = 1.0
@@ -36,30 +36,30 @@ class Explore:
 
 @dataclass(frozen=True)
 class DenoisingChain:
-    """A walk from noise to action, K transitions of which S were stochastic."""
+    """Path from noise to action: K transitions, of which S were stochastic."""
 
     x: Float[Tensor, "b K1 Tp a"]  # K + 1 points; x[:, 0] is the noise, x[:, -1] the action before clipping
     steps: tuple[int, ...]  # the S stochastic transitions, ascending
-    log_prob: Float[Tensor, "b S Tp a"]  # of every element: how to reduce it is the algorithm's decision
+    log_prob: Float[Tensor, "b S Tp a"]  # per element; the algorithm decides on the reduction
     explore: Explore
 
     @property
     def total(self) -> int:
-        """K."""
+        """Number K of transitions."""
         return self.x.shape[1] - 1
 
 
-def walk(
+def deterministic_sample(
     process: Process, net: Net, cond: Float[Tensor, "b c"], noise: Float[Tensor, "b Tp a"], steps: int
 ) -> Float[Tensor, "b Tp a"]:
-    """The deterministic endpoint, clipped to [-1, 1]: a pure function of (cond, noise)."""
-    return path(process, net, cond, noise, steps)[-1].clamp(-1.0, 1.0)
+    """Endpoint of the deterministic path, clipped to [-1, 1]: a pure function of (cond, noise)."""
+    return deterministic_path(process, net, cond, noise, steps)[-1].clamp(-1.0, 1.0)
 
 
-def path(
+def deterministic_path(
     process: Process, net: Net, cond: Float[Tensor, "b c"], noise: Float[Tensor, "b Tp a"], steps: int
 ) -> list[Float[Tensor, "b Tp a"]]:
-    """The K + 1 points of the deterministic walk, the noise first, the last one not clipped."""
+    """The K + 1 points of the deterministic path, from the noise to the action before clipping."""
     transitions = process.transitions(steps, device=noise.device)
     points = [noise]
     for k in range(steps):
@@ -69,7 +69,7 @@ def path(
 
 
 def stochastic_steps(transitions: DenoisingTransitions, explore: Explore) -> tuple[int, ...]:
-    """The transitions of `explore` whose std, after `min_std`, is not negligible."""
+    """Transitions of `explore` whose std, after `min_std`, is not negligible."""
     stds = transitions.std.clamp(min=explore.min_std).tolist()
     wanted = range(len(stds)) if explore.steps is None else sorted(explore.steps)
     if any(not 0 <= k < len(stds) for k in wanted):
@@ -85,7 +85,7 @@ def sample_chain(
     step_noise: Float[Tensor, "b K Tp a"],
     explore: Explore,
 ) -> DenoisingChain:
-    """Walk stochastically. step_noise[:, k] is the standard normal draw of transition k; its length is K."""
+    """Sample a stochastic chain. step_noise[:, k]: standard normal draw of transition k of K."""
     total = step_noise.shape[1]
     still = process.transitions(total, device=noise.device)
     moved = process.transitions(total, explore.level, noise.device)
@@ -114,7 +114,7 @@ def transition_log_prob(
     k: Index,
     min_std: float = 0.0,
 ) -> Float[Tensor, "b Tp a"]:
-    """Log-density of each element of one transition; k may differ from sample to sample."""
+    """Log-density of each element of one transition; k may differ between samples."""
     mean, std = transitions.stats(net(x, transitions.time(k, x), cond), x, k)
     return gaussian_log_prob(x_next, mean, std.clamp(min=min_std))
 
@@ -122,7 +122,7 @@ def transition_log_prob(
 def log_prob(
     process: Process, net: Net, cond: Float[Tensor, "b c"], chain: DenoisingChain
 ) -> Float[Tensor, "b S Tp a"]:
-    """Recompute `chain.log_prob` under the present weights; equal to it while they have not moved."""
+    """`chain.log_prob` under the current weights; equal to the stored one while the weights are unchanged."""
     if not chain.steps:
         return chain.log_prob
     transitions = process.transitions(chain.total, chain.explore.level, chain.x.device)

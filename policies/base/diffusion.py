@@ -1,9 +1,9 @@
 """Diffusion: DDPM training (Ho et al. 2020) and DDIM sampling (Song et al. 2021, eq. 12 and 16) on an
 explicit grid.
 
-The table of cumulative alphas comes from `diffusers` when a policy is first built and is a buffer of the
-checkpoint afterwards, so that a robot needs no `diffusers`. The grid is "trailing": K = 10 of 100 training
-steps starts at step 99, at pure noise, where the package's default would start at step 90.
+The table of cumulative alphas is computed by `diffusers` when a policy is created and stored in its
+checkpoint, so a robot does not need `diffusers`. The grid is "trailing": K = 10 of 100 training steps starts
+at step 99, at pure noise; the default of `diffusers` would start at step 90.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ PREDICTIONS = ("epsilon", "sample", "v_prediction")
 class DiffusionConfig(ProcessConfig):
     """Settings of a diffusion process.
 
-    prediction=epsilon is Diffusion Policy's; prediction=sample (the clean chunk) needs far fewer updates,
-    most of all with an MLP (Push-T, 2,000 updates: coverage 0.76 against 0.27).
+    prediction=epsilon is Diffusion Policy's. prediction=sample (the clean chunk) needs far fewer updates,
+    above all with an MLP (Push-T, 2,000 updates: coverage 0.76 against 0.27).
     """
 
     name: str = "diffusion"
@@ -43,11 +43,11 @@ class DiffusionConfig(ProcessConfig):
     train_steps: int = setting(100, "noise levels in training")
     schedule: str = setting("squaredcos_cap_v2", "noise schedule: squaredcos_cap_v2, linear or scaled_linear")
     prediction: str = setting("sample", "network output: sample (the clean chunk), epsilon or v_prediction")
-    clip: float = setting(1.0, "bound of the predicted clean chunk, inf for none")
+    clip: float = setting(1.0, "bound of the predicted clean chunk; inf: no bound")
 
 
 class Diffusion(nn.Module):
-    """See the module's docstring. Until `build` or a checkpoint fills the table, every sample is NaN."""
+    """Diffusion process of this module. Samples are NaN until `build` or a checkpoint fills the table."""
 
     Config = DiffusionConfig
     alphas_cumprod: Tensor  # (train_steps,), alpha_bar of Ho et al.
@@ -66,7 +66,7 @@ class Diffusion(nn.Module):
 
     @classmethod
     def build(cls, config: DiffusionConfig) -> Diffusion:
-        """Fill the table from diffusers. Raises MissingDependencyError where it is not installed."""
+        """Process with a table from diffusers. Raises MissingDependencyError if that is not installed."""
         process = cls(config)
         process.alphas_cumprod.copy_(training_table(config))
         return process
@@ -84,10 +84,10 @@ class Diffusion(nn.Module):
     def transitions(
         self, steps: int, level: float = 0.0, device: torch.device | None = None
     ) -> DenoisingTransitions:
-        """DDIM steps with eta = level, from each grid point to the next; after the last one alpha_bar is 1.
+        """DDIM steps with eta = level between grid points; after the last one alpha_bar is 1.
 
-        mean = sqrt(alpha') clamp(x0) + sqrt(1 - alpha' - std^2) eps, where eps is the network's own estimate,
-        not recomputed from the clamped x0 (as in diffusers).
+        mean = sqrt(alpha') clamp(x0) + sqrt(1 - alpha' - std^2) eps, where eps is the network's own estimate
+        and not recomputed from the clamped x0 (as in diffusers).
         """
         grid = self.grid(steps)
         alpha = self.alphas_cumprod[grid]
@@ -122,7 +122,7 @@ class Diffusion(nn.Module):
     def corrupt(
         self, chunk: Float[Tensor, "b Tp a"], noise: Float[Tensor, "b Tp a"], step: Int[Tensor, " b"]
     ) -> tuple[Float[Tensor, "b Tp a"], Float[Tensor, "b Tp a"]]:
-        """x_t at training step `step`, and what the network should output there."""
+        """(x_t at training step `step`, target of the network)."""
         alpha = per_sample(self.alphas_cumprod[step])
         signal, spread = alpha.sqrt(), (1.0 - alpha).sqrt()
         target = {"epsilon": noise, "sample": chunk, "v_prediction": signal * noise - spread * chunk}
@@ -130,7 +130,7 @@ class Diffusion(nn.Module):
 
 
 def _estimates(prediction: str, alpha: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Coefficients of (x, out) in the clean chunk, and in the noise, that the network's output stands for."""
+    """Coefficients of (x, out) in the clean chunk and in the noise, for this kind of prediction."""
     signal, spread = alpha.sqrt(), (1.0 - alpha).sqrt()
     zero, one = torch.zeros_like(alpha), torch.ones_like(alpha)
     if prediction == "epsilon":

@@ -1,22 +1,21 @@
-"""Flow matching: a straight line from noise to action, walked with Euler steps.
+"""Flow matching: straight paths from noise to action, integrated by Euler steps.
 
 x_t = t * noise + (1 - t) * action, whose velocity is noise - action (Lipman et al. 2023). Direction and grid
-are those of pi0 (Black et al. 2024): t = 1, 1 - 1/K, ..., 1/K, so that every network call moves the chunk by
-1/K of the way.
+are those of pi0 (Black et al. 2024): t = 1, 1 - 1/K, ..., 1/K, so each network call covers 1/K of the path.
 
 The network outputs the velocity, the action itself, where velocity = (x_t - action) / t, or the
-preconditioned velocity F (Karras et al. 2022, "Elucidating the Design Space", section 5, carried over to this
-line):
+preconditioned velocity F (Karras et al. 2022, "Elucidating the Design Space", section 5, adapted to this
+path):
 
     velocity = skip(t) x_t + out(t) F,   v = t^2 + (1 - t)^2 s^2,   skip = (t - (1 - t) s^2) / v,   out = s / sqrt(v)
 
-skip x_t is the best linear guess of the velocity for actions of standard deviation s; out makes what is left
-of unit variance at every t. All three walk the same line and learn different things. With the action as
-output an MLP need not copy the noise through its layers, so it learns sooner, but from few demonstrations it
-also learns to ignore the noise: on peg-insert with 20 demonstrations N(0, I) and zero noise then succeed
-equally often, and noise steering finds nothing to steer. Velocity keeps the noise and learns slowly.
-Preconditioned need not copy the noise either, and keeps it: on Push-T it reaches with 12,000 updates a
-coverage that the action does not reach with 40,000.
+skip x_t is the best linear estimate of the velocity for actions of standard deviation s; out gives F unit
+variance at every t. All three have the same paths but learn differently. An MLP with the action as output
+need not pass the noise through its layers, so it learns faster. From few demonstrations it also learns to
+ignore the noise: on peg-insert with 20 demonstrations, N(0, I) and zero noise then succeed equally often, and
+steering has no effect. Velocity depends on the noise and learns slowly. Preconditioned velocity need not pass
+the noise through either, and depends on it: on Push-T its coverage after 12,000 updates exceeds that of the
+action after 40,000.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float
 
 PREDICTIONS = ("velocity", "sample", "preconditioned")
-ACTION_STD = 0.5  # s above: actions fill [-1, 1]
+ACTION_STD = 0.5  # s above; actions are in [-1, 1]
 
 
 @dataclass
@@ -54,7 +53,7 @@ class FlowConfig(ProcessConfig):
 
 
 class Flow(nn.Module):
-    """See the module's docstring; has no tables and no weights."""
+    """Flow process of this module; it has no tables and no weights."""
 
     Config = FlowConfig
 
@@ -77,13 +76,12 @@ class Flow(nn.Module):
     def transitions(
         self, steps: int, level: float = 0.0, device: torch.device | None = None
     ) -> DenoisingTransitions:
-        """level 0: Euler steps of the ODE, x - v / K. Else Euler-Maruyama steps of the SDE with the same
+        """Euler steps of the ODE, x - v / K, for level 0, else Euler-Maruyama steps of the SDE with the same
         marginals.
 
         Flow-SDE (Liu et al. 2025, "Flow-GRPO", eq. 9; as in piRL): sigma_t = level * sqrt(t / (1 - t)), with
-        t = 1 replaced by the next grid point inside the root, where it would be infinite. The drift gains
-        sigma^2 / 2 times the score, which is -(x + (1 - t) v) / t: minus the noise that this velocity points
-        away from, over t.
+        t = 1 in the root replaced by the next grid point, because it would be infinite. The drift gains
+        sigma^2 / 2 times the score -(x + (1 - t) v) / t, which is minus the noise estimate over t.
         """
         dt = 1.0 / check_steps(steps)
         t = 1.0 - torch.arange(steps, device=device) / steps
@@ -114,7 +112,7 @@ class Flow(nn.Module):
 
 
 def velocity_of(prediction: str, t: Float[Tensor, "*b"]) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b"]]:
-    """(skip, out) at times in (0, 1]: velocity = skip * x_t + out * what the network says."""
+    """(skip, out) at times in (0, 1]: velocity = skip * x_t + out * network output."""
     if prediction == "velocity":
         return torch.zeros_like(t), torch.ones_like(t)
     if prediction == "sample":

@@ -8,7 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from policies.base.chain import DenoisingChain, Explore, log_prob, path, sample_chain, walk
+from policies.base.chain import (
+    DenoisingChain,
+    Explore,
+    deterministic_path,
+    deterministic_sample,
+    log_prob,
+    sample_chain,
+)
 from policies.base.flow import FlowConfig
 from policies.base.process import Process, ProcessConfig, load_process, make_process, process_config
 from policies.observation import Crop, ObsEncoder
@@ -25,7 +32,7 @@ from robo_rl.nets.registry import NetConfig, make_net, net_config, net_config_js
 
 @dataclass
 class GenerativeConfig:
-    """obs_steps To, chunk Tp, execute Ta; the network and the process by their configurations."""
+    """Horizons (obs_steps To, chunk Tp, execute Ta), network and process of a policy."""
 
     obs_steps: int = 1
     chunk: int = 8
@@ -37,11 +44,11 @@ class GenerativeConfig:
 
 
 class GenerativePolicy(nn.Module):
-    """chunk = process walk of net from noise, given the encoded observation. Implements
-    protocols.ChunkPolicy.
+    """chunk = endpoint of the process from the noise, given the encoded observation. A
+    `protocols.ChunkPolicy`.
 
-    Actions are in [-1, 1], the limits of `action_spec`. Nothing is drawn inside: noise, crops and the times
-    of the loss are arguments. Gradients are the caller's choice; acting belongs under torch.no_grad().
+    Actions are in [-1, 1], the limits of `action_spec`. Nothing is drawn inside: noise, crops and times of
+    the loss are arguments. Gradients are the caller's choice; act under torch.no_grad().
     """
 
     kind = "generative"
@@ -64,45 +71,47 @@ class GenerativePolicy(nn.Module):
 
     @classmethod
     def build(cls, env: EnvSpec, normalizer: Normalizer, config: GenerativeConfig) -> GenerativePolicy:
-        """A policy with fresh weights for this environment or dataset."""
+        """Policy with new weights for this environment or dataset."""
         return cls(env, normalizer, config, make_process(config.process))
 
     @property
     def shape(self) -> GenerativeConfig:
-        """What `build` needs for another policy like this one, at the rhythm that this one was built with."""
+        """Configuration of this policy, with the horizons that it was built with."""
         return self._config
 
     # -- acting
     # ------------------------------------------------------------------------------------------------------
 
     def features(self, obs: Obs, crop: Crop | None = None) -> Float[Tensor, "b f"]:
-        """obs (b, To, *shape) -> normalised state, encoded pictures and points, flat."""
+        """obs (b, To, *shape) -> normalised states and encoded images and points, flattened."""
         features: Tensor = self.encoder(obs, crop)
         return features
 
     def sample(
         self, obs: Obs, noise: Float[Tensor, "b Tp a"], steps: int | None = None
     ) -> Float[Tensor, "b Tp a"]:
-        """The deterministic endpoint of the process in `steps` transitions (the configured K when None)."""
+        """Deterministic endpoint of the process in `steps` transitions; None: the configured K."""
         return self.sample_from(self.features(obs), noise, steps)
 
     def sample_from(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"], steps: int | None = None
     ) -> Float[Tensor, "b Tp a"]:
-        """`sample` for features already computed."""
+        """`sample` from precomputed features."""
         self._check_noise(noise, len(features))
-        return walk(self.process, self.net, features, noise, self.process.steps if steps is None else steps)
+        return deterministic_sample(
+            self.process, self.net, features, noise, self.process.steps if steps is None else steps
+        )
 
     def path(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
-        """The points of the deterministic walk and their process times, 1 = noise to 0 = action."""
+        """Points of the deterministic path and their process times, from 1 = noise to 0 = action."""
         self._check_noise(noise, len(features))
         times = [*self.process.transitions(self.process.steps).times.tolist(), 0.0]
-        return path(self.process, self.net, features, noise, self.process.steps), times
+        return deterministic_path(self.process, self.net, features, noise, self.process.steps), times
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        """The identity: a base corrects nothing between two plans."""
+        """The action, unchanged."""
         return action
 
     # -- learning
@@ -116,7 +125,7 @@ class GenerativePolicy(nn.Module):
         u: Float[Tensor, " b"],
         crop: Crop | None = None,
     ) -> Float[Tensor, " b"]:
-        """Behaviour-cloning loss of each sample; `chunk` in [-1, 1], `noise` standard normal, u in [0, 1)."""
+        """Behaviour-cloning loss of each sample. chunk in [-1, 1], noise standard normal, u in [0, 1)."""
         return self.process.bc_loss(self.net, self.features(obs, crop), chunk, noise, u)
 
     def sample_chain(
@@ -126,19 +135,19 @@ class GenerativePolicy(nn.Module):
         step_noise: Float[Tensor, "b K Tp a"],
         explore: Explore,
     ) -> DenoisingChain:
-        """A stochastic walk with the log-probabilities of its transitions; see `policies.base.chain`."""
+        """Stochastic chain with the log-probabilities of its transitions; see `policies.base.chain`."""
         self._check_noise(noise, len(step_noise))
         return sample_chain(self.process, self.net, self.features(obs), noise, step_noise, explore)
 
     def log_prob(self, obs: Obs, chain: DenoisingChain) -> Float[Tensor, "b S Tp a"]:
-        """The chain's log-probabilities under the present weights, elementwise."""
+        """Log-probabilities of the chain under the current weights, per element."""
         return log_prob(self.process, self.net, self.features(obs), chain)
 
     # -- checkpoint
     # --------------------------------------------------------------------------------------------------
 
     def config(self) -> dict[str, Any]:
-        """All that `from_config` needs to build an equal policy; weights, tables and statistics are in the
+        """Arguments from which `from_config` builds an equal policy; tables and statistics are part of the
         weights.
         """
         return {
@@ -161,7 +170,7 @@ class GenerativePolicy(nn.Module):
             net=net_config(data["net"]),
             process=process_config(data["process"]),
             image=ImageEncoderConfig(**data["image"]),
-            points=PointEncoderConfig(**data.get("points", {})),  # older policies know of none
+            points=PointEncoderConfig(**data.get("points", {})),  # older policies have no such key
         )
         env, statistics = EnvSpec.from_json(data["env"]), data["normalizer"]
         normalizer = Normalizer(
@@ -173,6 +182,6 @@ class GenerativePolicy(nn.Module):
         if noise.shape != torch.Size([batch, self.chunk, self.action_spec.dim]):
             raise ConfigError(
                 f"Noise has shape {tuple(noise.shape)}, expected ({batch}, {self.chunk}, "
-                f"{self.action_spec.dim}): one full-length draw per observation, never one vector repeated "
+                f"{self.action_spec.dim}): one full-length draw per observation, not one vector repeated "
                 "over the chunk."
             )

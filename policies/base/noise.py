@@ -1,4 +1,4 @@
-"""Where a generative policy's noise comes from during an episode."""
+"""Initial noise of a generative policy during an episode."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BLOCK = 64  # decisions drawn at once; one block covers most episodes
 
 
 class EpisodeNoise:
-    """Noise keyed by (stream, episode seed, decision index): the same for every policy evaluated on the same
+    """Noise keyed by (stream, episode seed, decision index), so all policies get the same noise on the same
     seed.
 
-    `scale` 1 is the policy's own N(0, I); 0 is the zero-noise policy, which is deterministic. `stream`
-    selects an independent draw for the same episodes (best-of-n probes).
+    scale: 1 for the policy's own N(0, I), 0 for the deterministic zero-noise policy. stream: selects an
+    independent draw for the same episodes (best-of-n probes).
     """
 
     def __init__(self, shape: tuple[int, int], scale: float = 1.0, stream: int = 0) -> None:
@@ -28,16 +28,17 @@ class EpisodeNoise:
             int, tuple[int, Tensor]
         ] = {}  # lane -> (block index, (_BLOCK, Tp, a)): the latest alone
 
-    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None:
-        for lane, seed in zip(rows, episode_seeds, strict=True):
+    def reset(self, lane_ids: Sequence[int], episode_seeds: Sequence[int]) -> None:
+        for lane, seed in zip(lane_ids, episode_seeds, strict=True):
             self._seeds[int(lane)] = int(seed)
             self._blocks.pop(int(lane), None)
 
-    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]:
+    def draw(self, lane_ids: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]:
         if self.scale == 0.0:
-            return torch.zeros(len(rows), *self.shape)
+            return torch.zeros(len(lane_ids), *self.shape)
         return (
-            torch.stack([self._row(int(r), int(d)) for r, d in zip(rows, decision, strict=True)]) * self.scale
+            torch.stack([self._row(int(r), int(d)) for r, d in zip(lane_ids, decision, strict=True)])
+            * self.scale
         )
 
     def _row(self, lane: int, decision: int) -> Float[Tensor, "Tp a"]:
@@ -48,7 +49,7 @@ class EpisodeNoise:
         return self._blocks[lane][1][offset]
 
     def state_dict(self) -> dict[str, list[int]]:
-        """Lanes and their episode seeds; the draws themselves follow from these."""
+        """Lanes and their episode seeds, from which the draws follow."""
         return {"lanes": list(self._seeds), "seeds": list(self._seeds.values())}
 
     def load_state_dict(self, state: dict[str, list[int]]) -> None:

@@ -1,12 +1,10 @@
-"""The seam of generative policies: a process is the mean and std of each transition, and a behaviour-cloning
-loss.
+"""Interface of generative processes: mean and std of each transition, and a behaviour-cloning loss.
 
 A process moves a chunk from noise x_0 to the action x_K in K transitions; transition k leads from x_k to
-x_{k+1}. The network sees the process time in [0, 1] (1 = noise, 0 = action), whatever the process. Nothing
-here draws a random number: noise, the times of the loss and the noise of stochastic transitions are
-arguments.
+x_{k+1}. The network's time input is in [0, 1] for all processes (1 = noise, 0 = action). Nothing here draws
+random numbers: noise, times of the loss and noise of stochastic transitions are arguments.
 
-`level` is how stochastic a transition is. 0 is the deterministic process (DDIM with eta = 0, the flow's ODE);
+`level` is the noise level of transitions. 0 is the deterministic process (DDIM with eta = 0, the flow's ODE);
 for diffusion it is eta (1 = DDPM), for flows the coefficient a of Flow-SDE.
 """
 
@@ -30,7 +28,7 @@ PROCESSES: Table = {
 }
 
 Net = Callable[[Tensor, Tensor, Tensor], Tensor]  # (x (b, Tp, a), t (b,), cond (b, c)) -> (b, Tp, a)
-Index = int | Tensor  # one transition for the whole batch, or (b,) int64: its own for every sample
+Index = int | Tensor  # one transition for the batch, or (b,) int64, one per sample
 
 
 @dataclass
@@ -45,13 +43,13 @@ class ProcessConfig:
 class DenoisingTransitions:
     """The K transitions of one grid, as tables:
 
-    mean_k = clean_k * clamp(clean_x_k * x + clean_out_k * out, -clip, clip) + mean_x_k * x + mean_out_k * out
+        mean_k = clean_k * clamp(clean_x_k * x + clean_out_k * out, -clip, clip) + mean_x_k * x + mean_out_k * out
 
-    The first term is for processes that bound their estimate of the finished chunk; others leave `clean` at
+    The first term is for processes that bound their estimate of the clean chunk; others leave `clean` at
     None.
     """
 
-    times: Float[Tensor, " K"]  # what the network sees
+    times: Float[Tensor, " K"]  # time input of the network
     mean_x: Float[Tensor, " K"]
     mean_out: Float[Tensor, " K"]
     std: Float[Tensor, " K"]  # 0: deterministic
@@ -61,15 +59,13 @@ class DenoisingTransitions:
     clip: float = float("inf")
 
     def time(self, k: Index, x: Float[Tensor, "b Tp a"]) -> Float[Tensor, " b"]:
-        """The network's time argument at the start of transition k."""
+        """Time input of the network at the start of transition k."""
         return self.times[k].to(x.dtype).expand(len(x))
 
     def stats(
         self, out: Float[Tensor, "b Tp a"], x: Float[Tensor, "b Tp a"], k: Index
     ) -> tuple[Float[Tensor, "b Tp a"], Tensor]:
-        """Mean and std of x_{k+1}, given x_k and the network's output there. The std is a number or (b, 1,
-        1).
-        """
+        """Mean and std of x_{k+1}, given x_k and the network's output. The std is a number or (b, 1, 1)."""
         mean = _at(self.mean_x, k) * x + _at(self.mean_out, k) * out
         if self.clean is not None and self.clean_x is not None and self.clean_out is not None:
             clean = _at(self.clean_x, k) * x + _at(self.clean_out, k) * out
@@ -79,7 +75,7 @@ class DenoisingTransitions:
 
 @runtime_checkable
 class Process(Protocol):
-    """Implementations are nn.Modules, so that their tables travel with the weights; they offer `Config` and
+    """A process. Implementations are nn.Modules, so that tables are saved with the weights, with `Config` and
     `build`.
     """
 
@@ -88,9 +84,7 @@ class Process(Protocol):
     def transitions(
         self, steps: int, level: float = 0.0, device: torch.device | None = None
     ) -> DenoisingTransitions:
-        """The explicit grid of `steps` transitions. Raises ConfigError for a number that the process cannot
-        take.
-        """
+        """Grid of `steps` transitions. Raises ConfigError for a number that the process does not support."""
         ...
 
     def bc_loss(
@@ -101,30 +95,30 @@ class Process(Protocol):
         noise: Float[Tensor, "b Tp a"],
         u: Float[Tensor, " b"],
     ) -> Float[Tensor, " b"]:
-        """Loss of each sample. noise is standard normal; u in [0, 1) places the sample in process time."""
+        """Loss of each sample. noise: standard normal; u in [0, 1): determines the process time."""
         ...
 
     def config(self) -> dict[str, Any]:
-        """Plain JSON values of which `process_config` makes the configuration again."""
+        """Configuration as JSON values, the input of `process_config`."""
         ...
 
 
 def make_process(config: ProcessConfig) -> Process:
-    """A process ready to train: computes its tables, for which diffusion needs the package `diffusers`."""
+    """Process ready for training. Computes its tables, for which diffusion needs the package `diffusers`."""
     process = lookup("process", PROCESSES, config.name).build(config)
     assert isinstance(process, Process)
     return process
 
 
 def load_process(config: ProcessConfig) -> Process:
-    """The process of this configuration; its tables are still empty and come with the weights."""
+    """Process of this configuration with empty tables, which are loaded with the weights."""
     process = lookup("process", PROCESSES, config.name)(config)
     assert isinstance(process, Process)
     return process
 
 
 def process_config(data: Mapping[str, Any]) -> ProcessConfig:
-    """The inverse of `config_json`. Raises ConfigError for a name or a setting that no process has."""
+    """Configuration from the output of `config_json`. Raises ConfigError for an unknown name or setting."""
     cls = lookup("process", PROCESSES, str(data.get("name")))
     try:
         config = cls.Config(**data)
@@ -141,7 +135,7 @@ def config_json(config: ProcessConfig) -> dict[str, Any]:
 
 
 def check_steps(steps: int, most: int | None = None) -> int:
-    """The number of transitions, or a ConfigError that says what it may be."""
+    """The number of transitions. Raises ConfigError if it is out of range."""
     if steps < 1 or (most is not None and steps > most):
         limit = "1 or more" if most is None else f"1 to {most}"
         raise ConfigError(f"The number of sampling steps must be {limit}, found {steps}.")
@@ -149,7 +143,7 @@ def check_steps(steps: int, most: int | None = None) -> int:
 
 
 def per_sample(value: Tensor) -> Tensor:
-    """(b,) -> (b, 1, 1), to scale chunks by."""
+    """(b,) -> (b, 1, 1), to scale chunks."""
     return value.view(-1, 1, 1)
 
 

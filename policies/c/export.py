@@ -1,12 +1,10 @@
-"""A small network as one self-contained C99 header, for a microcontroller that flies with nothing else on
-board.
+"""Export of a small network as one self-contained C99 header, for a microcontroller without other software.
 
     y = tanh(W_n ... tanh(W_1 (x * scale) + b_1) ... + b_n)
 
-Weights are `static const float`, so they stay in flash; no malloc, no double, tanhf is all that is asked of
-libm. The header carries its own proof: examples with the outputs that the trainer saw, and a CRC-32 of every
-weight. With a `FlightMemory` it also builds the observation of a flight, so that no line of it is written
-twice by hand.
+Weights are `static const float`, so they stay in flash. The code uses no malloc, no double, and only tanhf of
+libm. For verification the header holds examples with the trainer's outputs and a CRC-32 of all weights. With
+a `FlightMemory` it also builds the observation of a flight, so users need not write that code.
 """
 
 from __future__ import annotations
@@ -32,12 +30,12 @@ from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.seeding import generator
 from robo_rl.core.shapes import Float
 
-Layers = Sequence[tuple[Tensor, Tensor]]  # (weight (out, in), bias (out,)) of each layer, the first one first
+Layers = Sequence[tuple[Tensor, Tensor]]  # (weight (out, in), bias (out,)) of each layer, in order
 
-TOLERANCE = 1e-5  # largest difference to torch that is let through; actions are in -1 ... 1
+TOLERANCE = 1e-5  # largest accepted difference to torch; actions are in [-1, 1]
 COMPILERS = ("cc", "gcc", "clang")
-# -Wdouble-promotion is in the Crazyflie firmware's own flags: a double there is emulated, an order of
-# magnitude slower.
+# -Wdouble-promotion is among the Crazyflie firmware's own flags: doubles are emulated there, ten times
+# slower.
 FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wdouble-promotion")
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
@@ -46,9 +44,9 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 class FlightMemory:
     """Memory of a flight, for the C functions `remember` and `observe`.
 
-    history: how many of its last actions it sees. hover_action: what fills them at the start, in -1 ... 1.
-    integral: does it see the integral of the position error (m s, kept within +-integral_limit)? dt_s:
-    control period.
+    history: number of last actions in the observation. hover_action: their initial value, in [-1, 1].
+    integral: whether the observation has the integral of the position error [m s], limited to
+    +-integral_limit. dt_s: control period.
     """
 
     history: int
@@ -59,23 +57,21 @@ class FlightMemory:
 
     @property
     def obs_size(self) -> int:
-        """Width of the observation: position, rotation matrix, velocity and rates, and behind them the
-        memory.
-        """
+        """Size of the observation: position, rotation matrix, velocity and rates, followed by the memory."""
         return 18 + 4 * self.history + 3 * self.integral
 
 
 @dataclass(frozen=True, slots=True)
 class CExport:
-    """Facts about a header for the manifest."""
+    """Properties of a header for the manifest."""
 
     file: str
     name: str
-    layers: tuple[int, ...]  # widths: of the observation, of every hidden layer, of the action
-    crc32: str  # scale, then weight (row-major) and bias of each layer, as little-endian float32
-    macs: int  # multiply-accumulates of one action
-    flash_bytes: int  # of all constants, the stored examples among them
-    stack_bytes: int  # of the two buffers of one action
+    layers: tuple[int, ...]  # widths of the observation, every hidden layer, the action
+    crc32: str  # of scale, then weight (row-major) and bias of each layer, as little-endian float32
+    macs: int  # multiply-accumulates per action
+    flash_bytes: int  # of all constants, including the stored examples
+    stack_bytes: int  # of the two activation buffers
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -90,12 +86,12 @@ def write_c_header(
     note: Mapping[str, str],
     memory: FlightMemory | None = None,
 ) -> CExport:
-    """Write the network to `path`; everything in it begins with `name`, macros with the same in capitals.
+    """Write the network to `path`. All names in it begin with `name`, macros with `name` in capitals.
 
-    input_scale: (o,), multiplies the observation. examples: observations, stored with this network's answers
-    for `name_self_test`. note: what the comment says, such as craft, observation order with units, rate,
-    commit. memory: adds `name_observe`, `name_remember` and `name_reset`.
-    Raises ConfigError for shapes or names that do not fit, CheckpointError for numbers that are not finite.
+    input_scale: (o,), multiplies the observation. examples: observations, stored with the network's outputs
+    for `name_self_test`. note: lines of the comment, such as craft, observation order with units, rate,
+    commit. memory: adds `name_observe`, `name_remember` and `name_reset`. Raises ConfigError for wrong shapes
+    or names, CheckpointError for numbers that are not finite.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(
@@ -132,7 +128,7 @@ def write_c_header(
 
 
 def forward(layers: Layers, input_scale: Tensor, obs: Float[Tensor, "b o"]) -> Float[Tensor, "b a"]:
-    """The same network in torch, at the precision of its arguments."""
+    """Output of the same network in torch, at the precision of its arguments."""
     x = obs * input_scale
     for weight, bias in layers:
         x = torch.tanh(torch.nn.functional.linear(x, weight, bias))
@@ -150,9 +146,8 @@ def verify_c_header(
     """Compile the header, run its self test and `num` random observations; returns the largest difference to
     torch.
 
-    Raises MissingDependencyError when there is no C compiler; CheckpointError when the header does not
-    compile without a warning, fails its self test, holds other weights, or differs from torch by more than
-    `tolerance`.
+    Raises MissingDependencyError without a C compiler, CheckpointError if the header does not compile without
+    warnings, fails its self test, holds other weights, or differs from torch by more than `tolerance`.
     """
     layers, scale = _checked(layers, input_scale)
     spread = torch.where(scale == 0.0, torch.ones_like(scale), scale.abs())
@@ -172,16 +167,14 @@ def verify_c_header(
         exact = forward([(w.double(), b.double()) for w, b in layers], scale.double(), obs.double())
         raise CheckpointError(
             f"{path.name} differs from torch by {worst:.2g}, allowed are {tolerance:.0e}; float32 torch "
-            f"differs from float64 by {float((expected - exact).abs().max()):.2g}. Where the two are alike "
+            f"differs from float64 by {float((expected - exact).abs().max()):.2g}. If both are similar, "
             "the network amplifies rounding: train it with smaller weights."
         )
     return worst
 
 
 def run_header(path: Path, name: str, obs: Float[Tensor, "b o"]) -> tuple[int, int, Float[Tensor, " ba"]]:
-    """(result of the self test, CRC-32 of the weights, all actions), as the system's C compiler builds
-    them.
-    """
+    """(result of the self test, CRC-32 of the weights, all actions) of the compiled header."""
     compiler = next((found for found in map(shutil.which, COMPILERS) if found), None)
     if compiler is None:
         raise MissingDependencyError(
@@ -228,7 +221,7 @@ def _macros(export: CExport, num_examples: int, memory: FlightMemory | None) -> 
 
 
 def _constants(layers: Layers, scale: Tensor) -> dict[str, Tensor]:
-    """Name -> values, in the order in which the checksum takes them."""
+    """Name -> values, in the order of the checksum."""
     named = {"scale": scale}
     for i, (weight, bias) in enumerate(layers, 1):
         named |= {f"weight_{i}": weight, f"bias_{i}": bias}
@@ -241,7 +234,7 @@ def _crc32(layers: Layers, scale: Tensor) -> int:
 
 
 def _checked(layers: Layers, input_scale: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-    """Float32 copies of the layers on the CPU. Raises ConfigError for layers that make no network."""
+    """Float32 copies of the layers on the CPU. Raises ConfigError for layers that do not form a network."""
     if not layers:
         raise ConfigError("There is no layer to export.")
     scale = plain("input_scale", input_scale)
@@ -272,7 +265,7 @@ def plain(what: str, values: Tensor) -> Tensor:
     if bad := int((~copy.isfinite()).sum()):
         raise CheckpointError(
             f"{what}: {bad} of {copy.numel()} numbers are not finite in float32. Such a policy must not fly; "
-            "go back to an earlier checkpoint."
+            "use an earlier checkpoint."
         )
     return copy
 

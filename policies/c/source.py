@@ -15,7 +15,7 @@ _HEAD = """
 #define NAME_H
 
 #ifdef __FAST_MATH__
-#error "-ffast-math lets a compiler assume that NaN does not exist, which the self test must be able to see."
+#error "-ffast-math lets a compiler assume that NaN does not exist, but the self test must detect NaN."
 #endif
 
 #include <math.h>
@@ -38,7 +38,7 @@ static inline void name_layer(const float *weight, const float *bias, int inputs
 """
 
 _SELF_TEST = """
-/* 0 when every stored example still gives its stored answer within 1e-5; else which one does not, counted from 1. */
+/* 0 if every stored example gives its stored output within 1e-5; else the number of the first failure, from 1. */
 static inline int name_self_test(void) {
   for (int example = 0; example < NAME_EXAMPLES; ++example) {
     float action[NAME_ACTIONS];
@@ -55,7 +55,7 @@ static inline int name_self_test(void) {
 """
 
 _CRC_PART = """
-/* Volatile, so that the bytes are read where they lie: a compiler may not answer for the flash. */
+/* Volatile, so that the bytes are read from memory and the compiler cannot compute the result in advance. */
 static inline uint32_t name_crc_part(uint32_t crc, const float *values, int count) {
   const volatile unsigned char *bytes = (const volatile unsigned char *)values;
   for (int i = 0; i < 4 * count; ++i) {
@@ -69,7 +69,7 @@ static inline uint32_t name_crc_part(uint32_t crc, const float *values, int coun
 """
 
 _FLIGHT = """
-/* What the policy remembers of its flight: one per craft, reset before the policy takes over. */
+/* Memory of the policy: one per craft, reset before the policy takes over. */
 typedef struct {
 #if NAME_HISTORY > 0
   float actions[4 * NAME_HISTORY]; /* the newest first */
@@ -92,7 +92,7 @@ static inline void name_reset(name_state *state) {
 #endif
 }
 
-/* Once per control period: the action that was flown in it, and the position at its end, relative to the goal. */
+/* Once per control period: the action that was sent, and the position at its end, relative to the goal. */
 static inline void name_remember(name_state *state, const float action[4], const float position_m[3]) {
   (void)state, (void)action, (void)position_m;
 #if NAME_HISTORY > 0
@@ -138,9 +138,9 @@ static inline void name_observe(const name_state *state, const float position_m[
 """
 
 _INTRO = """
-A policy written by robo-rl for a microcontroller. Do not edit it: export again. Include it in one file only, for every
-inclusion brings its own copy of the weights. Before a flight, name_self_test() must be 0 and name_weights_crc32() must
-be NAME_CRC32; a vehicle for which either is not so must not take off.
+A policy exported by robo-rl for a microcontroller. Do not edit it: export again. Include it in one file only,
+because every inclusion adds a copy of the weights. Before a flight, name_self_test() must be 0 and
+name_weights_crc32() must be NAME_CRC32; otherwise the vehicle must not take off.
 """
 
 _FLIGHT_USE = """
@@ -151,12 +151,11 @@ Flight, every NAME_DT_S seconds, after name_reset(&state) and with positions rel
     ... one control period later, with the new position:
     name_remember(&state, action, position_m);
 
-Rotors: front right, back right, back left, front left. "full speed", "thrust" and "spin" below are those of the craft
-that the policy was trained for: a speed is a share of that full speed, not of the PWM range of another motor.
+Rotors: front right, back right, back left, front left. "full speed", "thrust" and "spin" below are those of the
+craft that the policy was trained for: a speed is a fraction of that full speed, not of another motor's PWM range.
 """
 
-# What verification compiles: self test and checksum first, then one action for every observation that comes
-# in.
+# Program for verification: prints self test and checksum, then one action per observation from stdin.
 MAIN = """
 #include <stdio.h>
 #include "HEADER"
@@ -182,19 +181,19 @@ def header(
     note: Mapping[str, str],
     flight: bool,
 ) -> str:
-    """Text of the whole file.
+    """Text of the header.
 
-    widths: of the input and of every layer. values: macros by name. note: facts for the comment on top.
+    widths: of the input and of every layer. values: macros by name. note: lines of the comment at the top.
     flight: adds the functions that build the observation of a flight.
     """
     sizes = {key: constants[key].numel() for key in constants if not key.startswith("example_")}
     more = [_FLIGHT] if flight else []
-    return assembled(
+    return assemble_header(
         name, constants, values, note, [_LAYER, act(widths)], sizes, more, _FLIGHT_USE if flight else ""
     )
 
 
-def assembled(
+def assemble_header(
     name: str,
     constants: Mapping[str, Tensor],
     values: Mapping[str, str | int],
@@ -204,9 +203,7 @@ def assembled(
     more: Sequence[str] = (),
     use: str = "",
 ) -> str:
-    """A header around a network that defines `name_act`. sizes: of the constants that the checksum reads, in
-    order.
-    """
+    """Header around a network that defines `name_act`. sizes: of the constants in the checksum, in order."""
     code = [_HEAD, "\n".join(f"#define NAME_{key} {value}" for key, value in values.items())]
     code += [table(key, part) for key, part in constants.items()]
     code += [*network, _SELF_TEST, _CRC_PART, weights_crc32(sizes), *more, _END]
@@ -224,20 +221,20 @@ def with_prefix(text: str, name: str) -> str:
 
 
 def literal(value: float) -> str:
-    """Nine digits name every float32 exactly, subnormal ones too."""
+    """C literal with nine digits, which identify every float32, also subnormal ones."""
     text = f"{value:.9g}"
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
 
 
 def table(name: str, values: Tensor) -> str:
-    """A constant array in row-major order."""
+    """Constant array in row-major order."""
     flat = ", ".join(map(literal, values.flatten().tolist()))
     body = textwrap.fill(flat, _LINE, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
     return f"static const float name_{name}[{values.numel()}] = {{\n{body}\n}};"
 
 
 def act(widths: Sequence[int]) -> str:
-    """The network itself: activations go back and forth between two buffers as wide as the widest layer."""
+    """C code of the network: activations alternate between two buffers as wide as the widest layer."""
     last = len(widths) - 1
     buffers = "a[NAME_WIDEST], b[NAME_WIDEST]" if last > 1 else "a[NAME_WIDEST]"
     calls = [
@@ -252,7 +249,7 @@ def act(widths: Sequence[int]) -> str:
 
 
 def weights_crc32(sizes: Mapping[str, int]) -> str:
-    """A function that reads all weights; NAME_CRC32 says what it must return."""
+    """C function that computes the checksum of all weights, to be compared with NAME_CRC32."""
     lines = [f"  crc = name_crc_part(crc, name_{part}, {count});" for part, count in sizes.items()]
     what = "/* CRC-32 (zlib) of scale and weights in memory, little-endian; must equal NAME_CRC32. */"
     head = "static inline uint32_t name_weights_crc32(void) {\n  uint32_t crc = 0xFFFFFFFFu;"
@@ -260,7 +257,7 @@ def weights_crc32(sizes: Mapping[str, int]) -> str:
 
 
 def comment(text: str, note: Mapping[str, str]) -> str:
-    """A block comment; what would open or close a comment inside it is pulled apart."""
+    """Block comment; comment delimiters inside the text are split."""
     wide = max(map(len, note), default=0) + 2
     lines = [
         textwrap.fill(

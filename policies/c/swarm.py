@@ -1,9 +1,9 @@
-"""The policy of a swarm as one self-contained C99 header: attention over what is near, for a drone's
+"""Export of a swarm policy as one self-contained C99 header, with attention over neighbours, for a
 microcontroller.
 
-The same rules as `policies/c/export.py`: weights in flash, no malloc, no double, tanhf and expf are all that
-is asked of libm; stored examples and a checksum prove it. Things near are taken one by one: the softmax goes
-along with a running maximum, so that the stack does not grow with how much is seen.
+The rules are those of `policies/c/export.py`: weights in flash, no malloc, no double, only tanhf and expf of
+libm, stored examples and a checksum for verification. Neighbours and cylinders are processed one by one: the
+softmax is computed online with a running maximum, so the stack does not grow with their number.
 """
 
 from __future__ import annotations
@@ -42,14 +42,13 @@ static inline void name_tanh(int count, float *x) {
 }
 """
 
-# What heads keep while they look at one thing after the other: the largest logit, the sum, the weighted
-# values.
+# State of the online softmax per head: the largest logit, the sum, the weighted values.
 _ATTEND = """
 typedef struct {
   float most[NAME_HEADS], sum[NAME_HEADS], values[NAME_TOKEN];
 } name_heads;
 
-/* One thing: x holds row after row of all `count` things of its kind; the last row is nearness, 0: it is not there. */
+/* One neighbour: x holds rows of all `count` neighbours of its kind; the last row is nearness, 0 if absent. */
 static inline void name_attend(name_heads *heads, const float *weight, const float *context, const float *query,
                                const float *x, int rows, int count, int thing) {
   float token[2 * NAME_TOKEN]; /* key, then value */
@@ -78,7 +77,7 @@ static inline void name_attend(name_heads *heads, const float *weight, const flo
 """
 
 _ACT = """
-/* Observation -> action in -1 ... 1. Nothing is checked here: see that what goes in is finite and recent. */
+/* Observation -> action in [-1, 1]. The caller checks that the input is finite and recent. */
 static inline void name_act(const float obs[NAME_OBS], float action[NAME_ACTIONS]) {
   float seen[NAME_OWN], own[NAME_WIDTH + NAME_TOKEN], query[NAME_TOKEN], context[2 * NAME_TOKEN], hidden[NAME_WIDTH];
   name_heads heads;
@@ -109,12 +108,12 @@ _KIND = """
 
 @dataclass(frozen=True, slots=True)
 class CSwarm:
-    """Facts about a header for the report."""
+    """Properties of a header for the report."""
 
     file: str
     name: str
-    macs: int  # multiply-accumulates of one action when everything that can be seen is there
-    flash_bytes: int  # of all constants, the stored examples among them
+    macs: int  # multiply-accumulates per action, with all neighbours present
+    flash_bytes: int  # of all constants, including the stored examples
     crc32: str  # of all weights as little-endian float32, in the order of the header
 
     def to_json(self) -> dict[str, Any]:
@@ -124,12 +123,12 @@ class CSwarm:
 def write_c_swarm(
     path: Path, name: str, policy: SwarmPolicy, examples: Float[Tensor, "k o"], note: Mapping[str, str]
 ) -> CSwarm:
-    """Write the policy to `path`; everything in it begins with `name`, macros with the same in capitals.
+    """Write the policy to `path`. All names in it begin with `name`, macros with `name` in capitals.
 
     Raises CheckpointError for weights that are not finite.
     """
     constants, obs = weights_of(policy), plain("examples", examples)
-    answers = {"example_obs": obs, "example_action": _answers(policy, obs)}
+    answers = {"example_obs": obs, "example_action": _policy_outputs(policy, obs)}
     width, token, actions = policy.width, policy.token, policy.action_spec.dim
     crc = f"{_crc32(constants):08x}"
     macs = sum(
@@ -149,7 +148,7 @@ def write_c_swarm(
     }
     sizes = {key: part.numel() for key, part in constants.items()}
     body = [_LINEAR, _ATTEND, _ACT.replace("KINDS", _kinds(policy))]
-    write_atomic(path, c.assembled(name, {**constants, **answers}, macros, about, body, sizes).encode())
+    write_atomic(path, c.assemble_header(name, {**constants, **answers}, macros, about, body, sizes).encode())
     return CSwarm(path.name, name, macs, flash, crc)
 
 
@@ -159,7 +158,7 @@ def verify_c_swarm(
     """Compile the header, run its self test and `num` random observations; returns the largest difference to
     torch.
 
-    Half of the things are out of range. Raises as `policies.c.export.verify_c_header`.
+    In the observations half of the neighbours are absent. Raises as `policies.c.export.verify_c_header`.
     """
     obs = torch.randn(num, policy.obs_spec["state"].shape[0], generator=generator("c header"))
     failed, crc, found = run_header(path, name, obs)
@@ -170,14 +169,14 @@ def verify_c_swarm(
             f"{path.name} holds other weights than these (CRC-32 {crc:08x}, expected {ours:08x}). Write it "
             "again."
         )
-    worst = float((found.view(num, -1) - _answers(policy, obs)).abs().max())
+    worst = float((found.view(num, -1) - _policy_outputs(policy, obs)).abs().max())
     if not worst <= tolerance:  # also refuses NaN
         raise CheckpointError(f"{path.name} differs from torch by {worst:.2g}, allowed are {tolerance:.0e}.")
     return worst
 
 
 def weights_of(policy: SwarmPolicy) -> dict[str, Tensor]:
-    """Name -> values, in the order in which the checksum takes them."""
+    """Name -> values, in the order of the checksum."""
     found = {"scale": policy.scale}
     layers: dict[str, nn.Module] = {"own": policy.own, "query": policy.query}
     for i, (thing, context) in enumerate(zip(policy.things, policy.contexts, strict=True), 1):
@@ -189,7 +188,7 @@ def weights_of(policy: SwarmPolicy) -> dict[str, Tensor]:
 
 
 def _kinds(policy: SwarmPolicy) -> str:
-    """The calls for every kind of thing, in the order of the observation."""
+    """Calls for every kind of neighbour, in the order of the observation."""
     calls, at = [], policy.own_size
     for i, (count, rows) in enumerate(policy.kinds, 1):
         calls.append(_KIND.format(i=i, count=count, rows=rows, at=at).strip("\n"))
@@ -198,7 +197,7 @@ def _kinds(policy: SwarmPolicy) -> str:
 
 
 @torch.no_grad()
-def _answers(policy: SwarmPolicy, obs: Float[Tensor, "b o"]) -> Float[Tensor, "b a"]:
+def _policy_outputs(policy: SwarmPolicy, obs: Float[Tensor, "b o"]) -> Float[Tensor, "b a"]:
     return policy.columns(obs.T.to(policy.scale.device)).T.cpu().contiguous()
 
 

@@ -1,9 +1,9 @@
-"""Bundles: one folder with all that a robot needs to run a policy, and the contract of its use.
+"""Bundles: folders with all that a robot needs to run a policy, and the contract of its use.
 
 {manifest.json, policy.json, weights.safetensors, policy.onnx, [refine.onnx]}. The manifest names observation
 keys with shapes, units and rates, the action space, limits, normaliser statistics, horizons, noise, training
 data and measured success with its interval, and holds a checksum of every file. Loading checks all of it and
-refuses with the reason; it needs no torch, because a robot's nodes load bundles. `bundle_writer` writes them.
+refuses with the reason. It needs no torch, because robot nodes load bundles. `bundle_writer` writes them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A folder whose contract was checked."""
+    """A bundle whose contract was checked."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -68,7 +68,9 @@ class Bundle:
 
 
 def load_bundle(folder: Path) -> Bundle:
-    """Check format, manifest and checksums. Raises CheckpointError with the reason and what to do."""
+    """Bundle after checks of format, manifest and checksums. Raises CheckpointError with the reason and a
+    remedy.
+    """
     folder = existing_folder(folder)
     manifest = _read_manifest(folder)
     try:
@@ -87,7 +89,7 @@ def load_bundle(folder: Path) -> Bundle:
         envelope = None if limits is None else FlightEnvelope.from_json(limits)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ConfigError) as error:
         raise CheckpointError(
-            f"{folder / MANIFEST} cannot be understood ({error!r}). Export the bundle again."
+            f"{folder / MANIFEST} cannot be parsed ({error!r}). Export the bundle again."
         ) from error
     if unlisted := sorted(needed - files.keys()):
         raise CheckpointError(
@@ -96,12 +98,12 @@ def load_bundle(folder: Path) -> Bundle:
     for file, sha256 in files.items():
         _check_file(folder, file, sha256)
     if noise not in ("zero", "gaussian"):
-        raise CheckpointError(f"{folder / MANIFEST} asks for noise '{noise}', expected 'zero' or 'gaussian'.")
+        raise CheckpointError(f"{folder / MANIFEST} has noise '{noise}', expected 'zero' or 'gaussian'.")
     return Bundle(folder, manifest, env, obs_steps, chunk, execute, noise=noise, envelope=envelope)
 
 
 def check_rates(rates_hz: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a rate that no robot has: periods and timeouts follow from rates."""
+    """Raise ConfigError for a rate that no robot has; periods and timeouts are computed from rates."""
     for name, rate_hz in rates_hz.items():
         is_number = isinstance(rate_hz, int | float) and not isinstance(rate_hz, bool)
         if not (is_number and LEAST_HZ <= rate_hz <= MOST_HZ):
@@ -120,7 +122,7 @@ def _horizon(horizons: Mapping[str, Any], key: str) -> int:
 
 
 def check_env(bundle: Bundle, env: EnvSpec) -> None:
-    """Raise CheckpointError naming every way in which `env` breaks the bundle's contract."""
+    """Raise CheckpointError that names every way in which `env` violates the bundle's contract."""
     ours, faults = bundle.env, []
     for key, spec in ours.obs.items():
         found = env.obs.get(key)
@@ -147,7 +149,7 @@ def check_env(bundle: Bundle, env: EnvSpec) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Checksum of a file, in hexadecimal."""
+    """SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -173,7 +175,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if path.exists():
             raise CheckpointError(f"{folder} is not a bundle: {error}") from error
         raise CheckpointError(
-            f"{folder} {describe_path(folder)}, and is not a bundle: {path} does not exist. Give the "
+            f"{folder} {describe_path(folder)} and is not a bundle: {path} does not exist. Give the "
             "folder that `robo-rl export policy=<run or policy folder> out=<folder>` wrote."
         ) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -184,7 +186,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         )
     if missing := [key for key in _KEYS if key not in data]:
         raise CheckpointError(
-            f"{path} lacks {', '.join(missing)}. It was edited or cut off; export the bundle again."
+            f"{path} lacks {', '.join(missing)}. It was edited or truncated; export the bundle again."
         )
     return data
 
@@ -196,9 +198,9 @@ def _check_file(folder: Path, file: str, sha256: str) -> None:
             f"{folder / MANIFEST} names '{file}', which is not a file of the bundle. Export it again."
         )
     if not path.is_file():
-        raise CheckpointError(f"The bundle {folder} lacks {file}. Copy the whole folder, or export it again.")
+        raise CheckpointError(f"The bundle {folder} lacks {file}. Copy all of it, or export it again.")
     if (found := sha256_of(path)) != sha256:
         raise CheckpointError(
             f"{path} is not the file that was exported (sha256 {found[:12]}…, the manifest says "
-            f"{sha256[:12]}…). It was changed or damaged on the way; copy the bundle again."
+            f"{sha256[:12]}…). It was changed or damaged in transfer; copy the bundle again."
         )

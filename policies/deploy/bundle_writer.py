@@ -1,6 +1,4 @@
-"""Exports a policy as a bundle: graphs, weights, manifest and checksums, in a folder that appears complete or not
-at all.
-"""
+"""Export of a policy as a bundle: graphs, weights, manifest and checksums, written atomically."""
 
 from __future__ import annotations
 
@@ -39,9 +37,9 @@ def write_bundle(
 ) -> Bundle:
     """Export and write a bundle; the folder appears complete or not at all, and replaces an older bundle.
 
-    training: a JSON note on data, method, seeds. measured: {"k", "n", "wilson95", ...}, None when never
-    evaluated. rates_hz: rate of each observation key, the control rate unless given. envelope: of a flight
-    policy, for the safety filter. example: see `export_policy`.
+    training: JSON note on data, method, seeds. measured: {"k", "n", "wilson95", ...}, None if not evaluated.
+    rates_hz: rate of each observation key, by default the control rate. envelope: of a flight policy, for the
+    safety filter. example: see `export_policy`.
     """
     _check_target(folder)
     _check_measured(measured)
@@ -93,14 +91,14 @@ def _manifest(
 
 
 def _check_target(folder: Path) -> None:
-    """Only nothing, an empty folder or an older bundle is replaced: never somebody's data."""
+    """Raise unless the target is absent, an empty folder or an older bundle: other data are not replaced."""
     if (
         folder.exists()
         and not (folder / MANIFEST).is_file()
         and (not folder.is_dir() or any(folder.iterdir()))
     ):
         raise ConfigError(
-            f"{folder} exists and is not a bundle. Choose another output folder, or remove it yourself."
+            f"{folder} exists and is not a bundle. Choose another output folder, or delete it first."
         )
 
 
@@ -119,14 +117,14 @@ def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _swap(partial: Path, folder: Path) -> None:
-    """Put the new folder in place, and remove an older one. Killed at any instant, one of the two is
+    """Move the new folder into place and delete an older one. After a kill at any instant, one of both is
     found.
     """
     if not folder.exists():
         partial.replace(folder)
     elif not exchange(partial, folder):
         old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
-        folder.replace(old)  # a reader finds it there, see `existing_folder`
+        folder.replace(old)  # readers find it there, see `existing_folder`
         try:
             partial.replace(folder)
         except OSError:
@@ -138,7 +136,7 @@ def _swap(partial: Path, folder: Path) -> None:
 
 
 def _clear(folder: Path, kind: str) -> None:
-    """Remove what writers of this folder left behind when they were killed, and what we leave ourselves."""
+    """Delete leftovers in this folder of writers that were killed, and our own."""
     for path in folder.parent.glob(f".{glob.escape(folder.name)}.{kind}.*"):
         pid = path.suffix[1:]
         if pid == str(os.getpid()) or not Path(f"/proc/{pid}").exists():

@@ -1,10 +1,10 @@
-"""Export of any chunk policy as an ONNX graph, by torch.export, checked against torch.
+"""Export of chunk policies as ONNX graphs by torch.export, compared with torch.
 
 policy.onnx: raw observations by key, (b, To, *shape) in the units of the spec, and `noise` (b, Tp, a) ->
-`chunk` (b, Tp, a) in the units of the action spec. Normaliser, all K steps of the process and the action
-limits are inside. refine.onnx, for a policy that corrects each action just before it is executed:
-observations and `action` (b, a) -> `refined` (b, a), both in the units of the action spec. The batch axis is
-free in both.
+`chunk` (b, Tp, a) in the units of the action spec. It includes the normaliser, all K steps of the process and
+the action limits. refine.onnx, for policies that correct each action just before it is executed: observations
+and `action` (b, a) -> `refined` (b, a), both in the units of the action spec. The batch axis of both is
+dynamic.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
 from robo_rl.data.normalizer import Normalizer
 
-TOLERANCE = 1e-5  # largest difference to torch, in normalised action units, over the whole chunk
-_PARITY_BATCHES = (1, 2, 7)  # 1 as on a robot; 7 for the free batch axis
+TOLERANCE = 1e-5  # largest difference to torch over the chunk, in normalised action units
+_PARITY_BATCHES = (1, 2, 7)  # 1 as on a robot; 7 to test the dynamic batch axis
 _EXPORT_BATCH = 2  # torch.export treats a batch of 1 as a constant
 
 
@@ -43,7 +43,7 @@ class ExportedGraph:
     file: str
     inputs: tuple[str, ...]
     output: str
-    parity: float  # largest difference to torch that was seen, in normalised action units
+    parity: float  # largest measured difference to torch, in normalised action units
 
     def to_json(self) -> dict[str, Any]:
         return {"file": self.file, "inputs": list(self.inputs), "output": self.output, "parity": self.parity}
@@ -54,9 +54,9 @@ def export_policy(
 ) -> list[ExportedGraph]:
     """Write policy.onnx and, for a policy with `refine`, refine.onnx. Returns their entries.
 
-    example: real observations (b, To, *shape) for the comparison with torch; drawn from the normaliser's
-    statistics when None. Raises CheckpointError when the graph differs from torch by more than `tolerance`
-    anywhere, or when the policy cannot be exported.
+    example: real observations (b, To, *shape) for the comparison with torch; None: drawn from the
+    normaliser's statistics. Raises CheckpointError if the graph differs from torch by more than `tolerance`,
+    or if the policy cannot be exported.
     """
     if not isinstance(policy, nn.Module):
         raise ConfigError(f"Only an nn.Module can be exported, found a {type(policy).__name__}.")
@@ -82,7 +82,7 @@ def export_policy(
 
 
 def example_obs(policy: ChunkPolicy, batch: int) -> Obs:
-    """Observations within the normaliser's range, with pictures of random pixels."""
+    """Observations within the normaliser's range, with images of random pixels."""
     rng, obs, statistics = generator("export observation"), {}, normalizer_statistics(policy)
     for key, spec in sorted(policy.obs_spec.items()):
         shape = (batch, policy.obs_steps, *spec.shape)
@@ -95,14 +95,14 @@ def example_obs(policy: ChunkPolicy, batch: int) -> Obs:
 
 
 def normalizer_statistics(policy: ChunkPolicy) -> dict[str, tuple[Tensor, Tensor]]:
-    """key -> (center, scale) of the first normaliser inside the policy; empty when it has none."""
+    """key -> (center, scale) of the first normaliser in the policy; empty without one."""
     modules = policy.modules() if isinstance(policy, nn.Module) else ()
     normalizers = (module for module in modules if isinstance(module, Normalizer))
     return next((normalizer.statistics() for normalizer in normalizers), {})
 
 
 def refines(policy: ChunkPolicy, example: Obs) -> bool:
-    """True where `refine` computes anything, by the traced graph: a residual that is still zero counts."""
+    """True if `refine` computes anything in the traced graph; a zero-initialised residual counts."""
     action = torch.zeros(len(next(iter(example.values()))), policy.action_spec.dim)
     nodes = trace(_RawRefine(policy), {**example, "action": action}).graph.nodes
     returned = next(node.args[0] for node in nodes if node.op == "output")
@@ -110,7 +110,7 @@ def refines(policy: ChunkPolicy, example: Obs) -> bool:
 
 
 class _Traced(nn.Module):
-    """Base of traced modules: holds the policy, so that its weights are found, and names all inputs."""
+    """Base of traced modules: holds the policy, so that its weights are registered, and names all inputs."""
 
     def __init__(self, policy: ChunkPolicy) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class RefineGraph(_Traced):
 
 
 def trace(module: nn.Module, inputs: Obs) -> torch.export.ExportedProgram:
-    """Trace with a free batch axis. Strict: only Dynamo keeps `len(tensor)` symbolic."""
+    """Traced program with a dynamic batch axis. Strict: only Dynamo keeps `len(tensor)` symbolic."""
     batch = torch.export.Dim("b", min=1)
     inputs = {key: value[:_EXPORT_BATCH] for key, value in inputs.items()}
     shapes = {"inputs": {key: {0: batch} for key in inputs}}
@@ -161,8 +161,8 @@ def _export(
         raise CheckpointError(
             f"The exported graph {file} differs from torch by {parity:.2g} in normalised action units, "
             f"allowed are {tolerance:.0e}; torch differs from itself by {_rounding(module, inputs):.2g} "
-            "between batch sizes. Where the two are alike the policy amplifies rounding (change its "
-            "process); else report the layer. No graph was written."
+            "between batch sizes. If both are similar, the policy amplifies rounding (change its process); "
+            "otherwise report the layer. No graph was written."
         )
     write_atomic(folder / file, data)
     return ExportedGraph(file, tuple(names), output, parity)
@@ -200,11 +200,11 @@ def _parity(module: _Traced, data: bytes, output: str, inputs: Obs, file: str) -
                 f"{file} returns shape {tuple(found.shape)}, torch {tuple(expected.shape)}."
             )
         worst.append(_difference(found, expected, module.spec))
-    return float(torch.stack(worst).max())  # torch's max, unlike Python's, lets NaN through
+    return float(torch.stack(worst).max())  # torch's max propagates NaN, Python's does not
 
 
 def _rounding(module: _Traced, inputs: Obs) -> float:
-    """Difference between torch's answers for a batch and for its rows one by one."""
+    """Difference between torch's outputs for a batch and for its rows one by one."""
     with torch.no_grad():
         rows = [
             module({key: value[i : i + 1] for key, value in inputs.items()})
@@ -221,7 +221,7 @@ def _difference(a: Tensor, b: Tensor, spec: ActionSpec) -> Tensor:
 
 
 def _repeat(obs: Mapping[str, Tensor], batch: int) -> Obs:
-    """At least `batch` rows, repeating the given ones; keys in order."""
+    """At least `batch` rows by repetition of the given ones; keys in order."""
     rows = torch.arange(batch) % len(next(iter(obs.values())))
     return {key: obs[key].cpu()[rows] for key in sorted(obs)}
 

@@ -1,4 +1,4 @@
-"""Running a bundle at the robot's rate: the exported graph in the executor that training used."""
+"""Running a bundle at the robot's rate: the exported graph in the executor of training."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from robo_rl.core.shapes import Float
 from robo_rl.core.ticks import ticks
 
 _NO_FEATURES = (
-    "A bundle has no features to learn from. Fine-tune or distil the policy folder that it was made of."
+    "A bundle provides no features for learning. Fine-tune or distil the policy folder of its export."
 )
 
 
 class OnnxPolicy:
-    """A `ChunkPolicy` over ONNX Runtime: converts between physical units of the graphs and [-1, 1]."""
+    """A `ChunkPolicy` under ONNX Runtime; converts between the physical units of the graphs and [-1, 1]."""
 
     def __init__(self, bundle: Bundle, device: Device = "auto", threads: int = 1) -> None:
         self.obs_spec, self.action_spec = bundle.env.obs, bundle.env.action
@@ -65,7 +65,7 @@ class OnnxPolicy:
         )
 
     def _normalize(self, action: Tensor) -> Tensor:
-        """Map to [-1, 1], clipped against rounding. Tensors are made once: this runs at 1 kHz."""
+        """Map to [-1, 1], clipped against rounding. Tensors are preallocated: this runs at 1 kHz."""
         return action if self._is_normal else ((action - self._low) * self._per_unit - 1.0).clamp(-1.0, 1.0)
 
     def _check(self, bundle: Bundle) -> None:
@@ -73,31 +73,31 @@ class OnnxPolicy:
         expected["noise"] = (self.chunk, self.action_spec.dim)
         if expected != self._sample.shapes:
             raise CheckpointError(
-                f"The graph of {bundle.folder} takes {self._sample.shapes}, its manifest promises "
+                f"The graph of {bundle.folder} takes {self._sample.shapes}, its manifest states "
                 f"{expected}. The manifest was edited; export the bundle again."
             )
 
 
 def bundle_noise(bundle: Bundle) -> EpisodeNoise:
-    """Noise that the bundle was measured with."""
+    """Noise of the bundle's measurement."""
     return EpisodeNoise((bundle.chunk, bundle.env.action.dim), scale=0.0 if bundle.noise == "zero" else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopReport:
-    """A closed-loop run. Times in milliseconds; a decision is a tick on which a chunk was planned.
+    """Report of a closed-loop run. Times in milliseconds; a decision is a tick on which a chunk was planned.
 
-    Counts are exact, percentiles to half a per cent: see robo_rl/core/durations.py.
+    Counts are exact, percentiles accurate to half a per cent: see robo_rl/core/durations.py.
     """
 
     rate_hz: float
     ticks: int
-    missed: int  # ticks whose work was not done when the next one was due
+    missed: int  # ticks whose work was not finished when the next one was due
     skipped: int  # deadlines skipped after a tick that took too long
     decision_ms_p50: float
     decision_ms_p99: float
-    tick_ms_p99: float  # the whole work of a tick, the environment or driver included
-    late_ms_p99: float  # how late ticks started
+    tick_ms_p99: float  # entire work of a tick, including environment or driver
+    late_ms_p99: float  # delay of the start of ticks
     success: tuple[bool, ...]  # finished episodes, in order
     wall_s: float
 
@@ -110,7 +110,7 @@ class LoopReport:
 
 
 class _Log:
-    """Counts and times of a run; memory grows by a flag per episode only."""
+    """Counts and times of a run; memory grows only by a flag per episode."""
 
     def __init__(self, period_s: float) -> None:
         self.late, self.work, self.decision = Durations(), Durations(), Durations()
@@ -120,7 +120,7 @@ class _Log:
         self._deadline_s: float | None = None
 
     def tick(self, begin_s: float, late_s: float, work_s: float) -> None:
-        """Note a tick that began at begin_s, late_s after its deadline, and took work_s."""
+        """Record a tick that began at begin_s, late_s after its deadline, and took work_s."""
         self.late.add(late_s)
         self.work.add(work_s)
         self.missed += late_s + work_s > self._period_s
@@ -143,14 +143,14 @@ def run_closed_loop(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> LoopReport:
-    """Observe, decide, act on absolute deadlines, until `episodes` have ended or `seconds` have passed.
+    """Observe, decide and act on absolute deadlines, until `episodes` have ended or `seconds` have passed.
 
     env: one lane. The episodes are those of evaluation `eval_seed`, so that a run can be compared with it.
     """
     if env.num_envs != 1:
         raise ConfigError(
             f"A closed loop drives one robot, found an environment with {env.num_envs} lanes. Make one with "
-            "1."
+            "num_envs=1."
         )
     if (episodes is None) == (seconds is None):
         raise ConfigError(
@@ -179,7 +179,7 @@ def _ended(done: int, episodes: int | None) -> bool:
 def _tick(
     env: VecEnv, executor: ChunkExecutor, noise: NoiseSource, log: _Log, clock: Callable[[], float]
 ) -> bool:
-    """One control step; True when it ended an episode."""
+    """One control step; True if it ended an episode."""
     deciding, begin_s = len(executor.due()) > 0, clock()
     action = env.spec.action.denormalize(executor.act(noise))
     if deciding:

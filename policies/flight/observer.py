@@ -1,8 +1,7 @@
-"""What a flight policy sees, put together from what an autopilot tells: the Crazyflie (ENU, FLU) or PX4 (NED,
-FRD).
+"""Observation of a flight policy from the state of an autopilot: the Crazyflie (ENU, FLU) or PX4 (NED, FRD).
 
-The observation is that of training (sim/flight/flight.py): position and velocity from the goal, rotation
-matrix, rates, the last actions, the integral of the position error, and whatever the task shows behind them.
+The observation equals that of training (sim/flight/flight.py): position and velocity relative to the goal,
+rotation matrix, rates, last actions, integral of the position error, and further entries of the task.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from robo_rl.core.flight.frames import rotation_of, swap_attitude, swap_body, sw
 from robo_rl.core.shapes import Float
 
 FRAMES = ("enu_flu", "ned_frd")
-_UNIT = 1e-2  # how far from 1 the length of a quaternion may be
+_UNIT = 1e-2  # tolerance of a quaternion's length
 
 
 @dataclass(frozen=True)
@@ -31,16 +30,16 @@ class VehicleState:
     frame: str = "enu_flu"
 
     def in_enu(self) -> VehicleState:
-        """The same in ENU and FLU. Raises ConfigError for another frame, DataError for what is no state."""
+        """The state in ENU and FLU. Raises ConfigError for another frame, DataError for an invalid state."""
         if self.frame not in FRAMES:
             raise ConfigError(f"frame must be one of {', '.join(FRAMES)}, found '{self.frame}'.")
         for name, size in (("position_m", 3), ("quat_wxyz", 4), ("velocity_m_s", 3), ("rates_rad_s", 3)):
             value = np.asarray(getattr(self, name))
             if value.shape != (size,) or not np.isfinite(value).all():
-                raise DataError(f"{name} must be {size} finite numbers, found {value}. Do not fly on it.")
+                raise DataError(f"{name} must be {size} finite numbers, found {value}. Do not fly with it.")
         length = float(np.linalg.norm(self.quat_wxyz))
         if abs(length - 1.0) > _UNIT:
-            raise DataError(f"quat_wxyz has length {length:.3f}, expected 1. Is its order w, x, y, z?")
+            raise DataError(f"quat_wxyz has length {length:.3f}, expected 1. Its order must be w, x, y, z.")
         if self.frame == "enu_flu":
             return self
         return VehicleState(
@@ -53,11 +52,11 @@ class VehicleState:
 
 @dataclass
 class FlightObserver:
-    """Remembers what the policy is shown of the past. Call `see`, act, then `acted` with what was really
-    sent.
+    """Memory of past actions and errors for the observation. Each step: `observe`, act, `record_action` of
+    the sent action.
 
-    history, integral: as in training (they stand in the bundle's note, `settings`). hover: the action that
-    hovers, one number for all four or one for each.
+    history, integral: as in training (in the bundle's note, `settings`). hover: the hover action, one number
+    for all motors or one for each.
     """
 
     history: int
@@ -73,20 +72,21 @@ class FlightObserver:
         self.reset()
 
     def reset(self) -> None:
-        """A new flight: as if it had hovered, without accumulated error."""
+        """Start a new flight, as after hovering without accumulated error."""
         self._actions = np.tile(np.broadcast_to(self.hover, 4).astype(float), self.history)
         self._sum, self._begun = np.zeros(3), False
 
-    def see(
+    def observe(
         self,
         state: VehicleState,
         goal_m: Float[ndarray, " 3"],
         goal_velocity_m_s: Float[ndarray, " 3"] | None = None,
-        behind: Float[ndarray, " b"] | None = None,
+        extra: Float[ndarray, " b"] | None = None,
     ) -> Float[ndarray, " o"]:
-        """The observation (float32). goal: in ENU. behind: what the task shows last, such as the path ahead.
+        """Observation (float32). goal: in ENU. extra: last entries of the task's observation, such as the
+        path ahead.
 
-        Raises DataError for a state that is not finite or whose quaternion is none.
+        Raises DataError for a state that is not finite or whose quaternion is not of length 1.
         """
         now = state.in_enu()
         offset = now.position_m - goal_m
@@ -97,10 +97,10 @@ class FlightObserver:
         velocity = now.velocity_m_s if goal_velocity_m_s is None else now.velocity_m_s - goal_velocity_m_s
         parts = [offset, rotation_of(now.quat_wxyz).ravel(), velocity, now.rates_rad_s, self._actions]
         parts += [self._sum] if self.integral else []
-        parts += [] if behind is None else [behind]
+        parts += [] if extra is None else [extra]
         return np.concatenate(parts).astype(np.float32)
 
-    def acted(self, action: Float[ndarray, " 4"]) -> None:
-        """Remember the action that was sent in this step, in [-1, 1], after all limits."""
+    def record_action(self, action: Float[ndarray, " 4"]) -> None:
+        """Store the action that was sent in this step, in [-1, 1], after all limits."""
         if self.history:
             self._actions = np.concatenate([action, self._actions[:-4]])

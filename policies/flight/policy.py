@@ -1,15 +1,14 @@
-"""A flight policy: state to four commands, of motors or of thrust and body rates, by a small perceptron.
+"""Flight policy: a small perceptron from the state to four commands, of motors or of thrust and body rates.
 
     action = tanh(W3 tanh(W2 tanh(W1 (scale x) + b1) + b2) + b3)
 
-The last layer starts near zero with the bias that hovers, so learning starts from a craft that nearly floats.
-With `law` it starts as a linear control law instead, to the last bit of its floats, and both parts learn from
-there:
+The last layer is initialised near zero with the bias of hovering, so learning starts from a craft that nearly
+hovers. With `law` it starts as a linear control law instead, exactly, and both parts are trained:
 
     action = clip(W3 tanh(W2 tanh(W1 (scale x) + b1) + b2) + b3 + L (scale x) + l, -1, 1),   W3 = b3 = 0 at the start
 
-Networks that start as explicit linear optimal control, then learn: Braniff & Tian 2025, YANN-RL (arXiv
-2508.16474); theirs is piecewise affine by its own layers, ours by a linear part and the clip.
+Initialisation with linear optimal control follows Braniff & Tian 2025, YANN-RL (arXiv 2508.16474), whose
+network is piecewise affine; here a linear part and the clip are added.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ STATE = "state"
 
 
 class FlightPolicy(nn.Module):
-    """One action at a time from the observation `state` (o,); deterministic, its noise is ignored.
+    """One action at a time from the observation `state` (o,); deterministic, its noise input is ignored.
 
-    scale: (o,) factors that bring every observed quantity to about one. hover: the action that hovers, in
-    (-1, 1), one number for all or one for each. law: has it a linear part beside the perceptron? `set_law`
-    says which.
+    scale: (o,) factors that bring every entry to about one. hover: the hover action, in (-1, 1), one number
+    for all motors or one for each. law: add a linear part, to be set by `set_law`.
     """
 
     kind = "flight"
@@ -72,14 +70,14 @@ class FlightPolicy(nn.Module):
 
     @torch.no_grad()
     def set_law(self, weight: Float[Tensor, "a o"], bias: Float[Tensor, " a"]) -> None:
-        """Start as clip(weight @ observation + bias, -1, 1), the observation in its own units."""
+        """Initialise as clip(weight @ observation + bias, -1, 1), with the observation in its own units."""
         if self.law is None:
             raise ConfigError("This flight policy has no linear part: make it with law=True.")
         self.law.weight.copy_(weight / self.scale)
         self.law.bias.copy_(bias)
 
     def columns(self, x: Float[Tensor, "o n"]) -> Float[Tensor, "a n"]:
-        """Actions (a, n) of observations (o, n): the layout of the simulator, no copy between the two."""
+        """Actions (a, n) of observations (o, n), the layout of the simulator, without a copy."""
         x = seen = x * self.scale.unsqueeze(1)
         *hidden, (last, shift) = self.weights()
         for weight, bias in hidden:
@@ -90,7 +88,7 @@ class FlightPolicy(nn.Module):
         return (x + torch.addmm(self.law.bias.unsqueeze(1), self.law.weight, seen)).clamp(-1.0, 1.0)
 
     def weights(self) -> list[tuple[Tensor, Tensor]]:
-        """(weight (out, in), bias (out,)) of every layer of the perceptron, first to last."""
+        """(weight (out, in), bias (out,)) of every layer of the perceptron, in order."""
         return [(layer.weight, layer.bias) for layer in self.layers if isinstance(layer, nn.Linear)]
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
@@ -108,7 +106,7 @@ class FlightPolicy(nn.Module):
             x = torch.tanh(torch.nn.functional.linear(x, weight, bias))
         x = torch.nn.functional.linear(x, last, shift)
         x = torch.tanh(x) if self.law is None else (x + self.law(features)).clamp(-1.0, 1.0)
-        return x.unsqueeze(1) + 0.0 * noise  # the noise port stays in the graph of every policy
+        return x.unsqueeze(1) + 0.0 * noise  # the noise input stays in every policy's graph
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         return action

@@ -1,13 +1,14 @@
-"""A policy for one drone of a swarm: four motor commands from itself, its nearest neighbours and cylinders.
+"""Policy for one drone of a swarm: four motor commands from its own state, its nearest neighbours and
+cylinders.
 
-    e = tanh(W_s s)                               itself and its goal
-    (k_i, v_i) = tanh(W_x x_i + W_c e)            every thing near, in the light of what it itself is doing
+    e = tanh(W_s s)                               own state and goal
+    (k_i, v_i) = tanh(W_x x_i + W_c e)            each neighbour or cylinder, conditioned on the own state
     a = sum_i softmax_i(W_q e . k_i) v_i          per head; a head may also attend to nothing
     action = tanh(W_2 tanh(W_1 (e, a)))
 
-Multi-head attention over neighbours and obstacles as in Huang et al. 2023 (arXiv 2309.13285). Things of one
-kind share weights and are summed, so their order means nothing, and the cost does not grow with the swarm: a
-drone looks at its k nearest.
+Multi-head attention over neighbours and obstacles as in Huang et al. 2023 (arXiv 2309.13285). Objects of one
+kind share weights and are summed, so their order has no effect. The cost does not grow with the swarm: a
+drone observes its k nearest neighbours.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 
 STATE = "state"
-Kinds = tuple[tuple[int, int], ...]  # (how many things, rows of each), in the order of the observation
+Kinds = tuple[tuple[int, int], ...]  # (number of objects, rows per object), in the order of the observation
 
 
 class SwarmPolicy(nn.Module):
-    """One action at a time from the observation `state` (o,): own rows, then the rows of every thing near.
+    """One action at a time from the observation `state` (o,): own rows, then the rows of every observed
+    object.
 
-    kinds: what is near, kind by kind, row after row of all of a kind. The last row is its nearness; 0 means
-    that it is not there. scale: (own rows,) factors that bring what a drone sees of itself to about one.
-    hover: the action that hovers.
+    kinds: kinds of objects, each stored row after row of all its objects. The last row is nearness; 0 means
+    absent. scale: (own rows,) factors that bring the own state to about one. hover: the hover action.
     """
 
     kind = "swarm"
@@ -68,14 +69,14 @@ class SwarmPolicy(nn.Module):
         nn.init.constant_(self.last.bias, math.atanh(hover))
 
     def columns(self, x: Float[Tensor, "o n"]) -> Float[Tensor, "a n"]:
-        """Actions (a, n) of observations (o, n): the layout of the simulator."""
+        """Actions (a, n) of observations (o, n), the layout of the simulator."""
         own = torch.tanh(_apply(self.own, x[: self.own_size] * self.scale.unsqueeze(1)))
         attended = self._attend(x, own)
         hidden = torch.tanh(_apply(self.hidden, torch.cat([own, attended])))
         return torch.tanh(_apply(self.last, hidden))
 
     def _attend(self, x: Tensor, own: Tensor) -> Float[Tensor, "t n"]:
-        """Values that the heads take from the things near."""
+        """Attention output of the heads over the observed objects."""
         num, split = x.shape[1], self.token // self.heads
         tokens, masks, at = [], [], self.own_size
         for (count, rows), thing, context in zip(self.kinds, self.things, self.contexts, strict=True):
@@ -86,7 +87,7 @@ class SwarmPolicy(nn.Module):
             masks.append(part[-count:] <= 0.0)
         key, value = torch.tanh(torch.cat(tokens, dim=1)).view(2, self.heads, split, -1, num)
         query = _apply(self.query, own).view(self.heads, split, 1, num)
-        logits = (query * key).sum(1).masked_fill(torch.cat(masks), -1e9)  # (heads, things, n)
+        logits = (query * key).sum(1).masked_fill(torch.cat(masks), -1e9)  # (heads, objects, n)
         share = torch.softmax(torch.cat([logits, torch.zeros_like(logits[:, :1])], dim=1), dim=1)[:, :-1]
         taken: Tensor = (share.unsqueeze(1) * value).sum(2)
         return taken.reshape(self.token, num)
@@ -100,7 +101,7 @@ class SwarmPolicy(nn.Module):
     def sample_from(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b 1 a"]
     ) -> Float[Tensor, "b 1 a"]:
-        return self.columns(features.T).T.unsqueeze(1) + 0.0 * noise  # the noise port stays in the graph
+        return self.columns(features.T).T.unsqueeze(1) + 0.0 * noise  # the noise input stays in the graph
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         return action

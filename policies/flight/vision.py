@@ -1,16 +1,16 @@
-"""Hover by what a camera sees: each picture to a pose, two poses and what the accelerometer felt between to a
+"""Hover by camera: each image gives a pose, and two poses with the accelerations between them give a
 velocity.
 
-    p_i, psi_i = pose(net(picture_i), tilt_i)      at t0, t0 - D, t0 - 2 D; D = apart_s
-    v = (p_0 - p_2) / 2 D + R_z(psi_0) w           w: velocity now less its mean from t0 - 2 D to t0, level axes
-    p = p_0 + age v                                age: of the newest picture
+    p_i, psi_i = pose(net(image_i), tilt_i)        at t0, t0 - D, t0 - 2 D; D = apart_s
+    v = (p_0 - p_2) / 2 D + R_z(psi_0) w           w: velocity now - its mean from t0 - 2 D to t0, level axes
+    p = p_0 + age v                                age: of the newest image
     action = teacher(p, R(psi_0, tilt), v, rates, last actions)
 
-w is what inertial units integrate (`gained_velocity`); in it a slope over pictures 160 ms apart becomes the
-velocity of now. The teacher is frozen: what is learned is where one is, with exact labels from the simulator.
-Tilt comes from the inertial unit, which a craft has; position and heading come from the pictures alone.
-Velocity is computed, not learned: a network that sees tilts and actions learns that they go with velocity
-under the teacher, and then believes its own mistakes.
+w is integrated from accelerations (`gained_velocity`); it turns the slope over images 160 ms apart into the
+current velocity. The teacher is frozen: only the pose is learned, with exact labels from the simulator. Tilt
+comes from the inertial unit; position and heading come from the images alone. Velocity is computed, not
+learned: a network that sees tilts and actions learns their correlation with velocity under the teacher, which
+its own errors then break.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from robo_rl.core.shapes import Float, UInt8
 from robo_rl.core.spec import EnvSpec
 
 IMAGE, STATE = "image.down", "state"
-FRAMES = 3  # pictures of different ages, the channels of one image, newest first
+FRAMES = 3  # images of different ages, the channels of one observation, newest first
 POSE = 5  # position 3 [m], cos and sin of the heading
 ESTIMATE = 8  # position 3 [m], velocity 3 [m/s], cos and sin of the heading
-# Of `state`; between them the last actions.
+# Slices of `state`; the last actions are between them.
 TILT, RATES = slice(0, 3), slice(3, 6)
 TILTS, AGE, GAINED = slice(-4 - 3 * FRAMES, -4), slice(-4, -3), slice(-3, None)
-POSE_SCALE = (0.3, 0.3, 0.3, 1.0, 1.0)  # what the network calls 1
+POSE_SCALE = (0.3, 0.3, 0.3, 1.0, 1.0)  # units of the network's output
 
 
 class FrameNet(nn.Module):
-    """One grey picture (b, 1, h, w) in 0 ... 1 -> (b, features)."""
+    """One grey image (b, 1, h, w) in [0, 1] -> (b, features)."""
 
     def __init__(self, px: int, width: int, features: int) -> None:
         super().__init__()
@@ -50,14 +50,14 @@ class FrameNet(nn.Module):
         self.project = nn.Linear(2 * width * side * side, features)
 
     def forward(self, picture: Float[Tensor, "b 1 h w"]) -> Float[Tensor, "b f"]:
-        # Brightness and contrast of a picture say nothing about the pose.
+        # Brightness and contrast of an image do not depend on the pose.
         mean, std = picture.mean((2, 3), keepdim=True), picture.std((2, 3), keepdim=True)
         out: Tensor = torch.tanh(self.project(self.layers((picture - mean) / (std + 0.05))))
         return out
 
 
 class PoseEstimator(nn.Module):
-    """One picture and the tilt at which it was taken -> the pose that it was taken from."""
+    """One image and the tilt at its time -> the pose of the camera."""
 
     def __init__(self, px: int, width: int, features: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class PoseEstimator(nn.Module):
 
 
 class VisionPolicy(nn.Module):
-    """One action at a time from `image.down` (px, px, 3) uint8 and `state`; deterministic, its noise is
+    """One action at a time from `image.down` (px, px, 3) uint8 and `state`; deterministic, its noise input is
     ignored.
     """
 
@@ -96,7 +96,7 @@ class VisionPolicy(nn.Module):
             or env.obs[IMAGE].shape[2] != FRAMES
         ):
             raise ConfigError(
-                f"A vision policy sees '{IMAGE}' (h, w, {FRAMES}) and '{STATE}', found {env.obs}."
+                f"A vision policy needs '{IMAGE}' (h, w, {FRAMES}) and '{STATE}', found {env.obs}."
             )
         if not 0.0 < period_s <= apart_s:
             raise ConfigError(
@@ -110,17 +110,17 @@ class VisionPolicy(nn.Module):
         rows = env.obs[STATE].shape[0]
         if self.history < 0 or rows != 6 + self.history + 3 * FRAMES + 4:
             raise ConfigError(
-                f"'{STATE}' has {rows} numbers; this teacher asks for {19 + self.history}, no integral."
+                f"'{STATE}' has {rows} numbers; this teacher needs {19 + self.history}, without an integral."
             )
         self.eye = PoseEstimator(env.obs[IMAGE].shape[0], width, features)
 
     def frames(self, image: UInt8[Tensor, "b h w c"]) -> Float[Tensor, "b cf"]:
-        """Features of all pictures of an image, side by side."""
+        """Features of all images of an observation, concatenated."""
         grey = image.permute(0, 3, 1, 2).float() / 255.0
         return torch.cat([self.eye.net(grey[:, i : i + 1]) for i in range(FRAMES)], dim=1)
 
     def estimate(self, frames: Float[Tensor, "b cf"], state: Float[Tensor, "b s"]) -> Float[Tensor, "b 8"]:
-        """Position [m], velocity [m/s], cos and sin of the heading, not of length 1."""
+        """Position [m], velocity [m/s], cos and sin of the heading, not normalised."""
         tilts = state[:, TILTS].split(3, dim=1)
         poses = [self.eye.pose(seen, up) for seen, up in zip(frames.chunk(FRAMES, dim=1), tilts, strict=True)]
         age_s, heading = state[:, AGE] * self.period_s, poses[0][:, 3:5]
@@ -172,7 +172,7 @@ class VisionPolicy(nn.Module):
 
 
 def turned(level: Float[Tensor, "b 3"], heading: Float[Tensor, "b 2"]) -> Float[Tensor, "b 3"]:
-    """From level axes, x ahead, to the world's; heading: cos and sin, of any length."""
+    """From level axes (x ahead) to the world's. heading: cos and sin, of any length."""
     c, s = (heading / heading.norm(dim=1, keepdim=True).clamp(min=1e-6)).unbind(1)
     x, y, z = level.unbind(1)
     return torch.stack([c * x - s * y, s * x + c * y, z], dim=1)
@@ -181,10 +181,10 @@ def turned(level: Float[Tensor, "b 3"], heading: Float[Tensor, "b 2"]) -> Float[
 def gained_velocity(
     acceleration_m_s2: Float[Tensor, "t b 3"], dt_s: float, span: int
 ) -> Float[Tensor, "b 3"]:
-    """Velocity now less its mean over `span` steps that ended when the newest picture was taken.
+    """Velocity now minus its mean over the `span` steps before the newest image.
 
-    acceleration_m_s2: in level axes, gravity taken off, of all steps since the oldest picture, oldest first.
-    With p' = v, v(now) - mean v = the integral of k(t) a(t), where k rises from 0 to 1 over the span and is 1
+    acceleration_m_s2: in level axes, without gravity, of all steps since the oldest image, oldest first. With
+    p' = v, v(now) - mean v = the integral of k(t) a(t), where k rises from 0 to 1 over the span and is 1
     after it.
     """
     weight = ((torch.arange(len(acceleration_m_s2)) + 0.5) / span).clamp(max=1.0)
@@ -192,7 +192,7 @@ def gained_velocity(
 
 
 def attitude(up: Float[Tensor, "b 3"], heading: Float[Tensor, "b 2"]) -> Float[Tensor, "b 9"]:
-    """Rotation matrix, body -> world, row by row, from what is up in body axes and the heading (cos, sin).
+    """Rotation matrix, body -> world, row by row, from the up vector in body axes and the heading (cos, sin).
 
     R = R_z(heading) R_y(pitch) R_x(roll), whose last row is `up`: sin pitch = -up_x, tan roll = up_y / up_z.
     """

@@ -1,8 +1,8 @@
-"""Where am I, learned from single pictures whose poses are known: a plain regression.
+"""Regression of the camera pose from single images with known poses.
 
-The pictures come from scattered poses and from flights in which the student believes itself more and more
-(DAgger: Ross et al. 2011, with the pose as the label in place of the action, which a frozen teacher computes
-from it).
+The images come from random poses and from flights in which the student's estimate gets a growing weight. This
+is DAgger (Ross et al. 2011) with the pose as the label instead of the action, which a frozen teacher computes
+from it.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from torch import Tensor, nn
 from policies.flight.vision import PoseEstimator
 from robo_rl.core.shapes import Float, UInt8
 
-_SCALE = (0.3,) * 5  # a pose error of 1: m, and cos and sin of the heading
+_SCALE = (0.3,) * 5  # unit of the pose error: m, and cos and sin of the heading
 
 
 @dataclass(frozen=True)
-class Shots:
-    """Single pictures and the poses that they were taken from."""
+class PoseSamples:
+    """Single images and the camera poses that they were taken from."""
 
     frames: UInt8[Tensor, "b h w"]
-    tilt: Float[Tensor, "b 3"]  # what is up in body axes, as the inertial unit says
+    tilt: Float[Tensor, "b 3"]  # up vector in body axes, from the inertial unit
     pose: Float[Tensor, "b 5"]  # position [m], cos and sin of the heading
 
 
 def pose_loss(found: Float[Tensor, "b 5"], truth: Float[Tensor, "b 5"]) -> Tensor:
-    """Smooth L1 of the error: pictures of nothing but floor must not rule."""
+    """Smooth L1 loss of the pose, which limits the weight of images that show only the floor."""
     scale = found.new_tensor(_SCALE)
     loss: Tensor = F.smooth_l1_loss(found / scale, truth / scale, beta=0.1)
     return loss
 
 
-def fit_eye(
-    eye: PoseEstimator, shots: list[Shots], updates: int, lr: float, rng: torch.Generator, batch: int = 128,
-    told: Callable[[], None] | None = None,
+def fit_pose_estimator(
+    eye: PoseEstimator, shots: list[PoseSamples], updates: int, lr: float, rng: torch.Generator, batch: int = 128,
+    on_update: Callable[[], None] | None = None,
 ) -> None:  # fmt: skip
-    """Train on pictures drawn evenly from all `shots`."""
+    """Train on images drawn uniformly from all `shots`. on_update: called after every update."""
     frames, tilt, pose = (
         torch.cat([getattr(item, name) for item in shots]) for name in ("frames", "tilt", "pose")
     )
@@ -53,13 +53,13 @@ def fit_eye(
         pose_loss(found, pose[rows]).backward()
         nn.utils.clip_grad_norm_(eye.parameters(), 1.0)
         optimizer.step()
-        if told is not None:
-            told()
+        if on_update is not None:
+            on_update()
 
 
 @torch.no_grad()
-def pose_errors(eye: PoseEstimator, shots: Shots, batch: int = 512) -> Float[Tensor, " 5"]:
-    """Root mean square errors on these pictures: m, and of cos and sin of the heading."""
+def pose_errors(eye: PoseEstimator, shots: PoseSamples, batch: int = 512) -> Float[Tensor, " 5"]:
+    """Root mean square errors on these images: position [m], cos and sin of the heading."""
     parts = zip(shots.frames.split(batch), shots.tilt.split(batch), shots.pose.split(batch), strict=True)
     squares = [
         (eye(frames.unsqueeze(1).float() / 255.0, tilt) - pose).square() for frames, tilt, pose in parts

@@ -1,7 +1,7 @@
 """Base training: behaviour cloning of a generative policy, with exact resume.
 
-One update is AdamW on the mean of `policy.bc_loss` at a cosine learning rate with warm-up, gradients clipped
-by norm, then one step of the weights' moving average, which is what acts.
+One update is an AdamW step on the mean of `policy.bc_loss` with warm-up, a cosine learning rate and a clipped
+gradient norm, followed by one step of the weights' moving average, which is the resulting policy.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.shapes import Float
 from robo_rl.nets.ema import ema_decay, ema_update
 
-# Settings that may change between two parts of the same training without changing its result.
+# Settings that may change when a training is resumed, without changing its result.
 FREE_SETTINGS = frozenset({"log_every", "checkpoint_every", "keep_checkpoints"})
 
 
 @dataclass
 class BaseTrainConfig:
-    """Diffusion Policy's recipe, with a learning rate for small networks. Steps are updates."""
+    """Recipe of Diffusion Policy, with a learning rate for small networks. Steps are updates."""
 
     steps: int = setting(3000, "gradient steps", at_least=1)
     batch_size: int = setting(256, "windows per step", at_least=1)
@@ -40,21 +40,23 @@ class BaseTrainConfig:
     beta2: float = setting(0.99, "decay of AdamW's second moment", at_least=0.0, below=1.0)
     warmup_steps: int = setting(100, "steps in which the learning rate rises linearly", at_least=0)
     final_lr: float = setting(0.01, "fraction of lr at the last step", at_least=0.0, at_most=1.0)
-    grad_clip: float = setting(1.0, "norm bound of the gradient; 0 is none", at_least=0.0)
+    grad_clip: float = setting(1.0, "bound on the gradient's norm; 0: no bound", at_least=0.0)
     ema_power: float = setting(
-        0.75, "exponent of the rising decay of the weights' moving average", at_least=0.0
+        0.75, "exponent of the growing decay of the weights' moving average", at_least=0.0
     )
     ema_max: float = setting(
         0.9999, "largest decay of the weights' moving average", at_least=0.0, at_most=1.0
     )
     seed: int = setting(0, "seed of weights, batches and noise")
-    log_every: int = setting(100, "steps between two rows of metrics.jsonl", at_least=1)
+    log_every: int = setting(100, "steps between two lines of metrics.jsonl", at_least=1)
     checkpoint_every: int = setting(1000, "steps between two checkpoints; 0: only at the end", at_least=0)
-    keep_checkpoints: int = setting(2, "newest checkpoints that are kept", at_least=1)
+    keep_checkpoints: int = setting(2, "number of newest checkpoints to keep", at_least=1)
 
 
 def learning_rate(step: int, config: BaseTrainConfig) -> float:
-    """Linear warm-up over `warmup_steps`, then half a cosine down to final_lr * lr at `steps`."""
+    """Learning rate at a step: linear warm-up over `warmup_steps`, then a half cosine to final_lr * lr at
+    `steps`.
+    """
     if step < config.warmup_steps:
         return config.lr * (step + 1) / config.warmup_steps
     done = (step - config.warmup_steps) / max(1, config.steps - config.warmup_steps)
@@ -65,8 +67,8 @@ def learning_rate(step: int, config: BaseTrainConfig) -> float:
 class BaseTrainer:
     """Training of one policy, update by update; `result` is the moving average.
 
-    Weights, average, the optimiser's moments and the step are the whole state: batches, noise and learning
-    rates are functions of (seed, step). Raises ConfigError for settings that cannot be used.
+    Weights, average, the optimiser's moments and the step are the entire state: batches, noise and learning
+    rates are functions of (seed, step). Raises ConfigError for invalid settings.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class BaseTrainer:
         self._device = next(policy.parameters()).device
         self.policy, self.average = policy, copy.deepcopy(policy).requires_grad_(False)
         self.optimizer = _optimizer(policy, config, self._device)
-        self.step = 0  # updates done
+        self.step = 0  # number of updates
         self._batches: Iterator[tuple[Obs, Tensor]] | None = None
         policy.train()
 
@@ -90,7 +92,7 @@ class BaseTrainer:
         return self.step >= self.config.steps
 
     def advance(self) -> None:
-        """One update. Raises RoboRLError where the loss is not finite at a line of the log."""
+        """One update. Raises RoboRLError if the loss is not finite when it is logged."""
         config = self.config
         if self._batches is None:
             self._batches = self._data.batches(
@@ -116,7 +118,7 @@ class BaseTrainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`. Raises CheckpointError for other settings or another network."""
+        """Continue from `state`. Raises CheckpointError if settings or network differ."""
         _check_same_settings(state["config"], asdict(self.config))
         load_weights(self.policy, state["policy"], "The checkpoint")
         load_weights(self.average, state["average"], "The checkpoint")
@@ -147,9 +149,9 @@ def train_base(
     logger: Logger | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> GenerativePolicy:
-    """Train `policy` in place, in one go, and return its moving average, frozen and in eval mode.
+    """Train `policy` in place; returns its moving average, frozen and in eval mode.
 
-    on_step(updates done) is called after every update (progress bars). Raises as `BaseTrainer` does.
+    on_step(updates so far) is called after every update (progress bars). Raises as `BaseTrainer` does.
     """
     trainer = BaseTrainer(policy, data, config, logger)
     while not trainer.done:

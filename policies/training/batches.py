@@ -1,7 +1,7 @@
 """Batches for base training: windows, their order and random numbers as functions of (seed, step).
 
-Nothing here has state: update s of a run draws the same batch, noise, times and crops whether or not the run
-was killed before it, which makes resuming exact.
+Nothing here has state: update s draws the same batch, noise, times and crops whether or not the run was
+killed before it, so resuming is exact.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class WindowSource(Protocol):
     def batches(
         self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
     ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
-        """The batches of updates start, ..., stop - 1."""
+        """Batches of updates start, ..., stop - 1."""
         ...
 
 
 def batch_indices(
     windows: int, batch_size: int, seed: int, start: int, stop: int
 ) -> Iterator[Int[Tensor, " b"]]:
-    """Indices of updates start..stop-1: a new permutation of all windows per epoch, without gaps."""
+    """Indices for updates start..stop-1: a new permutation of all windows per epoch, without gaps."""
     if windows < 1:
-        raise DataError("The dataset holds no window. Record longer episodes, or shorten the chunk.")
+        raise DataError("The dataset holds no windows. Record longer episodes, or shorten the chunk.")
     epochs: dict[int, Tensor] = {}
     for step in range(start, stop):
         first, last = step * batch_size, (step + 1) * batch_size - 1
@@ -90,7 +90,7 @@ class TensorWindows:
 class LoaderWindows:
     """Windows read by a DataLoader, for images. `dataset[i]` must be a pure function of i.
 
-    collate: that of torch's DataLoader; robo_rl.data.windows.collate for a WindowDataset.
+    collate: of torch's DataLoader; robo_rl.data.windows.collate for a WindowDataset.
     """
 
     dataset: Dataset[Window]
@@ -104,7 +104,7 @@ class LoaderWindows:
     def batches(
         self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
     ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
-        # One batch at a time: the order of a whole training would be gigabytes of integers.
+        # One batch at a time: the order of an entire training would be gigabytes of integers.
         order = (index.tolist() for index in batch_indices(len(self), batch_size, seed, start, stop))
         loader = DataLoader(
             self.dataset,
@@ -119,10 +119,10 @@ class LoaderWindows:
 
 
 def _leave_stops_to_parent(worker: int) -> None:
-    """Ignore Ctrl-C and SIGTERM in a loader's process, which ends when its parent ends or is done with it.
+    """Ignore Ctrl-C and SIGTERM in a loader process, which its parent ends.
 
-    Both signals reach the whole process group, from a terminal or a job scheduler. Without its loader the
-    parent could not finish the update after which it saves.
+    A terminal or job scheduler sends both signals to the entire process group. Without its loader, the parent
+    could not finish the update after which it saves.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -130,22 +130,22 @@ def _leave_stops_to_parent(worker: int) -> None:
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of one update."""
+    """Random numbers of one update."""
 
     noise: Float[Tensor, "b Tp a"]
     u: Float[
         Tensor, " b"
-    ]  # in [0, 1); stratified: one per interval of width 1 / b, which lowers the variance of the gradient
+    ]  # in [0, 1), stratified: one per interval of width 1 / b, which lowers the variance of the gradient
     crop: Float[Tensor, "b cameras 2"]
 
 
 def draws(seed: int, step: int, action: Float[Tensor, "b Tp a"], cameras: int) -> Draws:
-    """Draws of update `step`, on the device of `action`."""
+    """Random numbers of update `step`, on the device of `action`."""
     b, device = len(action), action.device
     rng = generator("bc", seed, step, device=device)
     noise = torch.randn(action.shape, generator=rng, device=device)
-    # The last interval ends at 1: float32 would round its highest draws up to 1, and there is no such
-    # training step.
+    # The last interval ends at 1. Float32 would round its highest draws up to 1, which is no valid training
+    # step.
     u = ((torch.arange(b, device=device) + torch.rand(b, generator=rng, device=device)) / b).clamp(
         max=_BELOW_1
     )

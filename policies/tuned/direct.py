@@ -1,6 +1,4 @@
-"""A policy without a base: what reinforcement learning from nothing (SAC, TD3, RLPD, WSRL, RLIF) trains and
-deploys.
-"""
+"""Policy without a base, for reinforcement learning from scratch (SAC, TD3, RLPD, WSRL, RLIF)."""
 
 from __future__ import annotations
 
@@ -21,9 +19,9 @@ from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 class DirectPolicy(nn.Module):
     """action = actor(features), one action at a time.
 
-    Without an actor, the start of learning, actions are uniform over the limits: the normal noise it is
-    handed, through its own distribution function. Features are the float observations, normalised when a
-    fitted normaliser is given and as they are otherwise.
+    Without an actor, at the start of learning, actions are uniform over the limits: the normal noise input
+    mapped through its distribution function. Features are the float observations, normalised if a fitted
+    normaliser is given.
     """
 
     kind = "direct"
@@ -36,7 +34,7 @@ class DirectPolicy(nn.Module):
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
         if any(sense_of(key, array) != "state" for key, array in env.obs.items()):
             raise ConfigError(
-                f"Learning from nothing takes state observations; {env.name} gives {sorted(env.obs)}. Train "
+                f"Learning from scratch needs state observations; {env.name} has {sorted(env.obs)}. Train "
                 "a base policy on images first (robo-rl train) and fine-tune it."
             )
         keys = {key: array.shape for key, array in env.obs.items()}

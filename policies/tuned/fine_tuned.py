@@ -1,4 +1,4 @@
-"""What the policies that fine-tuning makes have in common: a frozen base, a small actor and an action map."""
+"""Common parts of fine-tuned policies: a frozen base, a small actor and an action map."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 
 
 @runtime_checkable
-class Walker(Protocol):
-    """A policy that walks from noise to action and can show the points of its walk."""
+class PathPolicy(Protocol):
+    """A policy that samples in several steps and can return the points of its path."""
 
     def path(self, features: Tensor, noise: Tensor) -> tuple[list[Tensor], list[float]]: ...
 
 
 def frozen_base(base: SavedPolicy) -> SavedPolicy:
-    """The base as a module that neither trains nor crops at random."""
+    """The base as a module that is not trained and does not crop at random."""
     assert isinstance(base, nn.Module)
     base.eval().requires_grad_(False)
     return base
 
 
 def rebuild(data: dict[str, Any]) -> tuple[SavedPolicy, Actor]:
-    """(base, actor) with empty weights, from what `parts` wrote."""
+    """(base, actor) with empty weights, from the output of `parts`."""
     base = build(data["base"])
     if not isinstance(base, SavedPolicy):
         raise CheckpointError(
@@ -36,5 +36,5 @@ def rebuild(data: dict[str, Any]) -> tuple[SavedPolicy, Actor]:
 
 
 def parts(base: SavedPolicy, actor: Actor) -> dict[str, Any]:
-    """The JSON of base and actor."""
+    """Base and actor as JSON values."""
     return {"base": describe(base), "actor": actor.config.to_json()}

@@ -1,4 +1,4 @@
-"""A base policy whose every action a small network corrects (residual off-policy RL, ResFiT, ResiP)."""
+"""A base policy with a small network that corrects each action (residual off-policy RL, ResFiT, ResiP)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from robo_rl.nets.critic import CriticEnsemble
 class ResidualPolicy(nn.Module):
     """action = clamp(base + scale * actor(obs, base), -1, 1), per step or per executed chunk.
 
-    gate: the critics that trained the actor. A correction is used only where they prefer it to the base's own
-    action by the gate's margin (`CriticEnsemble.compare`). A fresh actor reproduces the base bit for bit.
+    gate: critics of the actor's training. A correction is used only if its Q exceeds that of the base's own
+    action by the gate's margin (`CriticEnsemble.compare`). A new actor reproduces the base bit for bit.
     `base` may itself be steered or corrected.
     """
 
@@ -74,5 +74,5 @@ class ResidualPolicy(nn.Module):
 
 
 def _renamed(gate: dict[str, Any]) -> dict[str, Any]:
-    """The gate's arguments; policies saved earlier call the margin `doubt`."""
+    """Arguments of the gate; older policies call the margin `doubt`."""
     return {"margin" if name == "doubt" else name: value for name, value in gate.items()}

@@ -1,4 +1,4 @@
-"""A single-step head: one network call from noise to action, distilled from a policy that takes K."""
+"""Single-step head: one network call from noise to action, distilled from a policy that takes K."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from robo_rl.nets.registry import NetConfig, make_net, net_config, net_config_js
 class SingleStepPolicy(nn.Module):
     """chunk = clamp(jump(features, noise, t = 1), -1, 1) with jump(x, t) = x - t * net(x, t, features).
 
-    `jump` is the identity at t = 0 by construction: the boundary that consistency distillation needs. With a
-    network trained as a flow, jump(noise, 1) is one Euler step, so a head may start from its teacher's own
+    `jump` is the identity at t = 0 by construction, the boundary condition of consistency distillation. With
+    a network trained as a flow, jump(noise, 1) is one Euler step, so a head may start from its teacher's
     weights.
     """
 
@@ -44,7 +44,7 @@ class SingleStepPolicy(nn.Module):
     def jump(
         self, features: Float[Tensor, "b f"], x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"]
     ) -> Float[Tensor, "b Tp a"]:
-        """From the point x at process time t straight to the action, not clipped."""
+        """Action (not clipped) directly from the point x at process time t."""
         out: Tensor = x - t.view(-1, 1, 1) * self.net(x, t, features)
         return out
 
@@ -54,8 +54,8 @@ class SingleStepPolicy(nn.Module):
     def sample_from(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> Float[Tensor, "b Tp a"]:
-        """`jump` from t = 1, where the factor is 1; one time for all, so its embedding is a constant of the
-        graph.
+        """`jump` from t = 1, where the factor is 1. The time is shared by all samples, so its embedding is a
+        constant of the graph.
         """
         end = torch.ones((), device=noise.device)
         chunk: Tensor = (noise - self.net(noise, end, features)).clamp(-1.0, 1.0)

@@ -1,4 +1,4 @@
-"""A generative policy whose initial noise an actor chooses (diffusion steering, DSRL)."""
+"""A generative policy with an actor that chooses its initial noise (diffusion steering, DSRL)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from policies.registry import SavedPolicy
-from policies.tuned.fine_tuned import Walker, frozen_base, parts, rebuild
+from policies.tuned.fine_tuned import PathPolicy, frozen_base, parts, rebuild
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
@@ -15,11 +15,10 @@ from robo_rl.nets.actor import Actor
 
 
 class SteeredPolicy(nn.Module):
-    """chunk = base(obs, ctx + magnitude * actor(obs)), with ctx the caller's noise or zero
-    (`LatentMap.origin`).
+    """chunk = base(obs, ctx + magnitude * actor(obs)); ctx is the noise input or zero (`LatentMap.origin`).
 
-    With a fresh actor this is the base bit for bit: the stochastic base for origin "gaussian", the base at
-    zero noise for origin "zero".
+    With a new actor this is the base bit for bit: the stochastic base for origin "gaussian", the base at zero
+    noise for origin "zero".
     """
 
     kind = "steered"
@@ -45,17 +44,15 @@ class SteeredPolicy(nn.Module):
     def steer(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> Float[Tensor, "b Tp a"]:
-        """The noise that the base gets in place of `noise`."""
+        """Noise that replaces `noise` as the base's input."""
         ctx = noise.flatten(1)[:, : self.map.ctx_dim]
         return self.map.to_noise(self.actor.act(features, ctx), ctx)
 
     def path(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
-        """The base's walk from the steered noise; its first point is the caller's noise, which is what a head
-        sees.
-        """
-        assert isinstance(self.base, Walker)
+        """Path of the base from the steered noise. Its first point is the noise input, which a head receives."""
+        assert isinstance(self.base, PathPolicy)
         points, times = self.base.path(features, self.steer(features, noise))
         return [noise, *points[1:]], times
 

@@ -11,7 +11,7 @@ from policies.base.noise import EpisodeNoise
 from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
-from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, generative_base, walk_of
+from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, generative_base, sampling_path
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
@@ -31,7 +31,7 @@ def main(config: DistillVerb) -> int:
     folder = find_policy(config.teacher)
     teacher, noise_scale = load_policy(folder), trained_noise(folder)
     generative_base(teacher)
-    if config.consistency > 0.0 and walk_of(teacher) is None:
+    if config.consistency > 0.0 and sampling_path(teacher) is None:
         raise ConfigError(
             "consistency > 0 needs a teacher that walks from noise to action, and a residual has no walk. "
             "Set consistency=0, or distil the policy below it."

@@ -8,7 +8,7 @@ import torch
 
 from robo_rl.conf.mission import MissionConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from robo_rl.flight.mission.flights import POLICY, flown, load_tracker, planned_for
+from robo_rl.flight.mission.flights import POLICY, fly_mission, load_tracker, plan_mission
 from robo_rl.flight.mission.report import finish
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir
@@ -27,10 +27,10 @@ def main(config: MissionConfig) -> int:
             raise UnknownNameError("controller", name, CONTROLLERS)
     with RunDir.create(config.out, config, overwrite=config.overwrite) as run:
         tracker = load_tracker(config, Path(config.out))
-        planned = [planned_for(config, mission) for mission in missions]
+        planned = [plan_mission(config, mission) for mission in missions]
         flights = []
         with progress(len(planned), "fly", "mission") as bar:
             for one in planned:
-                flights += [flown(config, one, name, tracker) for name in (POLICY, *config.controllers)]
+                flights += [fly_mission(config, one, name, tracker) for name in (POLICY, *config.controllers)]
                 bar.update(1)
         return finish(run, planned, flights)

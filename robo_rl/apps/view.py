@@ -31,7 +31,7 @@ class Unskilled:
     def __init__(self, spec: ActionSpec, moves: bool) -> None:
         self._spec, self._moves, self._rng = spec, moves, torch.Generator()
 
-    def start(self, rows: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+    def start(self, lane_ids: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
         self._rng = generator("view", seeds[0])
 
     def observe(self, obs: Obs) -> None:

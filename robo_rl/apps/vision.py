@@ -7,7 +7,13 @@ import torch
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.flight.fly.table import print_table
 from robo_rl.flight.vision.report import write_outputs
-from robo_rl.flight.vision.runs import compared, sight_of, taught, train_students, with_craft_of
+from robo_rl.flight.vision.runs import (
+    baseline_trials,
+    load_teacher,
+    train_students,
+    vision_setup,
+    with_craft_of,
+)
 from robo_rl.runs.run_dir import RunDir
 from sim.engines.bullet.client import load_pybullet
 from sim.flight.bullet.vision import steps_per_picture
@@ -20,14 +26,14 @@ def main(config: VisionConfig) -> int:
     torch.set_num_threads(1)
     steps_per_picture(config.camera_hz, HoverTask().dt_s)
     with RunDir.create(config.out, config, overwrite=config.overwrite) as run:
-        teacher = taught(config, run.path)
+        teacher = load_teacher(config, run.path)
         config = with_craft_of(config, teacher[1])
-        sight = sight_of(config, teacher)
-        rows, trials = train_students(config, sight, run)
-        for row, trial in compared(config, sight, run):
+        setup = vision_setup(config, teacher)
+        rows, trials = train_students(config, setup, run)
+        for row, trial in baseline_trials(config, setup, run):
             rows.append(row)
             trials[row.name] = trial
-        files = write_outputs(config, sight, run, rows, trials)
+        files = write_outputs(config, setup, run, rows, trials)
         print_table(config, rows)
         print(files)
     return 0

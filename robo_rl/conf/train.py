@@ -9,7 +9,7 @@ from policies.base.flow import FlowConfig
 from policies.base.process import ProcessConfig
 from policies.training.base import BaseTrainConfig
 from robo_rl.conf.fields import REQUIRED, logger_setting, one_of, setting, variant
-from robo_rl.data.choice import RULES
+from robo_rl.data.selection import RULES
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.nets.point_encoder import PointEncoderConfig

@@ -25,7 +25,9 @@ Origin = Literal["zero", "gaussian"]
 
 @runtime_checkable
 class ActionMap(Protocol):
-    """dim: size of u; ctx_dim: size of ctx; critic_dim: size of the critic's action input."""
+    """Map from u to the executed action. dim, ctx_dim, critic_dim: sizes of u, ctx and the critic's action
+    input.
+    """
 
     dim: int
     ctx_dim: int
@@ -53,14 +55,15 @@ class ResidualMap:
     """action = clamp(base + scale * u, -1, 1); `ctx` is the base action, the critic sees the executed action.
 
     `scale` is in normalised action units: 0.1 lets the residual move a target by 10 % of half its range. With
-    `steps` = 1 the residual acts every step; with `steps` = Ta it corrects a whole executed chunk, flattened.
+    `steps` = 1 the residual acts every step; with `steps` = Ta it corrects an entire executed chunk,
+    flattened.
     """
 
     def __init__(self, action_dim: int, scale: float, steps: int = 1) -> None:
         if not 0.0 < scale <= 1.0:
             raise ConfigError(f"The residual's scale must lie in (0, 1], found {scale}.")
         if steps < 1:
-            raise ConfigError(f"A residual corrects at least one step at a time, found {steps}.")
+            raise ConfigError(f"A residual needs steps of at least 1, found {steps}.")
         self.scale, self.steps = scale, steps
         self.dim = self.ctx_dim = self.critic_dim = action_dim * steps
         self.timescale: TimeScale = "step" if steps == 1 else "chunk"
@@ -74,13 +77,14 @@ class ResidualMap:
 
 
 class LatentMap:
-    """noise = ctx + magnitude * spread(u): the actor steers the initial noise of a generative base.
+    """noise = ctx + magnitude * expand(u): the actor steers the initial noise of a generative base.
 
-    With origin "gaussian" `ctx` is the base's own noise, flattened, and steering starts from the stochastic
-    base; with "zero" there is no ctx and it starts from the deterministic zero-noise base. Every element of
-    the (Tp, a) noise is free by default; `rank` r restricts the shift to the r slowest cosines over the chunk
-    (smooth in time, scaled so that the shift keeps the root mean square of u). One vector repeated over the
-    chunk is not offered: it lies far from the noise that base policies are trained on.
+    With origin "gaussian", `ctx` is the base's own noise, flattened, and steering starts from the stochastic
+    base. With "zero" there is no ctx, and steering starts from the deterministic base at zero noise. By
+    default u has one entry for each element of the (Tp, a) noise. `rank` r restricts the shift to the r
+    slowest cosines over the chunk: smooth in time, scaled to keep the root mean square of u. One vector
+    repeated over the chunk is not offered, because it is far from the noise that base policies are trained
+    on.
     """
 
     timescale: TimeScale = "chunk"
@@ -91,7 +95,7 @@ class LatentMap:
         if not 0.0 < magnitude < math.inf:
             raise ConfigError(f"The steering magnitude must be positive, found {magnitude}.")
         if origin not in get_args(Origin):
-            raise ConfigError(f"Steering starts from the origin zero or gaussian, found '{origin}'.")
+            raise ConfigError(f"The origin of steering must be zero or gaussian, found '{origin}'.")
         if rank is not None and not 1 <= rank <= chunk:
             raise ConfigError(
                 f"The rank of the steering basis must lie in [1, {chunk}], the chunk length; found {rank}."

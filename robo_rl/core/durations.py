@@ -1,7 +1,7 @@
 """Percentiles of durations in bounded memory: a histogram whose bins grow by 1 %.
 
-Bins are as wide as the value is large (as in DDSketch, Masson et al. 2019), so that a percentile is off by
-half a bin at most, and a loop can run for weeks.
+The width of a bin is proportional to its value (as in DDSketch, Masson et al. 2019). A percentile is off by
+at most half a bin, and memory does not grow with the number of durations.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 
 GROWTH = 1.01  # ratio of a bin's upper border to its lower one
 RELATIVE_ERROR = math.sqrt(GROWTH) - 1.0  # 0.5 %
-SHORTEST_S, LONGEST_S = 1e-7, 1e6  # durations outside are counted as these; about 3,000 bins
+SHORTEST_S, LONGEST_S = 1e-7, 1e6  # shorter and longer durations are counted as these; about 3,000 bins
 _PER_BIN = 1.0 / math.log(GROWTH)
 
 

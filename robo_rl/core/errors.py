@@ -1,7 +1,7 @@
-"""Errors a user can cause. Each message says what was found, what was expected and what to do.
+"""Errors that a user can cause. Each message says what was found, what was expected and what to do.
 
-The command line prints the message of a `RoboRLError` as one sentence and exits with `exit_code`; any other
-exception is a defect of ours and keeps its traceback.
+The command line prints the message of a `RoboRLError` as one sentence and exits with `exit_code`. Any other
+exception is a defect and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 from robo_rl.core.nearest import nearest
 
-MOST_NAMES = 30  # longer lists are cut
+MOST_NAMES = 30  # longer lists are shortened
 NEAREST = 5  # names shown of a longer list
 
 
 class RoboRLError(Exception):
-    """Base of every error that a user's input, data or machine can cause."""
+    """Base of all errors that a user's input, data or machine can cause."""
 
     exit_code = 2
 
@@ -47,11 +47,11 @@ class LockedError(RoboRLError):
 
 
 class CheckpointError(RoboRLError):
-    """A checkpoint or bundle that is broken or does not fit what it is loaded into."""
+    """A checkpoint or bundle that is damaged, or does not fit the object that loads it."""
 
 
 class EnvError(RoboRLError):
-    """An environment that cannot be built or has died; carries the worker's traceback in its message."""
+    """An environment that cannot be built or has died; its message holds the worker's traceback."""
 
     exit_code = 3
 
@@ -61,18 +61,18 @@ class MissingDependencyError(RoboRLError):
 
 
 class BusError(RoboRLError):
-    """A topic, service or node of the robot's bus that cannot be reached, offered or understood."""
+    """A topic, service or node of the robot's bus that cannot be reached, offered or decoded."""
 
     exit_code = 3
 
 
 class DriverError(RoboRLError):
-    """A robot that cannot be reached, refuses, or sends an answer outside its protocol."""
+    """A robot that cannot be reached, refuses a command, or violates its protocol."""
 
     exit_code = 3
 
 
 class DiskFullError(RoboRLError):
-    """A full disk, or one with too little space left to continue safely."""
+    """A full disk, or one with too little space to continue safely."""
 
     exit_code = 4

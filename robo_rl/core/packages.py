@@ -1,4 +1,4 @@
-"""Packages that parts of robo-rl need: which part of the installation brings each, and what it is for."""
+"""Packages that parts of robo-rl need, with the pip extra that installs them and their purpose."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from importlib import metadata, util
 
 @dataclass(frozen=True)
 class Package:
-    """`module` is what one imports, `distribution` what one installs, `extra` the pip extra, None for the
-    core.
-    """
+    """module: name to import. distribution: name to install. extra: the pip extra, None for the core."""
 
     module: str
     distribution: str
@@ -27,7 +25,7 @@ PACKAGES = (
     Package("yaml", "PyYAML", None, "settings of the verbs"),
     Package("tqdm", "tqdm", None, "progress bars"),
     Package("onnxruntime", "onnxruntime", "robot", "running exported bundles"),
-    Package("cyclonedds", "cyclonedds", "dds", "nodes that talk as ROS 2 does, without ROS"),
+    Package("cyclonedds", "cyclonedds", "dds", "ROS 2 compatible nodes without ROS"),
     Package("rosbags", "rosbags", "dds", "ROS messages and recordings, without ROS"),
     Package("zarr", "zarr", "train", "zarr v2 replay buffers; needs Python 3.11"),
     Package("google_crc32c", "google-crc32c", "train", "checksums of datasets"),
@@ -70,7 +68,7 @@ _BY_MODULE = {package.module: package for package in PACKAGES}
 
 
 def installed_version(package: Package) -> str | None:
-    """The version, or None when it is not installed. Imports nothing."""
+    """Installed version; None if the package is not installed. Imports nothing."""
     if util.find_spec(package.module) is None:
         return None
     try:
@@ -80,7 +78,7 @@ def installed_version(package: Package) -> str | None:
 
 
 def install_command(module: str, fallback: str | None) -> str:
-    """How to install what `import module` needs; `fallback` is the extra to name for a module outside the
+    """Command that installs what `import module` needs. fallback: extra to name for modules outside the
     table.
     """
     package = _BY_MODULE.get(module.split(".")[0])

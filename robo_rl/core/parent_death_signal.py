@@ -1,4 +1,4 @@
-"""Ending a process together with its parent, however the parent ends."""
+"""Termination of a process when its parent dies, however the parent dies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def exit_with_parent() -> None:
-    """End this worker as soon as its parent is gone; does nothing in a process without a parent.
+    """Exit this worker as soon as its parent is gone; does nothing in a process without a parent.
 
     For workers of `multiprocessing`, which compute and have nothing to save. A thread watches the parent.
     """
@@ -31,9 +31,10 @@ def exit_with_parent() -> None:
 
 
 def stop_with_parent(parent: int) -> None:
-    """Let the kernel send SIGTERM to this process when its parent dies; exit now where it is dead already.
+    """Let the kernel send SIGTERM to this process when its parent dies; exit now if the parent is dead
+    already.
 
-    For programs that have to come to rest or to save before they end. The kernel sends the signal when the
+    For programs that must stop a robot or save before they end. The kernel sends the signal when the parent's
     thread that started this process ends: start it from a thread that lives as long as the parent.
     """
     import ctypes
@@ -41,4 +42,4 @@ def stop_with_parent(parent: int) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent:
-        sys.exit("The process that started this one is gone.")
+        sys.exit("The parent process has ended.")

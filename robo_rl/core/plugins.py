@@ -1,4 +1,4 @@
-"""Modules of a user that add environments, tasks and engines when they are imported."""
+"""User modules that register environments, tasks and engines when they are imported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLUGINS = "ROBO_RL_PLUGINS"  # environment variable: names of modules, separated
 def load_plugins() -> None:
     """Import the modules that the environment variable ROBO_RL_PLUGINS names.
 
-    Raises ConfigError for a module that is not found; other errors of a module pass through.
+    Raises ConfigError for a module that is not found; errors inside a module are not caught.
     """
     for name in filter(None, (word.strip() for word in os.environ.get(PLUGINS, "").split(","))):
         try:

@@ -1,7 +1,7 @@
-"""Protocols between the parts: an implementation can be replaced without changes elsewhere.
+"""Protocols between components: an implementation can be replaced without changes elsewhere.
 
-Axes: n = environments (lanes), b = batch, To = observation steps, Tp = predicted actions, Ta = executed
-actions, a = action dimension, f = feature dimension.
+Axes: n = environments (lanes), b = batch, k = some lanes, To = observation steps, Tp = predicted actions, Ta
+= executed actions, a = action dimension, f = feature dimension.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from robo_rl.core.shapes import Float, Int
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 
 Obs = dict[str, Tensor]  # key -> (n, *shape); "state" in SI units, "image.<camera>" (n, h, w, 3) uint8
-Rows = Int[Tensor, " k"]  # lanes, by number
+LaneIds = Int[Tensor, " k"]  # indices of lanes
 StepResult = tuple[Obs, Tensor, Tensor, Tensor, dict[str, Any]]
 
 
 @runtime_checkable
 class VecEnv(Protocol):
-    """n environments stepped together; each starts its next episode in the step that ended the last one.
+    """n environments (lanes) stepped together; a lane starts its next episode in the step that ended the last
+    one.
 
     `step` returns (obs, reward (n,), terminated (n,) bool, truncated (n,) bool, info). `info` always holds
-    `final_obs`: Obs, the true last observation on ended rows and equal to `obs` elsewhere; `final_mask`: (n,)
-    bool, the rows that ended; `success`: (n,) bool, true where this row's episode has succeeded so far (on
-    ended rows the ended episode); `episode_seed`: (n,) int64, the seed of the episode that this step belonged
-    to; `next_seed`: (n,) int64, the seed of the episode after the step, the same unless the row ended. With
-    interventions it also holds `intervened`: (n,) bool, and `executed_action`: (n, a). Actions are in the
-    units and limits of `spec.action`; the environment clips them. Tensors are fresh every step: callers may
-    keep them.
+    `final_obs`: Obs, the last observation of the episode for lanes that ended, equal to `obs` elsewhere;
+    `final_mask`: (n,) bool, lanes that ended; `success`: (n,) bool, true if the episode that this step
+    belongs to has succeeded so far; `episode_seed`: (n,) int64, seed of that episode; `next_seed`: (n,)
+    int64, seed of the episode after the step, different only for lanes that ended. With interventions it also
+    holds `intervened`: (n,) bool, and `executed_action`: (n, a). Actions are in the units and limits of
+    `spec.action`; the environment clips them. Each step returns new tensors, which callers may keep.
     """
 
     spec: EnvSpec
@@ -38,8 +38,8 @@ class VecEnv(Protocol):
     metadata: Mapping[str, Any]  # metadata["autoreset_mode"] == "same_step"
 
     def reset(self, seeds: Iterator[int]) -> Obs:
-        """Start one episode per lane. Lane i takes the i-th seed; a lane that ends takes the next one, in
-        lane order.
+        """Start one episode per lane. Lane i gets the i-th seed; lanes that end get the next ones, in lane
+        order.
 
         An episode is a pure function of its seed and its actions, whatever ran in the environment before.
         """
@@ -48,13 +48,13 @@ class VecEnv(Protocol):
     def step(self, action: Float[Tensor, "n a"]) -> StepResult: ...
 
     def step_async(self, action: Float[Tensor, "n a"]) -> None:
-        """Start a step, so that the caller can compute while the simulators do."""
+        """Start a step; the caller can compute while the simulators run."""
         ...
 
     def step_wait(self) -> StepResult: ...
 
     def snapshot(self) -> dict[str, Any]:
-        """State to return to this instant: running seeds and the actions since, as tensors and numbers."""
+        """State of this instant for `restore`: running seeds and the actions since, as tensors and numbers."""
         ...
 
     def restore(self, snapshot: Mapping[str, Any]) -> Obs:
@@ -62,7 +62,7 @@ class VecEnv(Protocol):
         ...
 
     def render(self, lane: int = 0) -> Tensor:
-        """(h, w, 3) uint8 picture of one lane."""
+        """(h, w, 3) uint8 image of one lane."""
         ...
 
     def close(self) -> None: ...
@@ -72,7 +72,7 @@ class VecEnv(Protocol):
 class ChunkPolicy(Protocol):
     """A policy that predicts a chunk of normalised actions as a pure function of (observation, noise).
 
-    No hidden queue and no hidden random numbers: the `ChunkExecutor` owns time, the caller owns noise.
+    It holds no queue and draws no random numbers: the `ChunkExecutor` holds queues, the caller draws noise.
     """
 
     obs_spec: dict[str, ArraySpec]
@@ -92,13 +92,11 @@ class ChunkPolicy(Protocol):
     def sample_from(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> Float[Tensor, "b Tp a"]:
-        """`sample` for features already computed."""
+        """`sample` from precomputed features."""
         ...
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        """Per-step correction of the action about to be executed; the identity for all but residual
-        policies.
-        """
+        """Per-step correction of the action about to be executed; the identity except for residual policies."""
         ...
 
 
@@ -106,49 +104,49 @@ class ChunkPolicy(Protocol):
 class NoiseSource(Protocol):
     """Source of the noise of decision d in the episode of each lane."""
 
-    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
+    def reset(self, lane_ids: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
 
-    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]: ...
+    def draw(self, lane_ids: Sequence[int], decision: Sequence[int]) -> Float[Tensor, "k Tp a"]: ...
 
 
 @runtime_checkable
 class ResumableNoise(Protocol):
-    """A noise source as collection uses it."""
+    """Noise source whose state can be saved, as collection requires."""
 
-    def reset(self, rows: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
-    def draw(self, rows: Sequence[int], decision: Sequence[int]) -> Tensor: ...
+    def reset(self, lane_ids: Sequence[int], episode_seeds: Sequence[int]) -> None: ...
+    def draw(self, lane_ids: Sequence[int], decision: Sequence[int]) -> Tensor: ...
     def state_dict(self) -> dict[str, list[int]]: ...
     def load_state_dict(self, state: dict[str, list[int]]) -> None: ...
 
 
 @runtime_checkable
 class Executor(Protocol):
-    """The part of `ChunkExecutor` that a rollout uses."""
+    """Part of `ChunkExecutor` that a rollout uses."""
 
-    def reset(self, obs: Obs, rows: Int[Tensor, " k"] | None = None) -> None: ...
+    def reset(self, obs: Obs, lane_ids: Int[Tensor, " k"] | None = None) -> None: ...
 
-    def observe(self, obs: Obs, rows: Int[Tensor, " k"] | None = None) -> None: ...
+    def observe(self, obs: Obs, lane_ids: Int[Tensor, " k"] | None = None) -> None: ...
 
     def act(self, noise: NoiseSource) -> Float[Tensor, "n a"]:
-        """The action for all lanes, in [-1, 1]."""
+        """Actions of all lanes, in [-1, 1]."""
         ...
 
 
 @runtime_checkable
 class PlanningExecutor(Protocol):
-    """The part of `ChunkExecutor` that collection uses."""
+    """Part of `ChunkExecutor` that collection uses."""
 
     policy: ChunkPolicy
     execute: int
     decision: Tensor
 
-    def reset(self, obs: Obs, rows: Rows | None = None) -> None: ...
-    def observe(self, obs: Obs, rows: Rows | None = None) -> None: ...
-    def history(self, rows: Rows | None = None) -> Obs: ...
-    def due(self) -> Rows: ...
-    def plan(self, rows: Rows, noise: Tensor) -> Tensor: ...
-    def queue(self, rows: Rows, chunk: Tensor) -> None: ...
-    def peek(self, rows: Rows | None = None) -> Tensor: ...
+    def reset(self, obs: Obs, lane_ids: LaneIds | None = None) -> None: ...
+    def observe(self, obs: Obs, lane_ids: LaneIds | None = None) -> None: ...
+    def history(self, lane_ids: LaneIds | None = None) -> Obs: ...
+    def due(self) -> LaneIds: ...
+    def plan(self, lane_ids: LaneIds, noise: Tensor) -> Tensor: ...
+    def queue(self, lane_ids: LaneIds, chunk: Tensor) -> None: ...
+    def peek(self, lane_ids: LaneIds | None = None) -> Tensor: ...
     def advance(self) -> None: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...

@@ -22,7 +22,7 @@ PACKAGES = (
     "gym-pusht",
     "onnxruntime",
 )
-_VECTORS = (("avx512f", "AVX-512"), ("avx2", "AVX2"))  # flag in /proc/cpuinfo -> name, the widest first
+_VECTORS = (("avx512f", "AVX-512"), ("avx2", "AVX2"))  # flag in /proc/cpuinfo -> name, widest first
 
 
 def _git(*arguments: str) -> str | None:
@@ -37,9 +37,9 @@ def _git(*arguments: str) -> str | None:
 
 @cache
 def commit() -> str:
-    """Short hash of the checkout, with "-dirty" when files differ from it; "unknown" outside a checkout.
+    """Short hash of the checkout, with "-dirty" if files differ from it; "unknown" outside a checkout.
 
-    Benchmark results are not counted as a difference, so that a series of them has one name.
+    Changed benchmark results do not count as a difference, so a series of benchmarks has one commit.
     """
     if not (REPOSITORY / ".git").exists() or (short := _git("rev-parse", "--short=10", "HEAD")) is None:
         return "unknown"
@@ -59,14 +59,14 @@ def versions() -> dict[str, str]:
 
 
 def cores() -> int:
-    """CPU cores this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
 def machine() -> str:
-    """CPU model, its widest vector extension and number of usable cores; not the host name, since results
-    are published.
+    """CPU model, widest vector extension and number of usable cores. Without the host name: results are
+    published.
     """
     model = platform.machine()
     try:
@@ -77,7 +77,7 @@ def machine() -> str:
 
 
 def _processor(cpuinfo: str) -> str:
-    """CPU model with its vector extension, e.g. "AMD EPYC with AVX2": one model name covers several CPUs."""
+    """CPU model with its vector extension, e.g. "AMD EPYC with AVX2": CPUs of one model name differ in it."""
     keys = [line.partition(":") for line in cpuinfo.splitlines()]
     told = {key.strip(): value.strip() for key, _, value in reversed(keys)}  # the first core
     flags = told.get("flags", "").split()

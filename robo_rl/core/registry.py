@@ -12,10 +12,10 @@ Table = Mapping[str, tuple[str, str | None]]
 
 
 def lookup(kind: str, table: Table, name: str) -> Any:
-    """Import and return the entry of `name`.
+    """Imported entry `name` of the table.
 
     Raises UnknownNameError for a name that is not in the table, and MissingDependencyError, with the command
-    that installs it, when a third-party package of the entry is absent.
+    that installs it, if a third-party package of the entry is absent.
     """
     if name not in table:
         raise UnknownNameError(kind, name, table)

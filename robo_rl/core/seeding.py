@@ -1,4 +1,4 @@
-"""Seeds and noise that depend on names and counters only, never on what was drawn before."""
+"""Seeds and noise that depend on names and counters only, not on earlier draws."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ MAX_SEED = 2**31 - 1  # accepted by every third-party environment
 
 
 def derive_seed(*path: int | str) -> int:
-    """A seed in [0, 2^31) from a path such as ("eval", 3, 17). Same path, same seed, on every machine."""
+    """Seed in [0, 2^31) from a path such as ("eval", 3, 17); the same path gives the same seed on every
+    machine.
+    """
     digest = hashlib.sha256("/".join(map(str, path)).encode()).digest()
     return int.from_bytes(digest[:8], "little") % MAX_SEED
 
 
 def generator(*path: int | str, device: str | torch.device = "cpu") -> torch.Generator:
-    """A torch generator seeded by `derive_seed(*path)`."""
+    """Torch generator seeded by `derive_seed(*path)`."""
     return torch.Generator(device=device).manual_seed(derive_seed(*path))
 
 
 def episode_noise(seed: int, decisions: int, shape: tuple[int, ...]) -> Tensor:
     """Standard normal noise of one episode, (decisions, *shape) float32.
 
-    Row d belongs to decision d, so that two policies on the same seed get the same draw at the same decision:
-    the pairing that McNemar's test needs.
+    Row d belongs to decision d, so two policies on the same seed get the same draw at the same decision. This
+    is the pairing that McNemar's test needs.
     """
     rng = np.random.Generator(np.random.Philox(key=seed))
     return torch.from_numpy(rng.standard_normal((decisions, *shape), dtype=np.float32))

@@ -1,4 +1,4 @@
-"""Settings as dataclass fields: default, help text and limits of each are written in one place."""
+"""Settings as dataclass fields: default, help text and limits are declared together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MUTABLE = (list, dict, set)
 
 @dataclass(frozen=True)
 class Limits:
-    """Values that a number may have. NaN is never allowed, infinity only where there are no limits."""
+    """Permitted range of a number. NaN is never permitted; infinity only without limits."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -23,7 +23,7 @@ class Limits:
     below: float | None = None
 
     def allow(self, value: float) -> bool:
-        """True for a finite number within the limits, or any but NaN where there are none."""
+        """True for a finite number within the limits; without limits, for any number but NaN."""
         if self == Limits():
             return not math.isnan(value)
         return (
@@ -35,7 +35,7 @@ class Limits:
         )
 
     def __str__(self) -> str:
-        """The limits in words, e.g. ">= 1" or "from 0 to 1"; empty where there are none."""
+        """The limits in words, e.g. ">= 1" or "from 0 to 1"; empty without limits."""
         if self.at_least is not None and self.at_most is not None:
             return f"from {self.at_least:g} to {self.at_most:g}"
         bounds = ((">=", self.at_least), (">", self.above), ("<=", self.at_most), ("<", self.below))
@@ -51,9 +51,9 @@ def setting(
     above: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """A field with its default, its line of `--help` and its limits, which hold for each element of a list.
+    """Field with a default, a line of `--help` and limits, which hold for each element of a list.
 
-    A list or dict given as default is copied for every instance.
+    A list or dict as default is copied for every instance.
     """
     metadata = {"help": help, "limits": Limits(at_least, at_most, above, below)}
     if isinstance(default, _MUTABLE):
@@ -67,24 +67,24 @@ def one_of(*choices: str, help: str = "") -> Any:
 
 
 def limits_of(metadata: Mapping[str, Any]) -> Limits:
-    """Limits of a field, from its metadata; none where it is a plain field."""
+    """Limits of a field, from its metadata; no limits for a plain field."""
     limits = metadata.get("limits", Limits())
     assert isinstance(limits, Limits)
     return limits
 
 
 def within(value: Any, limits: Limits) -> bool:
-    """True unless the value is a number, or holds numbers, that the limits do not allow."""
+    """True unless the value is, or contains, a number outside the limits."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return all(within(each, limits) for each in value)
     return isinstance(value, bool) or not isinstance(value, int | float) or limits.allow(value)
 
 
 def check_settings(config: Any, prefix: str = "") -> None:
-    """Raise ConfigError naming the first setting of a config dataclass, nested ones included, outside its
+    """Raise ConfigError that names the first setting of a config dataclass, also of nested ones, outside its
     limits.
 
-    The command line checks its own settings; this one checks configurations that are built in Python.
+    The command line checks its own settings; this checks configurations that are built in Python.
     """
     for item in fields(config):
         name, value = prefix + item.name, getattr(config, item.name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from robo_rl.core.errors import ConfigError
 
-if TYPE_CHECKING:  # a robot's nodes read specs, and start without torch
+if TYPE_CHECKING:  # robot nodes read specs and start without torch
     import torch
     from torch import Tensor
 
@@ -41,8 +41,8 @@ class ArraySpec:
 
 
 def sense_of(key: str, spec: ArraySpec) -> str:
-    """Kind of an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8, indices into
-    `SEGMENTS`, "depth" (h, w) [m], "points" (p, 3) [m], else "state", numbers of any shape.
+    """Kind of an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8 (indices into
+    `SEGMENTS`), "depth" (h, w) [m], "points" (p, 3) [m], else "state" (numbers of any shape).
     """
     prefix = key.partition(".")[0]
     if spec.dtype == "uint8":
@@ -52,7 +52,7 @@ def sense_of(key: str, spec: ArraySpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ActionSpec:
-    """Limits of the executed action, one entry per dimension, in `unit`. Learning sees [-1, 1]."""
+    """Limits of the executed action, one entry per dimension, in `unit`. Policies act in [-1, 1]."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -70,14 +70,16 @@ class ActionSpec:
         return len(self.low)
 
     def normalize(self, action: Tensor) -> Tensor:
-        """Map limits to [-1, 1]; the last axis is the action. [-1, 1] limits pass through bit for bit."""
+        """Map the limits to [-1, 1]; the last axis is the action. Limits of [-1, 1] leave the action
+        unchanged bit for bit.
+        """
         if set(self.low) == {-1.0} and set(self.high) == {1.0}:
             return action
         low, high = action.new_tensor(self.low), action.new_tensor(self.high)
         return (action - low) * (2.0 / (high - low)) - 1.0
 
     def denormalize(self, action: Tensor) -> Tensor:
-        """Inverse of `normalize`, clipped to the limits. [-1, 1] limits pass through bit for bit."""
+        """Inverse of `normalize`, clipped to the limits. Limits of [-1, 1] leave it unchanged bit for bit."""
         action = action.clamp(-1.0, 1.0)
         if set(self.low) == {-1.0} and set(self.high) == {1.0}:
             return action
@@ -112,7 +114,7 @@ class EnvSpec:
 
     @property
     def simulated(self) -> bool:
-        """True where `sim.registry` can make it; policies for other contracts run on the robot only."""
+        """True if `sim.registry` can make it. Policies with any other contract run on the robot only."""
         return not self.name.startswith(f"{ROBOT_SUITE}/")
 
     def to_json(self) -> dict[str, Any]:
@@ -120,8 +122,8 @@ class EnvSpec:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> EnvSpec:
-        """Contract from what `to_json` made. Raises ConfigError for a value that a contract cannot have, KeyError,
-        TypeError, AttributeError or OverflowError where the structure is another one.
+        """Contract from the output of `to_json`. Raises ConfigError for a value that a contract cannot have,
+        and KeyError, TypeError, AttributeError or OverflowError for a different structure.
         """
         obs = {
             _text(key, "obs"): ArraySpec(
@@ -152,7 +154,9 @@ def _whole(value: object, what: str) -> int:
 
 
 def _number(value: object, what: str) -> float:
-    """A float. Raises ConfigError for anything but a number, OverflowError for one that no float holds."""
+    """A float. Raises ConfigError for anything but a number, OverflowError for one outside the range of
+    floats.
+    """
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ConfigError(f"{what} of a contract is {value!r}, a number was expected.")
     return float(value)

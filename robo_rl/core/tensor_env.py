@@ -1,7 +1,7 @@
 """Vectorised environments without copies: one row per lane, all values tensors.
 
-The light counterpart of `VecEnv`, for simulators that step thousands of lanes in one Python call: no episode
-seeds, no infos, and no gradient.
+A lighter alternative to `VecEnv` for simulators that step thousands of lanes in one Python call: without
+episode seeds, infos and gradients.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ class TensorStep:
 
     final_obs: Float[Tensor, "n f"]  # after the step, before ended lanes restart
     reward: Float[Tensor, " n"]
-    parts: Float[Tensor, "n k"]  # terms of the cost; `reward_of` weighs them by the curriculum
+    parts: Float[Tensor, "n k"]  # cost terms, weighted by `reward_of` as the curriculum says
     terminated: Bool[Tensor, " n"]
     truncated: Bool[Tensor, " n"]
 
 
 @runtime_checkable
 class TensorEnv(Protocol):
-    """Environment of n lanes. obs holds the inputs of actor and critic (see `views`), each of order one."""
+    """Environment of n lanes. obs holds the inputs of actor and critic (see `views`), each scaled to about
+    one.
+    """
 
     num: int
     obs: Float[Tensor, "n f"]
@@ -37,13 +39,13 @@ class TensorEnv(Protocol):
     num_parts: int
 
     def restart(self) -> None:
-        """Start fresh lanes, with ages as if they had been running for long."""
+        """Restart all lanes, with ages drawn as if they had run for long."""
         ...
 
     def step(self, action: Float[Tensor, "n a"]) -> TensorStep: ...
 
-    def harden(self) -> None:
-        """Move to the next stage of the curriculum: cost terms weigh more from now on."""
+    def advance_curriculum(self) -> None:
+        """Move to the next stage of the curriculum, in which cost terms have larger weights."""
         ...
 
     def reward_of(

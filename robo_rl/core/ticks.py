@@ -14,11 +14,10 @@ def ticks(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[float]:
-    """Yield how late each tick is, in seconds. Deadlines are absolute, so errors never add up.
+    """Yield the delay of each tick [s]. Deadlines are absolute, so errors do not accumulate.
 
-    A tick that overran is followed at once by the newest deadline that has passed; those before it are
-    skipped, never burst through. Raises ConfigError, at the first tick, for a rate that is not positive and
-    finite.
+    After an overrun, the loop continues at once with the newest deadline that has passed and skips those
+    before it. Raises ConfigError, at the first tick, if the rate is not positive and finite.
     """
     if not 0.0 < rate_hz < math.inf:
         raise ConfigError(f"The rate must be positive and finite, found {rate_hz} Hz.")

@@ -1,7 +1,7 @@
 """Columns of an observation for actor and critic.
 
-Asymmetric actor-critic (Pinto et al. 2018): the critic is dropped after training, so it may use values that
-no sensor measures (the true state, the disturbance); the actor uses what the robot has.
+Asymmetric actor-critic (Pinto et al. 2018): the critic is used in training only, so it may see values that no
+sensor measures (the true state, the disturbance). The actor sees what the robot measures.
 """
 
 from __future__ import annotations

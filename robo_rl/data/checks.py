@@ -1,4 +1,4 @@
-"""Checks of one episode for `validate`: bytes as they were written, and values that make sense."""
+"""Checks of one episode for `validate`: stored bytes, types, shapes and plausible values."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from robo_rl.data.episodes.shard import (
 )
 
 RESTORE = "Restore the episode from a copy, or delete its directory; the others keep their numbers."
-RE_RECORD = "Look at the episode; delete it when the sensor or driver was at fault."
-LIMIT_TOLERANCE = 1e-4  # fraction of an action's range, for float32 rounding at the limit
+RE_RECORD = "Inspect the episode; delete it if the sensor or driver was faulty."
+LIMIT_TOLERANCE = 1e-4  # fraction of an action's range; float32 rounding at the limit stays below it
 RATE_TOLERANCE = 0.05  # fraction of the control rate
 BLOCK_ROWS_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One finding. `episode` is None for the dataset as a whole; a warning does not make the data wrong."""
+    """One finding. episode: None for the entire dataset. A warning does not make the dataset invalid."""
 
     episode: int | None
     fault: str
@@ -50,7 +50,7 @@ class Fault:
 
 
 def episode_faults(episode: Episode) -> Iterator[Fault]:
-    """All faults of one episode whose episode.json could be read."""
+    """All faults of one episode whose episode.json was readable."""
     number, meta = episode.number, episode.meta
     if meta.frames <= 0:
         yield Fault(number, f"It has {meta.frames} frames.", "Delete its directory.", "zero_length")
@@ -58,9 +58,9 @@ def episode_faults(episode: Episode) -> Iterator[Fault]:
     if DAMAGED in meta.info:
         yield Fault(number, f"It was recovered, but {meta.info[DAMAGED]}.", RE_RECORD, "damaged")
     if not meta.complete:
-        text = "It was interrupted and salvaged to its last whole frame."
+        text = "It was interrupted and salvaged to its last complete frame."
         yield Fault(
-            number, text, "Keep it for cloning if it looks well; it has no label.", "incomplete", "warning"
+            number, text, "It has no success label. Keep it if its motion is good.", "incomplete", "warning"
         )
     sound: set[str] = set()
     for column in episode.dataset.columns():
@@ -88,7 +88,7 @@ def _array_faults(episode: Episode, column: Column) -> Iterator[Fault]:
 
 
 def schema_faults(episode: Episode, column: Column, array: ArrayMeta) -> Iterator[Fault]:
-    """Differences between an array and the column of the dataset that it belongs to."""
+    """Differences between an array and its column in the dataset."""
     number, name = episode.number, column.name
     if array.dtype != column.dtype:
         text = f"'{name}' is {array.dtype}, the dataset stores {column.dtype}."
@@ -131,17 +131,17 @@ def _shard_faults(number: int, folder: Path, name: str, array: ArrayMeta) -> Ite
     _, chunks, chunk_bytes = layout(array)
     if size < payload:
         whole = size // row_bytes(array.dtype, array.shape[1:])
-        text = f"'{name}' was cut off: {whole} of {array.shape[0]} rows are there."
+        text = f"'{name}' is truncated: {whole} of {array.shape[0]} rows are there."
         yield Fault(number, text, RESTORE, "truncated_shard")
         return
     with path.open("rb") as file:
         file.seek(chunks * chunk_bytes)
         stored = file.read()
     if stored != index:
-        text = f"The zarr index behind '{name}' is broken."
+        text = f"The zarr index after the data of '{name}' is broken."
         yield Fault(number, text, "Restore it; memory maps still read the data.", "bad_index")
     if file_crc32c(path, payload) != array.crc32c:
-        text = f"The checksum of '{name}' does not fit its bytes: they changed after the commit."
+        text = f"The checksum of '{name}' differs: its bytes changed after the commit."
         yield Fault(number, text, RESTORE, "bad_checksum")
 
 
@@ -149,9 +149,9 @@ def _strays(episode: Episode) -> Iterator[Fault]:
     known = {column.name for column in episode.dataset.columns()}
     for path in sorted(episode.path.iterdir()):
         if path.is_dir() and path.name not in known:
-            text = f"There is an array '{path.name}' that the dataset does not know."
+            text = f"There is an array '{path.name}' that the dataset does not declare."
             yield Fault(
-                episode.number, text, "Delete it, or ignore it: nobody reads it.", "unknown_array", "warning"
+                episode.number, text, "Delete or ignore it; it is not read.", "unknown_array", "warning"
             )
 
 
@@ -197,11 +197,14 @@ def _limits(episode: Episode) -> Iterator[Fault]:
     if outside.any():
         frames = np.flatnonzero(outside.any(axis=1))
         text = (
-            f"Actions leave the limits in {len(frames)} frames, first in frame {frames[0]}, "
+            f"Actions exceed the limits in {len(frames)} frames, first in frame {frames[0]}, "
             f"dimensions {np.flatnonzero(outside.any(axis=0)).tolist()}."
         )
         yield Fault(
-            episode.number, text, "Record what was executed, or correct the limits.", "action_outside_limits"
+            episode.number,
+            text,
+            "Record the executed action, or correct the limits.",
+            "action_outside_limits",
         )
 
 
@@ -210,7 +213,7 @@ def _stamps(episode: Episode) -> Iterator[Fault]:
     for name, column in stamps.items():
         known = column[column != NO_STAMP]
         if (back := np.flatnonzero(np.diff(known) < 0)).size:
-            text = f"'{name}' goes back in time {back.size} times, first after frame {int(back[0])}."
+            text = f"'{name}' decreases {back.size} times, first after frame {int(back[0])}."
             yield Fault(
                 episode.number,
                 text,
@@ -230,7 +233,7 @@ def _stamps(episode: Episode) -> Iterator[Fault]:
 
 
 def _rate(episode: Episode, name: str, known: Shaped[ndarray, " k"]) -> Iterator[Fault]:
-    """Compare the mean rate of an episode with the declared one: velocities depend on it."""
+    """Compare the mean rate of an episode with the declared one, on which velocities depend."""
     if name != "t_command_ns" or len(known) < 10 or known[-1] <= known[0]:
         return
     declared_hz = episode.dataset.env.control_hz
@@ -249,7 +252,7 @@ def _jpeg(episode: Episode, key: str) -> Iterator[Fault]:
     except DataError:
         ends = np.zeros(1, dtype=np.int64)
     if ends[-1] != len(blob):
-        text = f"The image borders of '{key}' do not fit its {len(blob)} bytes."
+        text = f"The image offsets of '{key}' do not fit its {len(blob)} bytes."
         yield Fault(episode.number, text, RESTORE, "broken_jpeg")
         return
     image = np.empty(episode.dataset.env.obs[key].shape, dtype=np.uint8)

@@ -1,5 +1,5 @@
-"""Import zarr v2 replay buffers (`data/*`, `meta/episode_ends`), the format of Diffusion Policy and its
-descendants.
+"""Import of zarr v2 replay buffers (`data/*`, `meta/episode_ends`), the format of Diffusion Policy and
+others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _only(array: Shaped[ndarray, "n ..."]) -> Shaped[ndarray, "n ..."]:
 
 @dataclass(frozen=True)
 class ReplayBufferSource:
-    """Arrays of the buffer for one key, and the function that computes the key from one episode."""
+    """Arrays of the buffer for one key, and the function that computes the key from them for one episode."""
 
     arrays: tuple[str, ...]
     convert: Callable[..., Shaped[ndarray, "n ..."]] = _only
@@ -50,16 +50,17 @@ def import_replay_buffer(
     task: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Write the buffer's episodes as a new dataset; returns how many there are.
+    """Write the buffer's episodes as a new dataset; returns their number.
 
     `keys` maps every observation of `env`, "action", and optionally "reward" and "terminated" to an array.
     Missing rewards are 0. A buffer has no observation after the last action, no stamps and no success labels;
-    the dataset has none either. Float images must hold 0-255 and become uint8.
+    neither has the dataset. Float images must hold 0-255 and become uint8.
 
-    The dataset appears under `out` when it is complete; an interrupted import leaves nothing there.
-    `limit` takes only the first episodes; `progress` is called with (episodes done, episodes).
+    The dataset appears under `out` when it is complete; an interrupted import leaves nothing. limit: import
+    only the first episodes. progress: called with (episodes done, episodes).
 
-    Raises DataError when `source` is no replay buffer, lacks an array or does not fit `env`, or `out` exists.
+    Raises DataError if `source` is no replay buffer, lacks an array or does not fit `env`, or if `out`
+    exists.
     """
     buffer = ZarrBuffer(source)
     mapping = _checked(keys, env, buffer)
@@ -74,12 +75,12 @@ def import_replay_buffer(
 
 
 def longest_episode(source: str | Path) -> int:
-    """Frames of the longest episode of a buffer. Raises DataError when `source` is no buffer."""
+    """Frames of the longest episode of a buffer. Raises DataError if `source` is no buffer."""
     return int(np.diff(_episode_ends(ZarrBuffer(source), {}), prepend=0).max())
 
 
 def array_shape(source: str | Path, name: str) -> tuple[int, ...]:
-    """Shape of an array of a buffer, e.g. "data/state". Raises DataError when there is none."""
+    """Shape of an array of a buffer, e.g. "data/state". Raises DataError if it does not exist."""
     buffer = ZarrBuffer(source)
     if name not in buffer.names:
         raise DataError(
@@ -124,14 +125,14 @@ def _copy_episode(
 
 
 def _image(key: str, images: Shaped[ndarray, "n h w 3"]) -> Shaped[ndarray, "n h w 3"]:
-    """Convert float images of 0-255 to uint8. Raises DataError for another range."""
+    """Images as uint8; float images must hold 0-255. Raises DataError for another range."""
     if images.dtype == np.uint8:
         return images
     low, high = float(images.min()), float(images.max())
     if not (low >= 0.0 and high <= 255.0) or 0.0 < high <= 1.0:
         raise DataError(
             f"Images of '{key}' hold {low:g} to {high:g}, 0 to 255 was expected. "
-            "Scale them in the buffer, or, in Python, import with a Source whose `convert` does."
+            "Scale them in the buffer, or, in Python, in `convert` of a ReplayBufferSource."
         )
     return np.asarray(np.rint(images), dtype=np.uint8)
 
@@ -142,13 +143,11 @@ def _checked(keys: KeyMap, env: EnvSpec, buffer: ZarrBuffer) -> dict[str, Replay
     }
     if missing := (env.obs.keys() | {"action"}) - mapping.keys():
         raise DataError(
-            f"The keys do not say where {sorted(missing)} come from, which '{env.name}' needs. Add such "
-            f"pairs as {min(missing)}:data/<array>."
+            f"keys has no entry for {sorted(missing)}, which '{env.name}' needs. Add pairs such as "
+            f"{min(missing)}:data/<array>."
         )
     if unknown := mapping.keys() - env.obs.keys() - set(STEP_KEYS):
-        raise DataError(
-            f"The keys name {sorted(unknown)}, which '{env.name}' does not have: it has {sorted(env.obs)}."
-        )
+        raise DataError(f"keys names {sorted(unknown)}, but '{env.name}' has {sorted(env.obs)}.")
     for key, source in mapping.items():
         if absent := set(source.arrays) - set(buffer.names):
             raise DataError(
@@ -168,7 +167,5 @@ def _episode_ends(
             f"{buffer.path}/{EPISODE_ENDS} must increase strictly from above 0, found {ends[:5].tolist()}..."
         )
     if short := {name: n for name, n in rows.items() if n < ends[-1]}:
-        raise DataError(
-            f"{buffer.path} is ragged: its episodes end at row {ends[-1]}, but {short}. It was cut off."
-        )
+        raise DataError(f"{buffer.path} is truncated: its episodes end at row {ends[-1]}, but {short}.")
     return ends

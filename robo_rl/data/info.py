@@ -1,4 +1,4 @@
-"""Contents of a dataset as JSON values: the body of `robo-rl data info`."""
+"""Contents of a dataset as JSON values, for `robo-rl data info`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAGS = (("t_capture_ns", "t_receive_ns"), ("t_receive_ns", "t_command_ns"))
 
 
 def dataset_info(path: str | Path) -> dict[str, Any]:
-    """Counts, shapes, labels and delays of a dataset. Raises DataError when `path` is no dataset."""
+    """Counts, shapes, labels and delays of a dataset. Raises DataError if `path` is no dataset."""
     store = EpisodeStore(path)
     totals, env = store.totals, store.spec
     frames = [episode.frames for episode in store]
@@ -57,7 +57,7 @@ def dataset_info(path: str | Path) -> dict[str, Any]:
 
 
 def _delays_ms(store: EpisodeStore) -> dict[str, dict[str, float]]:
-    """Median and 99th percentile between stamps of the same frame, where both were taken."""
+    """Median and 99th percentile of delays between stamps of the same frame, if both were recorded."""
     delays: dict[str, dict[str, float]] = {}
     for start, end in LAGS:
         if {start, end} <= set(store.meta.stamps):

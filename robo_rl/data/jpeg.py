@@ -1,4 +1,4 @@
-"""JPEG encoding and decoding of RGB images. OpenCV is imported when the first JPEG is touched."""
+"""JPEG encoding and decoding of RGB images. OpenCV is imported at the first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def encode(image: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " byt
 
 
 def decode(data: UInt8[ndarray, " bytes"], out: UInt8[ndarray, "h w 3"]) -> None:
-    """Decode a JPEG into `out` (RGB, C-contiguous). Raises DataError for another size, or no JPEG."""
+    """Decode a JPEG into `out` (RGB, C-contiguous). Raises DataError for another size, or if it is no JPEG."""
     cv2 = _cv2()
     image = cv2.imdecode(data, cv2.IMREAD_COLOR)
     if image is None or image.shape != out.shape:
@@ -32,7 +32,8 @@ def decode(data: UInt8[ndarray, " bytes"], out: UInt8[ndarray, "h w 3"]) -> None
             f"{len(data)} bytes are {found}, an image of shape {out.shape} was expected. "
             "Run `robo-rl data validate` on the dataset."
         )
-    cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=out)  # writes into `out`; in place it would take a second copy
+    # directly into `out`; in place it would make a second copy
+    cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=out)
 
 
 def _cv2() -> Any:

@@ -1,4 +1,4 @@
-"""Merging datasets of one contract, for example demonstrations and successful episodes of a policy."""
+"""Merging datasets of one contract, e.g. demonstrations and successful episodes of a policy."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from robo_rl.data.episodes.schema import STAGING
 def merge(
     sources: Sequence[str | Path], out: str | Path, progress: Callable[[int, int], None] | None = None
 ) -> int:
-    """Copy all episodes of `sources`, in order, byte for byte, into a new dataset; returns how many there
-    are.
+    """Copy all episodes of `sources`, in order and byte for byte, into a new dataset; returns their number.
 
-    The dataset appears under `out` when it is complete. `progress` is called with (episodes done, episodes).
-    Raises DataError when a source is no dataset, when they do not belong together or when `out` exists,
-    ConfigError for none.
+    The dataset appears under `out` when it is complete. progress: called with (episodes done, episodes).
+    Raises DataError if a source is no dataset, if contracts differ or if `out` exists, ConfigError without
+    sources.
     """
     if not sources:
         raise ConfigError("sources names no dataset. Give at least one: sources=[data/first,data/second]")
@@ -33,8 +32,8 @@ def merge(
     for other in stores[1:]:
         if what := difference(first, other):
             raise DataError(
-                f"{first.path} and {other.path} cannot be merged: they have different {what}. Only datasets "
-                "that were recorded alike can."
+                f"{first.path} and {other.path} cannot be merged: they have different {what}. Merge only "
+                "datasets of one contract."
             )
     episodes = [episode for store in stores for episode in store]
     info = {"merged": [str(source) for source in sources]}
@@ -52,7 +51,7 @@ def merge(
 
 
 def _refuse_repeated(sources: Sequence[str | Path]) -> None:
-    """Raise ConfigError for a dataset that is named twice: its episodes would count double."""
+    """Raise ConfigError for a dataset that is named twice, whose episodes would count double."""
     places = [Path(source).resolve() for source in sources]
     for i, place in enumerate(places):
         if (first := places.index(place)) < i:
@@ -63,7 +62,7 @@ def _refuse_repeated(sources: Sequence[str | Path]) -> None:
 
 
 def difference(first: EpisodeStore, other: EpisodeStore) -> str:
-    """First difference that keeps two datasets from being merged; empty when there is none."""
+    """First difference that prevents a merge of two datasets; empty if there is none."""
     anyhow = replace(
         other.spec, max_episode_steps=first.spec.max_episode_steps
     )  # the length limit may differ

@@ -1,4 +1,4 @@
-"""Normalisation of float observations; its statistics travel inside every checkpoint and bundle."""
+"""Normalisation of float observations. Its statistics are stored in every checkpoint and bundle."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from robo_rl.core.shapes import Float
 
 
 class Normalizer(nn.Module):
-    """x -> clamp((x - center) / scale, -clip, clip) for every float key; other keys pass through.
+    """x -> clamp((x - center) / scale, -clip, clip) for every float key; other keys are not changed.
 
-    `fit` maps the range seen in the data to [-1, 1]. A dimension that hardly moved in the data is only
-    centred (scale 1): dividing by its tiny range would turn sensor noise into large inputs. The clamp bounds
-    what a state far outside the data can do to a network.
+    `fit` maps the range of the data to [-1, 1]. A dimension that is almost constant in the data is only
+    centred (scale 1), because division by its tiny range would turn sensor noise into large inputs. The clamp
+    bounds the effect of states far outside the data.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], clip: float = 5.0) -> None:
@@ -32,7 +32,7 @@ class Normalizer(nn.Module):
     def fit(
         cls, data: Mapping[str, Float[Tensor, "n ..."]], min_range: float = 1e-4, clip: float = 5.0
     ) -> Normalizer:
-        """Statistics of float arrays with the sample axis first. `min_range` is in the units of the data."""
+        """Statistics of float arrays whose first axis is the sample. min_range: in the units of the data."""
         normalizer = cls({key: tuple(value.shape[1:]) for key, value in data.items()}, clip)
         for i, key in enumerate(normalizer.keys):
             low, high = data[key].amin(0), data[key].amax(0)
@@ -51,8 +51,8 @@ class Normalizer(nn.Module):
         }
 
     def normalize(self, obs: Obs) -> Obs:
-        """Normalise the keys it was fitted on; leading axes are free. Raises CheckpointError when one does
-        not fit.
+        """Normalise the fitted keys; leading axes are free. Raises CheckpointError if a key is missing or its
+        shape differs.
         """
         out = dict(obs)
         for i, key in enumerate(self.keys):

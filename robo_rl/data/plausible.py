@@ -1,4 +1,6 @@
-"""Episodes that no policy should be trained on: damaged arrays, values that are not finite, wild actions."""
+"""Check for episodes unfit for training: damaged arrays, values that are not finite, actions far outside
+limits.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,17 @@ from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.shard import row_bytes
 from robo_rl.data.windows import TABLE_ROW_BYTES
 
-FAR = 1.0  # ranges beyond a limit: no rounding and no overshoot, but a wrong unit or a damaged number
+# distance from a limit in ranges; more is a wrong unit or a damaged number, not rounding or overshoot
+FAR = 1.0
 _BLOCK_BYTES = 1 << 26
-_LOOK = "Find all faults by robo-rl data validate, then restore or delete the episode."
+_LOOK = "Find all faults with robo-rl data validate, then restore or delete the episode."
 
 
 def check_episodes(episodes: Iterable[Episode]) -> None:
-    """Raise DataError for the first episode that cannot be learned from.
+    """Raise DataError for the first episode that is unfit for training.
 
-    Its arrays must have the shapes and types of the dataset, its numbers must be finite, and no action may
-    lie further beyond its limits than `FAR` times their range. Depth images and point clouds are not read.
+    Arrays must have the shapes and types of the dataset, numbers must be finite, and no action may be further
+    than `FAR` times its range outside the limits. Depth images and point clouds are not read.
     """
     for episode in episodes:
         where = f"Episode {episode.number:06d} in {episode.path.parent.parent}"
@@ -53,12 +56,12 @@ def check_finite(values: Shaped[ndarray, "n ..."], where: str, advice: str) -> N
 
 
 def check_action(action: Shaped[ndarray, "n a"], spec: ActionSpec, where: str, advice: str) -> None:
-    """Raise DataError that names the first action far beyond the limits. Actions are finite."""
+    """Raise DataError that names the first action far outside the limits. Actions must be finite."""
     low, high = np.array(spec.low), np.array(spec.high)
     far = (action < low - FAR * (high - low)) | (action > high + FAR * (high - low))
     if far.any():
         frame, dim = np.argwhere(far)[0].tolist()
         raise DataError(
             f"{where}: dimension {dim} of the action is {float(action[frame, dim]):.4g} in frame "
-            f"{frame}, far beyond its limits {spec.low[dim]:g} to {spec.high[dim]:g}. {advice}"
+            f"{frame}, far outside its limits {spec.low[dim]:g} to {spec.high[dim]:g}. {advice}"
         )

@@ -1,16 +1,16 @@
-"""Push-T: the contracts of its three observations, and how the published human demonstrations map onto them.
+"""Push-T: contracts of its three observation types, and the key map of the published human demonstrations.
 
     pusht/state      state (5,)   agent x, y, block x, y [px], block angle in [0, 2 pi) [rad]
     pusht/keypoints  state (18,)  agent x, y, then x, y of the block's 8 key points [px]
     pusht/pixels     image.front (96, 96, 3), state (2,) agent x, y [px]
 
-The action is the agent's target, x, y [px]. These are the contracts of the simulator in
-`sim/adapters/pusht.py`.
+The action is the target position of the agent, x, y [px]. The simulator in `sim/adapters/pusht.py` has the
+same contracts.
 
-The block's pose is (x, y) px of its body origin and an angle in rad on a table of 512 x 512 px, y down. Its
-key points are the vertices of the T's two bars in the order in which `gym-pusht` gives them. The nine key
-points that the published file holds are other ones: points sampled inside the T, of which none is a vertex.
-So key points are computed from the pose here, which fits the simulator to float32 precision.
+The pose of the block is (x, y) of its body origin [px] and an angle [rad] on a table of 512 x 512 px, y down.
+Its key points are the vertices of the T's two bars in the order of `gym-pusht`. The nine key points in the
+published file are points inside the T, none of them a vertex. So key points are computed from the pose, which
+agrees with the simulator to float32 precision.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ _OBS = {
 
 
 def block_keypoints(pose: Float[ndarray, "n 3"]) -> Float[ndarray, "n 16"]:
-    """Key points (8, 2) [px] of a block pose (x px, y px, angle rad): vertices rotated by the angle, plus the
-    position.
-    """
+    """Key points (8, 2) [px] of a block pose (x px, y px, angle rad): rotated vertices plus the position."""
     cos, sin = np.cos(pose[:, 2, None]), np.sin(pose[:, 2, None])
     x, y = _VERTICES_PX[:, 0], _VERTICES_PX[:, 1]
     points = np.stack([cos * x - sin * y + pose[:, 0, None], sin * x + cos * y + pose[:, 1, None]], axis=-1)
@@ -70,9 +68,7 @@ _KEYS: dict[str, KeyMap] = {
 
 
 def pusht_spec(name: str) -> EnvSpec:
-    """Contract of "pusht/state", "pusht/keypoints" or "pusht/pixels": 10 Hz, 300 steps, target of the agent
-    in px.
-    """
+    """Contract of "pusht/state", "pusht/keypoints" or "pusht/pixels": 10 Hz, 300 steps, agent target in px."""
     if name not in _OBS:
         raise UnknownNameError("Push-T observation", name, _OBS)
     return EnvSpec(name, _OBS[name], _ACTION, max_episode_steps=300, control_hz=10.0)

@@ -1,4 +1,4 @@
-"""Episodes that were recorded twice, for example by two processes into one dataset."""
+"""Detection of repeated episodes, e.g. of two processes that recorded into one dataset."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.schema import STAMPS
 
 _SHOWN = 5
-_ONCE = "Keep one of each: delete the directories of the others."
+_ONCE = "Keep one of each and delete the directories of the others."
 
 _Contents = tuple[tuple[str, tuple[int, ...], int], ...]  # name, shape and CRC-32C of every array
 
 
 class RepeatedEpisodes:
-    """Seeds and contents of the episodes of a dataset, to find those that are there more than once."""
+    """Seeds and checksums of the episodes of a dataset, to find repeated ones."""
 
     def __init__(self) -> None:
         self._of_seed: dict[int, list[int]] = defaultdict(list)
         self._of_contents: dict[_Contents, list[int]] = defaultdict(list)
 
     def add(self, episode: Episode) -> None:
-        """Note an episode whose checksums are right. Stamps are left out: they differ between recordings."""
+        """Add an episode with correct checksums. Stamps are ignored: they differ between recordings."""
         arrays = episode.meta.arrays.items()
         contents = tuple(sorted((name, a.shape, a.crc32c) for name, a in arrays if name != STAMPS))
         self._of_contents[contents].append(episode.number)
@@ -32,7 +32,7 @@ class RepeatedEpisodes:
             self._of_seed[episode.meta.seed].append(episode.number)
 
     def faults(self) -> Iterator[Fault]:
-        """An error for equal episodes, a warning for different ones of the same seed."""
+        """An error for identical episodes, a warning for different ones of the same seed."""
         equal = [numbers for numbers in self._of_contents.values() if len(numbers) > 1]
         if equal:
             extra = sum(len(numbers) - 1 for numbers in equal)
@@ -44,7 +44,7 @@ class RepeatedEpisodes:
             text = (
                 f"{counted(len(seeds), 'seed occurs', 'seeds occur')} in several episodes: {_groups(seeds)}."
             )
-            advice = "Fine for several policies on the same starts; otherwise keep one episode of each seed."
+            advice = "Fine for several policies on the same seeds; otherwise keep one episode per seed."
             yield Fault(None, text, advice, "repeated_seed", "warning")
 
 

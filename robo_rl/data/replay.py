@@ -1,8 +1,8 @@
-"""Replay in lanes: one ring per environment, so that returns never cross an episode or a lane.
+"""Replay buffer with one ring per lane, so that returns never cross an episode or a lane.
 
-Transitions are stored one decision at a time; n-step returns are formed when sampling, by walking forward
-from the sampled decision. That costs one gather per step and in exchange nothing waits: a decision can be
-sampled as soon as it is stored, and lanes may advance at different moments (chunk decisions do).
+Transitions are stored one decision at a time. n-step returns are computed at sampling time, from the sampled
+decision onwards. This costs one gather per step, but a decision can be sampled as soon as it is stored, and
+lanes may advance at different times (as decisions of chunks do).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from robo_rl.core.shapes import Float, Int
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """b = batch, f = features, c = context, k = input of the critic, a = executed action (a chunk,
-    flattened).
+    """Sample of a replay. b = batch, f = features, c = context, k = critic's action input, a = executed
+    action (or chunk, flattened).
 
     `critic_action` is the actor's output after the action map; `action` is what the robot executed. They are
-    the same for direct and residual control and differ under steering.
+    equal for direct and residual control and differ for steering.
     """
 
     obs: Float[Tensor, "b f"]
@@ -32,21 +32,22 @@ class Batch:
     critic_action: Float[Tensor, "b k"]
     action: Float[Tensor, "b a"]
     reward: Float[Tensor, " b"]  # n-step sum of discounted rewards
-    discount: Float[Tensor, " b"]  # gamma^steps, 0 where nothing is to be bootstrapped
-    next_obs: Float[Tensor, "b f"]  # last real observation, never the one after a reset
+    discount: Float[Tensor, " b"]  # gamma^steps; 0: no bootstrapping
+    next_obs: Float[Tensor, "b f"]  # last observation of the episode, never the one after a reset
     next_ctx: Float[Tensor, "b c"]
     mc_return: Float[
         Tensor, " b"
-    ]  # discounted return to the end of the episode, a time-out too; NaN: not known
-    return_floor: Float[Tensor, " b"]  # mc_return, where nothing was to come after that end; NaN: not known
-    demo: Float[Tensor, " b"]  # 1 where the action came from a demonstrator or an intervention
+    ]  # discounted return to the end of the episode, also to a time-out; NaN: unknown
+    # mc_return, if the episode had no reward left after its end; NaN: unknown
+    return_floor: Float[Tensor, " b"]
+    demo: Float[Tensor, " b"]  # 1 for actions of a demonstrator or an intervention
 
 
 class Replay:
-    """Ring buffer of decisions, one per lane. widths: name -> width.
+    """Ring buffers of decisions, one per lane. widths: name -> width.
 
-    Rewards are stored per decision, already discounted inside a chunk of `steps` steps. extra: columns that
-    are kept and never sampled, such as the terms of a reward.
+    Rewards are stored per decision, discounted inside a chunk of `steps` steps. extra: columns that are
+    stored but not sampled, such as terms of the reward.
     """
 
     VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")
@@ -55,8 +56,8 @@ class Replay:
         "terminated",
         "truncated",
         "cut",
-    )  # cut: the lane's next entry does not follow this one; bootstrap here
-    TIMED_OUT = "timed_out"  # flag: the clock ended the episode, and what was to come is not in mc_return
+    )  # cut: the lane's next entry is not the successor of this one; bootstrap here
+    TIMED_OUT = "timed_out"  # flag: the episode ended by time-out, and later rewards are missing in mc_return
 
     def __init__(
         self, capacity: int, lanes: int, widths: Mapping[str, int], extra: Mapping[str, int] | None = None
@@ -75,34 +76,31 @@ class Replay:
         }
         self._extra = dict(extra or {})
         self.data |= {name: torch.zeros(lanes, self.slots, width) for name, width in self._extra.items()}
-        self.head = torch.zeros(lanes, dtype=torch.long)  # decisions ever stored, per lane
+        self.head = torch.zeros(lanes, dtype=torch.long)  # number of decisions ever stored, per lane
         self.episode_start = torch.zeros(
             lanes, dtype=torch.long
-        )  # value of `head` when the running episode began
+        )  # value of `head` at the start of the running episode
 
     def __len__(self) -> int:
         return int(self.head.clamp(max=self.slots).sum())
 
-    def add(self, rows: Int[Tensor, " k"], values: Mapping[str, Tensor], gamma: float) -> None:
-        """Store one decision in each of these lanes; where an episode ends, its Monte-Carlo returns are
-        filled in.
+    def add(self, lane_ids: Int[Tensor, " k"], values: Mapping[str, Tensor], gamma: float) -> None:
+        """Store one decision of each of these lanes. At the end of an episode, compute its Monte-Carlo
+        returns.
 
-        `values` holds every vector, `reward`, `steps`, `demo` and all flags, with k rows; what else it holds
-        is left.
+        values: every vector, `reward`, `steps`, `demo` and all flags, with k rows; other entries are ignored.
         """
-        slot = self.head[rows] % self.slots
+        slot = self.head[lane_ids] % self.slots
         for name in (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS, *self._extra):
-            self.data[name][rows, slot] = values[name].to(self.data[name].dtype)
-        self.data["mc_return"][rows, slot], self.data[self.TIMED_OUT][rows, slot] = torch.nan, False
-        self.head[rows] += 1
-        for lane in rows[values["terminated"] | values["truncated"]].tolist():
+            self.data[name][lane_ids, slot] = values[name].to(self.data[name].dtype)
+        self.data["mc_return"][lane_ids, slot], self.data[self.TIMED_OUT][lane_ids, slot] = torch.nan, False
+        self.head[lane_ids] += 1
+        for lane in lane_ids[values["terminated"] | values["truncated"]].tolist():
             self._close_episode(lane, gamma)
 
-    def set_last_reward(self, rows: Int[Tensor, " k"], reward: float) -> None:
-        """Overwrite the reward of the newest decision of these lanes (RLIF's -1 just before an
-        intervention).
-        """
-        self.data["reward"][rows, (self.head[rows] - 1) % self.slots] = reward
+    def set_last_reward(self, lane_ids: Int[Tensor, " k"], reward: float) -> None:
+        """Overwrite the reward of the newest decision of these lanes (RLIF's -1 just before an intervention)."""
+        self.data["reward"][lane_ids, (self.head[lane_ids] - 1) % self.slots] = reward
 
     def _close_episode(self, lane: int, gamma: float) -> None:
         end = int(self.head[lane])
@@ -111,12 +109,11 @@ class Replay:
         rewards = self.data["reward"][lane, slots].tolist()
         steps = self.data["steps"][lane, slots].tolist()
         cuts = self.data["cut"][lane, slots].tolist()
-        cuts[-1] = False  # the end itself: nothing follows it
+        cuts[-1] = False  # the end has no successor
         total, returns = 0.0, []
         for reward, duration, cut in zip(reversed(rewards), reversed(steps), reversed(cuts), strict=True):
-            total = (
-                math.nan if cut else reward + gamma**duration * total
-            )  # what follows a cut is stored elsewhere
+            # What follows a cut is stored elsewhere.
+            total = math.nan if cut else reward + gamma**duration * total
             returns.append(total)
         self.data["mc_return"][lane, slots] = torch.tensor(returns[::-1])
         self.data[self.TIMED_OUT][lane, slots] = ~self.data["terminated"][lane, slots[-1]]
@@ -131,18 +128,18 @@ class Replay:
         n_step: int = 1,
         timeout_is_failure: bool = False,
     ) -> Batch:
-        """Draw uniformly over stored decisions, with n-step returns that stop at the end of an episode.
+        """Uniform sample of stored decisions, with n-step returns that stop at the end of an episode.
 
-        A termination is never bootstrapped; a time-out is, from its true last observation, unless
-        `timeout_is_failure` declares the task finite-horizon. Only then is the return to a time-out all that
-        was to be had, and a floor.
+        A termination is never bootstrapped. A time-out is bootstrapped from its last observation, unless
+        `timeout_is_failure` declares a finite horizon. Only then is the return to a time-out complete, and
+        thus a floor.
         """
         filled = self.head.clamp(max=self.slots)
         ends = filled.cumsum(0)
         flat = torch.randint(int(ends[-1]), (size,), generator=generator)
         lane = torch.searchsorted(ends, flat, right=True)
         oldest = self.head[lane] - filled[lane]
-        first = oldest + flat - (ends[lane] - filled[lane])  # absolute decision index inside the lane
+        first = oldest + flat - (ends[lane] - filled[lane])  # index of the decision inside the lane
         reward, discount, last = self._n_step(lane, first, gamma, n_step)
         at, to = self._rows(lane, first), self._rows(lane, last)
         stop = self._column("terminated")[to]
@@ -170,7 +167,7 @@ class Replay:
         return lane * self.slots + index % self.slots
 
     def _column(self, name: str) -> Tensor:
-        """A field with lanes and slots in one axis: one index is gathered at half the cost of two."""
+        """A field with lanes and slots as one axis: gathering by one index costs half as much as by two."""
         return self.data[name].flatten(0, 1)
 
     def _n_step(
@@ -197,9 +194,9 @@ class Replay:
         return state | {"head": self.head.clone(), "episode_start": self.episode_start.clone()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore a state. Raises CheckpointError for one with other lanes, slots or widths."""
+        """Restore a state. Raises CheckpointError if it has other lanes, slots or widths."""
         used = int(state["head"].max().clamp(max=self.slots))
-        # Checkpoints without this flag do not tell how their episodes ended.
+        # Older checkpoints lack this flag: how their episodes ended is unknown.
         state = {self.TIMED_OUT: torch.ones_like(state["terminated"])} | dict(state)
         for name, value in self.data.items():
             if state[name].shape != (expected := value[:, :used].shape):

@@ -1,4 +1,4 @@
-"""The episode store, format version 1: nothing recorded is lost.
+"""Format of the episode store, version 1.
 
     dataset/
       dataset.json                    contract (observation shapes and units, action limits, rate), codec
@@ -11,10 +11,10 @@
         action/ reward/ terminated/ intervention/ stamps_ns/    n rows each
       staging/<uuid>/                 an episode being recorded, or one that `recover` will salvage
 
-A frame is an observation and the action that was really executed from it. With `final_obs` the observations
-have one row more than the actions: the last row is what followed the last action. So row i + 1 is always the
-next observation of frame i, and an episode without a final observation has n - 1 transitions. An episode that
-neither terminated nor is incomplete was ended by the clock.
+A frame is an observation and the action that was executed from it. With `final_obs` there is one observation
+more than actions: the one after the last action. So row i + 1 is always the next observation of frame i, and
+an episode without a final observation has n - 1 transitions. A complete episode without a termination was
+truncated.
 
 Each array is one shard without compression (`shard.py`), so plain `zarr.open_group` and `np.memmap` read the
 same bytes. A full episode has 2 + 2 x arrays files: 16 for a state and one camera, 18 for two.

@@ -1,4 +1,4 @@
-"""Validation of a dataset: every fault with its episode and what to do about it."""
+"""Validation of a dataset: every fault with its episode and a remedy."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Fault", "validate"]
 
 
 def validate(path: str | Path, progress: Callable[[int, int], None] | None = None) -> list[Fault]:
-    """All faults, those of the dataset first, then by episode; an empty list for a sound dataset.
+    """All faults, first those of the dataset, then by episode; an empty list for a valid dataset.
 
-    Reads every byte once (checksums). Never raises for the contents of the dataset. `progress` is called with
-    (episodes done, episodes).
+    Reads every byte once (checksums). Contents of the dataset never raise. progress: called with (episodes
+    done, episodes).
     """
     root = Path(path)
     try:
@@ -50,7 +50,8 @@ def _check_episode(
     try:
         episode = Episode(path, meta)
     except DataError as error:
-        return [Fault(int(path.name), str(error), "Nothing can be read without it.", "broken_episode_json")]
+        advice = "Restore it from a copy; the episode cannot be read without it."
+        return [Fault(int(path.name), str(error), advice, "broken_episode_json")]
     faults = list(episode_faults(episode))
     if not any(fault.severity == "error" for fault in faults):
         spread.add(episode)
@@ -61,7 +62,7 @@ def _check_episode(
 def _numbering(root: Path) -> Iterator[Fault]:
     strays = sorted(p.name for p in (root / EPISODES).iterdir() if not _is_episode(p) and p.name != ZARR_JSON)
     if strays:
-        text = f"{EPISODES}/ holds {strays[:5]}, which are no episodes."
+        text = f"{EPISODES}/ holds {strays[:5]}, which are not episodes."
         yield Fault(None, text, "Move them elsewhere.", "stray_entry", "warning")
     found = numbers(root)
     if gaps := sorted(set(range(max(found, default=-1) + 1)) - set(found)):
@@ -69,7 +70,7 @@ def _numbering(root: Path) -> Iterator[Fault]:
         yield Fault(
             None,
             text,
-            "Fine if you deleted them; otherwise restore them from a copy.",
+            "Correct if you deleted them; otherwise restore them from a copy.",
             "numbering_gap",
             "warning",
         )
@@ -90,7 +91,7 @@ def _staging(root: Path) -> Iterator[Fault]:
 
 
 class _ActionSpread:
-    """Smallest and largest action of all sound episodes, for dimensions that never move."""
+    """Smallest and largest action over all valid episodes, to find constant dimensions."""
 
     def __init__(self, dim: int) -> None:
         self.low, self.high, self.frames = np.full(dim, np.inf), np.full(dim, -np.inf), 0

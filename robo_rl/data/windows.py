@@ -2,10 +2,9 @@
 
     observations  t - To + 1 ... t        actions  t ... t + Tp - 1
 
-so `action[0]` is the action that was executed from the last observation. There is one window per frame. Edges
-are padded by repetition: the first observation before an episode, the last action after it.
-Observations and actions are in physical units, images uint8. A batch is a flat dict: observation keys, and
-"action".
+So `action[0]` was executed from the last observation. There is one window per frame. Edges are padded by
+repetition: of the first observation before an episode, of the last action after it. Observations and actions
+are in physical units, images uint8. A batch is a flat dict of observation keys and "action".
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from robo_rl.data.episodes.reader import Episode, EpisodeStore
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.episodes.shard import checked_shard, row_bytes, verify
 
-TABLE_ROW_BYTES = 4096  # rows below this size are kept in memory, all episodes in one tensor
+TABLE_ROW_BYTES = 4096  # smaller rows are held in memory, all episodes in one tensor
 
 Batch = dict[str, Tensor]
 
 
 def in_memory(dataset: DatasetMeta, key: str) -> bool:
-    """True for observations whose rows are kept in one tensor; larger ones (images) are read when needed."""
+    """True for observations held in one tensor; larger ones (images) are read when needed."""
     spec = dataset.env.obs[key]
     return key not in dataset.jpeg_keys and row_bytes(spec.dtype, tuple(spec.shape)) < TABLE_ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """To = `obs_steps` observations, Tp = `chunk` actions."""
+    """Lengths of a window: To = `obs_steps` observations, Tp = `chunk` actions."""
 
     obs_steps: int = 2
     chunk: int = 16
@@ -58,8 +57,8 @@ class WindowDataset(Dataset[Batch]):
     Args:
         path: the dataset.
         spec: lengths of the windows.
-        keys: observation keys to load; all of them when None.
-        episodes: positions in the store to take windows from; all of them when None.
+        keys: observation keys to load; None: all.
+        episodes: store indices of the episodes; None: all.
         complete_only: leave out episodes that `recover` salvaged.
     """
 
@@ -82,7 +81,7 @@ class WindowDataset(Dataset[Batch]):
             raise DataError(f"{path} holds no episodes to train on. Collect or import some first.")
         self._ends = np.cumsum([episode.frames for episode in self._episodes])
         self._starts = self._ends - [episode.frames for episode in self._episodes]
-        # Shared with worker processes, so that each file is read for its checksum once, by whoever needs it first.
+        # Shared by worker processes, so each file is read for its checksum once, by the first that needs it.
         self._verified = torch.zeros(len(self._episodes), len(self.keys), dtype=torch.bool).share_memory_()
         self._open()
 
@@ -112,7 +111,9 @@ class WindowDataset(Dataset[Batch]):
         return WindowBatch(self.gather(indices))
 
     def gather(self, indices: Sequence[int] | Int64[ndarray, " b"] | Int64[Tensor, " b"]) -> Batch:
-        """{key: (b, To, *shape), "action": (b, Tp, a)}. Raises IndexError beyond the last window."""
+        """Windows {key: (b, To, *shape), "action": (b, Tp, a)}. Raises IndexError for an index after the last
+        window.
+        """
         index = np.asarray(indices, dtype=np.int64)
         if index.size and (index.min() < 0 or index.max() >= len(self)):
             raise IndexError(
@@ -171,14 +172,14 @@ class WindowBatch(Sequence[Batch]):
 
 
 def collate(samples: WindowBatch | list[Batch]) -> Batch:
-    """`collate_fn` that passes a `WindowBatch` through."""
+    """`collate_fn` that returns a `WindowBatch` unchanged."""
     return samples.batch if isinstance(samples, WindowBatch) else default_collate(samples)
 
 
 def window_loader(
     dataset: WindowDataset, batch_size: int, *, shuffle: bool = True, num_workers: int = 0, **options: Any
 ) -> DataLoader[Batch]:
-    """DataLoader of ready batches; `options` go to torch's DataLoader (pin_memory, drop_last ...)."""
+    """DataLoader of complete batches. options: of torch's DataLoader (pin_memory, drop_last ...)."""
     return DataLoader(
         dataset, batch_size, shuffle=shuffle, num_workers=num_workers, collate_fn=collate, **options
     )
@@ -191,24 +192,23 @@ def load_tensors(
     *,
     episodes: Sequence[int] | None = None,
 ) -> Batch:
-    """All windows of a small dataset at once, {key: (N, To, *shape), "action": (N, Tp, a)}.
+    """All windows of a small dataset, {key: (N, To, *shape), "action": (N, Tp, a)}.
 
-    `keys` is every observation without images when None. Raises DataError for images: those need a
-    WindowDataset.
+    keys: None loads every observation but images. Raises DataError for images, which need a WindowDataset.
     """
     meta = EpisodeStore(path).meta
     small = [key for key in meta.env.obs if in_memory(meta, key)]
     chosen = small if keys is None else list(keys)
     if large := [key for key in chosen if key in meta.env.obs and key not in small]:
-        raise DataError(f"{large} do not belong into memory as a whole. Use a WindowDataset for images.")
+        raise DataError(f"{large} are too large to load at once. Use a WindowDataset for images.")
     dataset = WindowDataset(path, spec, chosen, episodes=episodes)
     return dataset.gather(np.arange(len(dataset)))
 
 
 class _VerifiedShards:
-    """Files of one key, one per episode; each is read for its checksum before its first row is used.
+    """Files of one key, one per episode. The checksum of each is verified before its first row is used.
 
-    `verified` (episodes,) marks those that were; processes may share it.
+    verified: (episodes,), True for verified files; processes may share it.
     """
 
     def __init__(self, key: str, episodes: Sequence[Episode], verified: Bool[Tensor, " episodes"]) -> None:
@@ -218,7 +218,7 @@ class _VerifiedShards:
         self._files = FileReads()
 
     def read(self, episode: int, offset: int, out: Shaped[ndarray, "..."]) -> None:
-        """Fill `out` from byte `offset` of an episode's file. Raises DataError where its bytes have changed."""
+        """Fill `out` from byte `offset` of an episode's file. Raises DataError if its bytes have changed."""
         if not self._verified[episode]:
             verify(*self._shards[episode])
             self._verified[episode] = True
@@ -238,7 +238,7 @@ class _RawRows:
 
 
 class _JpegRows:
-    """JPEG images of one key: one read for the window's bytes, one decode per image."""
+    """JPEG images of one key: one read for all bytes of a window, one decode per image."""
 
     def __init__(self, key: str, episodes: Sequence[Episode], shards: _VerifiedShards) -> None:
         self._ends = [episode.jpeg_ends(key) for episode in episodes]

@@ -1,4 +1,4 @@
-"""Reading foreign zarr buffers: plain numbers only, through codecs that cannot run code."""
+"""Reading zarr buffers of other programs: numbers only, and only codecs that cannot run code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from robo_rl.core.errors import DataError, MissingDependencyError, RoboRLError
 from robo_rl.core.shapes import Int64, Shaped
 
 EPISODE_ENDS = "meta/episode_ends"
-# A buffer names its own decoders, and one that is in wide use unpickles. These turn bytes into bytes, or reorder axes.
+# A buffer names its own decoders, and a common one unpickles. These map bytes to bytes, or reorder axes.
 PLAIN_CODECS = frozenset(
     {
         *("adler32", "crc32", "crc32c", "fletcher32"),
@@ -22,15 +22,16 @@ PLAIN_CODECS = frozenset(
         *("bytes", "sharding_indexed", "transpose"),
     }
 )
-_PLAIN_KINDS = "biuf"  # bool, integers, floats: what numpy reads without building Python objects
-_COPY = "Write the buffer again with arrays of numbers and a codec such as Blosc or Zstd."
+_PLAIN_KINDS = "biuf"  # bool, integers, floats: types that numpy reads without building Python objects
+_COPY = "Rewrite the buffer with arrays of numbers and a codec such as Blosc or Zstd."
 
 
 class ZarrBuffer:
     """A zarr group (format 2 or 3) with arrays under data/ and the ends of its episodes in meta/episode_ends.
 
-    An array is checked before any of its chunks is decoded: numbers and booleans only, and codecs of `PLAIN_CODECS`
-    only, because a buffer may name decoders that run code. Raises DataError for whatever is not so or cannot be read.
+    Each array is checked before its first chunk is decoded: only numbers and booleans, and only
+    `PLAIN_CODECS`, because a buffer may name decoders that run code. Raises DataError for anything else and
+    for unreadable files.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -63,7 +64,7 @@ class ZarrBuffer:
             return np.asarray(array[rows])
 
     def episode_ends(self) -> Int64[ndarray, " episodes"]:
-        """Row after the last one of each episode, strictly increasing."""
+        """End (exclusive) of the rows of each episode, strictly increasing."""
         array = self._array(EPISODE_ENDS)
         if len(array.shape) != 1 or np.dtype(array.dtype).kind not in "iu":
             raise DataError(
@@ -73,19 +74,19 @@ class ZarrBuffer:
             return np.asarray(array[:], dtype=np.int64)
 
     def _array(self, name: str) -> Any:
-        """An array that is safe to read."""
+        """An array that passed the checks of type and codecs."""
         with self._reading(name):
             array: Any = self._group[name]
             metadata = array.metadata.to_dict()
             kind = np.dtype(array.dtype).kind
         if kind not in _PLAIN_KINDS:
             raise DataError(
-                f"{self.path}/{name} holds {array.dtype}, and only numbers and booleans are read. {_COPY}"
+                f"{self.path}/{name} holds {array.dtype}, but only numbers and booleans are read. {_COPY}"
             )
         if unknown := sorted(set(codec_names(metadata)) - PLAIN_CODECS):
             raise DataError(
-                f"{self.path}/{name} asks for the codecs {unknown}, and only those that cannot run code are used: "
-                f"{sorted(PLAIN_CODECS)}. {_COPY}"
+                f"{self.path}/{name} needs the codecs {unknown}, but only codecs that cannot run code are "
+                f"used: {sorted(PLAIN_CODECS)}. {_COPY}"
             )
         return array
 
@@ -102,7 +103,7 @@ class ZarrBuffer:
 
 
 def codec_names(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Names of all codecs that an array's metadata (zarr format 2 or 3) asks for, those inside of shards included."""
+    """Names of all codecs in an array's metadata (zarr format 2 or 3), including those inside shards."""
     for key in ("compressor", "filters", "codecs", "index_codecs"):
         entries = metadata.get(key) or ()
         for entry in entries if isinstance(entries, Sequence) else (entries,):

@@ -1,4 +1,4 @@
-"""Facts about a craft for the comment of a C header, whose reader has no craft file."""
+"""Aircraft parameters for the comment of a C header, whose reader has no craft file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ROTORS = ("front right", "back right", "back left", "front left")
 
 
 def craft_facts(craft: Craft) -> dict[str, str]:
-    """Lines for the comment on top of `policy.h`: source, full speed, thrust curve, spin, and validity."""
+    """Lines of the comment at the top of `policy.h`: source, full speed, thrust curve, spin, and validity."""
     c0, c1, c2 = craft.thrust_n
     return {
         "craft": f"{craft.name} ({craft.source})",
@@ -24,5 +24,5 @@ def craft_facts(craft: Craft) -> dict[str, str]:
 
 
 def _spin(yaw_sign: float) -> str:
-    """Direction of a rotor: its drag turns the body the other way, so +1 is clockwise seen from above."""
+    """Spin direction of a rotor, seen from above: its drag turns the body the other way, so +1 is clockwise."""
     return "clockwise" if yaw_sign > 0.0 else "counter-clockwise"

@@ -27,7 +27,7 @@ class FlightRun:
     folder: Path
     policy: FlightPolicy
     setting: FlightSetup
-    trained: FlyConfig  # settings of its training; defaults where unknown
+    trained: FlyConfig  # training settings; defaults where unknown
 
     @property
     def craft(self) -> Craft:
@@ -66,7 +66,7 @@ def load_flight_run(config: TransferConfig) -> FlightRun:
     found, shown = policy.obs_spec[STATE].shape, setting.spec().obs[STATE].shape
     if found != shown:
         raise CheckpointError(
-            f"The policy in {folder} takes {found[0]} numbers, and its task gives {shown[0]}: the settings "
+            f"The policy in {folder} takes {found[0]} numbers, but its task gives {shown[0]}: the settings "
             "differ from those of its training. Give the run that trained it."
         )
     return FlightRun(folder, policy, setting, trained)

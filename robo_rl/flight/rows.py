@@ -11,17 +11,17 @@ from sim.flight.trial import Trial
 
 @dataclass(frozen=True)
 class FlyRow:
-    """One pilot on the shared starts."""
+    """Result of one pilot on the shared starts."""
 
     name: str
     position_error_m: float | None  # None: no flight lasted to the end
     terminated_fraction: float
-    held: SuccessRate  # stayed and close; on a course: all waypoints reached, or the laps flown
+    held: SuccessRate  # stayed and close; on a course: all waypoints or laps completed
     train_cpu_s: float = 0.0
     compile_cpu_s: float = 0.0
     env_steps: int = 0
     seed: int | None = None
-    facts: dict[str, float | None] = field(default_factory=dict)  # figures that only this task has
+    facts: dict[str, float | None] = field(default_factory=dict)  # figures specific to the task
 
     @classmethod
     def of(cls, name: str, trial: Trial, **cost: Any) -> FlyRow:
@@ -36,7 +36,7 @@ class FlyRow:
 
 @dataclass(frozen=True)
 class SwarmRow:
-    """One scenario, or all of them, in one kind of world.
+    """Result of one scenario, or of all of them, in one kind of world.
 
     Rates are per drone. The interval treats the drones of one world as dependent (clustered).
     """
@@ -60,7 +60,7 @@ class SwarmRow:
 
 @dataclass(frozen=True)
 class TransferRow:
-    """One pilot in one engine, on the shared starts."""
+    """Result of one pilot in one engine, on the shared starts."""
 
     pilot: str
     engine: str
@@ -72,7 +72,7 @@ class TransferRow:
 
     @property
     def error_m(self) -> float | None:
-        """Mean error of the flights that stayed; None without one."""
+        """Mean error of the flights that stayed [m]; None without one."""
         return float(self.trial.error_m.mean()) if len(self.trial.error_m) else None
 
     @property
@@ -91,9 +91,9 @@ class TransferRow:
 
 @dataclass(frozen=True)
 class Drop:
-    """Cost of a change of engine for one pilot, paired by start."""
+    """Effect of a change of engine on one pilot, paired by start."""
 
-    points: float  # lost success in percentage points; negative: more flights held in the other engine
+    points: float  # loss of success in percentage points; negative: higher success in the other engine
     test: PairedTest
 
     @classmethod
@@ -111,5 +111,5 @@ class Drop:
 
 
 def held(trial: Trial) -> SuccessRate:
-    """Flights of a trial that succeeded."""
+    """Success rate of the flights of a trial."""
     return SuccessRate(int(trial.held.sum()), len(trial.held))

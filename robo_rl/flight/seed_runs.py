@@ -24,7 +24,7 @@ class SeedPlan:
     updates: int
     checkpoint_every: int
     resume: bool
-    shown: tuple[str, ...]  # scalars beside the bar
+    shown: tuple[str, ...]  # scalars in the progress bar
     about: Mapping[str, Any]  # entries of every policy's note
 
 
@@ -45,7 +45,7 @@ def train_seeds(
 
         def fresh(seed: int) -> SeedTraining:
             made = begin(seed)
-            session.bar.unpause()  # the bar's estimate must not count compilation as an update
+            session.bar.unpause()  # compilation must not count in the bar's time estimate
             return made
 
         trainings = SeedTrainings(

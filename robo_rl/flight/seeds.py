@@ -1,4 +1,4 @@
-"""Trainings of one policy per seed, one after the other, as one run that can be saved and resumed.
+"""Training of one policy per seed, one after the other, as one resumable run.
 
 This module parses no settings, and prints and writes nothing: the caller gives `begin`, `keep` and `log`.
 """
@@ -21,7 +21,7 @@ LOG_EVERY = 20  # updates
 
 @runtime_checkable
 class Trainer(Protocol):
-    """A learner: calls of `update` until `done`."""
+    """A learner whose `update` is called until `done`."""
 
     @property
     def done(self) -> bool: ...
@@ -40,20 +40,20 @@ class Trainer(Protocol):
 
 
 def no_change() -> None:
-    """Do nothing before an update or after a training."""
+    """Do nothing; the default of `before` and `after`."""
 
 
 def no_scalars() -> dict[str, Tensor]:
-    """No scalars beside those of the learner."""
+    """No scalars in addition to the learner's."""
     return {}
 
 
 @dataclass(frozen=True)
 class SeedTraining:
-    """The training of one seed.
+    """Training of one seed.
 
-    compile_s: CPU seconds that compiling its simulator took. before: called before every update, for a
-    curriculum. after: called once at the end, to copy learned weights into `policy`. scalars: logged beside
+    compile_s: CPU seconds that compiling its simulator took. before: called before every update, e.g. for a
+    curriculum. after: called once at the end, to copy the trained weights into `policy`. scalars: logged with
     those of the trainer.
     """
 
@@ -68,9 +68,9 @@ class SeedTraining:
 class SeedTrainings:
     """One training per seed; a `Resumable` (robo_rl/runs/resumable.py).
 
-    begin(seed): a fresh training of `updates` updates. keep(seed, policy, note): stores a trained policy.
-    log(step, scalars): every `LOG_EVERY` updates. about: entries that the note of every policy shares.
-    `notes` holds the notes of the trainings that are done.
+    begin(seed): a new training of `updates` updates. keep(seed, policy, note): stores a trained policy.
+    log(step, scalars): every `LOG_EVERY` updates. about: entries shared by the notes of all policies. `notes`
+    holds the notes of the finished trainings.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SeedTrainings:
         return self._seeds[len(self.notes)]
 
     def advance(self) -> None:
-        """Make one update; the first of a seed creates its training, the last one stores its policy."""
+        """Make one update. The first of a seed creates its training, the last one stores its policy."""
         if self._now is None:
             self._now, self._used_s = self._begin(self._seed), 0.0
         now, start_s = self._now, cpu_seconds()

@@ -1,4 +1,4 @@
-"""Actors: networks from (features, ctx) to u in [-1, 1]^dim. Both kinds start at u = 0, which is the base."""
+"""Actors: networks from (features, ctx) to u in [-1, 1]^dim. They start at u = 0, which reproduces the base."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ _LOG_STD_MIN, _LOG_STD_MAX = -5.0, 2.0
 
 @dataclass(frozen=True)
 class ActorConfig:
-    """kind: "gaussian" (SAC) or "deterministic" (TD3); in_dim: features and ctx together."""
+    """Settings of an actor. kind: "gaussian" (SAC) or "deterministic" (TD3). in_dim: size of features and
+    ctx.
+    """
 
     kind: str
     in_dim: int
     dim: int
     hidden: tuple[int, ...] = (128, 128)
     layer_norm: bool = True
-    init_std: float = 1.0  # gaussian: standard deviation before the tanh at the start
+    init_std: float = 1.0  # gaussian: initial standard deviation before the tanh
     squash: bool = True  # tanh on the output
-    activation: str = "relu"  # of the hidden layers
+    activation: str = "relu"  # activation of the hidden layers
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"hidden": list(self.hidden)}
@@ -38,7 +40,7 @@ class ActorConfig:
 
 
 class Actor(nn.Module):
-    """What every actor can do; `kind` decides what it can do beyond."""
+    """Base of all actors."""
 
     def __init__(self, config: ActorConfig, out_dim: int) -> None:
         super().__init__()
@@ -55,19 +57,19 @@ class Actor(nn.Module):
 
     @torch.no_grad()
     def restart(self) -> None:
-        """Zero the last layer again: back to u = 0, and a Gaussian actor to its first spread."""
+        """Set the last layer to zero: u = 0, and the initial standard deviation of a Gaussian actor."""
         for parameter in self.net[-1].parameters():
             parameter.zero_()
 
     @torch.no_grad()
     def start_at(self, u: Float[Tensor, " dim"]) -> None:
-        """Begin with this u, inside (-1, 1), everywhere: for learning from nothing, where zero is no neutral
+        """Initialise the output to this u, inside (-1, 1), for learning from scratch, where 0 is no neutral
         action.
         """
         self.net[-1].get_parameter("bias")[: self.config.dim] = torch.atanh(u) if self.config.squash else u
 
     def act(self, features: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b dim"]:
-        """`mode` of features and context side by side."""
+        """`mode` of the concatenated features and context."""
         return self.mode(torch.cat([features, ctx], dim=-1) if ctx.shape[1] else features)
 
     def forward(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b dim"]:
@@ -75,7 +77,7 @@ class Actor(nn.Module):
 
 
 class DeterministicActor(Actor):
-    """u = tanh(net(x)), with the last layer at zero."""
+    """u = tanh(net(x)), with a zero-initialised last layer."""
 
     def __init__(self, config: ActorConfig) -> None:
         super().__init__(config, config.dim)
@@ -114,7 +116,7 @@ class GaussianActor(Actor):
 
 
 def make_actor(config: ActorConfig) -> GaussianActor | DeterministicActor:
-    """The actor of this configuration, u = 0 at the start. Raises ConfigError for an unknown kind."""
+    """Actor of this configuration, initialised to u = 0. Raises ConfigError for an unknown kind."""
     if config.kind == "gaussian":
         return GaussianActor(config)
     if config.kind == "deterministic":

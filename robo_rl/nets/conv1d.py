@@ -1,9 +1,9 @@
-"""1-D convolutions that do not waste a CPU.
+"""1-D convolutions that are fast on a CPU.
 
-torch's CPU Conv1d is slow at the lengths of action chunks (4..16): at batch 1 an unfold followed by one
-matrix product takes a third of the time at lengths 4 and 8, and backward passes of large batches gain half.
-On other devices, while a graph is captured and for longer sequences these layers are plain convolutions: same
-weights, same values.
+torch's CPU Conv1d is slow at the lengths of action chunks (4 to 16). At batch 1, an unfold and one matrix
+product take a third of the time at lengths 4 and 8; backward passes of large batches take half. On other
+devices, while a graph is captured, and for longer sequences, these layers are plain convolutions with the
+same weights and values.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from torch import Tensor, nn
 
 from robo_rl.core.shapes import Float
 
-# Output lengths up to which the matrix product was the faster one on an EPYC core, for few and for many
-# chunks.
+# Output lengths up to which the matrix product was faster on an EPYC core, for few and for many chunks.
 _LONGEST_FEW, _LONGEST_MANY, _FEW = 16, 8, 8
 
 
 def _use_matmul(x: Tensor, out_length: int) -> bool:
     if (
         x.device.type != "cpu" or torch.compiler.is_compiling()
-    ):  # first: a captured graph must not depend on len(x)
+    ):  # first, because a captured graph must not depend on len(x)
         return False
     return out_length <= (_LONGEST_FEW if len(x) <= _FEW else _LONGEST_MANY)
 
@@ -64,7 +63,7 @@ class Upsample1d(nn.ConvTranspose1d):
     def forward(
         self, x: Float[Tensor, "b c t"], output_size: list[int] | None = None
     ) -> Float[Tensor, "b c s"]:
-        """Even outputs y[2s] = W1 x[s] + W3 x[s-1], odd ones y[2s+1] = W2 x[s] + W0 x[s+1], as two small
+        """Even outputs y[2s] = W1 x[s] + W3 x[s-1] and odd ones y[2s+1] = W2 x[s] + W0 x[s+1], as two matrix
         products.
         """
         if output_size is not None or self.bias is None or not _use_matmul(x, x.shape[-1]):

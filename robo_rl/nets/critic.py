@@ -17,13 +17,12 @@ from robo_rl.core.shapes import Float
 class CriticEnsemble(nn.Module):
     """K independent Q(x, a) with LayerNorm and ReLU; returns (K, b).
 
-    The norms have no gain and no shift of their own: the next layer's weights can do both, and on a CPU the
-    two element-wise passes per layer cost as much as the matrix product at these sizes.
+    The norms have no gain and shift: the next layer's weights can represent both, and on a CPU their two
+    element-wise passes cost as much as the matrix product at these sizes.
 
-    `bias` initialises every head's output bias: with sparse 0/1 rewards the base's own success rate is a
-    better start than 0. Initial weights follow torch.nn.Linear, per head.
-
-    margin: of a policy that chooses between two actions by these critics (`compare`); training may change it.
+    bias: initial output bias of every head; with sparse 0/1 rewards the base's success rate is a better start
+    than 0. Initial weights of each head follow torch.nn.Linear. margin: default margin of a policy that
+    chooses between two actions by `compare`; training may change it.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class CriticEnsemble(nn.Module):
     def forward(
         self, x: Float[Tensor, "b i"], action: Float[Tensor, "b a"], heads: int | None = None
     ) -> Float[Tensor, "k b"]:
-        """Q of the first `heads` heads, of all by default."""
+        """Q of the first `heads` heads, by default of all."""
         k = heads or self.heads
         h = torch.cat([x, action], dim=-1).expand(k, -1, -1)
         last = len(self.weights) - 1
@@ -66,12 +65,12 @@ class CriticEnsemble(nn.Module):
     ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
         """(lower bound of Q for `first`, upper bound for `second`), in one pass.
 
-        The bounds lie `margin` standard deviations of the heads below and above their mean; with a margin of 1
-        and two heads they are the lower and the higher head.
+        The bounds are the mean over heads minus and plus `margin` standard deviations. With margin 1 and two
+        heads they are the lower and the higher head.
         """
         q = self(torch.cat([x, x]), torch.cat([first, second])).view(
             self.heads, 2, -1
-        )  # chunk(2) would fix the batch
+        )  # chunk(2) would fix the batch size in a captured graph
         mean = q.mean(dim=0)
         if margin == 0.0:
             return mean[0], mean[1]

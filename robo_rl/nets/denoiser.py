@@ -1,4 +1,4 @@
-"""The denoiser for states and short chunks: one MLP over the whole flattened chunk."""
+"""Denoiser for states and short chunks: one MLP over the flattened chunk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float
 from robo_rl.nets.mlp import activation_module, mlp
 from robo_rl.nets.registry import NetConfig
-from robo_rl.nets.time_embedding import SinusoidalTime, rows
+from robo_rl.nets.time_embedding import SinusoidalTime, per_sample
 
 
 @dataclass
@@ -68,5 +68,5 @@ class MlpDenoiser(nn.Module):
         t: Float[Tensor, " b"] | Float[Tensor, ""],
         cond: Float[Tensor, "b c"],
     ) -> Float[Tensor, "b Tp a"]:
-        out: Tensor = self.net(torch.cat([x.flatten(1), rows(self.time(t), len(x)), cond], dim=-1))
+        out: Tensor = self.net(torch.cat([x.flatten(1), per_sample(self.time(t), len(x)), cond], dim=-1))
         return out.view(x.shape)

@@ -15,9 +15,7 @@ def ema_decay(step: int, power: float = 0.75, maximum: float = 0.9999) -> float:
 
 @torch.no_grad()
 def ema_update(average: nn.Module, model: nn.Module, decay: float) -> None:
-    """average <- decay * average + (1 - decay) * model, for every parameter. Buffers are statistics, equal in
-    both.
-    """
+    """average <- decay * average + (1 - decay) * model, for every parameter. Buffers are equal in both."""
     slow: list[Tensor] = list(average.parameters())
     fast: list[Tensor] = list(model.parameters())
     torch._foreach_lerp_(slow, fast, 1.0 - decay)

@@ -1,7 +1,7 @@
 """All parameters of a module in one buffer.
 
-Small networks on a CPU spend more time starting operations than doing them: an optimiser step over twelve
-tensors costs twelve times the overhead of a step over one.
+For small networks on a CPU, the overhead per operation dominates: an optimiser step over twelve tensors has
+twelve times the overhead of a step over one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from robo_rl.core.shapes import Float
 
 
 def flatten_parameters(module: nn.Module) -> Float[Tensor, " p"]:
-    """Move the module's parameters into one vector and make them views of it. Returns the vector.
+    """Move the module's parameters into one vector, which is returned, and make them views of it.
 
-    In-place changes of the vector are changes of the module, and `load_state_dict` writes through to it.
+    In-place changes of the vector change the module, and `load_state_dict` writes through to it.
     """
     parameters = list(module.parameters())
     flat = torch.cat([p.detach().flatten() for p in parameters])
@@ -31,7 +31,7 @@ def flatten_parameters(module: nn.Module) -> Float[Tensor, " p"]:
 
 
 def flat_gradient(loss: Tensor, module: nn.Module) -> Float[Tensor, " p"]:
-    """d loss / d parameters as one vector; leaves no `.grad` in the networks that the loss passed through."""
+    """d loss / d parameters as one vector. Sets no `.grad` in the networks of the loss."""
     gradients: Sequence[Tensor] = torch.autograd.grad(loss, list(module.parameters()))
     return torch.cat([g.flatten() for g in gradients])
 
@@ -56,11 +56,11 @@ class FlatAdam:
         self.optimizer.param_groups[0]["lr"] = lr
 
     def restart(self) -> None:
-        """Forget the moments."""
+        """Reset the moments."""
         self.optimizer.state.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy of the moments."""
+        """Copy of the moments."""
         return copy.deepcopy(self.optimizer.state_dict())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

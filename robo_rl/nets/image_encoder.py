@@ -1,8 +1,7 @@
-"""A small residual network for camera images: uint8 RGB, classes, or depth in metres, in; a feature vector
-out.
+"""Small residual network from a camera image (uint8 RGB, classes, or depth [m]) to a feature vector.
 
-GroupNorm instead of BatchNorm, because the weights that act are an exponential moving average (Diffusion
-Policy, section IV-B); random crops while training, the centre crop otherwise.
+It has GroupNorm instead of BatchNorm, because the deployed weights are an exponential moving average
+(Diffusion Policy, section IV-B). It crops at random in training and at the centre otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class ImageEncoderConfig:
     crop: float = setting(0.9, "side of the crop over the side of the image", above=0.0, at_most=1.0)
     pool: str = one_of("softmax", "mean", help="softmax: expected key points")
     keypoints: int = setting(32, "pool=softmax: expected key points", at_least=1)
-    far_m: float = setting(2.0, "depths beyond this are cut to it [m]")
+    far_m: float = setting(2.0, "depths are clipped to this [m]")
 
 
 class ResidualStage(nn.Module):
@@ -38,7 +37,7 @@ class ResidualStage(nn.Module):
         super().__init__()
         groups = next(
             g for g in range(max(1, out_dim // 16), 0, -1) if out_dim % g == 0
-        )  # of 16 channels, or more
+        )  # of 16 or more channels each
         self.first = nn.Conv2d(in_dim, out_dim, 3, stride=2, padding=1)
         self.norm_first = nn.GroupNorm(groups, out_dim)
         self.second = nn.Conv2d(out_dim, out_dim, 3, padding=1)
@@ -51,7 +50,7 @@ class ResidualStage(nn.Module):
 
 
 class SpatialSoftmax(nn.Module):
-    """Expected (x, y) of each channel's softmax over the picture, in [-1, 1] (Levine et al. 2016)."""
+    """Expected (x, y) of each channel's softmax over the image, in [-1, 1] (Levine et al. 2016)."""
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b f"]:
         h, w = x.shape[-2:]
@@ -64,13 +63,13 @@ class SpatialSoftmax(nn.Module):
 class ImageEncoder(nn.Module):
     """(b, h, w, 3) uint8, (b, h, w, 1) uint8 classes, or (b, h, w) depth [m] -> (b, features).
 
-    `offset` (b, 2) in [0, 1) places the crop between the top left (0) and the bottom right corner; None is
-    the centre. The caller draws it: the encoder has no random numbers of its own.
+    offset: (b, 2) in [0, 1), position of the crop between the top left (0) and the bottom right corner; None:
+    the centre. The caller draws it; the encoder draws no random numbers.
     """
 
     def __init__(self, shape: tuple[int, ...], config: ImageEncoderConfig, classes: bool = False) -> None:
-        """classes: a picture (h, w, 1) holds places in `SEGMENTS`, which enter as a channel each; they are no
-        greys.
+        """Build the layers for images of this shape. classes: an image (h, w, 1) holds indices into
+        `SEGMENTS`, which are encoded as one channel each.
         """
         super().__init__()
         check_settings(config, "image.")

@@ -33,10 +33,10 @@ def mlp(
     activation: str = "relu",
     zero_last: bool = False,
 ) -> nn.Sequential:
-    """(b, in_dim) -> (b, out_dim): per hidden layer Linear, LayerNorm if asked for, activation; then one
-    Linear.
+    """(b, in_dim) -> (b, out_dim). Each hidden layer is Linear, LayerNorm (optional) and activation; the last
+    is Linear.
 
-    zero_last: the last layer starts at zero, so that the output is exactly 0 before the first update.
+    zero_last: initialise the last layer to zero, so the output is exactly 0 before the first update.
     """
     layers: list[nn.Module] = []
     for width in hidden:

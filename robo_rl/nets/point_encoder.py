@@ -1,7 +1,7 @@
-"""A network for point clouds: each point by itself, then the most of every feature over all points.
+"""Encoder of point clouds: a network per point, then the maximum of every feature over all points.
 
-The encoder of 3D Diffusion Policy (Ze et al. 2024): three layers with LayerNorm, a maximum, a projection. The
-maximum makes it blind to the order of the points and to points that stand there twice.
+This is the encoder of 3D Diffusion Policy (Ze et al. 2024): three layers with LayerNorm, a maximum, a
+projection. The maximum makes it invariant to the order of points and to duplicates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from robo_rl.core.shapes import Float
 
 @dataclass
 class PointEncoderConfig:
-    """Points come in metres, with the origin near them: in a robot's frame, not in a city's."""
+    """Settings of the point encoder. Points are in metres in a frame near them, e.g. the robot's base frame."""
 
     widths: list[int] = setting([64, 128, 256], "neurons of each layer per point")
     features: int = setting(64, "length of a cloud's feature vector", at_least=1)
@@ -31,7 +31,7 @@ class PointEncoder(nn.Module):
         check_settings(config, "points.")
         if len(shape) != 2 or shape[1] < 3 or not config.widths or min(config.widths) < 1:
             raise ConfigError(
-                f"A point cloud is (points, 3 or more) and needs widths, found {shape}, {config.widths}."
+                f"A point cloud needs shape (points, 3 or more) and widths, found {shape}, {config.widths}."
             )
         self.shape = tuple(shape)
         layers: list[nn.Module] = []

@@ -1,7 +1,7 @@
 """Denoising networks by name. All share one signature: net(x (b, Tp, a), t (b,), cond (b, c)) -> (b, Tp, a).
 
-t is the process time in [0, 1], 1 = noise and 0 = action. A network class offers `Config`, a dataclass whose
-`name` is its key in `NETS`, and a constructor (action_dim, chunk, cond_dim, config).
+t is the process time in [0, 1]: 1 = noise, 0 = action. A network class has `Config`, a dataclass whose `name`
+is its key in `NETS`, and a constructor (action_dim, chunk, cond_dim, config).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def make_net(config: NetConfig, action_dim: int, chunk: int, cond_dim: int) -> n
 
 
 def net_config(data: Mapping[str, Any]) -> NetConfig:
-    """The configuration that `net_config_json` wrote. Raises UnknownNameError or ConfigError (unknown
-    key).
+    """Configuration from the output of `net_config_json`. Raises UnknownNameError, or ConfigError for an
+    unknown key.
     """
     cls = lookup("net", NETS, str(data.get("name")))
     try:
@@ -54,5 +54,5 @@ def net_config(data: Mapping[str, Any]) -> NetConfig:
 
 
 def net_config_json(config: NetConfig) -> dict[str, Any]:
-    """Plain JSON values."""
+    """Configuration as JSON values."""
     return asdict(config)

@@ -12,12 +12,12 @@ from robo_rl.core.shapes import Float
 
 
 class SinusoidalTime(nn.Module):
-    """t (b,) -> (b, dim), one t for all () -> (dim,): sin and cos of scale * t * 10000^(-i / (dim/2 - 1)), i
-    < dim/2.
+    """t (b,) -> (b, dim), or one shared t () -> (dim,): sin, cos of scale * t * 10000^(-i / (dim/2 - 1)), i <
+    dim/2.
 
-    Times run over [0, 1]. With scale = 100, the time of training step s of 100 embeds exactly as Diffusion
-    Policy embeds the integer s. Smaller scales suit losses that differentiate with respect to time, which
-    high frequencies would swamp.
+    Times are in [0, 1]. With scale = 100, training step s of 100 has the embedding of the integer s in
+    Diffusion Policy. Smaller scales suit losses with derivatives by time, which high frequencies would
+    dominate.
     """
 
     def __init__(self, dim: int, scale: float = 100.0) -> None:
@@ -28,7 +28,7 @@ class SinusoidalTime(nn.Module):
             )
         half = dim // 2
         frequency = torch.exp(torch.arange(half) * (-math.log(10_000.0) / max(half - 1, 1)))
-        # Derived from the configuration, so not part of a checkpoint.
+        # computed from the configuration, so not part of a checkpoint
         self.register_buffer("frequency", frequency * scale, persistent=False)
 
     def forward(self, t: Float[Tensor, "*b"]) -> Float[Tensor, "*b d"]:
@@ -36,8 +36,10 @@ class SinusoidalTime(nn.Module):
         return torch.cat([angle.sin(), angle.cos()], dim=-1)
 
 
-def rows(code: Float[Tensor, "*b d"], count: int) -> Float[Tensor, "b d"]:
-    """A row of the embedding for each of `count`. That of one time for all is repeated only here, after all
-    layers that depend on time alone: in an exported graph they are constants.
+def per_sample(code: Float[Tensor, "*b d"], count: int) -> Float[Tensor, "b d"]:
+    """The embedding as one row for each of `count` samples.
+
+    A time shared by all samples is expanded only here, after all layers that depend on time alone: these are
+    constants in an exported graph.
     """
     return code.expand(count, -1) if code.ndim == 1 else code

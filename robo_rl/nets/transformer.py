@@ -1,8 +1,8 @@
-"""A denoising transformer: the DiT block (Peebles & Xie 2023, adaLN-zero) over the actions of a chunk.
+"""Denoising transformer: DiT blocks (Peebles & Xie 2023, adaLN-zero) over the actions of a chunk.
 
-One token per action. Time and observation enter through the scale, shift and gate of every block rather than
-as tokens: the cost does not grow with the observation, and the network starts as the zero function, whatever
-its depth.
+One token per action. Time and observation enter through scale, shift and gate of every block and not as
+tokens: the cost does not grow with the observation, and the network is initialised to the zero function at
+any depth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float
 from robo_rl.nets.registry import NetConfig
-from robo_rl.nets.time_embedding import SinusoidalTime, rows
+from robo_rl.nets.time_embedding import SinusoidalTime, per_sample
 
 
 @dataclass
@@ -30,7 +30,7 @@ class TransformerConfig(NetConfig):
     heads: int = setting(4, "attention heads", at_least=1)
     ratio: int = setting(4, "MLP width / width", at_least=1)
     time_scale: float = setting(100.0, "factor of time in [0, 1] before its sinusoidal embedding")
-    causal: bool = setting(False, "an action attends to earlier actions only")
+    causal: bool = setting(False, "actions attend to earlier actions only")
 
 
 class AdaptiveBlock(nn.Module):
@@ -99,7 +99,7 @@ class DenoisingTransformer(nn.Module):
         t: Float[Tensor, " b"] | Float[Tensor, ""],
         cond: Float[Tensor, "b c"],
     ) -> Float[Tensor, "b Tp a"]:
-        code = self.cond(torch.cat([rows(self.time(t), len(x)), cond], dim=-1))
+        code = self.cond(torch.cat([per_sample(self.time(t), len(x)), cond], dim=-1))
         h = self.tokens(x) + self.position
         for block in self.blocks:
             h = block(h, code)

@@ -1,7 +1,7 @@
-"""The conditional 1-D U-Net of Diffusion Policy (Chi et al. 2023, section III and appendix A) on fast
+"""Conditional 1-D U-Net of Diffusion Policy (Chi et al. 2023, section III and appendix A) with fast
 convolutions.
 
-Layer for layer the published network, so that 256/512/1024 has its 65,783,298 parameters (a = 2, cond 40).
+Its layers equal the published network: with 256/512/1024 it has 65,783,298 parameters (a = 2, cond 40).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float
 from robo_rl.nets.conv1d import Conv1d, Upsample1d
 from robo_rl.nets.registry import NetConfig
-from robo_rl.nets.time_embedding import SinusoidalTime, rows
+from robo_rl.nets.time_embedding import SinusoidalTime, per_sample
 
 
 @dataclass
@@ -47,8 +47,8 @@ class ConvBlock(nn.Module):
 
 
 class FilmResidualBlock(nn.Module):
-    """Two convolution blocks with FiLM in between: h -> scale(cond) * h + bias(cond); residual over all of
-    it.
+    """Two convolution blocks with FiLM in between, h -> scale(cond) * h + bias(cond), and a residual
+    connection.
     """
 
     def __init__(self, in_dim: int, out_dim: int, cond_dim: int, kernel: int, groups: int) -> None:
@@ -102,7 +102,7 @@ class ConditionalUnet1D(nn.Module):
         t: Float[Tensor, " b"] | Float[Tensor, ""],
         cond: Float[Tensor, "b c"],
     ) -> Float[Tensor, "b Tp a"]:
-        cond = torch.cat([rows(self.time(t), len(x)), cond], dim=-1)
+        cond = torch.cat([per_sample(self.time(t), len(x)), cond], dim=-1)
         h, skips = x.transpose(1, 2), []
         for i, blocks in enumerate(self.down):
             h = _run(blocks, h, cond)

@@ -1,7 +1,8 @@
-"""Collection: step a vector environment with a base policy under an action map and store every decision.
+"""Collection of experience: steps a vector environment and stores every decision.
 
-One control step is `begin` (decide, start the simulators) and `finish` (read the outcome): the loop updates
-the learner in between, while worker processes simulate.
+The base policy plans, and an action map turns the actor's output into what is executed. One control step is
+`begin` (decide, start the simulators) and `finish` (read the outcome). The loop updates the learner in
+between, while worker processes simulate.
 """
 
 from __future__ import annotations
@@ -13,85 +14,85 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap, LatentMap
-from robo_rl.core.protocols import Obs, PlanningExecutor, ResumableNoise, Rows, VecEnv
+from robo_rl.core.protocols import LaneIds, Obs, PlanningExecutor, ResumableNoise, VecEnv
 from robo_rl.core.shapes import Bool, Float
-from robo_rl.rl.running import CollectedEpisode, LearnedReward, RunningDecisions, RunningEpisodes
+from robo_rl.rl.running import CollectedEpisode, RewardTransform, RunningDecisions, RunningEpisodes
 
 Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Where decisions go: a replay, or the roll-out of an on-policy learner, which also reads `u`."""
+    """Storage of decisions: a replay buffer, or the rollout of an on-policy learner, which also reads `u`."""
 
-    def add(self, rows: Rows, values: Mapping[str, Tensor], gamma: float) -> None: ...
-    def set_last_reward(self, rows: Rows, reward: float) -> None: ...
+    def add(self, lane_ids: LaneIds, values: Mapping[str, Tensor], gamma: float) -> None: ...
+    def set_last_reward(self, lane_ids: LaneIds, reward: float) -> None: ...
 
 
 class DecisionWriter:
     """Writes finished decisions into stores.
 
-    store: takes every decision; the loop changes it between phases. interventions: takes those of a human as
-    well.
+    store: receives every decision; the loop changes it between phases. interventions: also receives decisions
+    that a human took over.
     """
 
     def __init__(self, store: Store, gamma: float, interventions: Store | None = None) -> None:
         self.store, self.gamma, self.interventions = store, gamma, interventions
 
-    def write(self, rows: Rows, values: Mapping[str, Tensor]) -> None:
-        """Store one decision in each of these lanes."""
-        self.store.add(rows, values, self.gamma)
+    def write(self, lane_ids: LaneIds, values: Mapping[str, Tensor]) -> None:
+        """Store one decision of each of these lanes."""
+        self.store.add(lane_ids, values, self.gamma)
         human = values["demo"] > 0
         if self.interventions is not None and human.any():
-            # Only intervened steps go in, so an entry need not be followed by its successor: cut after each.
+            # Only intervened steps are stored, so the next entry may not be the successor: cut after each.
             only = {name: value[human] for name, value in values.items()}
             only["cut"] = torch.ones_like(only["cut"])
-            self.interventions.add(rows[human], only, self.gamma)
+            self.interventions.add(lane_ids[human], only, self.gamma)
 
 
 class BasePlans:
-    """The base policy in every lane: its queue of planned actions and its noise."""
+    """Queues of planned actions and noise of the base policy in every lane."""
 
     def __init__(self, executor: PlanningExecutor, noise: ResumableNoise) -> None:
         self.executor, self.noise = executor, noise
 
-    def reset(self, obs: Obs, rows: Rows, episode_seeds: Sequence[int]) -> None:
+    def reset(self, obs: Obs, lane_ids: LaneIds, episode_seeds: Sequence[int]) -> None:
         """Start an episode in these lanes. obs: (n, *shape), all lanes."""
-        self.executor.reset(obs, rows)
-        self.noise.reset(rows.tolist(), episode_seeds)
+        self.executor.reset(obs, lane_ids)
+        self.noise.reset(lane_ids.tolist(), episode_seeds)
 
-    def features(self, rows: Rows | None = None) -> Float[Tensor, "k f"]:
-        """What actor and critics see of these lanes, all by default."""
-        return self.executor.policy.features(self.executor.history(rows))
+    def features(self, lane_ids: LaneIds | None = None) -> Float[Tensor, "k f"]:
+        """Input features of actor and critics in these lanes; all lanes by default."""
+        return self.executor.policy.features(self.executor.history(lane_ids))
 
-    def draw(self, rows: Rows) -> Float[Tensor, "k Tp a"]:
-        """The base's own noise for the next plan of these lanes."""
-        return self.noise.draw(rows.tolist(), self.executor.decision[rows].tolist())
+    def draw(self, lane_ids: LaneIds) -> Float[Tensor, "k Tp a"]:
+        """Initial noise of the base for the next plan of these lanes."""
+        return self.noise.draw(lane_ids.tolist(), self.executor.decision[lane_ids].tolist())
 
-    def plan_due(self, rows: Rows | None = None) -> None:
-        """Plan by the base's own noise where a queue is empty, in these lanes (all by default)."""
+    def plan_due(self, lane_ids: LaneIds | None = None) -> None:
+        """Plan with the base's own noise in those of these lanes (default: all) whose queue is empty."""
         due = self.executor.due()
-        if rows is not None:
-            due = rows[torch.isin(rows, due)]
+        if lane_ids is not None:
+            due = lane_ids[torch.isin(lane_ids, due)]
         if len(due):
             self.executor.plan(due, self.draw(due))
 
-    def action(self, rows: Rows | None = None) -> Float[Tensor, "k a"]:
-        """The action at the head of the queue, corrected where the base corrects single steps itself."""
-        return self.executor.policy.refine(self.executor.history(rows), self.executor.peek(rows))
+    def action(self, lane_ids: LaneIds | None = None) -> Float[Tensor, "k a"]:
+        """First action of the queue, with the per-step correction of a base that has one."""
+        return self.executor.policy.refine(self.executor.history(lane_ids), self.executor.peek(lane_ids))
 
     def executed_part(self, chunk: Float[Tensor, "k Tp a"]) -> Float[Tensor, "k actions"]:
         """The first Ta actions of a chunk, flattened."""
         return chunk[:, : self.executor.execute].flatten(1)
 
-    def replace(self, rows: Rows, chunk: Float[Tensor, "k Tp a"]) -> None:
-        """Correct the chunk that was just planned in these lanes; both together are one decision."""
-        self.executor.queue(rows, chunk)
-        self.executor.decision[rows] -= 1
+    def replace(self, lane_ids: LaneIds, chunk: Float[Tensor, "k Tp a"]) -> None:
+        """Replace the chunk that was just planned in these lanes. Plan and correction count as one decision."""
+        self.executor.queue(lane_ids, chunk)
+        self.executor.decision[lane_ids] -= 1
 
 
 class Collector:
-    """Drives the lanes of one environment and writes what was decided."""
+    """Steps the lanes of one environment and stores their decisions."""
 
     def __init__(
         self,
@@ -102,12 +103,12 @@ class Collector:
         gamma: float,
         store: Store,
         interventions: Store | None = None,
-        reward: LearnedReward | None = None,
+        reward: RewardTransform | None = None,
     ) -> None:
         self.env, self.map = env, action_map
         self.base = BasePlans(executor, noise)
         self.writer = DecisionWriter(store, gamma, interventions)
-        self.reward = reward or LearnedReward()
+        self.reward = reward or RewardTransform()
         shape = (executor.execute, env.spec.action.dim)
         width = shape[1] if action_map.timescale == "step" else shape[0] * shape[1]
         self.decisions = RunningDecisions(env.num_envs, shape, width)
@@ -121,12 +122,12 @@ class Collector:
 
     @property
     def running(self) -> Bool[Tensor, " n"]:
-        """Lanes with a decision under way that is not stored yet."""
+        """Mask of lanes with a decision that is being executed and not stored yet."""
         return self.decisions.has_pending.clone()
 
     @torch.no_grad()
     def begin(self, act: Act | None) -> None:
-        """Decide for every lane and start the step. `act` None executes the base alone."""
+        """Choose the actions of all lanes and start the step. `act` None executes the base alone."""
         if self.map.timescale == "step":
             self._decide_step(act)
             action = self.decisions.pending["critic_action"]
@@ -145,47 +146,48 @@ class Collector:
         self._open(self._lanes, features, ctx, u, action if u is None else self.map.to_critic(u, ctx))
 
     def _decide_chunk(self, act: Act | None) -> None:
-        base, rows = self.base, self.base.executor.due()
-        if not len(rows):
+        base, lane_ids = self.base, self.base.executor.due()
+        if not len(lane_ids):
             return
-        features, noise = base.features(rows), base.draw(rows)
+        features, noise = base.features(lane_ids), base.draw(lane_ids)
         if isinstance(self.map, LatentMap):
             ctx = noise.flatten(1)[:, : self.map.ctx_dim]
             u = None if act is None else act(features, ctx)
             steered = noise if u is None else self.map.to_noise(u, ctx)
-            chunk = base.executor.plan(rows, steered)
-            self._open(rows, features, ctx, u, steered.flatten(1), chunk)
+            chunk = base.executor.plan(lane_ids, steered)
+            self._open(lane_ids, features, ctx, u, steered.flatten(1), chunk)
             return
-        chunk = base.executor.plan(rows, noise)
-        ctx = base.executed_part(chunk).clone()  # what is corrected in place below
+        chunk = base.executor.plan(lane_ids, noise)
+        ctx = base.executed_part(chunk).clone()  # a copy, because the chunk is corrected in place below
         u = None if act is None else act(features, ctx)
         if u is not None:
             ta = base.executor.execute
-            chunk[:, :ta] = self.map.to_critic(u, ctx).view(len(rows), ta, -1)
-            base.replace(rows, chunk)
-        self._open(rows, features, ctx, u, base.executed_part(chunk), chunk)
+            chunk[:, :ta] = self.map.to_critic(u, ctx).view(len(lane_ids), ta, -1)
+            base.replace(lane_ids, chunk)
+        self._open(lane_ids, features, ctx, u, base.executed_part(chunk), chunk)
 
     def _open(
         self,
-        rows: Rows,
+        lane_ids: LaneIds,
         features: Tensor,
         ctx: Tensor,
         u: Tensor | None,
         critic_action: Tensor,
         chunk: Tensor | None = None,
     ) -> None:
-        """Store the decision that was running in these lanes and start the next one. `u` None: base alone."""
-        ready = self.decisions.has_pending[rows]
+        """Store the previous decision of these lanes and start the next one. `u` None: base alone."""
+        ready = self.decisions.has_pending[lane_ids]
         if ready.any():
-            self._store(rows[ready], self.decisions.entry(rows[ready], (features[ready], ctx[ready])))
-        u = torch.zeros(len(rows), self.map.dim) if u is None else u
+            self._store(lane_ids[ready], self.decisions.entry(lane_ids[ready], (features[ready], ctx[ready])))
+        u = torch.zeros(len(lane_ids), self.map.dim) if u is None else u
         values = {"obs": features, "ctx": ctx, "u": u, "critic_action": critic_action}
-        self.decisions.start(rows, values, chunk)
+        self.decisions.start(lane_ids, values, chunk)
 
-    def _store(self, rows: Rows, entry: dict[str, Tensor]) -> None:
-        if not isinstance(self.map, LatentMap):  # the critic judges what was executed, not what was asked for
+    def _store(self, lane_ids: LaneIds, entry: dict[str, Tensor]) -> None:
+        # the critic learns the value of the executed action, not of the requested one
+        if not isinstance(self.map, LatentMap):
             entry["critic_action"] = entry["action"]
-        self.writer.write(rows, entry)
+        self.writer.write(lane_ids, entry)
 
     @torch.no_grad()
     def finish(self) -> list[CollectedEpisode]:
@@ -194,7 +196,7 @@ class Collector:
         executed = self._executed(info)
         self._mark_interventions(info)
         self.base.executor.advance()
-        self.decisions.step(executed, self.reward.of(reward), self.writer.gamma)
+        self.decisions.step(executed, self.reward.apply(reward), self.writer.gamma)
         self.episodes.step(reward)
         self.env_steps += self.env.num_envs
         self.base.executor.observe(info["final_obs"])
@@ -215,26 +217,29 @@ class Collector:
     def _mark_interventions(self, info: Mapping[str, Any]) -> None:
         if "intervened" not in info:
             return
-        rows, punished = self.episodes.taken_over(info["intervened"]), self.reward.before_intervention
-        if punished is not None and len(rows):
-            self.writer.store.set_last_reward(rows, punished)
+        lane_ids, punished = (
+            self.episodes.new_interventions(info["intervened"]),
+            self.reward.before_intervention,
+        )
+        if punished is not None and len(lane_ids):
+            self.writer.store.set_last_reward(lane_ids, punished)
             self.reward.largest = max(self.reward.largest, abs(punished))
         self.decisions.mark_human(info["intervened"])
 
-    def _final_ctx(self, rows: Rows) -> Float[Tensor, "k c"]:
-        """What the actor would have seen at the last observation: needed where a time-out is bootstrapped."""
+    def _final_ctx(self, lane_ids: LaneIds) -> Float[Tensor, "k c"]:
+        """Context of the actor at the last observation, which bootstrapping after a time-out needs."""
         if not self.map.ctx_dim:
-            return torch.zeros(len(rows), 0)
+            return torch.zeros(len(lane_ids), 0)
         if self.map.timescale == "step":
-            self.base.plan_due(rows)
-            return self.base.action(rows)
-        noise = self.base.draw(rows)
+            self.base.plan_due(lane_ids)
+            return self.base.action(lane_ids)
+        noise = self.base.draw(lane_ids)
         if isinstance(self.map, LatentMap):
             return noise.flatten(1)
-        return self.base.executed_part(self.base.executor.plan(rows, noise))
+        return self.base.executed_part(self.base.executor.plan(lane_ids, noise))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything about the running decisions, so that a resumed run continues them."""
+        """State of running decisions, executor and noise, from which a resumed run continues."""
         return {
             "running": self.decisions.state_dict() | self.episodes.state_dict(),
             "pending": {name: value.clone() for name, value in self.decisions.pending.items()},

@@ -1,4 +1,4 @@
-"""Demonstrations as replay: what the demonstrator did, beside what the base would have done."""
+"""Demonstrations as a replay buffer, with the base policy's own action in each demonstrated state."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from robo_rl.core.seeding import episode_noise
 from robo_rl.core.shapes import Bool, Float, Float32, Int
 from robo_rl.data.replay import Replay
 
-_BLOCK_ROWS = 256  # observations that go through the base's encoder at once
+_BLOCK_ROWS = 256  # observations per batch of the base's encoder
 
 
 @runtime_checkable
 class DemoEpisode(Protocol):
-    """One recorded episode; observations may have one row more than actions, the one after the last action.
+    """One recorded episode. Observations may have one row more than actions: the one after the last action.
 
-    success: None where nobody said.
+    success: None where it was not recorded.
     """
 
     @property
@@ -51,34 +51,34 @@ def demo_replay(
     reward_bias: float = 0.0,
     recorded: bool = False,
 ) -> Replay:
-    """Demonstrations in one lane, the failed ones left out: reward 1 and the end at their last action, 0
-    before.
+    """A replay buffer of one lane that holds the demonstrations, without failed ones.
 
-    recorded: with the rewards and endings as they were recorded instead, for an environment that pays at
-    every step; an episode that did not terminate ran out of time, and its last step counts only where the
-    observation after it was recorded. As in the collector, what is learned is reward_scale * reward +
-    reward_bias, at every step.
+    By default the reward is 1 at the last action, which terminates the episode, and 0 before. recorded: use
+    the recorded rewards and terminations instead, for environments with a reward at every step. An episode
+    that did not terminate then counts as truncated, and its last step is used only if the observation after
+    it was recorded. The stored reward is reward_scale * reward + reward_bias at every step, as in the
+    collector.
 
-    For a residual the context is the base's own action at each demonstrated state, planned at the rhythm at
-    which the base is executed. Raises ConfigError for steering, where a demonstrator's noise is not known,
-    and when there is no success among the episodes.
+    The context of a residual is the base's own action in each demonstrated state, planned every `execute`
+    steps as in execution. Raises ConfigError for steering, because the noise behind a demonstrated action is
+    unknown, and if no episode succeeded.
     """
     if action_map.timescale == "chunk":
         raise ConfigError(
-            "Demonstrations hold actions of single steps; a method that decides whole chunks cannot replay "
-            "them. Set method.mix.demo=0 method.mix.online=1."
+            "Demonstrations hold actions of single steps, which a method that decides entire chunks cannot "
+            "replay. Set method.mix.demo=0 method.mix.online=1."
         )
     every = list(episodes)
     chosen = [episode for episode in every if episode.success is not False and episode.frames > 0]
     if not chosen:
         raise ConfigError(
-            f"None of the {len(every)} demonstrations is a success to learn from. Record some, or set "
+            f"None of the {len(every)} demonstrations succeeded. Record successful ones, or set "
             "method.mix.demo=0 method.mix.online=1."
         )
     if recorded and not any(np.any(episode.reward) for episode in chosen):
         raise ConfigError(
-            "The demonstrations hold no rewards, and this environment pays at every step. Train with "
-            "reward=sparse where the environment has it, or go without them by method.mix.demo=0 "
+            "The demonstrations hold no rewards, but this environment gives a reward at every step. Train with "
+            "reward=sparse if the environment has it, or without demonstrations: method.mix.demo=0 "
             "method.mix.online=1."
         )
     store = Replay(sum(episode.frames for episode in chosen), 1, widths)
@@ -90,7 +90,7 @@ def demo_replay(
 
 
 class DemoOutcome(NamedTuple):
-    """What every step of an episode was worth, and how the episode ended; rows are steps."""
+    """Reward of every step of an episode and masks of its end. n: steps."""
 
     reward: Float[Tensor, " n"]
     terminated: Bool[Tensor, " n"]
@@ -98,22 +98,25 @@ class DemoOutcome(NamedTuple):
 
 
 def success_outcome(episode: DemoEpisode) -> DemoOutcome:
-    """Success at the last action, which ends the episode."""
+    """Reward 1 and termination at the last action."""
     last = torch.zeros(episode.frames, dtype=torch.bool)
     last[-1] = True
     return DemoOutcome(last.float(), last, torch.zeros_like(last))
 
 
 def recorded_outcome(episode: DemoEpisode) -> DemoOutcome:
-    """As it was recorded; the clock ended what did not end by itself."""
+    """Recorded rewards and terminations; an episode without a termination is truncated at its last step."""
     terminated = torch.from_numpy(np.array(episode.terminated))
     truncated = torch.zeros_like(terminated)
     truncated[-1] = ~terminated[-1]
     return DemoOutcome(torch.from_numpy(np.array(episode.reward)), terminated, truncated)
 
 
-def known_outcome(outcome: DemoOutcome, observations: int) -> DemoOutcome:
-    """Without the last step where nobody saw what it led to: a time-out is bootstrapped from there."""
+def without_unobserved_step(outcome: DemoOutcome, observations: int) -> DemoOutcome:
+    """The outcome without a last step whose next observation was not recorded.
+
+    A time-out is bootstrapped from that observation.
+    """
     steps = len(outcome.reward)
     if observations > steps or bool(outcome.terminated[-1]):
         return outcome
@@ -132,22 +135,27 @@ def _add(
     scale: float,
     outcome: DemoOutcome,
 ) -> None:
-    # Block by block: the feature maps of all pictures of a long episode would be tens of gigabytes.
-    seen = {key: torch.from_numpy(np.array(episode.obs(key))) for key in base.obs_spec}
-    blocks = torch.arange(len(next(iter(seen.values())))).split(_BLOCK_ROWS)
+    # In blocks: the feature maps of all images of a long episode would take tens of gigabytes.
+    observations = {key: torch.from_numpy(np.array(episode.obs(key))) for key in base.obs_spec}
+    blocks = torch.arange(len(next(iter(observations.values())))).split(_BLOCK_ROWS)
     with torch.no_grad():
-        features = torch.cat([base.features(stacked_obs(seen, rows, base.obs_steps)) for rows in blocks])
+        features = torch.cat(
+            [base.features(stacked_obs(observations, rows, base.obs_steps)) for rows in blocks]
+        )
         ctx = torch.zeros(len(features), 0)
         if action_map.ctx_dim:
             planned = _base_actions(features, base, index, scale)
             ctx = torch.cat(
-                [base.refine(stacked_obs(seen, rows, base.obs_steps), planned[rows]) for rows in blocks]
+                [
+                    base.refine(stacked_obs(observations, rows, base.obs_steps), planned[rows])
+                    for rows in blocks
+                ]
             )
-    outcome = known_outcome(outcome, len(features))
+    outcome = without_unobserved_step(outcome, len(features))
     action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action))).clamp(-1.0, 1.0)
     lane, no = torch.tensor([0]), torch.tensor([False])
     for t in range(len(outcome.reward)):
-        after = min(t + 1, len(features) - 1)  # a termination looks at nothing behind it
+        after = min(t + 1, len(features) - 1)  # the next observation is not used after a termination
         values = {
             "obs": features[t : t + 1],
             "ctx": ctx[t : t + 1],
@@ -165,18 +173,17 @@ def _add(
         store.add(lane, values, gamma)
 
 
-def stacked_obs(seen: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> Obs:
-    """These observations of an episode with their history, (k, To, *shape); the first one repeated at the
-    start.
+def stacked_obs(observations: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> Obs:
+    """Observations `rows` of an episode with their history, (k, To, *shape), padded with the first one.
 
-    seen: (n, *shape), all observations of the episode.
+    observations: (n, *shape), the entire episode.
     """
     index = (rows.unsqueeze(1) + torch.arange(1 - obs_steps, 1)).clamp(min=0)
-    return {key: value[index] for key, value in seen.items()}
+    return {key: value[index] for key, value in observations.items()}
 
 
 def _base_actions(features: Tensor, base: ChunkPolicy, index: int, scale: float) -> Float[Tensor, "n a"]:
-    """What the base would have executed along the demonstration, a fresh chunk every `execute` steps."""
+    """Actions that the base would have executed along the demonstration, planned every `execute` steps."""
     starts = torch.arange(0, len(features), base.execute)
     noise = episode_noise(index, len(starts), (base.chunk, base.action_spec.dim)) * scale
     chunks = base.sample_from(features[starts], noise)[:, : base.execute]

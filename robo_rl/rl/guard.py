@@ -1,6 +1,4 @@
-"""The guard of fine-tuning: when training makes the policy worse than the base, go back to the last good
-weights.
-"""
+"""Guard of fine-tuning: restores the last good weights when training makes the policy worse than the base."""
 
 from __future__ import annotations
 
@@ -11,11 +9,11 @@ from typing import Any
 
 
 class Guard:
-    """Watches the success of training episodes against the base's own.
+    """Compares the success rate of training episodes with the base's.
 
-    The base's rate comes from the episodes collected with the base. A window of the last `window` training
-    episodes below it by more than `errors` standard errors of the difference is bad; one at or above it is
-    good.
+    The base's rate comes from episodes collected with the base. The last `window` training episodes are "bad"
+    if their rate is more than `errors` standard errors of the difference below the base's, and "good" if it
+    is at least the base's.
     """
 
     def __init__(self, window: int = 40, errors: float = 2.0) -> None:
@@ -39,11 +37,11 @@ class Guard:
         return sum(self.recent) / len(self.recent) if self.recent else math.nan
 
     def verdict(self) -> str:
-        """Is the window "good" or "bad"? "unsure" while it is not full, or the rate lies in between."""
+        """Verdict on the window: "good", "bad", or "unsure" while it is not full or the rate lies between."""
         if len(self.recent) < self.window or not self.base_episodes:
             return "unsure"
         p, q = self.base_rate, self.recent_rate
-        # Pooled rate: at p = 0 or 1 the base's own variance would be 0 and one failure would be a verdict.
+        # Pooled rate: at p = 0 or 1 the base's own variance is 0, and a single failure would decide.
         pooled = (self.base_successes + sum(self.recent)) / (self.base_episodes + len(self.recent))
         error = math.sqrt(pooled * (1.0 - pooled) * (1.0 / self.base_episodes + 1.0 / len(self.recent)))
         if q < p - self.errors * error:
@@ -51,7 +49,7 @@ class Guard:
         return "good" if q >= p else "unsure"
 
     def forget(self) -> None:
-        """After going back: judge the restored weights by their own episodes."""
+        """Empty the window after weights were restored: their own episodes are to be judged."""
         self.recent.clear()
 
     def state_dict(self) -> dict[str, Any]:

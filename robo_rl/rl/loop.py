@@ -1,10 +1,10 @@
-"""The loop of off-policy fine-tuning: collect with the base, burn the critics in, then act and learn.
+"""Off-policy fine-tuning: collect with the base, pre-train the critics, then act and learn.
 
     offline_updates ─► base_steps of the base alone ─► burn_in critic updates ─► online: `utd` updates per
     step
 
-Everything that changes is in `state_dict`, so that a run that was killed and resumed gives the same curve, to
-the last bit, as one that was not.
+`state_dict` holds all that changes, so a run that was killed and resumed equals an uninterrupted one bit for
+bit.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ Phase = Literal["offline", "base", "burn_in", "online"]
 
 @dataclass
 class FinetuneConfig:
-    """Phases and data of off-policy fine-tuning; the learner has its own settings."""
+    """Phases and data of off-policy fine-tuning. The learner has settings of its own."""
 
-    env_steps: int = setting(12_000, "environment steps in all, the base's included", at_least=1)
+    env_steps: int = setting(12_000, "environment steps in total, including the base's", at_least=1)
     offline_updates: int = setting(0, "updates on demonstrations before the first step", at_least=0)
-    base_steps: int = setting(
-        4_000, "of these, collected with the base alone, or as `warmup` says", at_least=0
-    )
+    base_steps: int = setting(4_000, "steps of these that `warmup` collects before learning", at_least=0)
     warmup: str = one_of(
-        "base", "actor", help="who acts in base_steps; actor: the one that learns, as `init` left it"
+        "base", "actor", help="policy that acts in base_steps; actor: the learner's, as loaded by `init`"
     )
     warmup_noise: float = setting(
-        0.0, "half-width of uniform noise around the base, in units of u", at_least=0.0
+        0.0, "half-width of uniform noise added to the base in base_steps, in units of u", at_least=0.0
     )
     ramp_steps: int = setting(
-        0, "the actor acts with a chance that reaches 1 here, else the base; 0: always", at_least=0
+        0,
+        "steps over which the actor's probability to act rises to 1, else the base acts; 0: it always acts",
+        at_least=0,
     )
-    burn_in: int = setting(3_000, "critic updates between the two", at_least=0)
+    burn_in: int = setting(3_000, "critic updates after base_steps, before the actor learns", at_least=0)
     burn_in_target: str = one_of(
-        "mc", "td", help="mc: Monte-Carlo returns of the base, a time-out ends them; td: bootstrapped"
+        "mc", "td", help="mc: Monte-Carlo returns of the base, ended by time-outs; td: bootstrapped"
     )
     utd: float = setting(1.0, "updates per environment step", at_least=0.0)
-    replay_capacity: int = setting(200_000, "decisions that each store keeps", at_least=1)
+    replay_capacity: int = setting(200_000, "decisions that each replay buffer holds", at_least=1)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     mix: MixConfig = field(default_factory=MixConfig)
-    guard_window: int = setting(
-        40, "training episodes that are compared with the base's; 0 switches the guard off", at_least=0
+    guard_window: int = setting(40, "training episodes compared with the base's; 0: no guard", at_least=0)
+    guard_errors: float = setting(
+        2.0, "standard errors below the base at which weights are restored", at_least=0.0
     )
-    guard_errors: float = setting(2.0, "standard errors below the base before going back", at_least=0.0)
 
 
 class FineTuner:
-    """Runs the phases. `advance` does one control step, with the updates that belong to it."""
+    """Runs the phases. `advance` does one control step and the updates that belong to it."""
 
     def __init__(
         self,
@@ -78,22 +78,22 @@ class FineTuner:
     ) -> None:
         check_settings(config)
         if config.base_steps < 1 and config.burn_in:
-            raise ConfigError("burn_in needs data of the base: set base_steps > 0, or burn_in=0.")
+            raise ConfigError("burn_in needs data from the base: set base_steps > 0, or burn_in=0.")
         if config.env_steps <= config.base_steps:
             raise ConfigError(
-                f"env_steps={config.env_steps} leaves nothing to learn in: the first {config.base_steps} "
-                "(base_steps) are the base's alone. Raise env_steps, or lower method.base_steps."
+                f"env_steps={config.env_steps} leaves no steps for learning: the base alone executes the first "
+                f"{config.base_steps} (base_steps). Raise env_steps, or lower method.base_steps."
             )
         if config.offline_updates and "demo" not in mix.fractions:
-            raise ConfigError("offline_updates learn from demonstrations: set method.mix.demo above 0.")
+            raise ConfigError("offline_updates need demonstrations: set method.mix.demo above 0.")
         self.config, self.collector, self.learner, self.mix = config, collector, learner, mix
         self.generator, self.logger, self.say = generator, logger, say
         self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
         self.offline, self.burned_in, self.debt, self.reverts = 0, 0, 0.0, 0
-        self._good: dict[str, Any] | None = None  # last good weights
+        self._good: dict[str, Any] | None = None  # weights at the guard's last "good"
         self._last: Info = {}
-        self._batch: Batch | None = None  # the newest one of this step
-        self.warned = False  # of values that no reward can add up to
+        self._batch: Batch | None = None  # the last batch of this step
+        self.warned = False  # a warning about diverging critics was given
 
     @property
     def env_steps(self) -> int:
@@ -112,9 +112,7 @@ class FineTuner:
         return self.env_steps >= self.config.env_steps and self.phase == "online"
 
     def advance(self, most_updates: int = 100) -> list[CollectedEpisode]:
-        """One control step of all lanes, or a piece of a phase without steps. Returns the episodes that
-        ended.
-        """
+        """Episodes that ended in one control step of all lanes, or in part of a phase without steps."""
         phase = self.phase
         if phase == "offline":
             self._learn_offline(min(most_updates, self.config.offline_updates - self.offline))
@@ -123,9 +121,8 @@ class FineTuner:
             self._burn_in(min(most_updates, self.config.burn_in - self.burned_in))
             return []
         anchors = self.mix.stores.get("base") if phase == "base" else None
-        self.collector.writer.store = (
-            self.mix["online"] if anchors is None else anchors
-        )  # an empty store is falsy
+        # `or` would replace an empty store, which is falsy.
+        self.collector.writer.store = self.mix["online"] if anchors is None else anchors
         self._batch = None
         self.collector.begin(self._warm_up() if phase == "base" else self._explore)
         if phase == "online":
@@ -143,13 +140,13 @@ class FineTuner:
         return torch.where(chosen, u, 0.0)
 
     def _set_gate_margin(self) -> None:
-        """Margin of the deployed gate, which falls with the remaining steps; training is not affected by it."""
+        """Set the margin of the deployed gate, which falls with the remaining steps; training ignores it."""
         cfg = self.config
         margin = margin_at(cfg.learner.gate_margin, self.env_steps, cfg.base_steps, cfg.env_steps)
         self.learner.critic.margin = margin
 
     def _warm_up(self) -> Act | None:
-        """Policy that acts before learning starts; None is the base alone."""
+        """Policy that acts before learning starts; None: the base alone."""
         if self.config.warmup == "actor":
             return self._explore
         return self._perturb if self.config.warmup_noise > 0.0 else None
@@ -159,9 +156,8 @@ class FineTuner:
         return self.config.warmup_noise * uniform
 
     def _learn_offline(self, updates: int) -> None:
-        for _ in range(
-            updates
-        ):  # every other store is empty still, and gives its share to the demonstrations
+        # All other stores are empty and leave their share to the demonstrations.
+        for _ in range(updates):
             self._last = self._last | self.learner.update(self._sample())
         before, total = self.offline, self.config.offline_updates
         self.offline += updates
@@ -169,7 +165,7 @@ class FineTuner:
             self.say(
                 f"offline: {self.offline} of {total} updates, mean Q {float(self._last['critic/q']):.3g}"
             )
-        if self.offline == total:  # not before: a stop in between would log the same env step twice
+        if self.offline == total:  # only at the end: logging at a stop would log the same env step twice
             self._log(self._last)
 
     def _burn_in(self, updates: int) -> None:
@@ -196,8 +192,8 @@ class FineTuner:
             timeout_is_failure=cfg.timeout_is_failure,
         )
 
-    def keep_weights(self) -> None:
-        """Let the guard go back to these weights: a start that an earlier run has trained."""
+    def mark_weights_good(self) -> None:
+        """Make the current weights, trained by an earlier run, those that the guard restores."""
         self._good = self.learner.weights()
 
     def _watch(self, episodes: list[CollectedEpisode], phase: Phase) -> None:
@@ -216,9 +212,7 @@ class FineTuner:
             self._check()
 
     def _diagnosis(self) -> dict[str, Any]:
-        """What shows trouble: the critics' opinion of base and actor, and |Q| beside all that rewards can add
-        up to.
-        """
+        """Logs that reveal divergence: Q of base and actor, and |Q| relative to the largest possible return."""
         values: dict[str, Any] = {} if self._batch is None else dict(self.learner.diagnose(self._batch))
         limit = self.collector.reward.largest / max(1.0 - self.config.learner.gamma, 1e-9)
         if limit > 0.0 and "critic/q_abs_max" in self._last:
@@ -226,14 +220,16 @@ class FineTuner:
             if over > 1.0 and not self.warned:
                 self.warned = True
                 self.say(
-                    f"At {self.env_steps} steps the critics claim |Q| = {over * limit:.3g}, but no more than "
-                    f"r_max / (1 - gamma) = {limit:.3g} can be earned: they diverge. Lower "
+                    f"At {self.env_steps} steps the critics estimate |Q| = {over * limit:.3g}, above the largest "
+                    f"possible return r_max / (1 - gamma) = {limit:.3g}: they diverge. Lower "
                     "method.learner.lr_critic or method.learner.alpha."
                 )
         return values
 
     def _check(self) -> None:
-        """Keep weights that do at least as well as the base; go back to them when training does worse."""
+        """Save the weights if they do at least as well as the base; restore the last good ones if they do
+        worse.
+        """
         if self.guard is None:
             return
         verdict = self.guard.verdict()
@@ -245,7 +241,7 @@ class FineTuner:
         self.say(
             f"At {self.env_steps} steps the last {self.guard.window} training episodes succeed "
             f"{100 * self.guard.recent_rate:.0f} % of the time, the base {100 * self.guard.base_rate:.0f} %: "
-            f"going back to {where}."
+            f"restoring {where}."
         )
         self.learner.load_weights(self._good)
         self.guard.forget()
@@ -257,7 +253,7 @@ class FineTuner:
             self.logger.log(self.env_steps, values)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the environment, whose snapshot the caller stores beside it."""
+        """State of everything but the environment, whose snapshot the caller stores."""
         return {
             "learner": self.learner.state_dict(),
             "collector": self.collector.state_dict(),

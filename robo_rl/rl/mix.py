@@ -1,4 +1,4 @@
-"""Several replays, one batch: online, base, demonstration and intervention data mixed by fraction."""
+"""Batches mixed from several replay buffers (online, base, demonstrations, interventions) by fraction."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from robo_rl.data.replay import Batch, Replay
 
 @dataclass
 class MixConfig:
-    """Fractions of a batch by store; they must sum to 1. A store that is still empty gives its share to the
-    others.
-    """
+    """Fraction of the batch from each buffer. They sum to 1; an empty buffer's share goes to the others."""
 
-    online: float = setting(1.0, "what training executes", at_least=0.0)
-    base: float = setting(0.0, "transitions of the base alone, kept as value anchors (DAWN)", at_least=0.0)
+    online: float = setting(1.0, "transitions of training", at_least=0.0)
+    base: float = setting(0.0, "transitions of the base alone, which anchor the critics (DAWN)", at_least=0.0)
     demo: float = setting(0.0, "demonstrations", at_least=0.0)
-    intervention: float = setting(0.0, "steps that a human took over", at_least=0.0)
+    intervention: float = setting(0.0, "steps in which a human intervened", at_least=0.0)
 
 
 class ReplayMix:
-    """Named replays. A fraction of 0 means that the store does not exist."""
+    """Named replay buffers. One with fraction 0 does not exist."""
 
     def __init__(self, stores: Mapping[str, Replay], fractions: Mapping[str, float]) -> None:
         used = {name: fraction for name, fraction in fractions.items() if fraction > 0.0}
@@ -35,7 +33,7 @@ class ReplayMix:
             raise ConfigError(f"The fractions of `mix` must sum to 1, found {dict(fractions)}.")
         if missing := used.keys() - stores.keys():
             raise ConfigError(
-                f"`mix` asks for {sorted(missing)}, but there is no such data; have {sorted(stores)}."
+                f"`mix` names {sorted(missing)}, for which there is no data. Available: {sorted(stores)}."
             )
         self.stores, self.fractions = dict(stores), used
 
@@ -45,11 +43,11 @@ class ReplayMix:
     def sample(
         self, size: int, generator: torch.Generator, *, gamma: float, n_step: int, timeout_is_failure: bool
     ) -> Batch:
-        """`size` decisions, in the order of the stores."""
+        """Batch of `size` decisions, ordered by buffer."""
         ready = {name: f for name, f in self.fractions.items() if len(self.stores[name])}
         if not ready:
             raise ConfigError(
-                "There is nothing to learn from yet: collect more with the base first (raise base_steps)."
+                "All replay buffers are empty: collect more with the base first (raise base_steps)."
             )
         counts = shares(size, list(ready.values()))
         parts = [
@@ -69,11 +67,11 @@ class ReplayMix:
 
 
 def shares(size: int, fractions: list[float]) -> list[int]:
-    """`size` split in these proportions, to the nearest whole number; never negative, and nothing is lost."""
+    """`size` split in these proportions into whole numbers that sum to `size`."""
     borders = [round(size * part / sum(fractions)) for part in accumulate(fractions, initial=0.0)]
     return [end - start for start, end in pairwise(borders)]
 
 
 def concatenate(parts: list[Batch]) -> Batch:
-    """Batches one after the other."""
+    """One batch of all parts, in order."""
     return Batch(**{name: torch.cat([getattr(part, name) for part in parts]) for name in Batch.__slots__})

@@ -1,15 +1,15 @@
-"""State of a collection between its control steps: running decisions, running episodes, learned reward."""
+"""State of a collection between control steps: running decisions, running episodes, reward transform."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from robo_rl.core.protocols import Rows
+from robo_rl.core.protocols import LaneIds
 from robo_rl.core.shapes import Bool, Float, Int
 
 
@@ -24,11 +24,11 @@ class CollectedEpisode:
 
 
 @dataclass
-class LearnedReward:
-    """The reward that is learned: scale * task reward + bias, at every step.
+class RewardTransform:
+    """Reward for training: scale * task reward + bias, at every step.
 
     before_intervention: replaces the reward of the last step before a human takes over (RLIF); for maps that
-    decide every step. largest: largest |learned reward| of a step so far.
+    decide every step. largest: largest |transformed reward| of a step so far.
     """
 
     scale: float = 1.0
@@ -36,90 +36,98 @@ class LearnedReward:
     before_intervention: float | None = None
     largest: float = 0.0
 
-    def of(self, reward: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-        learned = self.scale * reward + self.bias
-        self.largest = max(self.largest, float(learned.abs().max()))
-        return learned
+    def apply(self, reward: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        transformed = self.scale * reward + self.bias
+        self.largest = max(self.largest, float(transformed.abs().max()))
+        return transformed
 
 
 class RunningDecisions:
-    """The decision of every lane that is being executed and is not stored yet.
+    """Decisions that are being executed and not stored yet, one per lane.
 
     A decision is one action or one executed chunk. shape: (Ta, a), the actions of an executed chunk. width:
     size of the stored action, a for maps that decide every step and Ta * a for those that decide chunks.
     """
 
-    _SAVED = ("has_pending", "taken", "steps", "reward", "human")
+    # Attribute -> name in checkpoints.
+    _SAVED: ClassVar = {
+        "has_pending": "_has_pending",
+        "actions": "_taken",
+        "steps": "_steps",
+        "reward": "_reward",
+        "human": "_human",
+    }
 
     def __init__(self, lanes: int, shape: tuple[int, int], width: int) -> None:
         self.pending: dict[str, Tensor] = {}  # obs, ctx, u, critic_action; empty before the first decision
         self.has_pending = torch.zeros(lanes, dtype=torch.bool)
-        self.taken = torch.zeros(lanes, *shape)  # actions executed since the decision, then those planned
+        # actions executed since the decision, followed by planned ones
+        self.actions = torch.zeros(lanes, *shape)
         self.steps = torch.zeros(lanes, dtype=torch.long)
         self.reward = torch.zeros(lanes)  # discounted sum since the decision
-        self.human = torch.zeros(lanes)  # 1 where a human has taken over since the decision
+        self.human = torch.zeros(lanes)  # 1 where a human has intervened since the decision
         self._lanes, self._width = torch.arange(lanes), width
 
-    def start(self, rows: Rows, values: Mapping[str, Tensor], chunk: Tensor | None) -> None:
+    def start(self, lane_ids: LaneIds, values: Mapping[str, Tensor], chunk: Tensor | None) -> None:
         """Start a decision in these lanes. values: obs, ctx, u, critic_action, with k rows.
 
-        An episode may end inside a chunk. The actions that it cut off stay in the replay as they were
-        planned: critics are asked about whole chunks, and would not know one that was filled up with zeros.
+        If an episode ends inside a chunk, the replay stores the remaining actions as planned: critics take
+        entire chunks, and chunks padded with zeros would be out of distribution.
         """
         lanes = len(self._lanes)
         if not self.pending:
             self.pending = {name: torch.zeros(lanes, value.shape[1]) for name, value in values.items()}
         for name, value in values.items():
-            if len(rows) == lanes:
+            if len(lane_ids) == lanes:
                 self.pending[name] = value.clone()
             else:
-                self.pending[name][rows] = value
-        self.has_pending[rows] = True
-        self.steps[rows], self.reward[rows], self.human[rows] = 0, 0.0, 0.0
+                self.pending[name][lane_ids] = value
+        self.has_pending[lane_ids] = True
+        self.steps[lane_ids], self.reward[lane_ids], self.human[lane_ids] = 0, 0.0, 0.0
         if chunk is not None:
-            self.taken[rows] = chunk[:, : self.taken.shape[1]]
+            self.actions[lane_ids] = chunk[:, : self.actions.shape[1]]
 
     def step(self, executed: Float[Tensor, "n a"], reward: Float[Tensor, " n"], gamma: float) -> None:
-        """Add one control step of all lanes: the executed action and the learned reward."""
-        self.taken[self._lanes, self.steps] = executed
+        """Add one control step of all lanes: the executed action and the transformed reward."""
+        self.actions[self._lanes, self.steps] = executed
         self.reward += gamma ** self.steps.float() * reward
         self.steps += 1
 
     def mark_human(self, intervened: Bool[Tensor, " n"]) -> None:
-        """Mark the decisions during which a human takes over."""
+        """Mark the decisions in which a human intervenes."""
         self.human = torch.maximum(self.human, intervened.float())
 
     def entry(
         self,
-        rows: Rows,
+        lane_ids: LaneIds,
         after: tuple[Tensor, Tensor],
         terminated: Bool[Tensor, " k"] | None = None,
         truncated: Bool[Tensor, " k"] | None = None,
     ) -> dict[str, Tensor]:
-        """Replay entries of these lanes' decisions. after: features and ctx of what followed."""
-        no = torch.zeros(len(rows), dtype=torch.bool)
-        return {name: value[rows] for name, value in self.pending.items()} | {
-            "action": self.taken[rows].flatten(1)[:, : self._width],
-            "reward": self.reward[rows],
-            "steps": self.steps[rows],
+        """Replay entries of these lanes' decisions. after: features and ctx at the next observation."""
+        no = torch.zeros(len(lane_ids), dtype=torch.bool)
+        return {name: value[lane_ids] for name, value in self.pending.items()} | {
+            "action": self.actions[lane_ids].flatten(1)[:, : self._width],
+            "reward": self.reward[lane_ids],
+            "steps": self.steps[lane_ids],
             "next_obs": after[0],
             "next_ctx": after[1],
-            "demo": self.human[rows],
+            "demo": self.human[lane_ids],
             "terminated": no if terminated is None else terminated,
             "truncated": no if truncated is None else truncated,
             "cut": no,
         }
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {f"_{name}": getattr(self, name).clone() for name in self._SAVED}
+        return {saved: getattr(self, name).clone() for name, saved in self._SAVED.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        for name in self._SAVED:
-            setattr(self, name, state[f"_{name}"].clone())
+        for name, saved in self._SAVED.items():
+            setattr(self, name, state[saved].clone())
 
 
 class RunningEpisodes:
-    """Steps, return and interventions of the running episode of every lane."""
+    """Length, return and intervention flag of the running episode of every lane."""
 
     _SAVED = ("length", "return", "intervened")
 
@@ -133,14 +141,14 @@ class RunningEpisodes:
         self.length += 1
         self.total_reward += reward
 
-    def taken_over(self, intervened: Bool[Tensor, " n"]) -> Rows:
-        """Lanes in which a human takes over in this step, after a step without one. Called before `step`."""
+    def new_interventions(self, intervened: Bool[Tensor, " n"]) -> LaneIds:
+        """Lanes in which an intervention starts in this step. Call before `step`."""
         started = torch.nonzero(intervened & ~self.intervened & (self.length > 0)).flatten()
         self.intervened = intervened.clone()
         return started
 
-    def end(self, rows: Rows, info: Mapping[str, Any]) -> list[CollectedEpisode]:
-        """Episodes that ended in these lanes; the next ones start. info: of the environment's step."""
+    def end(self, lane_ids: LaneIds, info: Mapping[str, Any]) -> list[CollectedEpisode]:
+        """Episodes that ended in these lanes, whose counters restart. info: from the environment's step."""
         episodes = [
             CollectedEpisode(
                 int(info["episode_seed"][i]),
@@ -148,9 +156,9 @@ class RunningEpisodes:
                 int(self.length[i]),
                 float(self.total_reward[i]),
             )
-            for i in rows.tolist()
+            for i in lane_ids.tolist()
         ]
-        self.length[rows], self.total_reward[rows], self.intervened[rows] = 0, 0.0, False
+        self.length[lane_ids], self.total_reward[lane_ids], self.intervened[lane_ids] = 0, 0.0, False
         return episodes
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -9,8 +9,8 @@ import torch
 from robo_rl.core.errors import ConfigError
 
 
-def share_out(threads: int, images: bool) -> None:
-    """Set torch's CPU threads; 0 is one, or torch's own number for images.
+def set_cpu_threads(threads: int, images: bool) -> None:
+    """Set torch's CPU threads. 0: one thread, or torch's default for images.
 
     Small networks gain little from a second thread. On a busy machine each update waits for the thread
     without a core, which made training several times slower in wall and CPU time.
@@ -22,7 +22,7 @@ def share_out(threads: int, images: bool) -> None:
 def pick_device(name: str) -> torch.device:
     """Device named "auto" (the first GPU, or the CPU), "cpu", "cuda" or "cuda:1".
 
-    Raises ConfigError for a device that is not there.
+    Raises ConfigError if the device does not exist.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

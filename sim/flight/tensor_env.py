@@ -69,7 +69,7 @@ class FlightTensorEnv:
         self.obs = self._inputs(flights.obs) if ended.any() else final
         return TensorStep(final, self.reward_of(parts, terminated), parts, terminated, ended & ~terminated)
 
-    def harden(self) -> None:
+    def advance_curriculum(self) -> None:
         """Move to the next lesson of the curriculum."""
         self.lesson += 1
 

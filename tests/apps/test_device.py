@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from robo_rl.runs.device import share_out
+from robo_rl.runs.device import set_cpu_threads
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def two_threads() -> Iterator[None]:
 def test_one_thread_unless_there_are_images_or_the_user_says(
     threads: int, images: bool, taken: int, two_threads: None
 ) -> None:
-    share_out(threads, images)
+    set_cpu_threads(threads, images)
     assert torch.get_num_threads() == taken
 
 

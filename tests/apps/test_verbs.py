@@ -129,11 +129,11 @@ def test_windows_beyond_every_episode_are_refused(
 def test_another_kind_of_thing_is_called_by_what_it_is(dataset: Path, run: Path, tmp_path: Path) -> None:
     """A run is no dataset, a dataset no policy, a run no bundle, a file no run's folder."""
     (tmp_path / "file").write_text("x")
-    with pytest.raises(DataError, match=f"{run} is a run, and is no dataset"):
+    with pytest.raises(DataError, match=f"{run} is a run and is not a dataset"):
         train.main(train_config(run, tmp_path / "new"))
-    with pytest.raises(CheckpointError, match=f"{dataset} is a dataset, and holds no policy"):
+    with pytest.raises(CheckpointError, match=f"{dataset} is a dataset and holds no policy"):
         find_policy(dataset)
-    with pytest.raises(CheckpointError, match=f"{run} is a run, and is not a bundle.*robo-rl export"):
+    with pytest.raises(CheckpointError, match=f"{run} is a run and is not a bundle.*robo-rl export"):
         load_bundle(run)
     with pytest.raises(ConfigError, match=f"{tmp_path / 'file'} is a file, and a run is a folder"):
         train.main(train_config(dataset, tmp_path / "file"))
@@ -346,7 +346,7 @@ def test_sigterm_saves_training(
 
     with monkeypatch.context() as patch:
         patch.setattr(BaseTrainer, "advance", stopped)
-        with pytest.raises(KeyboardInterrupt, match=r"saved update 6 in .*resume=true goes on"):
+        with pytest.raises(KeyboardInterrupt, match=r"saved update 6 in .*resume=true continues"):
             train.main(train_config(dataset, tmp_path / "run"))
     train.main(train_config(dataset, tmp_path / "run", resume=True))
     ours, theirs = (load_file(path / "policy" / "weights.safetensors") for path in (tmp_path / "run", run))
@@ -380,6 +380,6 @@ def test_ctrl_c_saves_training(dataset: Path, tmp_path: Path) -> None:
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    assert "with resume=true goes on" in said
+    assert "with resume=true continues it" in said
     saved = [int(path.parent.name) for path in (out / "checkpoints").glob("*/state.json")]
     assert saved == [list(read_metrics(out / "metrics.jsonl"))[-1]["step"]]  # not one update is lost

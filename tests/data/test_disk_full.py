@@ -51,7 +51,7 @@ def test_a_file_system_of_2_mib(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert "The disk is full" in result["message"]
-    assert "Committed episodes are untouched" in result["message"]
+    assert "Committed episodes are safe" in result["message"]
     assert result["committed"] > 10
     assert len(result["salvaged"]) <= 1
     assert result["faults"] == []
@@ -164,7 +164,7 @@ def test_recording_does_not_start_below_the_floor(tmp_path: Path, monkeypatch: p
     """1 GiB is the default floor. The message says what is free and what is kept."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=2**30)
     monkeypatch.setattr(disk, "free_bytes", lambda _: 2**28)
-    with pytest.raises(DiskFullError, match=r"Only 256 MiB are free .* keeps 1,024 MiB"):
+    with pytest.raises(DiskFullError, match=r"Only 256 MiB are free .* needs 1,024 MiB"):
         writer.episode()
     with pytest.raises(DiskFullError):
         DatasetWriter.create(tmp_path / "other", STATE_ENV)

@@ -99,7 +99,7 @@ def test_a_changed_byte_is_noticed_when_it_is_read(dataset: Path) -> None:
     data[5] ^= 1  # a low bit of the mantissa: plausible, finite and wrong
     shard.write_bytes(data)
     EpisodeStore(dataset).episode(0).obs("state")
-    with pytest.raises(DataError, match=r"checksum of .*000001/state/c\.0\.0 does not fit"):
+    with pytest.raises(DataError, match=r"checksum of .*000001/state/c\.0\.0 differs"):
         WindowDataset(dataset, WindowSpec(2, 4))
 
 

@@ -17,9 +17,9 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from robo_rl.data.choice import choose
 from robo_rl.data.importers import ReplayBufferSource, import_replay_buffer
 from robo_rl.data.pusht import block_keypoints, pusht_keys, pusht_spec
+from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.validate import validate
 from robo_rl.data.zarr_buffer import codec_names
@@ -73,7 +73,11 @@ def test_a_buffer_becomes_a_sound_dataset(tmp_path: Path) -> None:
     store = EpisodeStore(tmp_path / "set")
     assert store.spec == SMALL
     assert [episode.frames for episode in store] == [3, 1, 5]
-    assert choose(store, "unfailed").positions == (0, 1, 2)  # nobody said that a human's recording failed
+    assert select_episodes(store, "unfailed").positions == (
+        0,
+        1,
+        2,
+    )  # nobody said that a human's recording failed
     for episode, (start, end) in zip(store, [(0, 3), (3, 4), (4, 9)], strict=True):
         np.testing.assert_array_equal(episode.obs("state"), arrays["data/pos"][start:end].astype(np.float32))
         np.testing.assert_array_equal(
@@ -110,12 +114,12 @@ def test_a_key_may_be_computed(tmp_path: Path) -> None:
         (
             {},
             {"state": "data/pos", "action": "data/act"},
-            r"do not say where \['image.top'\].*image.top:data/",
+            r"has no entry for \['image.top'\].*image.top:data/",
         ),
         ({}, {**KEYS, "state": "data/position"}, r"'state' needs \['data/position'\], .* has \['data/act'"),
-        ({}, {**KEYS, "velocity": "data/pos"}, r"name \['velocity'\], which"),
+        ({}, {**KEYS, "velocity": "data/pos"}, r"names \['velocity'\], but"),
         ({}, {**KEYS, "state": "data/act"}, r"'state' is float32\[1\], the dataset stores float32\[2\]"),
-        ({"data__act": np.zeros((7, 1))}, KEYS, r"is ragged: .*row 9.*'data/act': 7"),
+        ({"data__act": np.zeros((7, 1))}, KEYS, r"is truncated: .*row 9.*'data/act': 7"),
         ({"meta__episode_ends": np.array([3, 3, 9])}, KEYS, "must increase strictly"),
         ({"data__img": np.full((9, 4, 4, 3), 300.0)}, KEYS, "hold 300 to 300, 0 to 255"),
         ({"data__img": np.full((9, 4, 4, 3), 0.7)}, KEYS, "hold 0.7 to 0.7, 0 to 255"),
@@ -235,7 +239,7 @@ def test_human_images_become_uint8(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"data__act": np.full((9, 2), 100.0, dtype=np.float32)}, "starts at row 0 .*far beyond its limits"),
+        ({"data__act": np.full((9, 2), 100.0, dtype=np.float32)}, "starts at row 0 .*far outside its limits"),
         ({"data__pos": np.full((9, 2), np.nan)}, "starts at row 0 .*'state' is not finite in row 0"),
     ],
 )
@@ -296,7 +300,7 @@ def test_codecs_are_taken_from_a_list(tmp_path: Path) -> None:
     """Numbers behind an unlisted codec are refused, too; in format 3, codecs inside of shards count."""
     _buffer(tmp_path / "buffer.zarr")
     _replace_array(tmp_path / "buffer.zarr", "data/pos", "<f8", [{"id": "base64"}], b"AAAAAAAAAAA=")
-    with pytest.raises(DataError, match=r"asks for the codecs \['base64'\]"):
+    with pytest.raises(DataError, match=r"needs the codecs \['base64'\]"):
         import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS)
     sharded = zarr.create_group(tmp_path / "v3").create_array(
         "a", data=np.arange(10.0), chunks=(5,), shards=(10,)

@@ -48,7 +48,7 @@ def test_a_flipped_exponent_of_an_action_is_noticed(dataset: Path) -> None:
     flipped = np.array([0.5], np.float32).view(np.uint32) ^ 0x40000000
     _write(dataset / "episodes/000001/action", 2 * 2, float(flipped.view(np.float32)[0]))
     with pytest.raises(
-        DataError, match=r"Episode 000001 .*dimension 0 .* in frame 2, far beyond its limits -1 to 1"
+        DataError, match=r"Episode 000001 .*dimension 0 .* in frame 2, far outside its limits -1 to 1"
     ):
         check_episodes(EpisodeStore(dataset))
 
@@ -89,7 +89,7 @@ def test_files_of_another_dataset_are_a_sentence(dataset: Path, tmp_path: Path) 
     other = record(tmp_path / "other", [4, 7])
     copy = Path(shutil.copytree(dataset, tmp_path / "copy"))
     shutil.copy(other / "episodes/000001/episode.json", copy / "episodes/000001/episode.json")
-    with pytest.raises(DataError, match=r"000001.*(is missing|was cut off|has \d+ bytes)"):
+    with pytest.raises(DataError, match=r"000001.*(is missing|is truncated|has \d+ bytes)"):
         check_episodes(EpisodeStore(copy))
     shutil.copy(other / "dataset.json", dataset / "dataset.json")
     with pytest.raises(DataError, match=r"Episode 000000 .* has no array 'image.front'"):

@@ -194,7 +194,7 @@ def _recorded(path: Path, frames: list[dict[str, Any]], env: Any = STATE_ENV) ->
         ({"action": np.array([0, np.inf])}, "non_finite", "'action'"),
         ({"reward": float("nan")}, "non_finite", "'reward'"),
         ({"action": np.array([0, 2.1])}, "action_outside_limits", "first in frame 3, dimensions [1]"),
-        ({"stamps": {"t_capture_ns": 5}}, "stamps_backwards", "'t_capture_ns' goes back in time 1 times"),
+        ({"stamps": {"t_capture_ns": 5}}, "stamps_backwards", "'t_capture_ns' decreases 1 times"),
     ],
 )
 def test_bad_values_are_found(tmp_path: Path, frame: dict[str, Any], kind: str, words: str) -> None:

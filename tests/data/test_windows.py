@@ -157,7 +157,7 @@ def test_a_file_cut_off_under_a_running_training(tmp_path: Path, read_before: bo
         dataset[0]
     shard = path / "episodes/000000/image.front/c.0.0.0.0"
     shard.write_bytes(shard.read_bytes()[:20_000])
-    with pytest.raises(DataError, match=r"image\.front.* was cut off"):
+    with pytest.raises(DataError, match=r"image\.front.* is truncated"):
         dataset[7]
     shard.unlink()
     with pytest.raises(DataError, match="is missing"):

@@ -125,7 +125,7 @@ def test_compatibility_names_what_does_not_fit() -> None:
         ),
         (
             replace(ENV, action=ActionSpec((-1.0, 0.0), (2.0, 10.0))),
-            "The same action would mean another motion",
+            "The same action would be another motion",
         ),
     ]
     for env, message in cases:

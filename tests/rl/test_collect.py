@@ -17,7 +17,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.replay import Replay
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.rl.collect import Collector
-from robo_rl.rl.running import LearnedReward
+from robo_rl.rl.running import RewardTransform
 from sim.vec.workers import WorkerVecEnv
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, TargetLane, widths
@@ -126,7 +126,7 @@ def test_the_last_observation_is_the_real_one() -> None:
 def test_rlif_punishes_the_step_before_a_hand_takes_over() -> None:
     """Reward -1 exactly there, and nothing else changes."""
     store, env, _ = collect(
-        ResidualMap(1, 0.5), random_act(1), overrule=True, reward=LearnedReward(before_intervention=-1.0)
+        ResidualMap(1, 0.5), random_act(1), overrule=True, reward=RewardTransform(before_intervention=-1.0)
     )
     taken = [bool(step[4]["intervened"][0]) for step in env.steps]
     ends = [bool(step[4]["final_mask"][0]) for step in env.steps]

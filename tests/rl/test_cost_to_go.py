@@ -25,7 +25,7 @@ def window(costs: list[float], ended: list[bool], terminated: list[bool]) -> Win
 def value_of(constant: float, gamma: float = 0.9) -> CostToGo:
     """V = constant everywhere."""
     made = CostToGo(torch.zeros(2, 1), None, gamma)
-    for part in (made.net, made.slow):
+    for part in (made.net, made.target):
         for parameter in part.parameters():
             torch.nn.init.zeros_(parameter)
         last = part[-1]
@@ -61,5 +61,5 @@ def test_it_learns_a_constant_cost() -> None:
                 torch.zeros(2, 8), torch.zeros(2, 8), torch.ones(8), *[torch.zeros(8, dtype=torch.bool)] * 2
             )
         made.learn(steps, 1.0)
-    found: Tensor = made.steady(torch.zeros(2, 1))
+    found: Tensor = made.target_value(torch.zeros(2, 1))
     assert found.item() == pytest.approx(10.0, rel=0.05)

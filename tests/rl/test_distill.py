@@ -58,7 +58,7 @@ def test_a_head_learns_its_teachers_endpoints(consistency: float) -> None:
 
 
 def test_a_consistent_head_has_no_consistency_loss() -> None:
-    """A head that jumps to 0 from everywhere on a walk that ends in 0."""
+    """A head that jumps to 0 from everywhere on a path that ends in 0."""
 
     class Perfect:
         def jump(self, features: Any, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
@@ -83,10 +83,10 @@ def test_cut_chunks_weigh_only_what_was_executed() -> None:
     assert same_noise_loss(Zero(), torch.zeros(1, 1), chunk, chunk, weight) == 1.0
 
 
-def test_consistency_needs_a_walk() -> None:
+def test_consistency_needs_a_sampling_path() -> None:
     """A step-wise residual has none, and the message says so."""
     data = DistillData(torch.zeros(1, 4), torch.zeros(1, 4, 1), torch.zeros(1, 4, 1), torch.ones(1, 4))
-    with pytest.raises(ConfigError, match="walk"):
+    with pytest.raises(ConfigError, match="several steps"):
         distill(head(), data, DistillConfig(consistency=1.0))
 
 

@@ -178,7 +178,7 @@ def test_leaving_the_box_is_not_the_cheapest_thing(monkeypatch: pytest.MonkeyPat
         made = learner(value=True, horizon=1)
         made.config.beyond = beyond
         assert made.value is not None
-        monkeypatch.setattr(made.value, "steady", lambda obs: torch.full((obs.shape[1],), 5.0))
+        monkeypatch.setattr(made.value, "target_value", lambda obs: torch.full((obs.shape[1],), 5.0))
         step = made.env.step
 
         def leave(action: Tensor, step: Any = step, env: Any = made.env) -> tuple[Tensor, Tensor]:

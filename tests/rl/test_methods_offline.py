@@ -115,7 +115,7 @@ def test_wsrl_warms_up_with_the_loaded_policy_frozen() -> None:
     tuner, env, _ = direct(warmup="actor", base_steps=60, learner={"init_std": 0.05}, guard_window=5)
     with torch.no_grad():
         tuner.learner.actor.net[-1].get_parameter("bias")[0] = 3.0
-    tuner.keep_weights()
+    tuner.mark_weights_good()
     before = tuner.learner.weights()
     while tuner.phase == "base":
         tuner.advance()

@@ -111,7 +111,7 @@ def test_going_back_without_good_weights_is_going_back_to_the_start() -> None:
         tuner.guard.add(False)
     tuner._check()
     assert tuner.learner.act(torch.randn(5, 4), torch.zeros(5, 1), explore=False).eq(0.0).all()
-    assert "going back to the start" in said[0]
+    assert "restoring the start" in said[0]
 
 
 def test_the_guard_can_be_switched_off() -> None:
@@ -142,7 +142,7 @@ def test_updates_follow_environment_steps(utd: float, updates: int) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"env_steps": 60}, "leaves nothing to learn in"),
+        ({"env_steps": 60}, "leaves no steps for learning"),
         ({"replay_capacity": 0}, "replay_capacity"),
         ({"utd": -1.0}, "utd"),
     ],

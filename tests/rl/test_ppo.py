@@ -315,7 +315,7 @@ def test_stopped_and_resumed_equals_never_stopped(steps: int, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("build", "word"),
     [
-        (lambda: make_tuner(DirectMap(1), env_steps=59), "less than one roll-out"),
+        (lambda: make_tuner(DirectMap(1), env_steps=59), "less than one rollout"),
         (lambda: make_tuner(ResidualMap(1, 0.5), rollout=1), "rollout=1 .*ppo.rollout=2 or more"),
         (lambda: make_tuner(ResidualMap(1, 0.5, steps=2), rollout=3), "rollout=3 .*ppo.rollout=4 or more"),
         (lambda: make_tuner(ResidualMap(1, 0.5), lanes=1, rollout=2), "rollout=2 .*ppo.rollout=3 or more"),

@@ -18,7 +18,7 @@ from robo_rl.core.tensor_env import TensorStep
 from robo_rl.core.views import Views
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.replay_trainer import ReplayConfig, ReplayTrainer
-from robo_rl.rl.on_policy.ppo import PpoConfig, spread
+from robo_rl.rl.on_policy.ppo import PpoConfig, exploration_std
 from robo_rl.rl.on_policy.ppo_trainer import PpoTrainer, PpoTrainerConfig
 
 LANES, START = 32, torch.tensor([0.2])
@@ -53,7 +53,7 @@ class Push:
         self.obs = self._see()
         return TensorStep(final, self.reward_of(parts, never), parts, never, over)
 
-    def harden(self) -> None:
+    def advance_curriculum(self) -> None:
         self.lesson += 1
 
     def reward_of(self, parts: Tensor, terminated: Tensor) -> Tensor:
@@ -186,8 +186,8 @@ def test_only_the_critic_sees_the_rest() -> None:
 def test_exploration_shrinks_evenly_in_its_logarithm() -> None:
     """Half way from 0.4 to 0.1 is their geometric mean; without a final spread it stays."""
     config = PpoConfig(std=0.4, final_std=0.1)
-    assert [spread(config, share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.2, 0.1])
-    assert spread(PpoConfig(std=0.4), 0.7) == 0.4
+    assert [exploration_std(config, share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.2, 0.1])
+    assert exploration_std(PpoConfig(std=0.4), 0.7) == 0.4
 
 
 def test_a_minibatch_of_one_teaches_nothing() -> None:

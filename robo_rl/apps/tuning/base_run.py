@@ -22,12 +22,12 @@ from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings
 from robo_rl.core.spec import EnvSpec, sense_of
-from robo_rl.data.choice import Choice, choose
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.plausible import check_episodes
+from robo_rl.data.selection import EpisodeSelection, select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
-from robo_rl.runs.device import pick_device, share_out
+from robo_rl.runs.device import pick_device, set_cpu_threads
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 
@@ -41,20 +41,20 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
     check_settings(config)
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
-    share_out(config.threads, images=_has_pictures(store.spec))
-    choice = chosen(config, store)
-    check_episodes(choice.episodes)
-    check_windows(config, choice)
-    source = window_source(config, choice)
-    policy = fresh_policy(config, choice).to(device)
+    set_cpu_threads(config.threads, images=_has_pictures(store.spec))
+    selection = selected_episodes(config, store)
+    check_episodes(selection.episodes)
+    check_windows(config, selection)
+    source = window_source(config, selection)
+    policy = fresh_policy(config, selection).to(device)
     free = FREE_KEYS | FREE_SETTINGS | {"threads"} | free
     with RunDir.create(
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
     ) as run:
-        keep_data(run, choice, resume=config.resume)
-        if said := choice.sentence():
+        keep_data(run, selection, resume=config.resume)
+        if said := selection.sentence():
             print(f"{said} learn_from=all takes every one.")
-        _train(config, recipe, policy, source, run, train_note(config, choice))
+        _train(config, recipe, policy, source, run, train_note(config, selection))
     return run
 
 
@@ -86,47 +86,47 @@ def _train(
     save_policy(run.policy, trainer.result(), note)
 
 
-def chosen(config: TrainConfig, store: EpisodeStore) -> Choice:
+def selected_episodes(config: TrainConfig, store: EpisodeStore) -> EpisodeSelection:
     """The episodes to learn from. Raises DataError when the rule leaves none."""
-    choice = choose(store, config.learn_from)
-    if len(store) and not choice.positions:
+    selection = select_episodes(store, config.learn_from)
+    if len(store) and not selection.positions:
         raise DataError(
             f"learn_from={config.learn_from} leaves none of the {len(store)} episodes in {store.path} to "
-            f"learn from: {choice.reasons}. Record some that succeed, or take every one by learn_from=all."
+            f"learn from: {selection.reasons}. Record some that succeed, or take every one by learn_from=all."
         )
-    return choice
+    return selection
 
 
-def check_windows(config: TrainConfig, choice: Choice) -> None:
+def check_windows(config: TrainConfig, selection: EpisodeSelection) -> None:
     """Raise ConfigError for windows longer than every episode: they would hold little but padding."""
-    longest = max((episode.frames for episode in choice.episodes), default=0)
+    longest = max((episode.frames for episode in selection.episodes), default=0)
     for key in ("chunk", "obs_steps"):
         if (length := getattr(config, key)) > max(longest, LEAST_WINDOW):
             raise ConfigError(
-                f"{key}={length} cannot be used: the longest episode in {choice.store.path} has "
+                f"{key}={length} cannot be used: the longest episode in {selection.store.path} has "
                 f"{counted(longest, 'frame')}. Give at most that many."
             )
 
 
-def keep_data(run: RunDir, choice: Choice, *, resume: bool) -> None:
+def keep_data(run: RunDir, selection: EpisodeSelection, *, resume: bool) -> None:
     """Note the episodes of a run. Raises DataError when a resumed run would continue with others.
 
     Batches are functions of (seed, update, number of windows), so other episodes would change all of them.
     """
-    path, numbers = run.path / DATA_FILE, [episode.number for episode in choice.episodes]
-    frames = sum(episode.frames for episode in choice.episodes)
+    path, numbers = run.path / DATA_FILE, [episode.number for episode in selection.episodes]
+    frames = sum(episode.frames for episode in selection.episodes)
     now = {"episodes": len(numbers), "frames": frames, "numbers_crc32": zlib.crc32(str(numbers).encode())}
     if not (resume and path.exists()):
         write_json(path, now)
     elif (begun := read_json(path)) != now:
         raise DataError(
             f"{run.path} was started on {begun['episodes']} episodes with {begun['frames']} frames, and of "
-            f"{choice.store.path} there are {now['episodes']} with {frames} to learn from now. Give it the "
+            f"{selection.store.path} there are {now['episodes']} with {frames} to learn from now. Give it the "
             "data that it was started with, or start a new run."
         )
 
 
-def fresh_policy(config: TrainConfig, choice: Choice) -> GenerativePolicy:
+def fresh_policy(config: TrainConfig, selection: EpisodeSelection) -> GenerativePolicy:
     """A policy for the dataset's contract; weights follow from the seed, the normaliser from the data."""
     shape = GenerativeConfig(
         obs_steps=config.obs_steps,
@@ -138,23 +138,23 @@ def fresh_policy(config: TrainConfig, choice: Choice) -> GenerativePolicy:
         points=config.points,
     )
     torch.manual_seed(derive_seed("init", config.seed))
-    return GenerativePolicy.build(choice.store.spec, fit_normalizer(choice), shape)
+    return GenerativePolicy.build(selection.store.spec, fit_normalizer(selection), shape)
 
 
-def fit_normalizer(choice: Choice) -> Normalizer:
+def fit_normalizer(selection: EpisodeSelection) -> Normalizer:
     """Statistics of every state observation over all frames of the chosen episodes."""
-    episodes, obs = choice.episodes, choice.store.spec.obs
+    episodes, obs = selection.episodes, selection.store.spec.obs
     keys = [key for key, spec in obs.items() if sense_of(key, spec) == "state"]
     return Normalizer.fit({key: torch.cat([torch.tensor(e.obs(key)) for e in episodes]) for key in keys})
 
 
-def window_source(config: TrainConfig, choice: Choice) -> WindowSource:
+def window_source(config: TrainConfig, selection: EpisodeSelection) -> WindowSource:
     """Windows in memory for states; through a loader for pictures and point clouds."""
-    spec, env = WindowSpec(config.obs_steps, config.chunk), choice.store.spec
+    spec, env = WindowSpec(config.obs_steps, config.chunk), selection.store.spec
     if _has_pictures(env):
-        dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec, episodes=choice.positions)
+        dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec, episodes=selection.positions)
         return LoaderWindows(dataset, env.action, config.num_workers, collate)
-    columns = load_tensors(config.data, spec, episodes=choice.positions)
+    columns = load_tensors(config.data, spec, episodes=selection.positions)
     action = env.action.normalize(columns.pop("action"))
     return TensorWindows(columns, action)
 
@@ -163,14 +163,14 @@ def _has_pictures(env: EnvSpec) -> bool:
     return any(sense_of(key, array) != "state" for key, array in env.obs.items())
 
 
-def train_note(config: TrainConfig, choice: Choice) -> dict[str, Any]:
+def train_note(config: TrainConfig, selection: EpisodeSelection) -> dict[str, Any]:
     """Origin of the policy, for policy.json and the bundle's manifest."""
-    frames = sum(episode.frames for episode in choice.episodes)
+    frames = sum(episode.frames for episode in selection.episodes)
     data = {
         "path": config.data,
-        "episodes": len(choice.positions),
+        "episodes": len(selection.positions),
         "frames": frames,
-        "left_out": choice.left_out,
+        "left_out": selection.left_out,
     }
     return {
         "verb": "train",

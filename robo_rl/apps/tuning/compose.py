@@ -33,7 +33,7 @@ from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
 from robo_rl.rl.on_policy.tuner import PpoTuner
-from robo_rl.rl.running import LearnedReward
+from robo_rl.rl.running import RewardTransform
 from sim.registry import make_expert
 from sim.vec.intervention import Intervened, by_distance
 
@@ -138,7 +138,7 @@ def build_session(
     # Steering explores over the noise the base was trained on, whatever it starts from.
     scale = 1.0 if method.map.kind == "steering" else method.base_noise
     noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale)
-    gamma, reward = method.learner.gamma, learned_reward(method)
+    gamma, reward = method.learner.gamma, reward_transform(method)
     tuner: Tuner
     if method.algorithm == "ppo":
         rollout = Rollout(env.num_envs, method.ppo.rollout, widths | {"u": action_map.dim})
@@ -164,11 +164,11 @@ def build_learner(
     return OffPolicyLearner(features, action_map, method.learner, rng, base=aliased)
 
 
-def learned_reward(method: MethodConfig) -> LearnedReward:
+def reward_transform(method: MethodConfig) -> RewardTransform:
     """The reward of a method. Where interventions are the reward, the task's own is hidden."""
     if method.reward_source == "interventions":
-        return LearnedReward(0.0, 0.0, INTERVENTION_REWARD)
-    return LearnedReward(method.reward_scale, method.reward_bias)
+        return RewardTransform(0.0, 0.0, INTERVENTION_REWARD)
+    return RewardTransform(method.reward_scale, method.reward_bias)
 
 
 def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
@@ -240,7 +240,7 @@ def build_stores(
                 "method.mix.demo=0 method.mix.online=1."
             )
         check_compatible(base, demos.spec)
-        gamma, reward = method.learner.gamma, learned_reward(method)
+        gamma, reward = method.learner.gamma, reward_transform(method)
         stores["demo"] = demo_replay(
             demos, base, action_map, widths, gamma, method.base_noise, reward.scale, reward.bias,
             recorded=dense_reward and method.reward_source == "task",

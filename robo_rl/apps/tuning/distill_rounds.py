@@ -29,7 +29,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
-from robo_rl.rl.distillation.distill import DistillConfig, DistillData, Distiller, Walk
+from robo_rl.rl.distillation.distill import DistillConfig, DistillData, Distiller, SamplingPath
 
 _DATA = ("features", "noise", "chunk", "weight")
 
@@ -101,7 +101,7 @@ class Rounds:
             )
             data = before.data + gathered.data
         self.env_steps, self.round = self.env_steps + gathered.env_steps, self.round + 1
-        self.distiller = Distiller(self.head, data, self.recipe, walk_of(self.teacher))
+        self.distiller = Distiller(self.head, data, self.recipe, sampling_path(self.teacher))
 
     def update(self, logger: Logger | None = None) -> None:
         """One update of this round; rounds follow each other in one curve."""
@@ -130,7 +130,7 @@ class Rounds:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.round, self.env_steps = int(state["round"]), int(state["env_steps"])
         self.distiller = Distiller(
-            self.head, DistillData(**state["data"]), self.recipe, walk_of(self.teacher)
+            self.head, DistillData(**state["data"]), self.recipe, sampling_path(self.teacher)
         )
         self.distiller.load_state_dict(state["distiller"])
         self.collector.load_state_dict(state["collector"])
@@ -142,10 +142,10 @@ class Rounds:
         return time.monotonic() - self._start_s, time.process_time() - self._start_cpu_s
 
 
-def walk_of(teacher: SavedPolicy) -> Walk | None:
+def sampling_path(teacher: SavedPolicy) -> SamplingPath | None:
     """The teacher's walk from noise to action; None for a residual, and for steering over one."""
     if isinstance(teacher, SteeredPolicy):
-        return None if walk_of(teacher.base) is None else teacher.path
+        return None if sampling_path(teacher.base) is None else teacher.path
     return teacher.path if isinstance(teacher, GenerativePolicy) else None
 
 

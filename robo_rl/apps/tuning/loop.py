@@ -18,8 +18,8 @@ from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed
 from robo_rl.core.spec import EnvSpec
-from robo_rl.data.choice import choose
 from robo_rl.data.episodes.schema import DATASET_JSON
+from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
@@ -38,7 +38,7 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         base = replanned(base, method.execute)
     demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)
     replayed = config.demos is not None and method.mix.demo > 0.0
-    if replayed and (said := choose(EpisodeStore(str(config.demos)), "unfailed").sentence()):
+    if replayed and (said := select_episodes(EpisodeStore(str(config.demos)), "unfailed").sentence()):
         print(said)
     name, options = env_name(config), env_options(config)
     limited = options | {"max_episode_steps": training_episode_limit(config, method, demos)}

@@ -86,7 +86,7 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
             )
         _check_shapes(init, name, found[name], expected[name])
     learner.load_weights({name: found[name] for name in expected})
-    tuner.keep_weights()
+    tuner.mark_weights_good()
 
 
 def finetune_run(init: str) -> RunDir:

@@ -14,11 +14,11 @@ _MARKS = (  # the first file that exists decides
 
 
 def describe_path(path: Path) -> str:
-    """Clause on a path, e.g. "does not exist", "is a file", "is a run", "is a folder of something else"."""
+    """Predicate for a path, e.g. "does not exist", "is a file", "is a run", "is a folder of unknown content"."""
     if not path.exists():
         return "does not exist"
     if not path.is_dir():
         return "is a file"
     if (found := next((kind for mark, kind in _MARKS if (path / mark).is_file()), None)) is not None:
         return f"is {found}"
-    return "is a folder of something else" if any(path.iterdir()) else "is an empty folder"
+    return "is a folder of unknown content" if any(path.iterdir()) else "is an empty folder"

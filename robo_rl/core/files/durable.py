@@ -1,4 +1,4 @@
-"""Durable writes: after a kill or power loss the old content or the new one is there."""
+"""Durable writes: after a kill or power loss, a file has its old or its new content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from robo_rl.core.errors import DataError, DiskFullError
 
-_HERE, _EXCHANGE = -100, 2  # Linux' AT_FDCWD: paths as they are; RENAME_EXCHANGE
+_HERE, _EXCHANGE = -100, 2  # of Linux: AT_FDCWD, for paths relative to the working directory; RENAME_EXCHANGE
 
 
 def fsync_dir(path: Path) -> None:
@@ -24,7 +24,7 @@ def fsync_dir(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its missing parents so that they survive a power loss. Does nothing for one that exists."""
+    """Make a folder and its missing parents durably. Does nothing if it exists."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
@@ -32,8 +32,8 @@ def make_folder(path: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap two paths in one system call. Returns False, without any change, where that is not supported
-    (not Linux, some network file systems).
+    """Swap two paths in one system call; False, without any change, if the file system or system cannot do
+    so.
     """
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
@@ -46,7 +46,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write, fsync, rename over `path`. Raises DiskFullError and keeps the old file on a full disk."""
+    """Write, fsync, rename over `path`. On a full disk, raises DiskFullError and keeps the old file."""
     make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -56,9 +56,9 @@ def write_atomic(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFullError(
-                f"The disk is full: could not write {path}. Free some space, start again."
+                f"The disk is full: could not write {path}. Free some space and start again."
             ) from error
-        raise OSError(error.errno, error.strerror, str(path)) from error  # names the caller's path
+        raise OSError(error.errno, error.strerror, str(path)) from error  # with the path that the caller gave
     fsync_dir(path.parent)
 
 
@@ -79,7 +79,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON. Raises DataError naming the file when it is absent or not JSON."""
+    """Parsed JSON file. Raises DataError that names the file if it is absent or not JSON."""
     try:
         return json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -89,5 +89,5 @@ def read_json(path: Path) -> Any:
         RecursionError,
     ) as error:  # not JSON, not UTF-8, a number of 5,000 digits, nested too deep
         raise DataError(
-            f"{path} is not valid JSON ({error}). It was cut off or is not ours; make it again."
+            f"{path} is not valid JSON ({error}). It is truncated or from another program; create it again."
         ) from error

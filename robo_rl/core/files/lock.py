@@ -1,4 +1,4 @@
-"""Lock of a folder that one process at a time may write. The kernel frees it when the process dies."""
+"""Lock of a folder that one process at a time may write. The kernel releases it when the process dies."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class FolderLock:
     """
 
     def __init__(self, folder: str | Path, what: str) -> None:
-        """Take the lock. what: the folder's kind, e.g. "run", for the message.
+        """Acquire the lock. what: kind of the folder for the message, e.g. "run".
 
-        Raises LockedError, naming the process that holds the folder.
+        Raises LockedError that names the process which holds the lock.
         """
         path = (Path(folder) / LOCK_FILE).resolve()
         self._release = weakref.finalize(self, _release, _acquire(path, folder, what))
 
     def close(self) -> None:
-        """Release the lock; more than once does no harm."""
+        """Release the lock; further calls do nothing."""
         self._release()
 
     def __enter__(self) -> FolderLock:
@@ -54,7 +54,8 @@ _HELD: dict[_Key, tuple[int, int]] = {}  # -> file descriptor, number of locks
 
 
 def _acquire(path: Path, folder: str | Path, what: str) -> _Key:
-    # Closing any descriptor of a file frees the process's record locks on it: open it only where not held.
+    # Closing any descriptor of a file releases the process's record locks on it: open it only if it is not
+    # held.
     if path.exists() and (key := _key(path.stat())) in _HELD:
         fd, count = _HELD[key]
         _HELD[key] = fd, count + 1
@@ -103,7 +104,7 @@ def _holder() -> dict[str, Any]:
 
 
 def _described(holder: bytes) -> str:
-    """The process as its lock file names it, e.g. "process 4711 (robo-rl train ..., since ...)"."""
+    """Description of the process in a lock file, e.g. "process 4711 (robo-rl train ..., since ...)"."""
     try:
         found = json.loads(holder)
         command = str(found["command"])

@@ -25,10 +25,10 @@ _HERE, _LIST, _FLOAT = (
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write {state.safetensors, state.json}; the JSON comes last and holds the checksums of both.
+    """Write state.safetensors, then state.json with the checksums of both.
 
-    Keys must be strings or integers; leaves are tensors, numbers, strings, booleans, None and lists of these.
-    Tensors may share memory: each is written on its own.
+    Keys must be strings or integers. Leaves are tensors, numbers, strings, booleans, None and lists of these.
+    Tensors that share memory are written separately.
     """
     tensors: dict[str, Tensor] = {}
     plain = _split(state, "", tensors)
@@ -38,7 +38,7 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def load_state(folder: Path) -> dict[str, Any]:
-    """State written by `save_state`. Raises CheckpointError when it is absent, damaged or cut off."""
+    """State written by `save_state`. Raises CheckpointError if it is absent, damaged or truncated."""
     try:
         plain = read_json(folder / _JSON)
         data = (folder / _TENSORS).read_bytes()
@@ -47,7 +47,7 @@ def load_state(folder: Path) -> dict[str, Any]:
         state = _join(plain["state"], load(data))
     except (DataError, OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f"{folder} holds no training state that can be read: {str(error).rstrip('.')}."
+            f"{folder} holds no readable training state: {str(error).rstrip('.')}."
         ) from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{folder} holds a {type(state).__name__}, expected a training state.")
@@ -60,7 +60,8 @@ def _crc32_of(plain: Any) -> int:
 
 def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
-        name = path if path not in tensors else f"{path}#{len(tensors)}"  # {"a/b": x} beside {"a": {"b": y}}
+        # {"a/b": x} and {"a": {"b": y}} would have one name
+        name = path if path not in tensors else f"{path}#{len(tensors)}"
         tensors[name] = value.clone()
         return {_HERE: name}
     if isinstance(value, Mapping):
@@ -73,7 +74,9 @@ def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Mappings are stored as lists of pairs, so that integer keys (optimiser states) stay integers."""
+    """Value with its tensors. Mappings are stored as lists of pairs, so integer keys (optimiser states) stay
+    integers.
+    """
     if isinstance(value, list):
         return {key: _join(item, tensors) for key, item in value}
     if not isinstance(value, dict):

@@ -1,5 +1,5 @@
-"""The flight envelope: where and how a policy is allowed to fly. Data for the safety filter, carried in the
-bundle.
+"""Flight envelope of a policy: permitted positions, attitudes and rates. Stored in the bundle, held by the
+safety filter.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from robo_rl.core.errors import ConfigError
 
 Vec3 = tuple[float, float, float]
-# Least and most of each number, whatever a bundle says: beyond them it is a mistake, or an attempt to switch the safety
-# filter off. cut_height_m: a fall from there breaks no craft.
+# Permitted range of each number in a bundle. A value outside is a mistake, or an attempt to disable the
+# safety filter. cut_height_m: a fall from this height does no damage.
 RANGES = {
     "tilt_rad": (1e-3, math.pi + 1e-6),
     "rate_rad_s": (1e-3, 100.0),
@@ -27,7 +27,7 @@ MOST_FENCE_M = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class CraftLimits:
-    """Most that a craft allows any bundle to ask for; the flight filter always has some.
+    """Limits of an aircraft that bound every bundle's envelope; the flight filter always has some.
 
     fence_m: half of the fence's sides, around the origin of the task.
     """
@@ -44,22 +44,23 @@ class CraftLimits:
             value = getattr(self, name, least)
             if not (_is_number(value) and least <= value <= most):
                 raise ConfigError(
-                    f"{name} = {value!r} of a craft's limits: {least:g} to {most:.4g} was expected."
+                    f"{name} = {value!r} in the aircraft's limits: {least:g} to {most:.4g} was expected."
                 )
         if not (len(self.fence_m) == 3 and all(_is_inside(side) and side > 0.0 for side in self.fence_m)):
             raise ConfigError(
-                f"fence_m = {self.fence_m!r} of a craft's limits: three numbers above 0, up to {MOST_FENCE_M:g} m, "
-                "were expected."
+                f"fence_m = {self.fence_m!r} in the aircraft's limits: three numbers above 0, "
+                f"up to {MOST_FENCE_M:g} m, were expected."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class FlightEnvelope:
-    """World frame ENU, relative to the origin of the task. Outside of it the policy no longer commands.
+    """Limits in the world frame (ENU), relative to the origin of the task. Outside them the policy is
+    disengaged.
 
-    Tilt is the angle between the craft's up and the world's; rate and speed are norms. Landing: go down level
-    at `descend_m_s`, stop the motors below `cut_height_m` above ground, or at once when tilted beyond
-    `cut_tilt_rad`, where no thrust brings the craft back.
+    Tilt is the angle between the body's up axis and the world's; rate and speed are norms. Landing: descend
+    level at `descend_m_s` and stop the motors below `cut_height_m` above ground. Motors stop at once at a
+    tilt above `cut_tilt_rad`, from which no thrust recovers.
     """
 
     tilt_rad: float
@@ -76,18 +77,19 @@ class FlightEnvelope:
             value = getattr(self, name)
             if not (_is_number(value) and least <= value <= most):
                 raise ConfigError(
-                    f"{name} = {value!r} of a flight envelope: {least:g} to {most:.4g} was expected."
+                    f"{name} = {value!r} in a flight envelope: {least:g} to {most:.4g} was expected."
                 )
         if self.tilt_rad > self.cut_tilt_rad:
             raise ConfigError(
-                f"tilt_rad = {self.tilt_rad:g} is beyond cut_tilt_rad = {self.cut_tilt_rad:g}: the motors "
+                f"tilt_rad = {self.tilt_rad:g} exceeds cut_tilt_rad = {self.cut_tilt_rad:g}: the motors "
                 "would stop inside the envelope. Raise cut_tilt_rad, or lower tilt_rad."
             )
         for name in ("fence_low_m", "fence_high_m"):
             corner = getattr(self, name)
             if not (isinstance(corner, tuple) and len(corner) == 3 and all(map(_is_inside, corner))):
                 raise ConfigError(
-                    f"{name} = {corner!r} of a flight envelope: three numbers within {MOST_FENCE_M:g} m were expected."
+                    f"{name} = {corner!r} in a flight envelope: three numbers within {MOST_FENCE_M:g} m "
+                    "were expected."
                 )
         for axis, low, high in zip("xyz", self.fence_low_m, self.fence_high_m, strict=True):
             if not low < high:
@@ -97,7 +99,7 @@ class FlightEnvelope:
         return asdict(self)
 
     def within(self, limits: CraftLimits) -> FlightEnvelope:
-        """The part of the envelope that the craft's own limits allow. Raises ConfigError where nothing is left."""
+        """Intersection of the envelope and the aircraft's limits. Raises ConfigError if it is empty."""
         names = ("tilt_rad", "rate_rad_s", "speed_m_s", "descend_m_s", "cut_height_m")
         least = {name: min(getattr(self, name), getattr(limits, name)) for name in names}
         low, high = (_clipped(corner, limits.fence_m) for corner in (self.fence_low_m, self.fence_high_m))
@@ -105,10 +107,10 @@ class FlightEnvelope:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> FlightEnvelope:
-        """Raises ConfigError for keys that are missing or unknown, and for impossible values."""
+        """Envelope from JSON. Raises ConfigError for missing or unknown keys and for impossible values."""
         names = {item.name for item in fields(cls)}
         if not isinstance(data, Mapping):
-            raise ConfigError(f"A flight envelope is {data!r}, its keys and numbers were expected.")
+            raise ConfigError(f"A flight envelope is {data!r}; a mapping of its keys was expected.")
         if set(data) != names:
             raise ConfigError(
                 f"A flight envelope has exactly the keys {', '.join(sorted(names))}; missing: "

@@ -1,7 +1,7 @@
-"""What the four numbers of a flight policy command: the words by which simulator, bundle and robot know it.
+"""Command levels: meaning of a flight policy's four outputs, shared by simulator, bundle and robot.
 
-motors  rotor speeds, for a policy that runs on board
-rates   collective thrust and body rates, which an autopilot behind a link follows with a loop of its own
+motors  rotor speeds, for a policy that runs on board rates   collective thrust and body rates, which an
+autopilot tracks with its own controller
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A dataset that is made in one go: it appears under its path when it is complete, or not at all."""
+"""Atomic creation of a dataset: it appears under its path when it is complete, or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from robo_rl.data.episodes.schema import Codec
 
 
 def refuse_existing(out: str | Path) -> None:
-    """Raise DataError when `out` exists."""
+    """Raise DataError if `out` exists."""
     if Path(out).exists():
         raise DataError(f"{out} exists already. Choose another path for the new dataset.")
 
@@ -27,14 +27,14 @@ def refuse_existing(out: str | Path) -> None:
 def atomic_dataset(
     out: str | Path, env: EnvSpec, *, image_codec: Codec, stamps: tuple[str, ...], info: Mapping[str, Any]
 ) -> Iterator[DatasetWriter]:
-    """Writer of a new dataset, for a `with` block; leaving it by an exception leaves nothing behind.
+    """Context manager with the writer of a new dataset. If the block raises, no dataset remains.
 
-    Raises DataError when `out` exists.
+    Raises DataError if `out` exists.
     """
     refuse_existing(out)
     target = Path(out)
     partial = target.with_name(f".{target.name}.importing")
-    if partial.exists():  # of an import that was killed, or that is running
+    if partial.exists():  # from an import that was killed, or that is running
         with FolderLock(partial, "dataset"):
             rmtree(partial)
     writer = DatasetWriter.create(
@@ -42,7 +42,7 @@ def atomic_dataset(
     )
     try:
         yield writer
-        os.sync()  # once, instead of at every episode: the dataset is not there before the rename
+        os.sync()  # once instead of after every episode: the dataset does not exist before the rename
         partial.rename(target)
         fsync_dir(target.parent)
     except BaseException:

@@ -1,14 +1,13 @@
-"""Commit of an episode: from staging to episodes/, safe against a kill or a power loss at any instant.
+"""Commit of an episode: from staging/ to episodes/, safe against a kill or a power loss at any instant.
 
-1. episode.json, durably: the intent. From here on, `recover` finishes the commit, with its label, instead of
+1. episode.json, durably: the intent. From here on, `recover` completes the commit, with its label, instead of
    salvaging.
-2. padding and index behind each payload, and all zarr.json.
-3. fsync of every file, then of every directory; recording.json goes.
-4. rename into episodes/ under the next free number: now it is committed.
-5. fsync of both parents.
+2. padding and index after each payload, and all zarr.json. 3. fsync of every file, then of every directory;
+recording.json is deleted. 4. rename into episodes/ under the next free number: now it is committed. 5. fsync
+of both parents.
 
-All writes come before the first fsync of step 3, so that a journaling file system commits them together.
-Without `durable` the fsyncs are left out: safe against a kill, not against a power loss.
+All writes precede the first fsync of step 3, so a journaling file system commits them together. Without
+`durable` the fsyncs are left out: the commit is then safe against a kill, not against a power loss.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ DISCARDED = ".discarded"  # suffix of a staging directory whose deletion was int
 def seal(
     directory: Path, meta: EpisodeMeta, files: Mapping[str, PayloadFile], *, durable: bool = True
 ) -> None:
-    """Steps 1-3. `files` must be settled at the rows that `meta` states. May be repeated after a failure."""
+    """Steps 1-3. `files` must be settled at the rows that `meta` states. Can be repeated after a failure."""
     intent = directory / f".{EPISODE_JSON}"
     write_json_file(intent, meta.to_json())
     if durable:
@@ -70,7 +69,7 @@ def _sync(directory: Path, files: Mapping[str, PayloadFile]) -> None:
 
 
 def publish(root: Path, staged: Path) -> int:
-    """Step 4. Returns the episode's number. Safe with several running episodes."""
+    """Step 4. Returns the episode's number. Safe while several episodes are recorded."""
     episodes = root / EPISODES
     number = max(numbers(root), default=-1) + 1
     while True:
@@ -80,7 +79,7 @@ def publish(root: Path, staged: Path) -> int:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            number += 1  # taken by another episode in the meantime
+            number += 1  # another episode has taken this number
     return number
 
 
@@ -97,10 +96,10 @@ def numbers(root: Path) -> list[int]:
 
 @contextmanager
 def staging_lock(root: Path, *, exclusive: bool) -> Iterator[None]:
-    """Lock that running episodes share and that `recover` takes alone.
+    """Lock that running episodes share and that `recover` holds exclusively.
 
-    Raises DataError for an exclusive lock while an episode is being recorded. The kernel frees the lock of a
-    killed process; a child forked while recording drops its copy, so that an orphan cannot keep it.
+    Raises DataError for an exclusive lock while an episode is being recorded. The kernel releases the lock of
+    a killed process. A child forked during a recording closes its copy, so an orphan cannot hold the lock.
     """
     fd = os.open(root / STAGING / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     _LOCKS.add(fd)
@@ -142,7 +141,7 @@ def write_json_file(path: Path, data: Any) -> None:
 
 
 def fsync(path: Path) -> None:
-    """Wait until the disk holds the bytes of a file; its name is kept by an fsync of its folder."""
+    """Wait until the disk holds the bytes of a file. Its name needs an fsync of its folder."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""Writing datasets: create or open one, and start episodes."""
+"""Creation and opening of datasets for writing; start of episodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from robo_rl.core.files.durable import make_folder, write_json
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.commit import numbers, staging_lock
-from robo_rl.data.episodes.disk import full_disk_is_said, require_free
+from robo_rl.data.episodes.disk import report_full_disk, require_free
 from robo_rl.data.episodes.episode_writer import EpisodeWriter, RecordOptions
 from robo_rl.data.episodes.schema import (
     DATASET_JSON,
@@ -29,7 +29,7 @@ from robo_rl.data.episodes.schema import (
 
 
 class DatasetWriter:
-    """Writes episodes into one dataset, which it locks: one process at a time may write.
+    """Writes episodes into one dataset and holds its lock: one process at a time may write.
 
     The lock is released by `close`, with the writer and its last running episode, or with the process.
     """
@@ -58,21 +58,20 @@ class DatasetWriter:
         durable: bool = True,
         info: Mapping[str, Any] | None = None,
     ) -> DatasetWriter:
-        """Make an empty dataset. Raises DataError when something is there already, DiskFullError below the
-        floor.
+        """Create an empty dataset.
 
-        `stamps` names the per-frame stamps (ns); more than one camera can have its own,
-        "t_capture_ns.<camera>". `min_free_bytes` and `durable`: see `RecordOptions`. `info` is free JSON
-        (robot, place, commit).
+        stamps: names of the per-frame time stamps [ns]; each of several cameras can have its own,
+        "t_capture_ns.<camera>". min_free_bytes, durable: see `RecordOptions`. info: free JSON (robot, place,
+        commit). Raises DataError if `path` exists, DiskFullError below `min_free_bytes`.
         """
         root = Path(path)
         _refuse_taken(root)
         meta = DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info))
         make_folder(root)
         lock = FolderLock(root, "dataset")
-        _refuse_taken(root)  # another process may have made it before the lock was taken
+        _refuse_taken(root)  # another process may have made it before the lock was acquired
         require_free(root, min_free_bytes)
-        with full_disk_is_said(root, "the new dataset"):
+        with report_full_disk(root, "the new dataset"):
             make_folder(root / EPISODES)
             make_folder(root / STAGING)
             write_json(
@@ -90,16 +89,18 @@ class DatasetWriter:
         min_free_bytes: int = 2**30,
         durable: bool = True,
     ) -> DatasetWriter:
-        """Add episodes to an existing dataset. Raises DataError when it is not ours or belongs to another
-        `env`, LockedError while another process writes it.
+        """Open an existing dataset to add episodes.
+
+        Raises DataError if it has another format or belongs to another `env`, LockedError while another
+        process writes it.
         """
         root = Path(path)
         meta = DatasetMeta.load(root)
         if env is not None and env != meta.env:
             raise DataError(
-                f"{root} holds '{meta.env.name}' with {sorted(meta.env.obs)} at {meta.env.control_hz:g} Hz: "
-                f"another contract than this '{env.name}' with {sorted(env.obs)} at {env.control_hz:g} Hz, "
-                "or other shapes, units or limits. Record into a new dataset."
+                f"{root} holds '{meta.env.name}' with {sorted(meta.env.obs)} at {meta.env.control_hz:g} Hz, "
+                f"which differs from '{env.name}' with {sorted(env.obs)} at {env.control_hz:g} Hz in these, "
+                "or in shapes, units or limits. Record into a new dataset."
             )
         return cls(root, meta, RecordOptions(min_free_bytes, durable), FolderLock(root, "dataset"))
 
@@ -111,9 +112,9 @@ class DatasetWriter:
         operator: str = "",
         info: Mapping[str, Any] | None = None,
     ) -> EpisodeWriter:
-        """Start an episode; use it in a `with` block. `info` is free JSON (policy, noise, operator's notes).
+        """Start an episode; use it in a `with` block. info: free JSON (policy, noise, operator's notes).
 
-        Raises DiskFullError below the floor of free space, DataError when `info` is not JSON.
+        Raises DiskFullError below `min_free_bytes`, DataError if `info` is not JSON.
         """
         require_free(self.path, self.options.min_free_bytes)
         meta = EpisodeMeta(
@@ -131,9 +132,9 @@ class DatasetWriter:
         return max(numbers(self.path), default=-1) + 1
 
     def rewind(self, next_number: int) -> None:
-        """Delete the episodes from `next_number` on, and unfinished ones.
+        """Delete unfinished episodes and those from `next_number` on.
 
-        For a run that returns to a checkpoint and records them again. Raises DataError while an episode is
+        For a run that resumes from a checkpoint and records them again. Raises DataError while an episode is
         being recorded.
         """
         with staging_lock(self.path, exclusive=True):
@@ -146,7 +147,7 @@ class DatasetWriter:
 
 
 def _refuse_taken(root: Path) -> None:
-    """Raise DataError where a new dataset cannot be made because something is there."""
+    """Raise DataError if a new dataset cannot be created because the path is taken."""
     if not root.exists():
         return
     if not root.is_dir():
@@ -160,13 +161,12 @@ def _refuse_taken(root: Path) -> None:
         )
     if any(path.name != LOCK_FILE for path in root.iterdir()):
         raise DataError(
-            f"{root} exists already and holds something that is no dataset: it is left alone. Choose "
-            "another path."
+            f"{root} exists already and is not a dataset. It was not changed. Choose another path."
         )
 
 
 def _json(info: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of `info`, checked at the start of an episode rather than at its end."""
+    """Copy of `info`, checked at the start of an episode instead of at its end."""
     try:
         copy: dict[str, Any] = json.loads(json.dumps(dict(info or {}), allow_nan=False))
     except (TypeError, ValueError) as error:

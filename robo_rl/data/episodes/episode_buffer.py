@@ -1,4 +1,4 @@
-"""An episode in memory, until it is known whether it is kept."""
+"""Episode in memory, written or dropped when its outcome is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from robo_rl.data.episodes.dataset_writer import DatasetWriter
 
 @dataclass
 class EpisodeBuffer:
-    """One episode. When done, `obs` has one row more than the rest: the observation after the last action."""
+    """One episode. When it has ended, `obs` has one more entry than the rest: the observation after the last
+    action.
+    """
 
     seed: int
     obs: list[dict[str, NDArray[Any]]] = field(default_factory=list)
@@ -26,11 +28,11 @@ class EpisodeBuffer:
 
 
 def write_episode(
-    writer: DatasetWriter, take: EpisodeBuffer, *, task: str = "", info: Mapping[str, Any] | None = None
+    writer: DatasetWriter, episode: EpisodeBuffer, *, task: str = "", info: Mapping[str, Any] | None = None
 ) -> int:
-    """Commit a finished episode and return its number. Raises DataError and DiskFullError."""
-    with writer.episode(task=task, seed=take.seed, info=info) as episode:
-        last = len(take.action) - 1
-        for i, (action, reward) in enumerate(zip(take.action, take.reward, strict=True)):
-            episode.add(take.obs[i], action, reward=reward, terminated=take.terminated and i == last)
-        return episode.commit(success=take.success, final_obs=take.obs[-1])
+    """Commit a finished episode; returns its number. Raises DataError and DiskFullError."""
+    with writer.episode(task=task, seed=episode.seed, info=info) as stored:
+        last = len(episode.action) - 1
+        for i, (action, reward) in enumerate(zip(episode.action, episode.reward, strict=True)):
+            stored.add(episode.obs[i], action, reward=reward, terminated=episode.terminated and i == last)
+        return stored.commit(success=episode.success, final_obs=episode.obs[-1])

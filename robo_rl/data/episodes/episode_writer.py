@@ -1,4 +1,4 @@
-"""Recording of one episode: frames are appended as they come and committed, or salvaged after a kill."""
+"""Recording of one episode: frames are appended as they arrive and committed, or salvaged after a kill."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from robo_rl.data.episodes.commit import (
     sync_parents,
     write_json_file,
 )
-from robo_rl.data.episodes.disk import full_disk_is_said, require_free
+from robo_rl.data.episodes.disk import report_full_disk, require_free
 from robo_rl.data.episodes.schema import (
     JPEG_ENDS,
     NO_STAMP,
@@ -50,11 +50,11 @@ Rows = dict[str, Shaped[ndarray, "..."]]
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """Free space and durability of a recorder.
+    """Minimum free space and durability of a recorder.
 
-    No episode starts with less than `min_free_bytes` free, and one stops when a quarter of that is left, so
-    that it can still be committed. With `durable` a commit waits until the disk holds the episode (fsync);
-    without it a power loss may lose the episode, a kill does not (imports, simulation).
+    No episode starts with less than `min_free_bytes` free. One in progress stops at a quarter of that, so
+    that it can still be committed. With `durable`, a commit waits until the disk holds the episode (fsync).
+    Without it, a power loss may lose the episode, a kill cannot (for imports and simulation).
     """
 
     min_free_bytes: int = 2**30
@@ -64,8 +64,8 @@ class RecordOptions:
 class EpisodeWriter:
     """One running episode: `add` frames, then `commit` or `discard`.
 
-    Leaving the `with` block by an exception, Ctrl-C included, keeps everything up to the last whole frame in
-    the staging directory, where `recover` finds it.
+    If the `with` block raises, also on Ctrl-C, all complete frames remain in the staging directory, where
+    `recover` finds them.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class EpisodeWriter:
         self._resources = ExitStack()
         self._resources.enter_context(staging_lock(root, exclusive=False))
         try:
-            with full_disk_is_said(root, "a new episode"):
+            with report_full_disk(root, "a new episode"):
                 self._open_files()
         except BaseException:
             self.close()
@@ -114,16 +114,15 @@ class EpisodeWriter:
         intervention: Flag = False,
         stamps: Mapping[str, int] | None = None,
     ) -> None:
-        """Append one frame: the observation, and the action that was really executed from it, in physical
-        units.
+        """Append one frame: the observation, and the action that was executed from it, in physical units.
 
-        `stamps` holds nanoseconds by column; those left out are stored as -1, unknown. Raises
-        DataError for missing or unknown keys, wrong shapes and types, DiskFullError when the disk fills; the
-        frame is then not there at all, and the frames before it can be committed.
+        stamps: time stamps [ns] by column; missing ones are stored as -1, unknown. Raises DataError for
+        missing or unknown keys, wrong shapes and types, and DiskFullError when the disk fills. The frame is
+        then not stored at all; the frames before it can be committed.
         """
         self._require_running()
         if self._sealing:
-            raise DataError("A commit of this episode has begun, it takes no more frames. Commit it again.")
+            raise DataError("The commit of this episode has begun: it takes no more frames. Commit it again.")
         require_free(self._root, self._options.min_free_bytes // 4)
         rows = self._obs_rows(obs)
         for column, value in (("reward", reward), ("terminated", terminated), ("intervention", intervention)):
@@ -139,15 +138,15 @@ class EpisodeWriter:
     ) -> int:
         """Make the episode durable under the next number, which is returned.
 
-        `complete` is false for one that was interrupted where it was recorded. `final_obs` is the observation
-        after the last action; with it every frame is a whole transition. Raises DataError for an episode
-        without frames, DiskFullError when the disk is full: free some space and commit again.
+        complete: False for an episode whose recording was interrupted. final_obs: the observation after the
+        last action, with which every frame is a complete transition. Raises DataError for an episode without
+        frames, and DiskFullError when the disk is full: free some space and commit again.
         """
         self._require_running()
         if self.frames == 0:
             raise DataError("An episode without frames cannot be committed. Discard it.")
-        with full_disk_is_said(self._root, "the end of the episode"):
-            if self._number is None:  # otherwise an earlier try reached the rename
+        with report_full_disk(self._root, "the end of the episode"):
+            if self._number is None:  # otherwise an earlier attempt reached the rename
                 self._seal(success, final_obs, complete)
                 self._number = publish(self._root, self._directory)
             if self._options.durable:
@@ -171,14 +170,14 @@ class EpisodeWriter:
         seal(self._directory, meta, self._files, durable=self._options.durable)
 
     def discard(self) -> None:
-        """Throw the episode away."""
+        """Delete the episode."""
         self._require_running()
         doomed = self._directory.rename(self._directory.with_suffix(DISCARDED))
         rmtree(doomed)
         self.close()
 
     def close(self) -> None:
-        """Stop recording and leave what there is to `recover`. Does nothing after a commit or discard."""
+        """Stop recording and leave the frames to `recover`. Does nothing after a commit or discard."""
         self._done = True
         self._resources.close()
 
@@ -230,10 +229,10 @@ class EpisodeWriter:
         return np.array([stamps.get(name, NO_STAMP) for name in self._dataset.stamps], dtype="int64")
 
     def _append(self, rows: Rows) -> None:
-        """Append all rows or none: after any interruption the files end where the frame began."""
+        """Append all rows or none: after an interruption the files end where the frame began."""
         marks = {name: (self._files[name].size, self._files[name].crc) for name in rows}
         try:
-            with full_disk_is_said(self._root, f"frame {self.frames}"):
+            with report_full_disk(self._root, f"frame {self.frames}"):
                 for column in self._columns:
                     if column.name in rows:
                         self._files[column.name].append(rows[column.name])
@@ -243,7 +242,7 @@ class EpisodeWriter:
             raise
 
     def _settle(self) -> None:
-        """Cut off what an interrupted frame or an earlier, failed commit left behind the last whole frame."""
+        """Truncate the files to the last complete frame, after an interrupted frame or a failed commit."""
         for column in self._columns:
             if column.role != "blob":
                 self._files[column.name].settle(self.frames * row_bytes(column.dtype, column.row_shape))

@@ -1,4 +1,4 @@
-"""Positioned reads from many files with few open ones."""
+"""Positioned reads from many files with a bounded number of open ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from robo_rl.core.shapes import Shaped
 
 
 class FileReads:
-    """Reads ranges of files straight into arrays; keeps the most recently used files open.
+    """Reads byte ranges of files into arrays; keeps the most recently used files open.
 
-    `pread` rather than a memory map: as fast once warm, faster on the first pass (no page faults), and a file
-    that was cut off under a running training is an error message instead of a SIGBUS. It has no file
+    It uses `pread` instead of a memory map: equally fast on cached files, faster on the first pass (no page
+    faults), and a file that is truncated during training raises an error instead of SIGBUS. There is no file
     position, so forked workers may share the descriptors.
     """
 
@@ -30,9 +30,7 @@ class FileReads:
         return len(self._fds)
 
     def into(self, out: Shaped[ndarray, "..."], path: Path, offset: int) -> None:
-        """Fill `out` (C-contiguous) from byte `offset` on. Raises DataError when the file is gone or too
-        short.
-        """
+        """Fill `out` (C-contiguous) from byte `offset` on. Raises DataError if the file is gone or too short."""
         fd = self._fds.get(path)
         if fd is None:
             fd = self._open(path)
@@ -48,7 +46,7 @@ class FileReads:
             read = os.preadv(fd, (view[done:],), offset + done)
             if read == 0:
                 raise DataError(
-                    f"{path} ends before byte {offset + out.nbytes}: it was cut off. "
+                    f"{path} ends before byte {offset + out.nbytes}: it is truncated. "
                     "Run `robo-rl data validate` on the dataset."
                 )
             done += read

@@ -1,4 +1,4 @@
-"""Reading datasets: every array is a memory map over its shard, without copies and without zarr-python."""
+"""Reading datasets: each array is a memory map of its shard, without copies and without zarr-python."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Episode:
 
     @property
     def success(self) -> bool | None:
-        """True where the episode reached its goal; None without a label."""
+        """True if the episode reached its goal; None without a label."""
         return self.meta.success
 
     @property
@@ -55,12 +55,12 @@ class Episode:
 
     @property
     def transitions(self) -> int:
-        """Frames with a next observation: all of them, or all but the last one."""
+        """Number of frames with a next observation: all, or all but the last one."""
         return self.frames if self.has_final_obs else self.frames - 1
 
     def array_meta(self, name: str) -> ArrayMeta:
-        """Shape, type and checksum of an array. Raises DataError for an unknown name, and where the episode's
-        file states another type or shape than the dataset has.
+        """Shape, type and checksum of an array. Raises DataError for an unknown name, and if type or shape in
+        episode.json differ from the dataset's.
         """
         array, column = self.meta.arrays.get(name), self.dataset.column(name)
         if array is None or column is None:
@@ -71,15 +71,15 @@ class Episode:
         if self.frames < 1 or (array.dtype, array.shape) != (column.dtype, (rows, *column.row_shape)):
             raise DataError(
                 f"{self.path / EPISODE_JSON} says {self.frames} frames and '{name}' of {array.dtype}"
-                f"{list(array.shape)}; the dataset has {column.dtype}{[rows, *column.row_shape]} there. It was "
-                "changed after the recording, or belongs to another dataset: restore it, or delete the episode."
+                f"{list(array.shape)}; the dataset needs {column.dtype}{[rows, *column.row_shape]}. It was "
+                "changed after the recording, or belongs to another dataset: restore or delete the episode."
             )
         return array
 
     def array(self, name: str) -> Shaped[ndarray, "rows ..."]:
         """Read-only memory map of a stored array; for a JPEG camera, the blob of bytes.
 
-        The first call reads the file for its checksum. Raises DataError where that does not fit.
+        The first call reads the file for its checksum. Raises DataError if that differs.
         """
         array = self.array_meta(name)
         if name not in self._verified:
@@ -88,7 +88,7 @@ class Episode:
         return memory_map(self.path / name, array)
 
     def obs(self, key: str, start: int = 0, stop: int | None = None) -> Shaped[ndarray, "rows ..."]:
-        """Observations [start, stop) of one key. A view of the map; JPEG images are decoded."""
+        """Observations [start, stop) of one key: a view of the map, or decoded JPEG images."""
         stop = self.obs_rows if stop is None else min(stop, self.obs_rows)
         if key not in self.dataset.jpeg_keys:
             return self.array(key)[start:stop]
@@ -99,14 +99,14 @@ class Episode:
         return images
 
     def jpeg_ends(self, key: str) -> Int64[ndarray, " borders"]:
-        """(rows + 1,): image i of a JPEG camera is blob[ends[i] : ends[i + 1]]. Raises DataError where the
-        numbers do not increase or pass the end of the blob.
+        """Offsets (rows + 1,): image i of a JPEG camera is blob[ends[i] : ends[i + 1]]. Raises DataError if
+        they decrease or exceed the blob.
         """
         ends = self.array(JPEG_ENDS)[:, self.dataset.jpeg_keys.index(key)]
         borders = np.concatenate([np.zeros(1, dtype=np.int64), ends])
         if (borders[1:] <= borders[:-1]).any() or borders[-1] > self.array_meta(key).shape[0]:
             raise DataError(
-                f"The image borders of '{key}' in {self.path} do not fit its {self.array_meta(key).shape[0]} "
+                f"The image offsets of '{key}' in {self.path} do not fit its {self.array_meta(key).shape[0]} "
                 "bytes. Restore the episode from a copy, or delete its directory."
             )
         return borders
@@ -136,7 +136,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over a dataset. `labelled` episodes have a success flag, `successes` have a true one."""
+    """Sums over a dataset. labelled: episodes with a success flag; successes: those with a true one."""
 
     episodes: int
     incomplete: int
@@ -147,10 +147,10 @@ class Totals:
 
 
 class EpisodeStore:
-    """The committed episodes of a dataset, in the order of their numbers.
+    """Committed episodes of a dataset, ordered by number.
 
-    Raises DataError when `path` is no dataset or an episode.json is broken. Episodes that are committed later
-    are seen after opening the store again.
+    Raises DataError if `path` is no dataset or an episode.json is broken. Episodes committed later are
+    visible after the store is opened again.
     """
 
     def __init__(self, path: str | Path, *, complete_only: bool = False) -> None:
@@ -170,7 +170,7 @@ class EpisodeStore:
         return iter(self._episodes)
 
     def episode(self, index: int) -> Episode:
-        """Episode at a position. Raises DataError beyond the last one."""
+        """Episode at an index. Raises DataError for an index after the last one."""
         if not 0 <= index < len(self):
             raise DataError(f"{self.path} has {len(self)} episodes, there is none at index {index}.")
         return self._episodes[index]

@@ -1,4 +1,4 @@
-"""Recovery of episodes that a killed recorder left unfinished."""
+"""Recovery of episodes left unfinished by a killed recorder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from robo_rl.core.errors import DataError
 from robo_rl.data.episodes.commit import DISCARDED, publish, seal, staging_lock, sync_parents
-from robo_rl.data.episodes.disk import full_disk_is_said
+from robo_rl.data.episodes.disk import report_full_disk
 from robo_rl.data.episodes.episode_writer import array_meta
 from robo_rl.data.episodes.schema import (
     DAMAGED,
@@ -30,7 +30,7 @@ from robo_rl.data.episodes.shard import PayloadFile, payload_bytes, row_bytes, s
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """An episode that `recover` committed. `complete`: only the end of its commit was missing."""
+    """An episode that `recover` committed. complete: all frames were there, only the commit was unfinished."""
 
     number: int
     frames: int
@@ -38,17 +38,17 @@ class Salvaged:
 
 
 def recover(path: str | Path) -> list[Salvaged]:
-    """Commit every interrupted episode of a dataset, cut to its last whole frame and marked incomplete.
+    """Commit every interrupted episode of a dataset, cut to its last complete frame and marked incomplete.
 
-    An episode that was killed inside `commit` is finished with its label and stays complete. Leftovers
-    without a whole frame are deleted. Raises DataError while an episode is being recorded, and, after
-    salvaging the others, when a recording.json is broken; that episode is left as it is.
+    An episode whose recorder was killed during `commit` is completed with its label. Leftovers without a
+    complete frame are deleted. Raises DataError while an episode is being recorded, and, after the others are
+    salvaged, if a recording.json is broken; that episode is not changed.
     """
     root = Path(path)
     meta = DatasetMeta.load(root)
     salvaged: list[Salvaged] = []
     errors: list[DataError] = []
-    with staging_lock(root, exclusive=True), full_disk_is_said(root, "a recovered episode"):
+    with staging_lock(root, exclusive=True), report_full_disk(root, "a recovered episode"):
         for staged in leftovers(root):
             try:
                 episode = _recover_one(root, meta, staged)
@@ -88,13 +88,13 @@ def _recover_one(root: Path, dataset: DatasetMeta, staged: Path) -> Salvaged | N
 
 
 def _intent(staged: Path) -> EpisodeMeta | None:
-    """The episode.json of a commit that had begun; it is written atomically, so it is whole or absent."""
+    """episode.json of a commit that had begun; it is written atomically, so it is complete or absent."""
     path = staged / EPISODE_JSON
     return EpisodeMeta.load(path) if path.exists() else None
 
 
 def _known(staged: Path, intent: EpisodeMeta | None) -> EpisodeMeta:
-    """Metadata of an interrupted episode, with a note where its arrays do not match its commit."""
+    """Metadata of an interrupted episode, with a note if its arrays do not match its commit."""
     if intent is None:
         return EpisodeMeta.load(staged / RECORDING_JSON)
     return replace(
@@ -104,7 +104,7 @@ def _known(staged: Path, intent: EpisodeMeta | None) -> EpisodeMeta:
 
 def _reopen(stack: ExitStack, staged: Path, column: Column) -> PayloadFile:
     path = staged / column.name / shard_name(1 + len(column.row_shape))
-    if not path.exists():  # killed while the arrays were being made: no frame can be there
+    if not path.exists():  # killed while the arrays were being created: no frame can exist
         path.parent.mkdir(exist_ok=True)
         path.touch()
     file = PayloadFile(path, resume=True)
@@ -113,10 +113,10 @@ def _reopen(stack: ExitStack, staged: Path, column: Column) -> PayloadFile:
 
 
 def _holds(intent: EpisodeMeta, files: Mapping[str, PayloadFile]) -> bool:
-    """Cut every array to the size in the intent; True where all bytes are there and their checksums match."""
+    """Truncate every array to the size in the intent; True if all bytes exist and their checksums match."""
     if intent.arrays.keys() != files.keys():
         return False
-    # A list, not a generator: all of them must be cut, or an index would be counted as frames later.
+    # A list, not a generator: all must be truncated, or an index would later be counted as frames.
     return all([_same(files[name], array) for name, array in intent.arrays.items()])
 
 
@@ -131,7 +131,7 @@ def _same(file: PayloadFile, array: ArrayMeta) -> bool:
 def _cut(
     dataset: DatasetMeta, columns: tuple[Column, ...], files: Mapping[str, PayloadFile], known: EpisodeMeta
 ) -> EpisodeMeta:
-    """Cut all arrays to the last frame that each of them holds."""
+    """Truncate all arrays to the last frame that each of them holds."""
     fixed = [c for c in columns if c.role != "blob"]
     frames = min(files[c.name].size // row_bytes(c.dtype, c.row_shape) for c in fixed)
     cameras = len(dataset.jpeg_keys)

@@ -23,11 +23,11 @@ DATASET_JSON, EPISODE_JSON, RECORDING_JSON, ZARR_JSON = (
 )
 EPISODES, STAGING = "episodes", "staging"
 
-JPEG_ENDS = "jpeg_ends"  # (rows, cameras) int64: where each JPEG ends inside the blob of its camera
+JPEG_ENDS = "jpeg_ends"  # (rows, cameras) int64: end of each JPEG inside the blob of its camera
 STAMPS = "stamps_ns"  # (frames, columns) int64
 STAMP_COLUMNS = ("t_capture_ns", "t_receive_ns", "t_command_ns")
-DAMAGED = "damaged"  # key of EpisodeMeta.info: recovered, but not what was committed
-NO_STAMP = -1  # a stamp that nobody took; never replaced by a made-up one
+DAMAGED = "damaged"  # key of EpisodeMeta.info: recovered with data that differ from the commit
+NO_STAMP = -1  # unknown time stamp
 
 Codec = Literal["raw", "jpeg"]
 Role = Literal["obs", "step", "blob"]
@@ -35,16 +35,16 @@ Role = Literal["obs", "step", "blob"]
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]*")
 _RESERVED = {
     *("action", "reward", "terminated", "intervention", STAMPS, JPEG_ENDS),
-    *(EPISODE_JSON, RECORDING_JSON, ZARR_JSON),  # files beside the arrays
+    *(EPISODE_JSON, RECORDING_JSON, ZARR_JSON),  # files in the same folder as the arrays
 }
 _MOST_AXES = 8
-_MOST = 2**48  # rows, sizes: more is no dataset, and sums stay below 2**63
+_MOST = 2**48  # largest number of rows and largest size; sums stay below 2**63
 _DTYPES = {"bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "float64"}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One array of an episode. With a final observation, `obs` arrays have a row more than `step` arrays."""
+    """One array of an episode. With a final observation, `obs` arrays have one row more than `step` arrays."""
 
     name: str
     dtype: str
@@ -54,7 +54,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class DatasetMeta:
-    """dataset.json: the contract of the environment or robot, and how images and stamps are stored."""
+    """dataset.json: contract of the environment or robot, and storage of images and stamps."""
 
     env: EnvSpec
     image_codec: Codec = "raw"
@@ -65,7 +65,7 @@ class DatasetMeta:
     def __post_init__(self) -> None:
         if not 0.0 < self.env.control_hz < math.inf:
             raise DataError(
-                f"The rate of '{self.env.name}' is {self.env.control_hz} Hz; a finite one above 0 was expected."
+                f"The rate of '{self.env.name}' is {self.env.control_hz} Hz, expected a finite rate above 0."
             )
         for key, spec in self.env.obs.items():
             if not _KEY.fullmatch(key) or key in _RESERVED:
@@ -85,7 +85,7 @@ class DatasetMeta:
 
     @property
     def jpeg_keys(self) -> tuple[str, ...]:
-        """Cameras that are stored as JPEG, in the order of the columns of `jpeg_ends`."""
+        """Cameras stored as JPEG, in the column order of `jpeg_ends`."""
         if self.image_codec == "raw":
             return ()
         return tuple(
@@ -98,7 +98,7 @@ class DatasetMeta:
         )
 
     def columns(self) -> tuple[Column, ...]:
-        """The arrays of an episode, in the order in which a frame is written: big ones first, action last."""
+        """Arrays of an episode, in the order in which a frame is written: large ones first, action last."""
         jpeg = self.jpeg_keys
         blobs = [Column(key, "uint8", (), "blob") for key in jpeg]
         ends = [Column(JPEG_ENDS, "int64", (len(jpeg),), "obs")] if jpeg else []
@@ -113,7 +113,7 @@ class DatasetMeta:
         return (*blobs, *ends, *obs, *stamps, *scalars, action)
 
     def column(self, name: str) -> Column | None:
-        """The column of this name; None where the dataset has none."""
+        """Column of this name; None if the dataset has none."""
         return next((column for column in self.columns() if column.name == name), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -129,11 +129,13 @@ class DatasetMeta:
 
     @classmethod
     def load(cls, root: Path) -> DatasetMeta:
-        """Read `root`/dataset.json. Raises DataError when it is absent, foreign, too new or broken."""
+        """Parsed `root`/dataset.json. Raises DataError if it is absent, of another format or version, or
+        broken.
+        """
         path = root / DATASET_JSON
         if not path.exists():
             raise DataError(
-                f"{root} {describe_path(root)}, and is no dataset: {DATASET_JSON} does not exist there. "
+                f"{root} {describe_path(root)} and is not a dataset: it has no {DATASET_JSON}. "
                 "Give the folder that `robo-rl collect` or `robo-rl data import` wrote."
             )
         data = _read(path)
@@ -172,7 +174,7 @@ class ArrayMeta:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeMeta:
-    """episode.json. `frames` counts actions; `final_obs` says that observations have one row more."""
+    """episode.json. frames: number of actions; final_obs: True if observations have one row more."""
 
     frames: int = 0
     final_obs: bool = False
@@ -197,7 +199,7 @@ class EpisodeMeta:
 
     @classmethod
     def load(cls, path: Path) -> EpisodeMeta:
-        """Read episode.json or recording.json. Raises DataError naming the file when it is absent or
+        """Parsed episode.json or recording.json. Raises DataError that names the file if it is absent or
         broken.
         """
         data = _read(path)
@@ -239,9 +241,9 @@ def _is_whole(value: object, least: int) -> bool:
 
 
 def _array(name: str, entry: Any) -> ArrayMeta:
-    """An entry of `arrays`. Raises ValueError for a type or shape that no array of the store has.
+    """Parsed entry of `arrays`. Raises ValueError for a type or shape that no array of the store has.
 
-    A type such as "O" would make numpy follow pointers that it reads from the file.
+    A type such as "O" would make numpy follow pointers read from the file.
     """
     dtype, shape, crc = entry["dtype"], entry["shape"], entry["crc32c"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
@@ -270,5 +272,5 @@ def _read(path: Path) -> Any:
         return read_json(path)
     except (UnicodeDecodeError, OSError) as error:
         raise DataError(
-            f"{path} cannot be read as JSON ({error}). It is broken or not ours; make it again."
+            f"{path} cannot be read as JSON ({error}). It is broken or from another program; create it again."
         ) from error

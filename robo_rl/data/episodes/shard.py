@@ -1,11 +1,11 @@
-"""One array = one zarr v3 shard without compression: the rows back to back, then an index.
+"""Storage of one array as one uncompressed zarr v3 shard: consecutive rows, then an index.
 
     payload:  chunk 0 | chunk 1 | ...                          C order, little endian, zeros behind the last
     index:    (offset, bytes) as two uint64 per chunk | CRC-32C of those pairs as uint32
 
-The payload comes first and nothing is compressed, so that frames are appended as they are captured, a memory
-map starts at byte 0, and a commit only adds the index. Format: zarr v3 specification, codec
-`sharding_indexed` 1.0 with `index_location: end`.
+The payload comes first and uncompressed: frames are appended as they are captured, a memory map starts at
+byte 0, and a commit only adds the index. Format: zarr v3 specification, codec `sharding_indexed` 1.0 with
+`index_location: end`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Shaped
 from robo_rl.data.episodes.schema import ArrayMeta
 
-_FRAME_CHUNK_BYTES = 16 * 1024  # rows from this size on get a chunk of their own
+_FRAME_CHUNK_BYTES = 16 * 1024  # rows of this size or more get one chunk each
 _MAX_CHUNK_BYTES = 256 * 1024
 
 
@@ -32,7 +32,7 @@ def row_bytes(dtype: str, row_shape: tuple[int, ...]) -> int:
 
 
 def chunk_rows(rows: int, bytes_per_row: int) -> int:
-    """Rows of one chunk: one image, or as many small rows as fit 256 KiB, with little padding."""
+    """Rows per chunk: one image, or as many small rows as fit 256 KiB, with little padding."""
     if bytes_per_row >= _FRAME_CHUNK_BYTES:
         return 1
     chunks = max(1, math.ceil(rows * bytes_per_row / _MAX_CHUNK_BYTES))
@@ -40,19 +40,19 @@ def chunk_rows(rows: int, bytes_per_row: int) -> int:
 
 
 def layout(array: ArrayMeta) -> tuple[int, int, int]:
-    """(rows of a chunk, number of chunks, bytes of a chunk)."""
+    """(rows per chunk, number of chunks, bytes per chunk)."""
     rows, per_row = array.shape[0], row_bytes(array.dtype, array.shape[1:])
     per_chunk = chunk_rows(rows, per_row)
     return per_chunk, math.ceil(rows / per_chunk), per_chunk * per_row
 
 
 def payload_bytes(array: ArrayMeta) -> int:
-    """Bytes of the rows themselves, without padding and index."""
+    """Size of the rows, without padding and index [bytes]."""
     return row_bytes(array.dtype, array.shape)
 
 
 def index_bytes(array: ArrayMeta) -> bytes:
-    """The shard's index: offset and size of each chunk, then their CRC-32C."""
+    """Index of the shard: offset and size of each chunk, then their CRC-32C."""
     _, chunks, size = layout(array)
     pairs = np.stack([np.arange(chunks, dtype="<u8") * size, np.full(chunks, size, dtype="<u8")], axis=1)
     data = pairs.astype("<u8").tobytes()
@@ -60,13 +60,13 @@ def index_bytes(array: ArrayMeta) -> bytes:
 
 
 def tail_bytes(array: ArrayMeta) -> bytes:
-    """Bytes that a commit appends to the payload: zeros up to a whole chunk, then the index."""
+    """Bytes that a commit appends to the payload: zeros up to a full chunk, then the index."""
     _, chunks, size = layout(array)
     return bytes(chunks * size - payload_bytes(array)) + index_bytes(array)
 
 
 def shard_name(axes: int) -> str:
-    """Name of the only shard: 'c' and one zero per axis, joined by dots (one file, no nested directories)."""
+    """Name of the only shard: 'c' and one zero per axis, joined by dots, so that no directories are nested."""
     return ".".join(["c"] + ["0"] * axes)
 
 
@@ -98,7 +98,7 @@ def zarr_array_json(array: ArrayMeta) -> dict[str, Any]:
 
 
 def zarr_group_json(arrays: dict[str, ArrayMeta]) -> dict[str, Any]:
-    """zarr.json of the episode. Its arrays are listed inline, so that readers need not scan the directory."""
+    """zarr.json of the episode. It lists the arrays, so readers need not scan the directory."""
     return {
         "zarr_format": 3,
         "node_type": "group",
@@ -112,41 +112,41 @@ def zarr_group_json(arrays: dict[str, ArrayMeta]) -> dict[str, Any]:
 
 
 def checked_shard(directory: Path, array: ArrayMeta) -> Path:
-    """The shard file of the array stored in `directory`. Raises DataError when it is absent or too short."""
+    """Path of the shard in `directory`. Raises DataError if it is absent or too short."""
     path = directory / shard_name(len(array.shape))
     try:
         size = path.stat().st_size
     except FileNotFoundError as error:
         raise DataError(
-            f"{path} is missing. Run `robo-rl data validate` on the dataset to see what else is."
+            f"{path} is missing. Run `robo-rl data validate` on the dataset to find all faults."
         ) from error
     if size < payload_bytes(array):
         raise DataError(
-            f"{path} has {size} bytes, its rows need {payload_bytes(array)}: it was cut off. "
+            f"{path} has {size} bytes, its rows need {payload_bytes(array)}: it is truncated. "
             "Restore the episode from a copy, or delete its directory."
         )
     return path
 
 
 def verify(directory: Path, array: ArrayMeta) -> None:
-    """Raise DataError where the array stored in `directory` is cut off or not what was committed."""
+    """Raise DataError if the array in `directory` is truncated or differs from what was committed."""
     path = checked_shard(directory, array)
     if file_crc32c(path, payload_bytes(array)) != array.crc32c:
         raise DataError(
-            f"The checksum of {path} does not fit its bytes: they changed after the recording. Restore the "
+            f"The checksum of {path} differs: its bytes changed after the recording. Restore the "
             "episode from a copy, or delete its directory; robo-rl data validate finds all such files."
         )
 
 
 def memory_map(directory: Path, array: ArrayMeta) -> Shaped[ndarray, "..."]:
-    """Read-only memory map (rows, *row_shape) over the payload. Raises DataError as `checked_shard` does."""
+    """Read-only memory map (rows, *row_shape) of the payload. Raises DataError as `checked_shard` does."""
     return np.memmap(checked_shard(directory, array), dtype=array.dtype, mode="r", shape=array.shape)
 
 
 class PayloadFile:
-    """The growing payload of one array: append, roll back, seal. Tracks its size and CRC-32C.
+    """Growing payload of one array: append, roll back, truncate. Tracks size and CRC-32C.
 
-    Nothing is buffered in the process: a row that `append` has returned from survives a SIGKILL.
+    Nothing is buffered in the process: rows that `append` has written survive a SIGKILL.
     """
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
@@ -157,9 +157,7 @@ class PayloadFile:
         self.crc = 0
 
     def append(self, data: bytes | Shaped[ndarray, "..."]) -> None:
-        """Write all of `data` (C-contiguous) at the end. Raises OSError, possibly after half of it was
-        written.
-        """
+        """Write all of `data` (C-contiguous) at the end. An OSError may leave part of it written."""
         rest = (memoryview(data) if isinstance(data, bytes) else data.data).cast("B")
         total = len(rest)
         while rest:
@@ -168,17 +166,17 @@ class PayloadFile:
         self.size += total
 
     def rollback(self, mark: tuple[int, int]) -> None:
-        """Back to an earlier (size, crc)."""
+        """Return to an earlier (size, crc)."""
         os.ftruncate(self.fd, mark[0])
         self.size, self.crc = mark
 
     def cut(self, size: int) -> None:
-        """Cut to `size` bytes and read them for their CRC."""
+        """Truncate to `size` bytes and read them for their CRC."""
         os.ftruncate(self.fd, size)
         self.size, self.crc = size, file_crc32c(self.path, size)
 
     def settle(self, size: int) -> None:
-        """`cut`, unless the file is at `size` already."""
+        """Truncate to `size`, unless the file has that size already."""
         if self.size != size or os.fstat(self.fd).st_size != size:
             self.cut(size)
 

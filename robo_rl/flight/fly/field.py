@@ -1,4 +1,4 @@
-"""Plots and videos of flights through fields of cylinders; every start has its own field."""
+"""Plots and videos of flights through fields of cylinders. Each start has its own field."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from robo_rl.flight.fly.table import LABELS
 from sim.flight.trial import Trial
 from sim.tasks.flight.obstacles import ObstacleTask, field_axes
 
-DRAWN, FILMED = 3, 2  # starts
+DRAWN, FILMED = 3, 2  # numbers of starts
 
 
 def write_field_pictures(
     out: Path, task: ObstacleTask, trials: dict[str, Trial], title: str, film: bool
 ) -> None:
-    """flight.png: the first starts, a row per pilot. flight.mp4: the learned policy on the first two."""
+    """Write flight.png (first starts, a row per pilot) and flight.mp4 (the learned policy on the first two
+    starts).
+    """
     fields = min(DRAWN, trials["policy"].position_m.shape[2])
     logs = {name: [field_log(task, name, trial, i) for i in range(fields)] for name, trial in trials.items()}
     write_swarm_plot(out / "flight.png", [log for group in logs.values() for log in group], title)
@@ -30,7 +32,7 @@ def write_field_pictures(
 
 
 def field_log(task: ObstacleTask, name: str, trial: Trial, start: int) -> SwarmLog:
-    """Log of one start; a drone that collided stays at the place of the collision."""
+    """Log of one start; a drone that collided stays at the point of collision."""
     assert trial.external is not None
     steps = len(trial.position_m)
     position, quat, goal = (

@@ -27,7 +27,7 @@ from sim.tasks.flight.hover_reward import HoverReward
 
 
 def make_training(config: FlyConfig, setting: FlightSetup, seed: int) -> SeedTraining:
-    """New policy and its learner. Raises ConfigError for a method or start that the task does not support."""
+    """New policy and its learner. Raises ConfigError if the task does not support the method or start."""
     policy = new_policy(config, setting, seed)
     method = config.method
     if not isinstance(method, RewardMethod):
@@ -53,7 +53,7 @@ def make_training(config: FlyConfig, setting: FlightSetup, seed: int) -> SeedTra
 
 
 def new_policy(config: FlyConfig, setting: FlightSetup, seed: int) -> FlightPolicy:
-    """Policy before its first update. Raises ConfigError where it cannot start from a linear law."""
+    """Policy before its first update. Raises ConfigError if it cannot start from a linear law."""
     torch.manual_seed(derive_seed("init", seed))
     hover, lqr = setting.command().hover, config.start == "lqr"
     policy = FlightPolicy(setting.spec(), tuple(config.hidden), setting.scale(), hover, law=lqr)
@@ -71,7 +71,9 @@ def new_policy(config: FlyConfig, setting: FlightSetup, seed: int) -> FlightPoli
 
 
 def reward_flights(method: RewardMethod, setting: FlightSetup, task_name: str, seed: int) -> FlightTensorEnv:
-    """Training flights that end at the bounds of the measured ones, so that rewards favour staying inside."""
+    """Training flights that end at the bounds of the measured ones, so that the reward favours staying
+    inside.
+    """
     if task_name != "hover" or not isinstance(setting.training, HoverTask):
         raise ConfigError(
             f"method={cast('Any', method).name} learns task=hover only, found task={task_name}. "
@@ -84,16 +86,16 @@ def reward_flights(method: RewardMethod, setting: FlightSetup, task_name: str, s
 
 
 def copy_actor(trainer: PpoTrainer | ReplayTrainer, policy: FlightPolicy) -> None:
-    """Copy the weights of an actor into the policy that is flown."""
+    """Copy the weights of an actor into the flight policy."""
     layers = [layer for layer in cast("Any", trainer.actor).net if isinstance(layer, nn.Linear)]
     with torch.no_grad():
         for (weight, bias), layer in zip(policy.weights(), layers, strict=True):
-            weight.copy_(layer.weight[: len(weight)])  # of a Gaussian actor the mean only
+            weight.copy_(layer.weight[: len(weight)])  # only the mean of a Gaussian actor
             bias.copy_(layer.bias[: len(bias)])
 
 
 def _check_actor(method: RewardMethod) -> None:
-    """Raises ConfigError for an actor whose weights would be another function in a flight policy."""
+    """Raise ConfigError for an actor whose weights would compute a different function in a flight policy."""
     learner = cast("Any", method).learner
     norm = learner.layer_norm if learner.actor_norm is None else learner.actor_norm
     found = {
@@ -104,8 +106,8 @@ def _check_actor(method: RewardMethod) -> None:
     for setting, there in found.items():
         if there:
             raise ConfigError(
-                f"{setting} cannot be used: a flight policy has tanh after every layer and nothing else, so "
-                "it would differ from what was learned. Leave it out."
+                f"{setting} cannot be used: a flight policy has tanh after every layer and no norms, so it "
+                "would differ from the trained actor. Leave it out."
             )
 
 

@@ -19,12 +19,12 @@ RECIPES = {  # task -> settings of first-order learning
 }
 SHORT = FirstOrderConfig(updates=900, horizon=24, lr=1e-2, value=True, beyond=True)  # method=shac
 LQR_LR = 3e-3  # start=lqr: a higher rate destroys the law before it improves it
-LINKED_UPDATES = 900  # level=rates: delay makes learning slower
-LINK_S = 0.02  # level=rates: delay of a radio and a period of the autopilot's loop
+LINKED_UPDATES = 900  # level=rates: delay slows learning
+LINK_S = 0.02  # level=rates: delay of a radio plus one period of the autopilot's controller
 
 
 def latency_s(config: FlyConfig) -> float:
-    """Delay of commands: the setting, or that of a link at level=rates."""
+    """Delay of commands [s]: the setting, or that of a radio link at level=rates."""
     if config.latency_s is not None:
         return config.latency_s
     return LINK_S if config.level == "rates" else 0.0
@@ -46,16 +46,16 @@ def recipe(config: FlyConfig) -> FirstOrderConfig:
 
 
 def total_updates(config: FlyConfig) -> int:
-    """Updates of one training as its learner counts them: of the policy, or rounds of steps and updates."""
+    """Updates of one training as its learner counts them: policy updates, or rounds of steps and updates."""
     if isinstance(config.method, Td3Method | SacMethod | PpoMethod):
         return config.updates or config.method.rounds
     return recipe(config).updates
 
 
 def resolved(config: FlyConfig, task: FlightTask) -> FlyConfig:
-    """The settings with every default that depends on others written out, as run and bundle record them.
+    """Settings with all dependent defaults filled in, as run and bundle record them.
 
-    task: the measured one. Speeds stay none where the task's own are used, because they would change the
+    task: the measured one. Speeds stay None if they are the task's own, because they would change the
     environment's name. `horizon` and `lr` stay 0 for reward-based methods, which do not read them.
     """
     known: dict[str, Any] = {

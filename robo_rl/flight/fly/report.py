@@ -45,13 +45,13 @@ _OF_TASK = {
     "race": ("track",),
     "obstacles": ("density",),
     "vision_hover": ("px", "camera_hz"),
-}  # settings that results.json holds too
+}  # settings that are copied into results.json
 
 
 def write_outputs(
     config: FlyConfig, setting: FlightSetup, run: RunDir, rows: list[FlyRow], trials: dict[str, Trial]
 ) -> str:
-    """Write all files of the run; returns a line that names them."""
+    """Write all files of the run; returns a line with their names."""
     out = run.path
     write_results(out / "results.json", config, rows)
     _pictures(config, setting, out, trials)
@@ -69,7 +69,7 @@ def write_outputs(
 
 
 def next_steps(config: FlyConfig, *, flies: bool) -> str:
-    """Commands that use the bundle. flies: some measured flight succeeded, which gives a flight envelope."""
+    """Commands for the next steps. flies: a measured flight succeeded, so the bundle has a flight envelope."""
     bundle = f"bundle={config.out}/bundle"
     if not flies:
         return (
@@ -84,12 +84,12 @@ def next_steps(config: FlyConfig, *, flies: bool) -> str:
 
 
 def _name(config: FlyConfig, setting: FlightSetup) -> str:
-    """Name of the bundle: task, craft and, unless it is motors, the level of command."""
+    """Name of the bundle: task, craft and, unless it is motors, the command level."""
     return f"{config.task}-{setting.craft.name}" + ("" if config.level == "motors" else f"-{config.level}")
 
 
 def _pictures(config: FlyConfig, setting: FlightSetup, out: Path, trials: dict[str, Trial]) -> None:
-    """Write flight.png and flight.mp4; a race with its gates, a field with its cylinders."""
+    """Write flight.png and flight.mp4, with the gates of a race or the cylinders of a field."""
     title = f"{setting.craft.name}, {config.eval_episodes} starts"
     if isinstance(setting.task, ObstacleTask):
         write_field_pictures(
@@ -139,7 +139,7 @@ def write_header(
         "rate": f"{1.0 / setting.task.dt_s:g} Hz",
         "commit": str(note["commit"]),
     }
-    # The vehicle's planner gives the reference ahead: only point-holding tasks build the observation in C.
+    # The vehicle's planner provides the reference, so only point-holding tasks build the observation in C.
     own = None if setting.task.moves else memory
     if own is None:
         facts["what is left out"] = "code for the observation: the vehicle must compute it as described above"
@@ -170,7 +170,7 @@ def flight_log(task: FlightTask, name: str, trial: Trial) -> FlightLog:
 
 
 def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
-    """Means over seeds at the top, every row below."""
+    """Write means over seeds and every row."""
     ours = [row for row in rows if row.name == "policy"]
     errors = [row.position_error_m for row in ours if row.position_error_m is not None]
     write_json(
@@ -200,6 +200,6 @@ def write_results(path: Path, config: FlyConfig | VisionConfig, rows: list[FlyRo
 
 
 def _mean(values: list[float | None]) -> float | None:
-    """Mean over seeds; None where one of them has no figure."""
+    """Mean over seeds; None if a seed has no value."""
     known = [value for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None

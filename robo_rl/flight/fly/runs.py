@@ -1,4 +1,4 @@
-"""Train the policies of `robo-rl fly` in a run folder, and measure them on shared starts."""
+"""Training of the policies of `robo-rl fly` in a run folder, and their measurement on shared starts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from sim.flight.flights import Flights
 from sim.flight.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 
 CONTROLLERS = ("pid", "geometric")
-FREE = FREE_KEYS | {"eval_episodes", "eval_s", "video", "checkpoint_every"}  # no effect on what is learned
+FREE = FREE_KEYS | {"eval_episodes", "eval_s", "video", "checkpoint_every"}  # no effect on training
 
 
 @dataclass(frozen=True)
 class SharedStarts:
-    """The starts that every pilot is measured on: same states, disturbances and sensor noise."""
+    """Starts that all pilots are measured on: same states, disturbances and sensor noise."""
 
     setting: FlightSetup
     episodes: int
@@ -41,7 +41,7 @@ class SharedStarts:
     def fly(self, pilot: Pilot) -> Trial:
         flights = self.setting.flights(self.setting.task, self.episodes, self.seed)
         with progress(self.setting.task.max_steps, "measuring", "step") as bar:
-            return fly(flights, counted(pilot, bar))
+            return fly(flights, with_progress(pilot, bar))
 
     def controller(self, name: str) -> Pilot:
         """Classical controller with the policy's kind of command."""
@@ -68,7 +68,7 @@ def train_run(config: FlyConfig) -> tuple[list[FlyRow], dict[str, Trial]]:
 
 
 def train_all(config: FlyConfig, setting: FlightSetup, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
-    """Train and measure every seed; a resumed run continues. The first seed's policy and trial are kept."""
+    """Train and measure every seed; a resumed run continues. Returns the first seed's rows and trials."""
     plan = SeedPlan(
         "fly", config.seed, config.seeds, total_updates(config), config.checkpoint_every, config.resume,
         shown=("train/cost",),
@@ -98,8 +98,8 @@ def fly_controllers(starts: SharedStarts) -> dict[str, Trial]:
     return {name: starts.fly(starts.controller(name)) for name in CONTROLLERS}
 
 
-def counted(pilot: Pilot, bar: Any) -> Pilot:
-    """The same pilot, with one unit of the progress bar per decision."""
+def with_progress(pilot: Pilot, bar: Any) -> Pilot:
+    """The pilot, with one unit of the progress bar per decision."""
 
     def act(flights: Flights) -> Tensor:
         bar.update(1)

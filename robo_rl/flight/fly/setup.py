@@ -1,4 +1,4 @@
-"""Craft, task, senses and realism that `robo-rl fly` flies, from its settings."""
+"""Aircraft, task, senses and realism of `robo-rl fly`, from its settings."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ PERFECT = Realism()
 
 @dataclass(frozen=True)
 class FlightSetup:
-    """The craft, the task in training and in measurement, the policy's senses, and the realism of both."""
+    """Aircraft, task in training and in measurement, senses of the policy, and realism."""
 
     craft: Craft
     training: FlightTask
-    task: FlightTask  # measured
+    task: FlightTask  # the measured one
     senses: FlightSenses
     realism: Realism = PERFECT
     options: FlightOptions = DEFAULT
-    spread: Spread | None = None  # differences between crafts in training
+    spread: Spread | None = None  # variation between aircraft in training
     eager: bool = False  # do not compile the simulator
 
     @classmethod
     def of(cls, config: FlyConfig) -> FlightSetup:
-        """Setup from settings. Raises ConfigError for a task that the craft cannot fly."""
+        """Setup from settings. Raises ConfigError for a task that the aircraft cannot fly."""
         craft = load_craft(config.craft)
         options = options_of(config)
         task: Any = measured_task(config.task, craft, options)
@@ -91,19 +91,21 @@ class FlightSetup:
         return flight_spec(self.task, self.senses, self.options, self.command().spec)
 
     def command(self) -> Command:
-        """The meaning of an action."""
+        """Meaning of an action."""
         physics = level_physics(self.options.commanded, self.task.dt_s)
         return make_command(self.options.commanded, self.craft, physics.dt_s / physics.substeps)
 
     def scale(self) -> Tensor:
-        """Factors that scale observations to about one; actions need none, the integral is about 0.03 m s."""
+        """Factors that scale observations to about one. Actions need none; the integral is about 0.03 m s."""
         front, behind = self.task.scales
         memory = (1.0,) * (4 * self.senses.history) + (30.0,) * (3 * self.senses.integral)
         return torch.tensor(front + memory + behind)
 
 
 def realism_of(config: FlyConfig, dt_s: float) -> Realism:
-    """Latency, delays, bias, gusts and battery. Raises ConfigError for times that are not whole steps."""
+    """Latency, delays, bias, gusts and battery. Raises ConfigError for times that are not multiples of a
+    step.
+    """
     return Realism(
         latency_steps=steps_of("latency_s", latency_s(config), dt_s),
         delay_steps=steps_of("sensor_delay_s", config.sensor_delay_s, dt_s),
@@ -115,7 +117,7 @@ def realism_of(config: FlyConfig, dt_s: float) -> Realism:
 
 
 def options_of(config: FlyConfig) -> FlightOptions:
-    """Environment options of the measured task: the settings that the task has."""
+    """Environment options of the measured task: those settings that the task has."""
     unused = unused_options(config.task)
     given = {
         item.name: getattr(config, item.name) for item in fields(FlightOptions) if item.name not in unused
@@ -124,7 +126,7 @@ def options_of(config: FlyConfig) -> FlightOptions:
 
 
 def check_own(config: FlyConfig) -> None:
-    """Raises ConfigError for a setting that only another task has."""
+    """Raise ConfigError for a setting that only another task has."""
     given = {item.name: getattr(config, item.name) for item in fields(FlightOptions)}
     check_options(config.task, FlightOptions(**given))
     for name, task in {"gate_shift_m": "race", "train_density": "obstacles"}.items():
@@ -133,7 +135,7 @@ def check_own(config: FlyConfig) -> None:
 
 
 def training_task(task: MeasuredTask, craft: Craft, config: FlyConfig) -> MeasuredTask:
-    """Training version of the measured task: random curves, starts anywhere on a course or in a field."""
+    """Training version of the measured task: random curves, random starts on a course or in a field."""
     if isinstance(task, TrackingTask):
         return replace(task, curve=None)
     if isinstance(task, WaypointTask):

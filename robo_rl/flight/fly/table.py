@@ -1,4 +1,4 @@
-"""The table that `robo-rl fly` prints: one row per pilot, with the columns that suit the task."""
+"""The table that `robo-rl fly` prints: one row per pilot, with the columns of the task."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LABELS = {
     "geometric": "Geometric (Lee 2010)",
     "mellinger": "Mellinger (2011)",
     "lqr": "LQR",
-    "teacher": "Teacher, with the exact state",
-    "blind": "The same student, camera dark",
+    "teacher": "Teacher, exact state",
+    "blind": "Student without camera",
 }
 Column = tuple[str, Callable[["FlyRow"], str]]
 

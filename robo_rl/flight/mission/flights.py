@@ -1,4 +1,4 @@
-"""Plan missions in random scenes, fly the paths, and judge the flights by the mission's formula."""
+"""Missions in random scenes: planned paths, flights, and their evaluation by the mission's formula."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from sim.tasks.stl.plan import Plans, plan
 from sim.tasks.stl.scene import Mission, Scenes, draw_scenes
 
 POLICY = "policy"
-TRACKER_UPDATES = 600  # 20 CPU-seconds: enough to follow paths of 1.5 m/s to a few centimetres
+TRACKER_UPDATES = 600  # 20 CPU-seconds: enough to follow paths at 1.5 m/s to a few centimetres
 
 
 @dataclass(frozen=True)
 class MissionFlight:
-    """One mission flown by one pilot in all scenes. Margins in metres; NaN where the flight ended early."""
+    """One mission flown by one pilot in all scenes. Margins in metres; NaN if the flight ended early."""
 
     mission: Mission
     pilot: str
@@ -66,7 +66,7 @@ class MissionFlight:
 
 @dataclass(frozen=True)
 class Planned:
-    """A mission's scenes and the path found for each."""
+    """Scenes of a mission and the planned path of each."""
 
     scenes: Scenes
     plans: Plans
@@ -74,7 +74,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Tracker:
-    """A policy that follows paths, with the craft, senses and level that it was trained with."""
+    """A path-following policy with the aircraft, senses and command level of its training."""
 
     craft: Craft
     senses: FlightSenses
@@ -87,7 +87,7 @@ def load_tracker(
 ) -> Tracker:
     """Policy of `run`, or a newly trained one. Raises CheckpointError unless its task is figure8.
 
-    eager: do not compile the simulator; for a few updates compilation takes longer than it saves.
+    eager: do not compile the simulator; for few updates compilation takes longer than it saves.
     """
     folder = Path(config.run) if config.run is not None else out / "tracker"
     if config.run is None:
@@ -97,14 +97,14 @@ def load_tracker(
     senses = FlightSenses(settings.get("history", 8), settings.get("integral", True))
     if settings.get("task") != "figure8" or not isinstance(policy, FlightPolicy):
         raise CheckpointError(
-            f"{folder} holds a policy of task={settings.get('task')}; expected one that follows curves. "
+            f"{folder} holds a policy of task={settings.get('task')}, expected one of task=figure8. "
             "Train one: robo-rl fly task=figure8 out=runs/eight, then robo-rl mission run=runs/eight."
         )
     level = CommandLevel(settings.get("level", "motors"), settings.get("rate_rad_s", ON_MOTORS.rate_rad_s))
     return Tracker(load_craft(str(settings["craft"])), senses, policy, level)
 
 
-def planned_for(config: MissionConfig, mission: Mission) -> Planned:
+def plan_mission(config: MissionConfig, mission: Mission) -> Planned:
     """Scenes of a mission and their plans, which depend on the seed and the mission's name only."""
     generator = torch.Generator().manual_seed(derive_seed(f"mission/{mission.name}", config.seed))
     scenes = draw_scenes(mission, config.episodes, generator)
@@ -112,12 +112,12 @@ def planned_for(config: MissionConfig, mission: Mission) -> Planned:
         return Planned(scenes, plan(scenes, config, generator, lambda: bar.update(1)))
 
 
-def flown(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker) -> MissionFlight:
-    """Fly every path, with disturbance and sensor noise, and judge the flights at 100 Hz."""
+def fly_mission(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker) -> MissionFlight:
+    """Fly every path with disturbance and sensor noise, and evaluate the flights at 100 Hz."""
     mission = planned.scenes.mission
     task = FollowTask()
     task = replace(task, max_steps=round(mission.duration_s / task.dt_s))
-    # Eager: with so few drones and steps compilation would take longer than the flights.
+    # Eager: with so few drones and steps, compilation would take longer than the flights.
     flights = Flights(
         tracker.craft, task, tracker.senses, config.episodes, derive_seed("flights", config.seed),
         gradient=False, eager=True, level=tracker.level,

@@ -32,7 +32,7 @@ def finish(run: RunDir, planned: Sequence[Planned], flights: Sequence[MissionFli
     write_mission_plots(run.path / "missions.png", rows, "Missions, planned (dashed) and flown")
     Console(width=140).print(table(flights))
     print("margin: distance to a violation of the formula; satisfied: margin above 0.")
-    print(f"Pictures: {run.path / 'missions.png'}   Every margin: {run.path / 'results.json'}")
+    print(f"Pictures: {run.path / 'missions.png'}   All margins: {run.path / 'results.json'}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Outputs of `robo-rl swarm`: the table, results.json, a picture from above, a film and the bundle."""
+"""Outputs of `robo-rl swarm`: the table, results.json, a plot from above, a video and the bundle."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from robo_rl.flight.swarm.setting import SwarmSetting
     from sim.flight.swarm.swarm_trial import SwarmPaths
 
-FILMED = 2  # worlds in the film
+FILMED = 2  # worlds in the video
 
 
 def write_outputs(
     config: SwarmConfig, setting: SwarmSetting, run: RunDir, rows: list[SwarmRow], paths: SwarmPaths
 ) -> str:
-    """Write all files of the run; returns a line that names them."""
+    """Write all files of the run; returns a line with their names."""
     out = run.path
     note = read_policy_json(run.policy)["train"]
     policy = load_policy(run.policy)
@@ -70,7 +70,7 @@ def write_outputs(
 def _header(
     path: Path, policy: SwarmPolicy, setting: SwarmSetting, note: dict[str, Any]
 ) -> tuple[CSwarm, str]:
-    """Write policy.h and compare it with torch; returns its cost and a line on it."""
+    """Write policy.h and compare it with torch; returns its size and cost and a line on the result."""
     facts = {
         **craft_facts(setting.craft),
         "observation": setting.spec().obs[STATE].unit,
@@ -87,7 +87,7 @@ def _header(
 
 
 def swarm_logs(setting: SwarmSetting, paths: SwarmPaths) -> list[SwarmLog]:
-    """Logs of the recorded worlds for plots and film."""
+    """Logs of the recorded worlds for plots and videos."""
 
     def rows(value: torch.Tensor, world: int) -> np.ndarray:
         return value[:, :, world].permute(0, 2, 1).numpy()
@@ -112,7 +112,7 @@ def _example(setting: SwarmSetting) -> torch.Tensor:
 
 
 def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: float, export: CSwarm) -> None:
-    """Write means over seeds of the trained kind of world, and every row."""
+    """Write means over seeds in the kind of world of the training, and every row."""
     ours = [row for row in rows if row.scenario == "all" and row.drones == config.drones]
     ours = [row for row in ours if row.density == config.density]
     write_json(
@@ -137,7 +137,7 @@ def _results(path: Path, config: SwarmConfig, rows: list[SwarmRow], compile_s: f
 
 
 def print_table(config: SwarmConfig, rows: list[SwarmRow]) -> None:
-    """Print a row per scenario, and one for all of them per seed and kind of world."""
+    """Print a row per scenario, and one for all of them, per seed and kind of world."""
     worlds = f"{config.eval_episodes} unseen worlds of {config.eval_s:g} s each{where(config)}"
     title = f"{worlds}; every number is per drone"
     table = Table(
@@ -170,7 +170,7 @@ def print_table(config: SwarmConfig, rows: list[SwarmRow]) -> None:
 
 
 def where(config: SwarmConfig) -> str:
-    """Suffix of a title: the engine, unless it is `quad`."""
+    """Title suffix with the engine, unless it is `quad`."""
     return "" if config.engine == "quad" else ", in PyBullet"
 
 

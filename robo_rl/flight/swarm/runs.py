@@ -1,4 +1,4 @@
-"""Train the policies of `robo-rl swarm` in a run folder, and measure them in unseen worlds."""
+"""Training of the policies of `robo-rl swarm` in a run folder, and their measurement in unseen worlds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start_run(config: SwarmConfig) -> RunDir:
 
 
 def train_all(config: SwarmConfig, setting: SwarmSetting, run: RunDir) -> tuple[list[SwarmRow], SwarmPaths]:
-    """Train and measure every seed; a resumed run continues. The first seed's policy and paths are kept."""
+    """Train and measure every seed; a resumed run continues. Returns rows and the first seed's paths."""
     plan = SeedPlan(
         "swarm", config.seed, config.seeds, config.updates, config.checkpoint_every, config.resume,
         shown=("train/cost", "train/touching"),
@@ -49,7 +49,7 @@ def train_all(config: SwarmConfig, setting: SwarmSetting, run: RunDir) -> tuple[
         for folder, note in trained:
             policy = load_policy(folder)
             assert isinstance(policy, SwarmPolicy)
-            found, paths = measured(config, setting, policy, note)
+            found, paths = measure_policy(config, setting, policy, note)
             rows += found
             bar.update(1)
             if drawn is None:
@@ -59,7 +59,7 @@ def train_all(config: SwarmConfig, setting: SwarmSetting, run: RunDir) -> tuple[
     return rows, drawn
 
 
-def measured(
+def measure_policy(
     config: SwarmConfig, setting: SwarmSetting, policy: SwarmPolicy, note: dict[str, Any]
 ) -> tuple[list[SwarmRow], SwarmPaths]:
     """All rows of one policy, and the paths of the first world of every scenario."""
@@ -67,17 +67,17 @@ def measured(
     drawn: SwarmPaths | None = None
     for world in (setting.world, *setting.others):
         start_s = cpu_seconds()
-        trial, paths = evaluated(config, setting, world, policy.columns)
+        trial, paths = evaluate_worlds(config, setting, world, policy.columns)
         drawn = drawn or paths
         rows += rows_of(world, trial, cpu_seconds() - start_s, float(note["train_cpu_s"]), int(note["seed"]))
     assert drawn is not None
     return rows, drawn
 
 
-def evaluated(
+def evaluate_worlds(
     config: SwarmConfig, setting: SwarmSetting, world: SwarmWorld, columns: Any
 ) -> tuple[SwarmTrial, SwarmPaths]:
-    """Fly unseen worlds, the same for every policy; the number of drones in all stays about the same."""
+    """Fly unseen worlds, the same for every policy; the total number of drones is about that of training."""
 
     def fresh(batch: int) -> Swarm:
         return setting.swarm(
@@ -91,7 +91,7 @@ def evaluated(
 def rows_of(
     world: SwarmWorld, trial: SwarmTrial, eval_s: float, train_s: float, seed: int
 ) -> Iterator[SwarmRow]:
-    """All scenarios together, then each."""
+    """Row of all scenarios together, then one row of each."""
     kinds = [("all", trial)] + [(SCENARIOS[i], trial.of(i)) for i in sorted(set(trial.scenario.tolist()))]
     for name, part in kinds:
         good = part.success

@@ -1,4 +1,4 @@
-"""Craft, worlds, senses and engine of `robo-rl swarm`, from its settings."""
+"""Aircraft, worlds, senses and engine of `robo-rl swarm`, from its settings."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from sim.tasks.swarm.world import SwarmWorld, arm_m, check_world
 
 @dataclass(frozen=True)
 class SwarmSetting:
-    """The craft, the measured worlds, the senses of a drone, and the engine."""
+    """Aircraft, measured worlds, senses of a drone, and engine."""
 
     craft: Craft
     world: SwarmWorld
-    others: tuple[SwarmWorld, ...]  # worlds in which the policy is measured too
+    others: tuple[SwarmWorld, ...]  # additional kinds of world to measure in
     senses: SwarmSenses
     scenarios: tuple[str, ...]
     engine: str = "quad"
-    scene: AirEffects | None = None  # engine=pybullet: air effects; None: all of them
+    scene: AirEffects | None = None  # air effects of engine=pybullet; None: all of them
 
     @classmethod
     def of(cls, config: SwarmConfig) -> SwarmSetting:
@@ -40,7 +40,7 @@ class SwarmSetting:
         craft = load_craft(config.craft)
         for name in ("ramp", "replay", "train_density"):
             if not 0.0 <= getattr(config, name) <= 1.0:
-                raise ConfigError(f"{name}={getattr(config, name):g} cannot be used: it is a share, 0 ... 1.")
+                raise ConfigError(f"{name}={getattr(config, name):g} cannot be used, expected: from 0 to 1.")
         world = SwarmWorld(
             drones=config.drones, density=config.density, arm_m=arm_m(craft), low_m=config.low_m,
             high_m=config.high_m, seconds=config.eval_s,
@@ -53,12 +53,12 @@ class SwarmSetting:
             check_room(item, scenarios)
         check_air(config, craft)
         if config.engine == "pybullet":
-            load_pybullet()  # before the work, not after it
+            load_pybullet()  # fail now rather than after the training
         senses = SwarmSenses(config.neighbours, config.cylinders, config.history)
         return cls(craft, world, others, senses, scenarios, config.engine)
 
     def training_swarm(self, config: SwarmConfig, seed: int) -> Swarm:
-        """Worlds for training: of all densities, shorter, and some that start shortly before a collision."""
+        """Worlds for training: all densities, shorter, and some that start shortly before a collision."""
         world = replace(self.world, density=max(config.density, config.train_density))
         return Swarm(
             self.craft,
@@ -74,7 +74,9 @@ class SwarmSetting:
         )
 
     def swarm(self, config: SwarmConfig, world: SwarmWorld, seed: int, batch: int = 0) -> Swarm:
-        """Worlds for measurement, with as many drones in all as in training: compiled kernels are reused."""
+        """Worlds for measurement, with the total number of drones of training, so that compiled kernels are
+        reused.
+        """
         worlds = max(1, config.worlds * config.drones // world.drones)
         return Swarm(
             self.craft,
@@ -91,7 +93,7 @@ class SwarmSetting:
         )
 
     def other_engine(self, world: SwarmWorld, worlds: int, *, pure: bool = False) -> BulletSwarm | None:
-        """Engine that moves the drones instead of `quad`; None for engine=quad."""
+        """Engine that replaces `quad`; None for engine=quad."""
         return (
             None if self.engine == "quad" else BulletSwarm(self.craft, world, worlds, self.scene, pure=pure)
         )
@@ -121,7 +123,7 @@ class SwarmSetting:
 
 
 def check_air(config: SwarmConfig, craft: Craft) -> None:
-    """Raises ConfigError for downwash without coefficients, or with an engine that always simulates it."""
+    """Raise ConfigError for downwash without coefficients, or with an engine that always simulates it."""
     if config.downwash and config.engine == "pybullet":
         raise ConfigError(
             "downwash=true is for engine=quad; engine=pybullet always simulates the downwash. "
@@ -132,8 +134,8 @@ def check_air(config: SwarmConfig, craft: Craft) -> None:
 
 
 def _size(text: str) -> tuple[int, float]:
-    """From "32x80": 32 drones at density 0.8."""
+    """(drones, density): "32x80" is 32 drones at density 0.8."""
     match = re.fullmatch(r"(\d+)x(\d+)", text)
     if match is None:
-        raise ConfigError(f"also='{text}' is not a swarm: write drones x per cent, for example 32x80.")
+        raise ConfigError(f"also='{text}' cannot be used: write drones x density in per cent, e.g. 32x80.")
     return int(match[1]), int(match[2]) / 100.0

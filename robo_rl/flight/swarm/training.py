@@ -1,4 +1,4 @@
-"""Training of a swarm's policy: the learner, and the curriculum of densities and collision cost."""
+"""Training of a swarm policy: the learner, and the curriculum of density and collision cost."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def make_training(config: SwarmConfig, setting: SwarmSetting, seed: int) -> Seed
     torch.manual_seed(derive_seed("init", seed))
     policy = setting.policy(config)
     swarm = setting.training_swarm(config, derive_seed("swarm", seed))
-    swarm.caution = swarm.crowding = rise(0, config)
+    swarm.caution = swarm.crowding = curriculum_progress(0, config)
     recipe = FirstOrderConfig(**{item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)})
     trainer = FirstOrder(policy, swarm, recipe)
 
     def before() -> None:
-        swarm.caution = swarm.crowding = rise(trainer.updates, config)
+        swarm.caution = swarm.crowding = curriculum_progress(trainer.updates, config)
 
     def scalars() -> dict[str, Tensor]:
         return {"train/touching": swarm.touching.float().mean()}
@@ -32,6 +32,6 @@ def make_training(config: SwarmConfig, setting: SwarmSetting, seed: int) -> Seed
     return SeedTraining(policy, trainer, swarm.compile_s, before=before, scalars=scalars)
 
 
-def rise(updates: int, config: SwarmConfig) -> float:
-    """The curriculum: 0 at the start, 1 from `ramp` of the training on."""
+def curriculum_progress(updates: int, config: SwarmConfig) -> float:
+    """Progress of the curriculum: 0 at the start, 1 after the fraction `ramp` of the training."""
     return 1.0 if config.ramp == 0.0 else min(1.0, updates / (config.ramp * config.updates))

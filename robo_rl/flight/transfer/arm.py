@@ -1,4 +1,4 @@
-"""`robo-rl transfer` of an arm's policy: the same task and starts in other engines."""
+"""`robo-rl transfer` for arm policies: the same task and starts in other engines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SIGNIFICANT, _LANES = 0.05, 32
 
 @dataclass(frozen=True)
 class EngineResult:
-    """Result of the policy in one engine; `test` compares it with the first engine, paired by start."""
+    """Result of the policy in one engine. test: comparison with the first engine, paired by start."""
 
     engine: str
     result: EvalResult
@@ -46,7 +46,7 @@ def is_for_arms(config: TransferConfig) -> bool:
 
 
 def main(config: TransferConfig) -> int:
-    """Evaluate in every engine, print one table, film each, and leave results.json in `out`."""
+    """Evaluate in every engine, print the table, film each, and write results.json into `out`."""
     if config.run is not None and config.bundle is not None:
         raise ConfigError("Give either run=<folder> or bundle=<folder>, and not both.")
     if config.episodes is None:
@@ -62,13 +62,13 @@ def main(config: TransferConfig) -> int:
             film(config, actor, each.engine)
     print_table(config, actor, results)
     names = ["results.json", *(f"{each.engine}.mp4" for each in results if config.video)]
-    print(f"left in {config.out}: {', '.join(names)}")
+    print(f"written to {config.out}: {', '.join(names)}")
     return 0
 
 
 def engines_of(config: TransferConfig, env: str) -> list[str]:
-    """The engine of the training first, then the others. Raises ConfigError for a task that runs in one
-    engine only.
+    """The engine of training first, then the others. Raises ConfigError for a task that runs in one engine
+    only.
     """
     home = option_of(env, "engine")
     if home is None:
@@ -81,7 +81,9 @@ def engines_of(config: TransferConfig, env: str) -> list[str]:
 
 
 def measure(config: TransferConfig, actor: LoadedPolicy, engines: list[str]) -> list[EngineResult]:
-    """Evaluate the same seeds in every engine. An engine that cannot run here raises before all episodes."""
+    """Evaluate the same seeds in every engine. An engine that cannot run here raises before the first
+    episode.
+    """
     for engine in engines:
         make_env(with_option(actor.env, "engine", engine), 1).close()
     results: list[EngineResult] = []
@@ -155,7 +157,7 @@ def print_table(config: TransferConfig, actor: LoadedPolicy, results: list[Engin
     console.print(f"{actor.env}: {config.starts} starts, the same in every engine", style="bold")
     console.print(table)
     console.print(
-        f"{results[0].engine}: the engine of the training. 95 %: Wilson interval in per cent. kept: share of "
-        "its success. p: exact McNemar test.",
+        f"{results[0].engine}: the engine of training. 95 %: Wilson interval in per cent. kept: success "
+        "relative to it. p: exact McNemar test.",
         style="dim",
     )

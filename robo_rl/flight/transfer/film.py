@@ -1,4 +1,4 @@
-"""Film of a flight by PyBullet's own renderer, with the drone's camera picture in the corner."""
+"""Video of a flight by PyBullet's renderer, with the drone's camera image in the corner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sim.flight.trial import Trial
 
 FPS = 25
 _FROM = np.array([-0.8, -0.75, 0.45])  # camera position, in spans of the flight
-_INSET = 0.3  # share of the width
+_INSET = 0.3  # fraction of the width
 
 
 def check_size(size: Sequence[int]) -> tuple[int, int]:
@@ -35,14 +35,14 @@ def check_size(size: Sequence[int]) -> tuple[int, int]:
 def film(
     path: Path, flown: FlightRun, scene: AirEffects, trial: Trial, size: tuple[int, int] = (640, 480)
 ) -> Path:
-    """Film drone 0 of a trial in real time while it stayed, from the recorded poses."""
+    """Film drone 0 of a trial in real time until it leaves the box, from the recorded poses."""
     width, height = check_size(size)
     poses = poses_of(trial)
     others = 1 if scene.above_m is None else 2
     world = BulletWorld(
         equipped(flown.craft, scene), others, 1.0 / 240.0, floor_m=-scene.height_m, per_arena=others
     )
-    middle, eye = stand(poses.position_m)
+    middle, eye = viewpoint(poses.position_m)
     every = max(1, round(1.0 / (FPS * flown.task.dt_s)))
     steps = range(0, poses.position_m.shape[1], every)
     with (
@@ -76,8 +76,8 @@ def _with_other(poses: Motion, i: int, above_m: float | None) -> Motion:
     return Motion(*(np.concatenate(both, axis=-1) for both in zip(now, other, strict=True)))
 
 
-def stand(position_m: Float[ndarray, "3 t"]) -> tuple[ndarray, ndarray]:
-    """(target, camera position) [m] that show the whole flight."""
+def viewpoint(position_m: Float[ndarray, "3 t"]) -> tuple[ndarray, ndarray]:
+    """(target, camera position) [m] that show the entire flight."""
     low, high = position_m.min(1), position_m.max(1)
     middle, span = (low + high) / 2.0, max(float((high - low).max()), 0.4)
     return middle, middle + 1.3 * span * _FROM

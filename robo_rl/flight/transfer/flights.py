@@ -1,4 +1,4 @@
-"""Flights of a policy and of classical controllers in the training engine and another one."""
+"""Flights of a policy and of classical controllers in the engine of training and in another one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.flight.flight_run import FlightRun
-from robo_rl.flight.fly.runs import counted
+from robo_rl.flight.fly.runs import with_progress
 from robo_rl.flight.rows import Drop, TransferRow
 from robo_rl.runs.progress import progress
 from sim.engines.bullet.effects import AirEffects, check_scene
@@ -16,7 +16,7 @@ from sim.flight.control.controllers import CONTROLLERS
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot
 
-HOME = "quad"  # the engine of the training
+HOME = "quad"  # the engine of training
 POLICY = "policy"
 
 
@@ -43,13 +43,13 @@ def measure(config: TransferConfig, flown: FlightRun, scene: AirEffects) -> list
             for engine in (HOME, config.engine):
                 flights = flights_of(config, flown, None if engine == HOME else scene)
                 rows.append(
-                    TransferRow(name, engine, fly(flights, counted(_pilot(name, flown, config), bar)))
+                    TransferRow(name, engine, fly(flights, with_progress(_pilot(name, flown, config), bar)))
                 )
     return rows
 
 
 def flights_of(config: TransferConfig, flown: FlightRun, scene: AirEffects | None) -> Flights:
-    """New flights on the shared starts; in the training engine when `scene` is None."""
+    """New flights on the shared starts; in the engine of training if `scene` is None."""
     spread = even_spread(config.randomize, flown.craft)
     given = (flown.craft, flown.task, flown.senses, config.starts, derive_seed("eval", config.seed))
     if scene is not None:
@@ -61,7 +61,7 @@ def flights_of(config: TransferConfig, flown: FlightRun, scene: AirEffects | Non
 
 
 def drops_of(rows: list[TransferRow]) -> dict[str, Drop]:
-    """Pilot -> cost of the change of engine."""
+    """Pilot -> effect of the change of engine."""
     pairs = zip(rows[::2], rows[1::2], strict=True)
     return {home.pilot: Drop.of(home, away) for home, away in pairs}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from robo_rl.flight.rows import Drop, TransferRow
 
 _SIGNIFICANT = 0.05
-_FLOOR_SEEN_M = 0.8  # a lower floor would make the drones small in the film
+_FLOOR_SEEN_M = 0.8  # a lower floor would make the drones small in the video
 
 
 def finish(

@@ -1,4 +1,4 @@
-"""`robo-rl transfer` of a swarm's policy: the same worlds in `quad` and in PyBullet."""
+"""`robo-rl transfer` for swarm policies: the same worlds in `quad` and in PyBullet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from robo_rl.eval.flight.swarm_plots import write_swarm_plot
 from robo_rl.eval.flight.swarm_video import write_swarm_video
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.flight.swarm.report import FILMED, swarm_logs
-from robo_rl.flight.swarm.runs import evaluated
+from robo_rl.flight.swarm.runs import evaluate_worlds
 from robo_rl.flight.swarm.setting import SwarmSetting
 from robo_rl.runs.loaded_policy import find_policy, flight_policy, trained_settings
 from robo_rl.runs.progress import progress
@@ -36,7 +36,7 @@ WORLDS = 100
 
 @dataclass(frozen=True)
 class SwarmDrop:
-    """All worlds, or those of one scenario, in both engines, drone by drone."""
+    """Results of all worlds, or those of one scenario, in both engines, drone by drone."""
 
     scenario: str
     home: SwarmTrial
@@ -49,7 +49,7 @@ class SwarmDrop:
 
     @property
     def points(self) -> float:
-        """Lost success in percentage points; positive: fewer succeeded in the other engine."""
+        """Loss of success in percentage points; positive: fewer succeeded in the other engine."""
         first, second = self.rates
         return 100.0 * (first.rate - second.rate)
 
@@ -73,12 +73,12 @@ def is_swarm(config: TransferConfig) -> bool:
 
 
 def main(config: TransferConfig, scene: AirEffects) -> int:
-    """Fly the same worlds in both engines, print one table, and leave results.json and pictures in `out`."""
+    """Fly the same worlds in both engines, print the table, and write results.json and plots into `out`."""
     folder, policy, trained = load_swarm(config)
     setting = SwarmSetting.of(trained)
     if (found := policy.obs_spec["state"].shape[0]) != setting.senses.obs_size:
         raise CheckpointError(
-            f"The policy in {folder} takes {found} numbers, and its swarm gives {setting.senses.obs_size}: "
+            f"The policy in {folder} takes {found} numbers, but its swarm gives {setting.senses.obs_size}: "
             "the settings differ from those of its training. Give the run that trained it."
         )
     drops, paths = measure(config, trained, policy, scene)
@@ -117,7 +117,7 @@ def main(config: TransferConfig, scene: AirEffects) -> int:
 
 
 def load_swarm(config: TransferConfig) -> tuple[Path, SwarmPolicy, SwarmConfig]:
-    """Folder and policy, and its training settings with the number of worlds to measure in.
+    """Policy folder, policy, and its training settings with the number of worlds to measure in.
 
     Raises ConfigError unless exactly one of `run` and `bundle` is given, CheckpointError for a bundle without
     its training settings.
@@ -147,7 +147,7 @@ def measure(
 
         for one in (trained, away):
             there = replace(SwarmSetting.of(one), scene=scene)
-            found.append(evaluated(one, there, there.world, act))
+            found.append(evaluate_worlds(one, there, there.world, act))
     (home, _), (other, paths) = found
     kinds = sorted(set(home.scenario.tolist()))
     each = [SwarmDrop(SCENARIOS[i], home.of(i), other.of(i)) for i in kinds]

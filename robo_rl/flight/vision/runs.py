@@ -1,4 +1,4 @@
-"""Train the teacher and the students of `robo-rl vision` in a run folder, and measure them."""
+"""Training of teacher and students of `robo-rl vision` in a run folder, and their measurement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.flight.fly.runs import train_run
 from robo_rl.flight.rows import FlyRow
-from robo_rl.flight.vision.training import Sight, blind, seeing, train, work
+from robo_rl.flight.vision.training import VisionSetup, camera_pilot, dark_camera_pilot, train, work
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir
@@ -27,8 +27,8 @@ from sim.flight.trial import Pilot, Trial, fly, policy_pilot
 from sim.tasks.flight.hover import HoverTask
 
 
-def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
-    """Teacher and its training settings. Raises CheckpointError for a policy that cannot be the teacher."""
+def load_teacher(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
+    """Teacher and its training settings. Raises CheckpointError for a policy that cannot teach this task."""
     if config.teacher is None:
         given = FlyConfig(
             task="hover", craft=config.craft, integral=False, out=str(out / "teacher"), seed=config.seed,
@@ -53,7 +53,7 @@ def taught(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConfig]:
 
 
 def with_craft_of(config: VisionConfig, given: FlyConfig) -> VisionConfig:
-    """Settings with the teacher's craft. Raises ConfigError where another craft was given."""
+    """Settings with the teacher's aircraft. Raises ConfigError if another one was set."""
     if config.craft not in (VisionConfig.craft, given.craft):
         raise ConfigError(
             f"craft={config.craft} cannot learn from a teacher of craft {given.craft}. Leave craft= out, or "
@@ -62,13 +62,13 @@ def with_craft_of(config: VisionConfig, given: FlyConfig) -> VisionConfig:
     return replace(config, craft=given.craft)
 
 
-def sight_of(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> Sight:
-    """Craft, task, teacher and camera from the settings."""
+def vision_setup(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> VisionSetup:
+    """Aircraft, task, teacher and camera from the settings."""
     policy, given = teacher
     task = replace(HoverTask(), start_tilt_rad=config.start_tilt_rad, start_speed_m_s=config.start_speed_m_s)
     if config.eval_s is not None:
         task = replace(task, max_steps=round(config.eval_s / task.dt_s))
-    return Sight(
+    return VisionSetup(
         load_craft(given.craft),
         task,
         policy,
@@ -79,12 +79,14 @@ def sight_of(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]) -> S
     )
 
 
-def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[list[FlyRow], dict[str, Trial]]:
-    """Train every seed; the first one's policy and flights are kept."""
+def train_students(
+    config: VisionConfig, setup: VisionSetup, run: RunDir
+) -> tuple[list[FlyRow], dict[str, Trial]]:
+    """Train every seed. Returns rows, and the first seed's trials."""
     rows: list[FlyRow] = []
     trials: dict[str, Trial] = {}
     with (
-        progress(work(config, sight) * config.seeds, "vision", "step") as bar,
+        progress(work(config, setup) * config.seeds, "vision", "step") as bar,
         run.metrics(None, bar=bar) as metrics,
     ):
         metrics.shown = ("fit/position_m",)
@@ -93,9 +95,9 @@ def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[lis
             bar.update(1)
 
         for seed in range(config.seed, config.seed + config.seeds):
-            policy, note = train(config, sight, seed, metrics.log, advance)
+            policy, note = train(config, setup, seed, metrics.log, advance)
             save_policy(run.path / f"seed{seed}", policy, note)
-            trial, pictures = measured(config, sight, seeing(policy, advance))
+            trial, pictures = measure(config, setup, camera_pilot(policy, advance))
             rows.append(
                 FlyRow.of(
                     "policy", trial, train_cpu_s=note["train_cpu_s"], env_steps=note["env_steps"], seed=seed
@@ -109,23 +111,23 @@ def train_students(config: VisionConfig, sight: Sight, run: RunDir) -> tuple[lis
     return rows, trials
 
 
-def measured(
-    config: VisionConfig, sight: Sight, pilot: Callable[[VisionFlights], Pilot]
+def measure(
+    config: VisionConfig, setup: VisionSetup, pilot: Callable[[VisionFlights], Pilot]
 ) -> tuple[Trial, int]:
-    """Trial on the shared starts, the same for every pilot, and its number of camera pictures."""
-    flights = sight.flights(config.eval_episodes, derive_seed("vision eval", config.eval_seed))
+    """Trial on the shared starts, the same for every pilot, and its number of camera images."""
+    flights = setup.flights(config.eval_episodes, derive_seed("vision eval", config.eval_seed))
     trial = fly(flights.flights, pilot(flights))
     flights.close()
     return trial, flights.pictures
 
 
-def compared(config: VisionConfig, sight: Sight, run: RunDir) -> Iterator[tuple[FlyRow, Trial]]:
-    """Fly the same starts with the teacher on exact states, and with the kept student without its camera."""
+def baseline_trials(config: VisionConfig, setup: VisionSetup, run: RunDir) -> Iterator[tuple[FlyRow, Trial]]:
+    """Trials on the same starts of the teacher with exact states, and of the student without its camera."""
     policy = load_policy(run.policy)
     assert isinstance(policy, VisionPolicy)
     for name, pilot in {
-        "teacher": lambda _: policy_pilot(sight.teacher.columns),
-        "blind": blind(policy),
+        "teacher": lambda _: policy_pilot(setup.teacher.columns),
+        "blind": dark_camera_pilot(policy),
     }.items():
-        trial, _ = measured(config, sight, pilot)
+        trial, _ = measure(config, setup, pilot)
         yield FlyRow.of(name, trial), trial

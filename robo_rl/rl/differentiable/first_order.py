@@ -1,9 +1,9 @@
 """First-order policy optimisation: gradients of the cost through a differentiable simulator.
 
-Each update flies all lanes for `horizon` steps, adds up the cost and follows its exact gradient (analytic
-policy gradient). With `value` a learned cost-to-go stands at the end of every window, so that what comes
-after it counts too: short-horizon actor-critic, Xu et al. 2022, "Accelerated Policy Learning with Parallel
-Differentiable Simulation". Lanes go on from where the last update left them, cut off from its graph.
+Each update simulates all lanes for `horizon` steps, sums the cost and descends its exact gradient (analytic
+policy gradient). With `value`, a learned cost-to-go is added at the end of every window: the short-horizon
+actor-critic of Xu et al. 2022, "Accelerated Policy Learning with Parallel Differentiable Simulation". Each
+window continues from the detached last state of the one before.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from robo_rl.rl.differentiable.cost_to_go import CostToGo, Window
 
 @runtime_checkable
 class DifferentiableEnv(Protocol):
-    """Lanes that step together and keep the gradient: columns are lanes."""
+    """Lanes that step together and keep the gradient. Tensors are (feature, lane)."""
 
     num: int
-    obs: Tensor  # (o, n) now
+    obs: Tensor  # (o, n), the current observation
 
     def restart(self) -> None: ...
 
@@ -43,41 +43,39 @@ class DifferentiableEnv(Protocol):
 
 @runtime_checkable
 class EndingEnv(DifferentiableEnv, Protocol):
-    """One that also tells how its lanes ended: what learning a cost-to-go needs."""
+    """A differentiable environment that reports how lanes ended, which a learned cost-to-go requires."""
 
-    final_obs: Tensor  # (o, n) after the last step, before ended lanes began anew
-    terminated: Tensor  # (n,) bool: of the lanes that ended in it, those that the task ended, not the clock
+    final_obs: Tensor  # (o, n) after the last step, before ended lanes were reset
+    terminated: Tensor  # (n,) bool: lanes that the task ended in this step; a time-out is not included
 
 
 @runtime_checkable
 class ColumnPolicy(Protocol):
-    """A module that acts on columns."""
+    """A module that maps (feature, lane) tensors."""
 
     def columns(self, x: Tensor) -> Tensor: ...
 
 
 @dataclass
 class FirstOrderConfig:
-    """Adam with a linearly falling rate on the mean cost per step."""
+    """Settings of first-order optimisation: Adam with a linearly decaying rate on the mean cost per step."""
 
     updates: int = setting(900, at_least=1)
-    horizon: int = setting(32, "steps that a gradient reaches back", at_least=1)
+    horizon: int = setting(32, "steps of the window that the gradient passes through", at_least=1)
     lr: float = setting(1.5e-2, at_least=0.0)
     final_lr: float = setting(1e-5, "learning rate at the last update", at_least=0.0)
-    grad_clip: float = setting(1.0, "norm bound of the gradient; 0 is none", at_least=0.0)
-    value: bool | None = setting(
-        None, "learn the cost-to-go behind the horizon too; none: where it suits the task"
-    )
+    grad_clip: float = setting(1.0, "bound on the gradient's norm; 0: no bound", at_least=0.0)
+    value: bool | None = setting(None, "learn the cost-to-go after the horizon; none: the task's default")
     beyond: bool | None = setting(
-        None, "with value: an end by the task is no end of the cost; none: where it suits the task"
+        None, "with value: add the cost-to-go after a termination, too; none: the task's default"
     )
     gamma: float = setting(
-        0.99, "discount of a step, where the cost-to-go is learned", at_least=0.0, at_most=1.0
+        0.99, "discount per step, used with a learned cost-to-go", at_least=0.0, at_most=1.0
     )
 
 
 class FirstOrder:
-    """Owns the optimiser and the count of updates. Raises RoboRLError when the gradient is not finite."""
+    """Optimiser and update count of a first-order run. Raises RoboRLError if the gradient is not finite."""
 
     def __init__(self, policy: nn.Module, env: DifferentiableEnv, config: FirstOrderConfig) -> None:
         check_settings(config)
@@ -85,7 +83,8 @@ class FirstOrder:
         self.optimizer = torch.optim.Adam(policy.parameters(), lr=config.lr, fused=True)
         if config.value and not isinstance(env, EndingEnv):
             raise ConfigError(
-                "value=true cannot be used here: these flights do not tell how they ended. Leave it out."
+                "value=true needs an environment that reports how episodes ended, which this one does not. "
+                "Leave it out."
             )
         env.restart()
         self.value = CostToGo(env.obs, getattr(policy, "scale", None), config.gamma) if config.value else None
@@ -99,8 +98,8 @@ class FirstOrder:
         return self.updates * self.config.horizon * self.env.num
 
     def update(self) -> dict[str, Tensor]:
-        """One rollout and one step of the optimiser. Logs are tensors: cost per step, gradient norm, flights
-        ended.
+        """Logs of one rollout and one step of the optimiser, as tensors: cost per step, gradient norm, ended
+        episodes.
         """
         cfg = self.config
         self.env.detach()
@@ -111,7 +110,7 @@ class FirstOrder:
         if not torch.isfinite(norm):
             raise RoboRLError(
                 f"The gradient of update {self.updates} is not finite (cost {float(loss.detach()):g}). Lower "
-                "lr, or shorten horizon: a gradient through many steps of a tumbling craft can explode."
+                "lr, or shorten horizon: the gradient through many steps of a tumbling aircraft can explode."
             )
         done = self.updates / cfg.updates
         for group in self.optimizer.param_groups:
@@ -134,12 +133,11 @@ class FirstOrder:
         return loss, {"train/cost": loss.detach(), "train/ended": ended}, None
 
     def _valued(self, value: CostToGo) -> tuple[Tensor, dict[str, Tensor], Window]:
-        """Discounted cost of the window and, where a flight goes on behind it, the cost-to-go.
+        """Discounted cost of the window plus the cost-to-go where the episode continues after it.
 
-        A flight that the task ended has no more cost, one that the clock ended would have had; the next
-        flight in its lane is not discounted by its predecessor's age. With `beyond` the first would have gone
-        on costing as well: where all costs are positive, leaving the box would otherwise be the cheapest
-        thing to do.
+        A termination adds no further cost; a time-out adds the cost-to-go of the last observation. The next
+        episode of the lane starts with weight 1. With `beyond`, a termination adds the cost-to-go as well:
+        where all costs are positive, leaving the permitted volume would otherwise be the cheapest behaviour.
         """
         cfg, env = self.config, cast("EndingEnv", self.env)
         act = cast("ColumnPolicy", self.policy).columns
@@ -151,9 +149,9 @@ class FirstOrder:
             dead = torch.zeros_like(over) if cfg.beyond else env.terminated
             window.add(obs, env.final_obs, cost, over, dead)
             if (cut := over & ~dead).any():
-                total = total + weight * value.steady(env.final_obs) * cut
+                total = total + weight * value.target_value(env.final_obs) * cut
             weight = torch.where(over, 1.0, weight)
-        total = total + weight * value.steady(env.obs)
+        total = total + weight * value.target_value(env.obs)
         logs = {"train/cost": window.mean_cost(), "train/ended": window.num_ended()}
         return total.mean() / cfg.horizon, logs, window
 

@@ -1,8 +1,9 @@
-"""Distillation of any policy into a head that answers in one network call.
+"""Distillation of any policy into a head that computes the chunk in one network call.
 
-Same-noise regression is the main loss: head(obs, noise) to the chunk that the teacher's K steps reach from
-the same noise. A multi-modal teacher stays multi-modal, because each noise has one answer. Consistency
-distillation is the second one: neighbouring points of the teacher's walk must jump to the same chunk.
+The main loss is same-noise regression: head(obs, noise) is fitted to the chunk that the teacher's K steps
+reach from the same noise. A multi-modal teacher stays multi-modal, because each noise has one chunk. The
+second loss is consistency distillation: neighbouring points of the teacher's sampling path must map to the
+same chunk.
 """
 
 from __future__ import annotations
@@ -21,45 +22,47 @@ from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float
 from robo_rl.nets.ema import ema_update
 
-Walk = Callable[[Tensor, Tensor], tuple[list[Tensor], list[float]]]  # (features, noise) -> points, times
+SamplingPath = Callable[
+    [Tensor, Tensor], tuple[list[Tensor], list[float]]
+]  # (features, noise) -> points, times
 _PARTS = (
     "head",
     "average",
     "slow",
     "_optimizer",
     "_schedule",
-)  # of a Distiller, each with a state of its own
+)  # parts of a Distiller that have a state of their own
 
 
 @runtime_checkable
 class Head(Protocol):
-    """What distillation trains; also an nn.Module."""
+    """Network that distillation trains; also an nn.Module."""
 
     def jump(self, features: Tensor, x: Tensor, t: Tensor) -> Tensor: ...
 
 
 @dataclass
 class DistillConfig:
-    """Updates of the head and the weight of the second loss."""
+    """Settings of distillation: the head's optimiser, both losses and both moving averages."""
 
     steps: int = setting(4000, "updates of each round", at_least=1)
-    batch_size: int = setting(256, "answers per update", at_least=1)
+    batch_size: int = setting(256, "labelled states per update", at_least=1)
     lr: float = setting(1e-3, "learning rate at the first update", at_least=0.0)
     final_lr: float = setting(0.01, "fraction of lr at the last update", at_least=0.0)
     consistency: float = setting(
-        0.0, "weight of the consistency loss; needs a teacher with a walk", at_least=0.0
+        0.0, "weight of the consistency loss; needs a teacher that samples in several steps", at_least=0.0
     )
     consistency_decay: float = setting(
-        0.95, "moving average of the head that gives its targets", at_least=0.0, at_most=1.0
+        0.95, "decay of the target network's moving average", at_least=0.0, at_most=1.0
     )
-    ema: float = setting(0.999, "moving average that is returned", at_least=0.0, at_most=1.0)
-    seed: int = setting(0, "of weights, states and noise", at_least=0)
-    log_every: int = setting(100, "updates between two lines of the log", at_least=1)
+    ema: float = setting(0.999, "decay of the moving average that is the result", at_least=0.0, at_most=1.0)
+    seed: int = setting(0, "seed of weights, states and noise", at_least=0)
+    log_every: int = setting(100, "updates between two log lines", at_least=1)
 
 
 @dataclass(frozen=True, slots=True)
 class DistillData:
-    """n states, the noise the teacher was given there and the chunk it answered with, in [-1, 1]."""
+    """n labelled states: features, the teacher's noise and its chunk, in [-1, 1]."""
 
     features: Float[Tensor, "n f"]
     noise: Float[Tensor, "n Tp a"]
@@ -83,7 +86,7 @@ def same_noise_loss(
     chunk: Float[Tensor, "b Tp a"],
     weight: Float[Tensor, "b Tp"],
 ) -> Tensor:
-    """Mean squared distance of the jump from the noise to the teacher's endpoint."""
+    """Mean squared distance between the head's chunk and the teacher's, from the same noise."""
     error = (head.jump(features, noise, torch.ones(len(noise))) - chunk).square().mean(dim=2)
     return (error * weight).sum() / weight.sum().clamp(min=1.0)
 
@@ -96,7 +99,7 @@ def consistency_loss(
     times: list[float],
     k: Tensor,
 ) -> Tensor:
-    """Mean |jump(x_k, t_k) - jump'(x_{k+1}, t_{k+1})|^2, jump' the slow copy (Luo et al. 2023, LCM).
+    """Mean |jump(x_k, t_k) - jump'(x_{k+1}, t_{k+1})|^2, jump' the target network (Luo et al. 2023, LCM).
 
     k: (b,) int64, the transition of each sample.
     """
@@ -108,19 +111,19 @@ def consistency_loss(
 
 
 class Distiller:
-    """Trains `head` in place on the teacher's answers, update by update; everything that changes is in
-    `state_dict`.
+    """Trains `head` in place on the teacher's labels, update by update. `state_dict` holds all that changes.
 
-    Raises ConfigError when consistency is asked for and the teacher has no walk (a step-wise residual has
-    none).
+    Raises ConfigError if `consistency` is above 0 and the teacher has no sampling path (a step-wise
+    residual).
     """
 
     def __init__(
-        self, head: nn.Module, data: DistillData, config: DistillConfig, path: Walk | None = None
+        self, head: nn.Module, data: DistillData, config: DistillConfig, path: SamplingPath | None = None
     ) -> None:
         if config.consistency > 0.0 and path is None:
             raise ConfigError(
-                "consistency > 0 needs a teacher that walks from noise to action; a residual one has no walk."
+                "consistency > 0 needs a teacher that goes from noise to action in several steps, which a residual "
+                "policy does not. Set consistency=0."
             )
         self.head, self.data, self.config, self.path = head, data, config, path
         self.average, self.slow = copy.deepcopy(head), copy.deepcopy(head)
@@ -137,7 +140,7 @@ class Distiller:
         return self.step >= self.config.steps
 
     def update(self) -> dict[str, Tensor]:
-        """One update on a random batch; returns the losses."""
+        """Losses of one update on a random batch."""
         config, data, head = self.config, self.data, self.head
         index = torch.randint(len(data), (config.batch_size,), generator=self._rng)
         features, noise = data.features[index], data.noise[index]
@@ -160,7 +163,7 @@ class Distiller:
         return values
 
     def student(self) -> nn.Module:
-        """The moving average, frozen."""
+        """The moving average of the head, frozen."""
         return self.average.eval().requires_grad_(False)
 
     def state_dict(self) -> dict[str, Any]:
@@ -178,9 +181,9 @@ class Distiller:
 
 
 def distill(
-    head: nn.Module, data: DistillData, config: DistillConfig, *, path: Walk | None = None
+    head: nn.Module, data: DistillData, config: DistillConfig, *, path: SamplingPath | None = None
 ) -> nn.Module:
-    """Train `head` in place on the teacher's answers; returns its moving average, frozen."""
+    """Train `head` in place on the teacher's labels; returns its moving average, frozen."""
     distiller = Distiller(head, data, config, path)
     while not distiller.done:
         distiller.update()

@@ -15,7 +15,7 @@ from robo_rl.rl.off_policy.config import LearnerConfig
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext:
-    """What actor, critics and exploration of one learner have in common. All noise comes from `generator`."""
+    """Shared parts of actor, critics and exploration of one learner. All noise comes from `generator`."""
 
     cfg: LearnerConfig
     map: ActionMap

@@ -22,7 +22,9 @@ from robo_rl.rl.off_policy.targets import subset_min
 
 @runtime_checkable
 class Critics(Protocol):
-    """What the learner uses of its critics. `critic` judges the map's critic action; the actor climbs it."""
+    """Interface of the critics to the learner. `critic` estimates Q of the map's critic action, which the
+    actor maximises.
+    """
 
     critic: CriticEnsemble
     critic_opt: FlatAdam  # of `critic`
@@ -88,5 +90,5 @@ def gaussian(actor: Actor) -> GaussianActor:
 
 
 def copied(state: Mapping[str, Any]) -> dict[str, Tensor]:
-    """A copy of a network's state."""
+    """Copy of a network's state."""
     return {key: value.clone() for key, value in state.items()}

@@ -1,9 +1,9 @@
 """Exploration: AR(1) noise over time, and noise scales that differ between lanes.
 
-`explore_correlation` is the noise's correlation from step to step: a lasting push moves a robot whose inertia
-averages white noise out. `explore_least` scales TD3's noise from lane to lane (mixed noise, as in FastTD3,
-Seo et al. 2025): quiet lanes show what the actor can do, noisy lanes search. When all lanes search, few
-succeed, and n-step returns then teach that nothing does.
+`explore_correlation` is the correlation of the noise between steps: a robot's inertia filters white noise,
+but not slow noise. `explore_least` spreads TD3's noise scale over lanes (mixed noise, as in FastTD3, Seo et
+al. 2025). Lanes with little noise reach successes, lanes with much noise explore. If all lanes explore, few
+succeed, and n-step returns are low everywhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Losses of off-policy learning: pure functions of tensors that return (loss, what to log)."""
+"""Losses of off-policy learning: pure functions of tensors that return (loss, logs)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ def td_target(
 def floored_target(
     target: Float[Tensor, " b"], floor: Float[Tensor, " b"]
 ) -> tuple[Float[Tensor, " b"], Info]:
-    """max(y, return that this decision's episode really brought) (MCAC, Wilcox et al. 2022, 2210.07432); NaN:
-    no floor.
+    """max(y, Monte-Carlo return of this decision's episode) (MCAC, Wilcox et al. 2022, 2210.07432); NaN: no
+    floor.
 
-    The best policy does at least as well as the episode did, where the same actions lead to the same again.
-    Luck that cannot be repeated is overrated. Both are sums of rewards: a penalty of the actor's loss is in
-    neither.
+    In a deterministic environment, the best policy does at least as well as the episode did. In a stochastic
+    one, lucky returns are overrated. Both are sums of rewards without the penalty of the actor's loss.
     """
     raised = floor > target  # never for NaN
     return torch.where(raised, floor, target), {"critic/floored": raised.float().mean()}
@@ -36,7 +35,7 @@ def floored_target(
 def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, " b"]) -> tuple[Tensor, Info]:
     """Mean squared error per head, summed over heads, so that each head learns as if it were alone.
 
-    A NaN target (a Monte-Carlo return that is not known yet) takes no part.
+    NaN targets (Monte-Carlo returns that are not known yet) are masked.
     """
     known = torch.isfinite(target)
     error = torch.where(known, q - torch.where(known, target, 0.0), 0.0)
@@ -65,9 +64,9 @@ def conservative_loss(
 ) -> tuple[Tensor, Info]:
     """E[log sum exp Q over other actions - Q(data)], summed over heads (CQL, Kumar et al. 2020, eq. 4).
 
-    Each action weighs the inverse of its density: 2^-dim for the uniform ones. Those of the actor count for
-    no less than the data's own return, so that values stay on its scale (Cal-QL, Nakamoto et al. 2023, eq.
-    5.1); NaN is none.
+    Each action is weighted by its inverse density: 2^-dim for uniform actions. The Q of the actor's actions
+    is bounded below by the return of the data, which keeps values on its scale (Cal-QL, Nakamoto et al. 2023,
+    eq. 5.1); NaN: no bound.
     """
     bound = torch.where(torch.isfinite(mc_return), mc_return, -torch.inf).unsqueeze(-1)
     others = torch.cat([q_random + dim * math.log(2.0), torch.maximum(q_actor, bound) - log_prob], dim=-1)
@@ -76,7 +75,7 @@ def conservative_loss(
 
 
 def residual_penalty(u: Float[Tensor, "b d"], weight: float) -> tuple[Tensor, Info]:
-    """weight * E||u||^2: keeps a residual small wherever the critic sees no difference."""
+    """weight * E||u||^2: keeps a residual small where the critic has no preference."""
     size = u.square().sum(-1).mean()
     return weight * size, {"actor/u_rms": u.detach().square().mean().sqrt()}
 
@@ -87,8 +86,6 @@ def temperature_loss(log_alpha: Tensor, log_prob: Float[Tensor, " b"], target_en
 
 
 def norm_bound_loss(log_dual: Tensor, mean_square: Tensor, bound: float) -> tuple[Tensor, Tensor]:
-    """Lagrangian of E[shift^2] <= bound per noise element (LP-DS): (the actor's term, the multiplier's
-    loss).
-    """
+    """(actor's term, multiplier's loss) of the Lagrangian of E[shift^2] <= bound per noise element (LP-DS)."""
     excess = mean_square - bound
     return log_dual.exp().detach() * excess, -log_dual * excess.detach()

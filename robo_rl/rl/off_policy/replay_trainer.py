@@ -1,9 +1,9 @@
-"""The loop of off-policy learning in many lanes at once, from nothing: TD3 or SAC, with a curriculum.
+"""Off-policy learning from scratch in many parallel lanes: TD3 or SAC, with a curriculum.
 
-    warm-up: lanes act at random ─► rounds of `stride` steps of all lanes, each with `updates` updates in all
+    warm-up: random actions ─► rounds of `stride` steps of all lanes and `updates` updates
 
-A lesson of the curriculum changes what steps are worth, so the rewards in the replay are worked out anew from
-the parts that lie beside them (Eschmann et al. 2024, section III). The face is that of `FirstOrder`.
+Each lesson of the curriculum changes the reward weights. The rewards in the replay are then recomputed from
+the stored reward terms (Eschmann et al. 2024, section III). The interface is that of `FirstOrder`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ from robo_rl.rl.off_policy.losses import Info
 
 @dataclass
 class ReplayConfig:
-    """How much data per update, and for how long."""
+    """Length of training and the ratio of updates to data."""
 
     rounds: int = setting(300, at_least=1)
     stride: int = setting(32, "steps of every lane in a round", at_least=1)
-    updates: int = setting(100, "of the critics in a round", at_least=1)
-    warmup_rounds: int = setting(8, "in which lanes act at random and nobody learns", at_least=0)
-    warmup_std: float = setting(0.5, "of those random actions around `start`, in units of u", at_least=0.0)
+    updates: int = setting(100, "critic updates per round", at_least=1)
+    warmup_rounds: int = setting(8, "first rounds of random actions, without learning", at_least=0)
+    warmup_std: float = setting(
+        0.5, "standard deviation of these actions around `start`, in units of u", at_least=0.0
+    )
     replay_capacity: int = setting(300_000, at_least=1)
-    lesson_rounds: int = setting(0, "of a lesson of the curriculum; 0: no curriculum", at_least=0)
+    lesson_rounds: int = setting(0, "rounds per lesson of the curriculum; 0: no curriculum", at_least=0)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
 
 
 class ReplayTrainer:
-    """Owns replay and learner. `start`: (a,) the action that acting starts from, inside (-1, 1)."""
+    """Replay buffer and learner of one run. start: (a,), mean of the initial actions, inside (-1, 1)."""
 
     def __init__(
         self, env: TensorEnv, config: ReplayConfig, start: Tensor, generator: torch.Generator
@@ -48,8 +50,8 @@ class ReplayTrainer:
         check_settings(config)
         if config.learner.return_floor and config.lesson_rounds:
             raise ConfigError(
-                "A curriculum changes what past steps are worth, and returns in the replay stay as they "
-                "were: set learner.return_floor=false, or lesson_rounds=0."
+                "A curriculum changes rewards, but the Monte-Carlo returns in the replay are not recomputed: "
+                "set learner.return_floor=false, or lesson_rounds=0."
             )
         self.env, self.config, self.generator, self.rounds, self.start = env, config, generator, 0, start
         width, dim = env.obs.shape[1], len(start)
@@ -72,7 +74,7 @@ class ReplayTrainer:
 
     @property
     def updates(self) -> int:
-        """Rounds made: what progress is counted in."""
+        """Rounds so far, the unit of progress."""
         return self.rounds
 
     @property
@@ -80,7 +82,7 @@ class ReplayTrainer:
         return self.rounds * self.config.stride * self.env.num
 
     def update(self) -> Info:
-        """One round. Logs are tensors: cost per step, flights ended, and what the learner says."""
+        """Logs of one round, as tensors: cost per step, ended episodes, and the learner's logs."""
         cfg = self.config
         info: Info = {}
         cost, ended = torch.zeros(()), torch.zeros(())
@@ -98,7 +100,7 @@ class ReplayTrainer:
         return {"train/cost": cost / cfg.stride, "train/ended": ended, **info}
 
     def _step(self, explore: bool) -> tuple[Tensor, Tensor]:
-        """All lanes once, into the replay. Returns (mean cost, how many ended)."""
+        """Step all lanes and store the transitions. Returns (mean cost, number of ended episodes)."""
         env, obs = self.env, self.env.obs
         if explore:
             u = self.learner.act(obs, self._none, explore=True)
@@ -136,12 +138,12 @@ class ReplayTrainer:
         )
 
     def _next_lesson(self) -> None:
-        self.env.harden()
+        self.env.advance_curriculum()
         data = self.replay.data
         data["reward"] = self.env.reward_of(data["parts"], data["terminated"])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, the replay too: hundreds of megabytes when it is full."""
+        """State with the replay buffer, which takes hundreds of megabytes when full."""
         return {
             "learner": self.learner.state_dict(),
             "replay": self.replay.state_dict(),

@@ -39,7 +39,7 @@ def backup(
 
 
 def subset_min(q: Float[Tensor, "k b"], size: int, generator: torch.Generator) -> Float[Tensor, " b"]:
-    """Minimum over `size` random heads (REDQ, Chen et al. 2021); over all when there are no more."""
+    """Minimum over `size` random heads (REDQ, Chen et al. 2021); over all heads if there are no more."""
     if size < len(q):
         q = q[torch.randperm(len(q), generator=generator)[:size]]
     return q.amin(dim=0)

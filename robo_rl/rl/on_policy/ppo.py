@@ -1,6 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017): the maths, without networks, environments or hidden
-state.
-"""
+"""Formulas of proximal policy optimisation (Schulman et al. 2017), without networks, environments or state."""
 
 from __future__ import annotations
 
@@ -20,35 +18,33 @@ from robo_rl.rl.off_policy.losses import Info
 
 @dataclass
 class PpoConfig:
-    """What PPO has beside the learner's own settings; its discount, networks and learning rates are there."""
+    """Settings of PPO alone. Discount, networks and learning rates are settings of the learner."""
 
     rollout: int = setting(700, "control steps per lane between two rounds of learning", at_least=1)
-    epochs: int = setting(50, "passes over a roll-out, at most", at_least=1)
-    minibatches: int = setting(1, "parts of a pass", at_least=1)
-    target_kl: float = setting(0.1, "the pass that moves the policy further is the last one", at_least=0.0)
-    clip: float = setting(0.2, "of the probability ratio", at_least=0.0)
+    epochs: int = setting(50, "largest number of passes over a rollout", at_least=1)
+    minibatches: int = setting(1, "minibatches per pass", at_least=1)
+    target_kl: float = setting(0.1, "KL divergence after which no further pass is made", at_least=0.0)
+    clip: float = setting(0.2, "clip of the probability ratio", at_least=0.0)
     gae_lambda: float = setting(
-        0.95, "of the advantage: 0 trusts the critic, 1 the return", at_least=0.0, at_most=1.0
+        0.95, "lambda of GAE: 0 uses the critic alone, 1 the return", at_least=0.0, at_most=1.0
     )
-    std: float = setting(0.37, "spread of u at the start, before the map scales it", at_least=0.0)
+    std: float = setting(0.37, "initial standard deviation of u, before the map scales it", at_least=0.0)
     final_std: float = setting(
-        0.0, "... at the end, reached by a constant factor per round; 0: it stays", at_least=0.0
+        0.0, "final standard deviation of u, reached geometrically; 0: constant", at_least=0.0
     )
-    squash: bool = setting(False, "the mean goes through a tanh")
-    normalize_reward: bool = setting(True, "divide rewards by the running spread of returns")
-    clip_reward: float = setting(5.0, "of normalised rewards", at_least=0.0)
-    value_bias: float = setting(0.25, "the critic's answer at the start")
-    warmup: int = setting(
-        5, "roll-outs in which the learning rates rise; they fall by a cosine afterwards", at_least=0
-    )
+    squash: bool = setting(False, "apply tanh to the mean")
+    normalize_reward: bool = setting(True, "divide rewards by the running standard deviation of returns")
+    clip_reward: float = setting(5.0, "clip of normalised rewards", at_least=0.0)
+    value_bias: float = setting(0.25, "initial output of the critic")
+    warmup: int = setting(5, "rounds of learning rate warm-up; a cosine decay follows", at_least=0)
 
 
 def check_rollout(config: PpoConfig, lanes: int, steps: int = 1, left_out: int = 0) -> None:
-    """Raise ConfigError where a roll-out may hold too few decisions, of `steps` control steps each, to learn
-    from.
+    """Raise ConfigError if a rollout may hold too few decisions, each of `steps` control steps, for its
+    minibatches.
 
-    left_out: decisions that a lane may lose at the borders of a roll-out. A minibatch needs two decisions:
-    advantages are compared with each other, and a single one, standardised, is always 0.
+    left_out: decisions that a lane may lose at the ends of a rollout. A minibatch needs two decisions: the
+    standardised advantage of a single one is always 0.
     """
     per_lane, needed = config.rollout // steps - left_out, 2 * config.minibatches
     if lanes * per_lane >= needed:
@@ -56,7 +52,7 @@ def check_rollout(config: PpoConfig, lanes: int, steps: int = 1, left_out: int =
     enough = steps * (-(-needed // lanes) + left_out)
     raise ConfigError(
         f"method.ppo.rollout={config.rollout} in {lanes} lanes, at {steps} control steps per decision, may "
-        f"end with {lanes * max(0, per_lane)} whole decisions; method.ppo.minibatches={config.minibatches} "
+        f"yield only {lanes * max(0, per_lane)} decisions; method.ppo.minibatches={config.minibatches} "
         f"needs {needed}, two in each. Set method.ppo.rollout={enough} or more, raise the number of lanes, "
         "or lower method.ppo.minibatches."
     )
@@ -73,9 +69,9 @@ def gae(
 ) -> Float[Tensor, "n t"]:
     """Generalised advantage estimation (Schulman et al. 2016, eq. 16), n lanes of t decisions.
 
-    delta = r + gamma^steps V(s') - V(s) and A = delta + gamma^steps lambda A'. A real ending (`terminated`)
-    drops V(s'); a time-out keeps it, `next_value` being that of its true last observation; no sum crosses
-    either (`ended`).
+    delta = r + gamma^steps V(s') - V(s) and A = delta + gamma^steps lambda A'. A termination drops V(s'). A
+    time-out keeps it, and `next_value` is then the value of the last observation. No sum crosses an end
+    (`ended`).
     """
     delta = reward + discount * next_value.masked_fill(terminated, 0.0) - value
     carry = (discount * lam).masked_fill(ended, 0.0)
@@ -95,8 +91,8 @@ def normal_log_prob(u: Float[Tensor, "b d"], mean: Float[Tensor, "b d"], std: fl
 def clipped_surrogate(
     log_prob: Float[Tensor, " b"], old: Float[Tensor, " b"], advantage: Float[Tensor, " b"], clip: float
 ) -> tuple[Tensor, Info]:
-    """-E[min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)] (eq. 7); also logs E[(ratio - 1) - log ratio], the
-    KL.
+    """-E[min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)] (eq. 7). Logs the KL estimate E[(ratio - 1) - log
+    ratio].
     """
     log_ratio = log_prob - old
     ratio = log_ratio.exp()
@@ -113,14 +109,14 @@ def value_loss(value: Float[Tensor, " b"], returns: Float[Tensor, " b"]) -> tupl
 
 
 def standardized(advantage: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
-    """Mean 0, standard deviation 1; zeros when all are equal."""
+    """Advantages with mean 0 and standard deviation 1; zeros if all are equal."""
     centred = advantage - advantage.mean()
     return centred / (centred.square().mean().sqrt() + 1e-8)
 
 
 def learning_rate_factor(done: int, total: int, warmup: int) -> float:
-    """Linear from 0 over `warmup` rounds, then a cosine that ends at 0 after `total`. `done` rounds have been
-    made.
+    """Factor of the learning rate after `done` rounds: linear from 0 over `warmup`, then a cosine to 0 at
+    `total`.
     """
     if done < warmup:
         return (done + 1) / (warmup + 1)
@@ -128,10 +124,8 @@ def learning_rate_factor(done: int, total: int, warmup: int) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * min(1.0, share)))
 
 
-def spread(config: PpoConfig, share: float) -> float:
-    """std (final_std / std)^share: exploration shrinks evenly in its logarithm; `share` of training is
-    over.
-    """
+def exploration_std(config: PpoConfig, share: float) -> float:
+    """std (final_std / std)^share: standard deviation of u after a fraction `share` of training."""
     if config.final_std <= 0.0:
         return config.std
     return float(config.std * (config.final_std / config.std) ** min(1.0, share))
@@ -142,7 +136,7 @@ class RewardScale:
 
     def __init__(self, lanes: int, clip: float) -> None:
         self.clip = clip
-        self._running = torch.zeros(lanes)  # discounted return so far of the running episodes
+        self._running = torch.zeros(lanes)  # discounted returns so far of the running episodes
         self._count, self._mean, self._square = 1e-4, 0.0, 0.0
 
     def __call__(
@@ -152,18 +146,20 @@ class RewardScale:
         ended: Bool[Tensor, "n t"],
         valid: Bool[Tensor, "n t"],
     ) -> Float[Tensor, "n t"]:
-        """Takes these rewards into the spread, then scales them by it. Rows are `valid` from the left."""
+        """Update the running moments with these rewards, then scale them. The `valid` entries of a row come
+        first.
+        """
         seen = []
         for t in range(reward.shape[1]):
             row = valid[:, t]
             grown = self._running * discount[:, t] + reward[:, t]
             seen.append(grown[row])
             self._running = torch.where(row, grown.masked_fill(ended[:, t], 0.0), self._running)
-        self._take(torch.cat(seen).double())
+        self._merge(torch.cat(seen).double())
         return (reward / math.sqrt(self._square / self._count + 1e-8)).clamp(-self.clip, self.clip)
 
-    def _take(self, returns: Tensor) -> None:
-        """Merge the moments of a sample (Chan et al. 1979)."""
+    def _merge(self, returns: Tensor) -> None:
+        """Merge a sample into the running moments (Chan et al. 1979)."""
         count, mean = len(returns), float(returns.mean())
         gap, total = mean - self._mean, self._count + count
         self._square += float((returns - mean).square().sum()) + gap * gap * self._count * count / total

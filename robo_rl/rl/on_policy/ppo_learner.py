@@ -1,4 +1,4 @@
-"""The weights and optimisers of PPO over an action map."""
+"""Networks and optimisers of PPO over an action map."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from robo_rl.rl.off_policy.losses import Info, residual_penalty
 from robo_rl.rl.on_policy.ppo import (
     PpoConfig,
     clipped_surrogate,
+    exploration_std,
     learning_rate_factor,
     normal_log_prob,
-    spread,
     standardized,
     value_loss,
 )
@@ -33,10 +33,11 @@ from robo_rl.rl.on_policy.rollout import RolloutTransitions
 
 
 class PpoLearner:
-    """u ~ N(actor(s, ctx), std^2), std not learned: the map clips what the robot executes.
+    """Gaussian actor u ~ N(mean(s, ctx), std^2) and critic. std is scheduled, not learned; the map clips the
+    action.
 
-    The actor's mean starts at 0, so that the base is the start. All random numbers come from `generator`.
-    `views`: which parts of an observation actor and critic see.
+    The actor's mean starts at 0, which is the base. All random numbers come from `generator`. views: parts of
+    an observation that actor and critic see.
     """
 
     def __init__(
@@ -51,11 +52,9 @@ class PpoLearner:
         check_learner(cfg)
         check_settings(ppo, "ppo.")
         if cfg.gate:
-            raise ConfigError("PPO has no critic of actions to choose by: set method.learner.gate=false.")
+            raise ConfigError("PPO has no action-value critic for a gate: set method.learner.gate=false.")
         if cfg.return_floor:
-            raise ConfigError(
-                "PPO has no targets of single actions to raise: set method.learner.return_floor=false."
-            )
+            raise ConfigError("PPO has no TD targets for a floor: set method.learner.return_floor=false.")
         if ppo.std <= 0.0 or ppo.gae_lambda > 1.0:
             raise ConfigError(
                 f"ppo.std={ppo.std} must be positive, ppo.gae_lambda={ppo.gae_lambda} at most 1."
@@ -66,9 +65,9 @@ class PpoLearner:
             )
         self.map, self.cfg, self.ppo, self.generator, self.views = action_map, cfg, ppo, generator, views
         self.updates = self.rounds = 0
-        self.std = ppo.std  # of u now
+        self.std = ppo.std  # current standard deviation of u
         if action_map.ctx_dim and views != ALL:
-            raise ConfigError("Actor and critic can see different things only where the map has no context.")
+            raise ConfigError("Separate views of actor and critic need an action map without context.")
         in_dim, hidden = views.actor_width(obs_dim) + action_map.ctx_dim, tuple(cfg.hidden)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=generator)))
@@ -103,8 +102,8 @@ class PpoLearner:
         return normal_log_prob(u, self.actor.mode(x[:, self.views.actor]), self.std)
 
     def update(self, data: RolloutTransitions, total_rounds: int) -> Info:
-        """One round: at most `epochs` passes over a roll-out of the current policy. Logs the last
-        minibatch.
+        """Logs of the last minibatch of one round: at most `epochs` passes over a rollout of the current
+        policy.
         """
         factor = learning_rate_factor(self.rounds, total_rounds, self.ppo.warmup)
         for optimizer, rate in ((self.actor_opt, self.cfg.lr_actor), (self.critic_opt, self.cfg.lr_critic)):
@@ -121,11 +120,11 @@ class PpoLearner:
             if float(info["actor/kl"]) > self.ppo.target_kl:
                 break
         self.rounds += 1
-        self.std = spread(self.ppo, self.rounds / max(1, total_rounds))
+        self.std = exploration_std(self.ppo, self.rounds / max(1, total_rounds))
         return info | {"actor/std": torch.tensor(self.std)}
 
     def _minibatches(self, size: int) -> tuple[Tensor | slice, ...]:
-        """Rows in random order; a single part is the whole roll-out in its own order."""
+        """Indices of the minibatches, in random order; a single one is the entire rollout in its own order."""
         if self.ppo.minibatches == 1:
             return (slice(None),)
         return torch.randperm(size, generator=self.generator).tensor_split(min(size, self.ppo.minibatches))
@@ -141,21 +140,21 @@ class PpoLearner:
         return info | size | more
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
-        """A copy of the actor's and the critic's weights, to come back to."""
+        """Copy of the actor's and the critic's weights, for `load_weights`."""
         return {
             name: {key: value.clone() for key, value in getattr(self, name).state_dict().items()}
             for name in ("actor", "critic")
         }
 
     def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Back to `weights`. Moments of the optimisers restart."""
+        """Restore `weights`. Moments of the optimisers restart."""
         for name, state in weights.items():
             getattr(self, name).load_state_dict(state)
         self.actor_opt.restart()
         self.critic_opt.restart()
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, moments, counters and generator, as a copy."""
+        """Copy of weights, moments, counters and generator state."""
         names = ("actor", "critic", "actor_opt", "critic_opt")
         state = {name: copy.deepcopy(getattr(self, name).state_dict()) for name in names}
         return state | {

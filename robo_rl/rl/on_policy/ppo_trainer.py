@@ -1,7 +1,7 @@
-"""The loop of PPO in thousands of lanes: `steps` steps of all, advantages, a few passes, the next roll-out.
+"""PPO in thousands of parallel lanes: roll out, estimate advantages, a few passes of updates, repeat.
 
-The roll-out is a rectangle (lanes x steps), so nothing is stored but tensors; the maths are those of
-`robo_rl/rl/on_policy/ppo.py` and the weights those of `PpoLearner`. The face is that of `FirstOrder`.
+A rollout is a rectangle (lanes x steps) of tensors. The formulas are in `robo_rl/rl/on_policy/ppo.py`, the
+networks in `PpoLearner`. The interface is that of `FirstOrder`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from robo_rl.rl.on_policy.rollout import RolloutTransitions
 
 @dataclass
 class PpoTrainerConfig:
-    """Rounds of roll-out and learning; the length of a roll-out is ppo.rollout, per lane."""
+    """Number of rounds, PPO and learner settings. ppo.rollout is the length of a rollout per lane."""
 
     rounds: int = setting(100, at_least=1)
     ppo: PpoConfig = field(default_factory=PpoConfig)
@@ -33,7 +33,7 @@ class PpoTrainerConfig:
 
 
 class PpoTrainer:
-    """Owns the learner and the spread of rewards. `start`: (a,) the action that acting starts from."""
+    """Learner and reward scale of one run. start: (a,), mean of the initial actions."""
 
     def __init__(
         self, env: TensorEnv, config: PpoTrainerConfig, start: Tensor, generator: torch.Generator
@@ -66,7 +66,7 @@ class PpoTrainer:
         return self.rounds * self.config.ppo.rollout * self.env.num
 
     def update(self) -> Info:
-        """One round. Logs are tensors: cost per step, flights ended, and what the learner says."""
+        """Logs of one round, as tensors: cost per step, ended episodes, and the learner's logs."""
         data, info = self._roll_out()
         info |= self.learner.update(data, self.config.rounds)
         self.rounds += 1
@@ -90,7 +90,7 @@ class PpoTrainer:
             reward = self._scale(reward, discount, ended, torch.ones_like(ended))
         now, then = self.learner.value(obs, none), self.learner.value(after, none)
         last = ended.clone()
-        last[:, -1] = True  # what lies behind the roll-out: V(s') stands for it
+        last[:, -1] = True  # V(s') replaces the return after the rollout
         advantage = gae(reward, discount, now, then, terminated, last, self.config.ppo.gae_lambda)
         flat = RolloutTransitions(
             obs.flatten(0, 1),

@@ -1,4 +1,4 @@
-"""What PPO learns from: the decisions of one roll-out, lane by lane, as the collector hands them over."""
+"""Storage of one rollout for PPO: decisions per lane, as the collector stores them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ Value = Callable[[Tensor, Tensor], Tensor]  # (obs, ctx) -> V
 
 @dataclass(frozen=True, slots=True)
 class RolloutTransitions:
-    """b decisions of the policy that is about to be improved."""
+    """b decisions of the current policy, with advantages and returns."""
 
     obs: Float[Tensor, "b f"]
     ctx: Float[Tensor, "b c"]
-    u: Float[Tensor, "b d"]  # what the actor put out
+    u: Float[Tensor, "b d"]  # output of the actor
     advantage: Float[Tensor, " b"]
-    returns: Float[Tensor, " b"]  # what the critic is regressed to
+    returns: Float[Tensor, " b"]  # regression targets of the critic
 
 
 class Rollout:
-    """Takes the place of a replay in the collector. Rows fill from the left; lanes may have made fewer
-    decisions.
+    """Store of the collector in place of a replay buffer. Lanes may hold different numbers of decisions.
 
-    A decision that was running when the weights changed is left out when it ends: it belongs to the older
-    policy, and with it the probability ratio of the first minibatch would not be 1.
+    A decision that runs while the weights change is dropped when it ends: it was made by the previous policy,
+    for which the probability ratio of the first minibatch is not 1.
     """
 
     FIELDS = ("obs", "ctx", "u", "next_obs", "next_ctx")
@@ -42,24 +41,23 @@ class Rollout:
             name: torch.zeros(lanes, slots, dtype=torch.bool) for name in ("terminated", "truncated")
         }
         self.count = torch.zeros(lanes, dtype=torch.long)
-        self.stale = torch.zeros(lanes, dtype=torch.bool)  # the running decision is the older policy's
+        # the running decision was made by the previous policy
+        self.stale = torch.zeros(lanes, dtype=torch.bool)
 
-    def add(self, rows: Int[Tensor, " k"], values: Mapping[str, Tensor], gamma: float) -> None:
-        """Store one decision in each of these lanes."""
-        fresh = ~self.stale[rows]
-        self.stale[rows] = False
-        rows, values = rows[fresh], {name: value[fresh] for name, value in values.items()}
+    def add(self, lane_ids: Int[Tensor, " k"], values: Mapping[str, Tensor], gamma: float) -> None:
+        """Store one decision of each of these lanes."""
+        fresh = ~self.stale[lane_ids]
+        self.stale[lane_ids] = False
+        lane_ids, values = lane_ids[fresh], {name: value[fresh] for name, value in values.items()}
         values["discount"] = gamma ** values["steps"].float()
         for name, data in self.data.items():
-            data[rows, self.count[rows]] = values[name]
-        self.count[rows] += 1
+            data[lane_ids, self.count[lane_ids]] = values[name]
+        self.count[lane_ids] += 1
 
-    def set_last_reward(self, rows: Int[Tensor, " k"], reward: float) -> None:
-        """Overwrite the reward of the newest decision of these lanes; one that has been learned from is past
-        help.
-        """
-        rows = rows[self.count[rows] > 0]
-        self.data["reward"][rows, self.count[rows] - 1] = reward
+    def set_last_reward(self, lane_ids: Int[Tensor, " k"], reward: float) -> None:
+        """Overwrite the reward of the newest stored decision of these lanes. Lanes without one are skipped."""
+        lane_ids = lane_ids[self.count[lane_ids] > 0]
+        self.data["reward"][lane_ids, self.count[lane_ids] - 1] = reward
 
     def transitions(self, value: Value, lam: float, scale: RewardScale | None) -> RolloutTransitions:
         """All decisions with their advantages and returns, lane after lane."""
@@ -71,7 +69,7 @@ class Rollout:
         if scale is not None:
             reward = scale(reward, data["discount"], ended, valid)
         now, then = value(data["obs"], data["ctx"]), value(data["next_obs"], data["next_ctx"])
-        ended = ended | _last(valid)  # what lies behind it is not part of this roll-out: V(s') stands for it
+        ended = ended | _last(valid)  # V(s') replaces the return after the rollout
         advantage = gae(reward, data["discount"], now, then, data["terminated"], ended, lam)
         return RolloutTransitions(
             data["obs"][valid],
@@ -82,7 +80,7 @@ class Rollout:
         )
 
     def clear(self, running: Bool[Tensor, " n"]) -> None:
-        """Start the next roll-out; `running`: lanes with a decision under way."""
+        """Start the next rollout. running: mask of lanes with an unfinished decision."""
         self.count.zero_()
         self.stale = running.clone()
 

@@ -1,8 +1,8 @@
-"""The loop of on-policy fine-tuning: roll out, learn, forget. The face is that of `FineTuner`.
+"""On-policy fine-tuning: roll out, learn, discard the data. The interface is that of `FineTuner`.
 
-    `rollout` control steps per lane ─► advantages ─► at most `epochs` passes ─► the next roll-out
+    `rollout` control steps per lane ─► advantages ─► at most `epochs` passes ─► the next rollout
 
-Everything that changes is in `state_dict`: a run that was killed and resumed equals one that was not, bit for
+`state_dict` holds all that changes: a run that was killed and resumed equals an uninterrupted one bit for
 bit.
 """
 
@@ -25,11 +25,11 @@ from robo_rl.rl.running import CollectedEpisode
 
 
 class PpoTuner:
-    """Drives a collector whose store is `rollout`. `advance` does one control step, and a round when it is
-    due.
+    """Drives a collector whose store is `rollout`. `advance` does one control step, and a round of updates
+    when due.
     """
 
-    offline = 0  # updates before the first step, as other tuners count them: there are none
+    offline = 0  # updates before the first step, as in FineTuner; PPO has none
 
     def __init__(
         self,
@@ -43,20 +43,20 @@ class PpoTuner:
         lanes = collector.env.num_envs
         if config.base_steps or config.burn_in:
             raise ConfigError(
-                "PPO learns from its own roll-outs alone: set method.base_steps=0 and method.burn_in=0."
+                "PPO learns from its own rollouts alone: set method.base_steps=0 and method.burn_in=0."
             )
         if config.ramp_steps:
             raise ConfigError(
-                "PPO weighs actions by their probability under the actor, so the base cannot act in its "
-                "place: set method.ramp_steps=0."
+                "PPO needs the actor's probability of each action, so the base cannot act in its place: "
+                "set method.ramp_steps=0."
             )
         if config.env_steps < ppo.rollout * lanes:
             raise ConfigError(
-                f"env_steps={config.env_steps} is less than one roll-out of {ppo.rollout} steps in {lanes} "
+                f"env_steps={config.env_steps} is less than one rollout of {ppo.rollout} steps in {lanes} "
                 "lanes. Raise env_steps, or lower method.ppo.rollout."
             )
-        # Of each lane's decisions one is the older policy's, and the last is stored when its successor is
-        # decided.
+        # Each lane loses one decision of the previous policy, and its last one is stored only when the next
+        # is made.
         steps = collector.base.executor.execute if collector.map.timescale == "chunk" else 1
         check_rollout(ppo, lanes, steps, left_out=1)
         self.config, self.ppo, self.collector, self.learner, self.rollout = (
@@ -69,7 +69,7 @@ class PpoTuner:
         self.logger = logger
         self.total_rounds = config.env_steps // (ppo.rollout * lanes)
         self._scale = RewardScale(lanes, ppo.clip_reward) if ppo.normalize_reward else None
-        self._steps = 0  # control steps of the running roll-out
+        self._steps = 0  # control steps of the running rollout
         collector.writer.store = rollout
 
     @property
@@ -85,9 +85,7 @@ class PpoTuner:
         return self.env_steps >= self.config.env_steps
 
     def advance(self) -> list[CollectedEpisode]:
-        """One control step of all lanes; learns when the roll-out is full. Returns the episodes that
-        ended.
-        """
+        """Episodes that ended in one control step of all lanes. Updates the policy when the rollout is full."""
         self.collector.begin(self._explore)
         episodes = self.collector.finish()
         for episode in episodes:
@@ -118,7 +116,7 @@ class PpoTuner:
             self.logger.log(self.env_steps, values)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the environment, whose snapshot the caller stores beside it."""
+        """State of everything but the environment, whose snapshot the caller stores."""
         return {
             "learner": self.learner.state_dict(),
             "collector": self.collector.state_dict(),

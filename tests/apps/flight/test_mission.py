@@ -52,7 +52,7 @@ def test_mistakes_are_answered_before_the_work(tmp_path: Path, capsys: pytest.Ca
         (["missions=[reech]"], "Did you mean 'reach'?"),
         (["missions=[]"], "nothing to fly"),
         ([f"missions=[{tmp_path / 'mine.yaml'}]"], "a '(' is not closed"),
-        (["missions=[reach]", hover], "expected one that follows curves"),
+        (["missions=[reach]", hover], "expected one of task=figure8"),
         (["missions=[reach]", hover, "most_speed_m_s=0"], "most_speed_m_s"),
         (["missions=[reach]", "controllers=[pidd]", hover], "pidd"),
     ):

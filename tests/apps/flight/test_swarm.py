@@ -123,7 +123,7 @@ def test_killed_and_resumed_is_never_killed(
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ("density=1.5", "0 ... 1"),
+        ("density=1.5", "from 0 to 1"),
         ("drones=60", "free cells"),
         ("high_m=12", "are out of range"),
         ("scenarios=[swop]", "swap"),

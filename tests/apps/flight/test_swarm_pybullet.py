@@ -14,7 +14,7 @@ from policies.flight.swarm import SwarmPolicy
 from robo_rl.apps.cli.main import main
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.conf.transfer import TransferConfig
-from robo_rl.flight.swarm.runs import evaluated
+from robo_rl.flight.swarm.runs import evaluate_worlds
 from robo_rl.flight.swarm.setting import SwarmSetting
 from robo_rl.flight.transfer.swarm import load_swarm
 from sim.engines.quad.layout import POS
@@ -80,7 +80,7 @@ def test_a_policy_of_zeros_hovers_where_it_starts() -> None:
     for _ in range(50):
         swarm.advance(policy.columns(swarm.obs))
     assert (swarm.now.state[POS] - began)[0:2].abs().max() < 1e-3
-    trial, _ = evaluated(config, setting, setting.world, policy.columns)
+    trial, _ = evaluate_worlds(config, setting, setting.world, policy.columns)
     assert trial.reached.shape == (2, 3)
 
 

@@ -11,7 +11,7 @@ from robo_rl.apps.cli.main import main
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.flight.vision.runs import taught, with_craft_of
+from robo_rl.flight.vision.runs import load_teacher, with_craft_of
 
 pytest.importorskip("pybullet")
 
@@ -45,14 +45,14 @@ def test_it_leaves_results_a_film_and_a_bundle_that_sees(
     assert manifest["rates_hz"] == {"image.down": 25.0, "state": 100.0}
     for name in ("flight.png", "flight.mp4", "bundle/policy.onnx"):
         assert (out / name).stat().st_size > 0
-    assert "camera dark" in capsys.readouterr().out
-    policy, settings = taught(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
+    assert "without camera" in capsys.readouterr().out
+    policy, settings = load_teacher(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
     assert settings.integral is False
     assert policy.obs_spec["state"].shape == (18 + 32,)
     config = out / "teacher" / "config.yaml"
     config.write_text(config.read_text().replace("task: hover", "task: figure8"))
     with pytest.raises(CheckpointError, match="integral=false"):
-        taught(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
+        load_teacher(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
 
 
 def test_the_craft_is_the_teachers() -> None:

@@ -192,7 +192,7 @@ def test_a_damaged_repository_leaves_nothing(hub: FakeHub, made: Path, tmp_path:
     says = {
         "changed": "differs from its checksum",
         "missing": "which it does not hold",
-        "listing": "cannot be understood",
+        "listing": "cannot be parsed",
         "no listing": "`robo-rl push` did not write it",
     }
     with pytest.raises(DataError, match=says[damage]):
@@ -240,7 +240,7 @@ def test_refusals_are_sentences(
         push.main(PushConfig(path, "me/other"))
     with pytest.raises(ConfigError, match="<user or organisation>/<name>"):
         push.main(PushConfig(path, "point"))
-    with pytest.raises(DataError, match="is a folder of something else, expected a run"):
+    with pytest.raises(DataError, match="is a folder of unknown content, expected a run"):
         push.main(PushConfig(str(made), "me/other"))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(RoboRLError, match=r"127.0.0.1:9.*Check the network"):

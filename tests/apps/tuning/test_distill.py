@@ -17,7 +17,7 @@ from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.distill import main, train_note
-from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, walk_of
+from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, sampling_path
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.action_map import LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError, RoboRLError
@@ -155,7 +155,7 @@ def test_the_walk_of_a_steered_teacher_starts_at_the_callers_noise() -> None:
     noise.
     """
     teacher, features, noise = steered(), torch.randn(5, 4), torch.randn(5, 4, 1)
-    walk = walk_of(teacher)
+    walk = sampling_path(teacher)
     assert walk is not None
     with torch.no_grad():
         points, times = walk(features, noise)
@@ -167,9 +167,9 @@ def test_the_walk_of_a_steered_teacher_starts_at_the_callers_noise() -> None:
 
 def test_residuals_have_no_walk_wherever_they_are_in_the_stack() -> None:
     """Consistency distillation asks for the points between noise and action."""
-    assert walk_of(residual()) is None
-    assert walk_of(steered(base=residual())) is None
-    assert walk_of(flow_policy(SPEC)) is not None
+    assert sampling_path(residual()) is None
+    assert sampling_path(steered(base=residual())) is None
+    assert sampling_path(flow_policy(SPEC)) is not None
 
 
 @pytest.mark.parametrize(

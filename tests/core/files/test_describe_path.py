@@ -16,7 +16,7 @@ from robo_rl.core.files.describe_path import describe_path
         ("manifest.json", "is a bundle"),
         ("run.json", "is a run"),
         ("policy.json", "is a policy folder"),
-        ("notes.txt", "is a folder of something else"),
+        ("notes.txt", "is a folder of unknown content"),
     ],
 )
 def test_a_folder_is_known_by_its_file(mark: str, said: str, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_flipped_digit_is_refused(tmp_path: Path) -> None:
 
 def test_absence_is_refused(tmp_path: Path) -> None:
     """A folder that is no checkpoint says so."""
-    with pytest.raises(CheckpointError, match="no training state"):
+    with pytest.raises(CheckpointError, match="no readable training state"):
         load_state(tmp_path / "nothing")
 
 

@@ -106,7 +106,7 @@ def test_a_policy_that_cannot_be_guided_is_said(hover: Bundle) -> None:
     process = InferenceProcess(hover, "cpu", realtime=True)
     try:
         wait(process)
-        assert "Real-time chunking guides the chunks of a flow policy" in process.fault
+        assert "Real-time chunking needs a flow policy" in process.fault
     finally:
         process.close()
 

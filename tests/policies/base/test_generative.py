@@ -161,7 +161,7 @@ def test_wrong_inputs_end_in_one_sentence() -> None:
         policy.features({"state": obs["state"]})
     with pytest.raises(ConfigError, match="Stack 2 steps"):
         policy.features(obs | {"goal": obs["goal"][:, -1]})
-    with pytest.raises(ConfigError, match="never one vector repeated"):
+    with pytest.raises(ConfigError, match="not one vector repeated"):
         policy.sample(obs, torch.randn(2, 1, 2))
     with pytest.raises(ConfigError, match="1 or more, found 0"):
         policy.sample(obs, torch.randn(2, 8, 2), steps=0)

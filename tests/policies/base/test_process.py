@@ -10,7 +10,7 @@ import torch
 from diffusers import DDIMScheduler, DDPMScheduler
 from torch import Tensor
 
-from policies.base.chain import Explore, sample_chain, walk
+from policies.base.chain import Explore, deterministic_sample, sample_chain
 from policies.base.diffusion import Diffusion, DiffusionConfig
 from policies.base.flow import Flow, FlowConfig, velocity_of
 from policies.base.process import (
@@ -85,8 +85,10 @@ def test_both_flow_predictions_walk_the_same_line() -> None:
     def velocity(x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
         return (x - action) / t.view(-1, 1, 1)
 
-    torch.testing.assert_close(walk(by_action, lambda x, t, c: action.expand_as(x), cond, noise, 7), action)
-    torch.testing.assert_close(walk(by_velocity, velocity, cond, noise, 7), action)
+    torch.testing.assert_close(
+        deterministic_sample(by_action, lambda x, t, c: action.expand_as(x), cond, noise, 7), action
+    )
+    torch.testing.assert_close(deterministic_sample(by_velocity, velocity, cond, noise, 7), action)
     for level in (0.0, 0.7):
         a, v = by_action.transitions(7, level), by_velocity.transitions(7, level)
         for k in range(7):

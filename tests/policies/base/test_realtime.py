@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.base.chain import walk
+from policies.base.chain import deterministic_sample
 from policies.base.diffusion import DiffusionConfig
 from policies.base.flow import Flow, FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
-from policies.base.realtime import Kept, RealtimePolicy, flow_base, guided_walk, weights
+from policies.base.realtime import PreviousChunk, RealtimePolicy, flow_base, guided_sample, weights
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.normalizer import Normalizer
@@ -40,10 +40,10 @@ def old_chunks(n: int) -> Tensor:
     return (torch.linalg.cholesky(covariance()) @ torch.randn(CHUNK, n, generator=rng)).T[..., None]
 
 
-def kept_of(old: Tensor, certain: int, known: int) -> Kept:
+def kept_of(old: Tensor, frozen: int, known: int) -> PreviousChunk:
     padded = old.clone()
     padded[:, known:] = 0.0
-    return Kept(padded, certain, known)
+    return PreviousChunk(padded, frozen, known)
 
 
 def test_weights_by_hand() -> None:
@@ -60,8 +60,10 @@ def test_without_anything_known_the_walk_is_the_policys_own() -> None:
         torch.randn(5, CHUNK, 1, generator=torch.Generator().manual_seed(0)),
         Flow(FlowConfig(steps=10)),
     )
-    guided = guided_walk(flow, smooth, torch.zeros(5, 1), noise, Kept(torch.ones(5, CHUNK, 1), 0, 0))
-    assert torch.equal(guided, walk(flow, smooth, torch.zeros(5, 1), noise, 10))
+    guided = guided_sample(
+        flow, smooth, torch.zeros(5, 1), noise, PreviousChunk(torch.ones(5, CHUNK, 1), 0, 0)
+    )
+    assert torch.equal(guided, deterministic_sample(flow, smooth, torch.zeros(5, 1), noise, 10))
 
 
 @pytest.mark.parametrize("steps", [5, 10])
@@ -72,8 +74,8 @@ def test_what_comes_next_fits_what_is_certain(steps: int) -> None:
     """
     n, flow = 2000, Flow(FlowConfig(steps=steps))
     old, noise = old_chunks(n), torch.randn(n, CHUNK, 1, generator=torch.Generator().manual_seed(0))
-    new = guided_walk(flow, smooth, torch.zeros(n, 1), noise, kept_of(old, 4, 4))
-    free = walk(flow, smooth, torch.zeros(n, 1), noise, steps)
+    new = guided_sample(flow, smooth, torch.zeros(n, 1), noise, kept_of(old, 4, 4))
+    free = deterministic_sample(flow, smooth, torch.zeros(n, 1), noise, steps)
     last = old[:, 3, 0].clamp(-1.0, 1.0)
 
     def rms(x: Tensor) -> float:
@@ -91,7 +93,7 @@ def test_known_actions_pull_the_less_the_later_they_are() -> None:
     """Two certain, six known: the difference to the old chunk grows along it."""
     n, flow = 1000, Flow(FlowConfig(steps=10))
     old, noise = old_chunks(n), torch.randn(n, CHUNK, 1, generator=torch.Generator().manual_seed(0))
-    new = guided_walk(flow, smooth, torch.zeros(n, 1), noise, kept_of(old, 2, 6))
+    new = guided_sample(flow, smooth, torch.zeros(n, 1), noise, kept_of(old, 2, 6))
     apart = (new - old)[..., 0].square().mean(0).sqrt()
     assert apart[0] < apart[3] < apart[5] < apart[7]
 
@@ -118,7 +120,7 @@ def test_a_frozen_policy_is_guided_whatever_its_network_predicts(prediction: str
     old = torch.full((3, CHUNK, 2), 0.4)
     with torch.no_grad():
         free = realtime.sample(obs, noise, None)
-        new = realtime.sample(obs, noise, Kept(old, 4, 8))
+        new = realtime.sample(obs, noise, PreviousChunk(old, 4, 8))
     assert torch.equal(free, policy.sample(obs, noise))
     assert not new.requires_grad
     assert (new.abs() <= 1.0).all()
@@ -126,9 +128,9 @@ def test_a_frozen_policy_is_guided_whatever_its_network_predicts(prediction: str
 
 
 def test_what_cannot_be_guided_is_a_sentence() -> None:
-    with pytest.raises(CheckpointError, match="guides the chunks of a flow policy"):
+    with pytest.raises(CheckpointError, match="needs a flow policy"):
         flow_base(small(DiffusionConfig(steps=5)))
     with pytest.raises(CheckpointError, match="kind 'single_step'"):
         flow_base(type("Head", (), {"kind": "single_step"})())
-    with pytest.raises(ConfigError, match="0 <= certain <= known <= 8"):
-        Kept(torch.zeros(1, CHUNK, 1), 5, 4)
+    with pytest.raises(ConfigError, match="0 <= frozen <= known <= 8"):
+        PreviousChunk(torch.zeros(1, CHUNK, 1), 5, 4)

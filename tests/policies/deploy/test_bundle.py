@@ -105,8 +105,8 @@ def test_one_flipped_bit_is_found(folder: Path, name: str) -> None:
         (lambda m: m["files"].pop("policy.onnx"), "no checksum for policy.onnx"),
         (lambda m: m["files"].update({"../secret": {"sha256": "0"}}), "not a file of the bundle"),
         (lambda m: m["noise"].update(mode="loud"), "noise 'loud'"),
-        (lambda m: m["env"].pop("action"), "cannot be understood"),
-        (lambda m: m["env"]["action"].update(low=[5.0]), "cannot be understood"),
+        (lambda m: m["env"].pop("action"), "cannot be parsed"),
+        (lambda m: m["env"]["action"].update(low=[5.0]), "cannot be parsed"),
     ],
 )
 def test_a_manifest_that_breaks_the_contract_is_refused(

@@ -79,7 +79,7 @@ def test_a_graph_that_its_manifest_does_not_describe_is_refused(button_bundle: B
     data["horizons"]["obs_steps"] = 3
     manifest.write_text(json.dumps(data))
     try:
-        with pytest.raises(CheckpointError, match="manifest promises"):
+        with pytest.raises(CheckpointError, match="manifest states"):
             OnnxPolicy(load_bundle(button_bundle.folder))
     finally:
         manifest.write_text(before)

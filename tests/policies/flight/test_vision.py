@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from policies.flight.vision import ESTIMATE, IMAGE, STATE, VisionPolicy, attitude, gained_velocity
-from policies.flight.vision_fit import Shots, fit_eye, pose_errors
+from policies.flight.vision_fit import PoseSamples, fit_pose_estimator, pose_errors
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.engines.quad.layout import rotation_matrix
@@ -77,7 +77,7 @@ def test_it_is_saved_with_its_teacher(tmp_path: Path) -> None:
 
 def test_a_teacher_with_an_integral_is_refused() -> None:
     """Its three more numbers would have to come from somewhere."""
-    with pytest.raises(ConfigError, match="no integral"):
+    with pytest.raises(ConfigError, match="without an integral"):
         student(18 + HISTORY + 3)
 
 
@@ -126,8 +126,8 @@ def test_a_place_is_learned_from_pictures() -> None:
     spot = torch.exp(-across.unsqueeze(1) - down.unsqueeze(2))
     pose = torch.cat([place, torch.zeros(240, 1), torch.ones(240, 1), torch.zeros(240, 1)], dim=1)
     shots, policy = (
-        Shots((255 * spot).byte(), torch.tensor([[0.0, 0.0, 1.0]]).expand(240, 3), pose),
+        PoseSamples((255 * spot).byte(), torch.tensor([[0.0, 0.0, 1.0]]).expand(240, 3), pose),
         student(),
     )
-    fit_eye(policy.eye, [shots], 150, 5e-3, rng, batch=32)
+    fit_pose_estimator(policy.eye, [shots], 150, 5e-3, rng, batch=32)
     assert pose_errors(policy.eye, shots)[:2].max() < place.std() / 5.0

@@ -48,26 +48,26 @@ def test_observations_are_those_of_training(frame: str, history: int, integral: 
     for _ in range(60):
         goal = flights.reference()[:, 0].double().numpy()
         behind = flights.obs[18 + 4 * history + 3 * integral :, 0].numpy()
-        seen = observer.see(told(flights, frame), goal[0:3], goal[3:6], behind)
+        seen = observer.observe(told(flights, frame), goal[0:3], goal[3:6], behind)
         np.testing.assert_allclose(seen, flights.obs[:, 0].numpy(), atol=2e-5)
         action = 0.6 * torch.rand(4, 3, generator=rng) - 0.1
         flights.advance(action)
-        observer.acted(action[:, 0].double().numpy())
+        observer.record_action(action[:, 0].double().numpy())
 
 
 def test_a_new_flight_remembers_nothing() -> None:
     """After a reset the history hovers and the integral is zero; the first sight adds nothing to it."""
     observer = FlightObserver(2, True, 0.3)
     away = replace(STILL, position_m=np.array([1.0, 0.0, 0.0]))
-    first = observer.see(away, np.zeros(3))
-    observer.acted(np.zeros(4))
-    second = observer.see(away, np.zeros(3))
+    first = observer.observe(away, np.zeros(3))
+    observer.record_action(np.zeros(4))
+    second = observer.observe(away, np.zeros(3))
     assert second[-3:] == pytest.approx([0.01, 0.0, 0.0])
     for _ in range(50):
-        last = observer.see(away, np.zeros(3))
+        last = observer.observe(away, np.zeros(3))
     assert last[-3] == pytest.approx(0.1)  # kept within its limit
     observer.reset()
-    assert np.array_equal(observer.see(away, np.zeros(3)), first)
+    assert np.array_equal(observer.observe(away, np.zeros(3)), first)
 
 
 @pytest.mark.wrong_types
@@ -82,4 +82,4 @@ def test_a_new_flight_remembers_nothing() -> None:
 )
 def test_what_is_no_state_is_refused(changes: dict[str, object], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        FlightObserver(1, False, 0.0).see(replace(STILL, **changes), np.zeros(3))  # type: ignore[arg-type]
+        FlightObserver(1, False, 0.0).observe(replace(STILL, **changes), np.zeros(3))  # type: ignore[arg-type]

@@ -92,8 +92,8 @@ def test_the_rewards_by_hand() -> None:
     parts = env.reward.parts(state, torch.full((4, 16), hover), torch.zeros(16), hover)
     never = torch.zeros(16, dtype=torch.bool)
     assert env.reward_of(parts, never)[0].item() == pytest.approx(2.0 - 0.5 * 0.46, abs=1e-6)
-    env.harden()
-    env.harden()
+    env.advance_curriculum()
+    env.advance_curriculum()
     expected = 2.0 - 0.5 * (0.45 * 1.44 + 0.01 * 1.96)
     assert env.reward_of(parts, never)[0].item() == pytest.approx(expected, abs=1e-6)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.data.choice import choose
+from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
 from tests.data.recordings import ENV, add_frames, interrupt
 
@@ -39,7 +39,7 @@ def test_marks_decide(
     mixed: EpisodeStore, rule: str, positions: tuple[int, ...], left_out: dict[str, int]
 ) -> None:
     """Every episode is taken or counted among the reasons, once."""
-    choice = choose(mixed, rule)
+    choice = select_episodes(mixed, rule)
     assert (choice.positions, choice.left_out) == (positions, left_out)
     assert len(positions) + sum(left_out.values()) == len(mixed)
     assert [episode.number for episode in choice.episodes] == list(positions)
@@ -47,8 +47,8 @@ def test_marks_decide(
 
 def test_the_user_is_told_what_was_left_out(mixed: EpisodeStore) -> None:
     """How many and why; nothing at all where nothing was."""
-    assert choose(mixed, "all").sentence() == ""
-    said = choose(mixed, "success").sentence()
+    assert select_episodes(mixed, "all").sentence() == ""
+    said = select_episodes(mixed, "success").sentence()
     assert said.startswith(f"Learning from 2 of the 6 episodes in {mixed.path}; left out: ")
     assert said.endswith("1 marked as failed, 1 interrupted, 2 not marked as successful.")
 
@@ -56,4 +56,4 @@ def test_the_user_is_told_what_was_left_out(mixed: EpisodeStore) -> None:
 def test_a_rule_that_does_not_exist_is_refused(mixed: EpisodeStore) -> None:
     """In Python, too, where no command line has checked it."""
     with pytest.raises(ConfigError, match=r"learn_from=best .* unfailed \| success \| all"):
-        choose(mixed, "best")
+        select_episodes(mixed, "best")

@@ -1,4 +1,4 @@
-"""Choice of the episodes to learn from: an imitator copies failures as well as successes."""
+"""Selection of episodes for imitation learning, which copies failures as well as successes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
 
-# unfailed: marked as successful or not marked, and whole; success: marked as successful; all: every one.
+# unfailed: not marked as failed, and complete; success: marked as successful; all: every episode.
 RULES = ("unfailed", "success", "all")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Positions of the chosen episodes in the store, and the number left out for each reason."""
+class EpisodeSelection:
+    """Store indices of the selected episodes, and the number left out for each reason."""
 
     store: EpisodeStore
     positions: tuple[int, ...]
     failed: int  # marked as failed
-    interrupted: int  # salvaged to their last whole frame, without a label
+    interrupted: int  # salvaged to their last complete frame, without a label
     unmarked: int
 
     @property
@@ -40,26 +40,26 @@ class Choice:
         return ", ".join(f"{count} {words[why]}" for why, count in self.left_out.items() if count)
 
     def sentence(self) -> str:
-        """Sentence on what was left out and why; empty when nothing was."""
+        """Sentence on how many episodes were left out and why; empty if none was."""
         if len(self.positions) == len(self.store):
             return ""
         taken = f"{len(self.positions)} of the {len(self.store)} episodes in {self.store.path}"
         return f"Learning from {taken}; left out: {self.reasons}."
 
 
-def choose(store: EpisodeStore, rule: str) -> Choice:
-    """Episodes that `rule`, one of RULES, allows. Raises ConfigError for an unknown rule."""
+def select_episodes(store: EpisodeStore, rule: str) -> EpisodeSelection:
+    """Select the episodes that `rule`, one of RULES, permits. Raises ConfigError for an unknown rule."""
     if rule not in RULES:
         raise ConfigError(f"learn_from={rule} cannot be used, expected: {' | '.join(RULES)}.")
-    reasons = [_against(episode, rule) for episode in store]
+    reasons = [_exclusion_reason(episode, rule) for episode in store]
     positions = tuple(i for i, reason in enumerate(reasons) if not reason)
-    return Choice(
+    return EpisodeSelection(
         store, positions, *(reasons.count(reason) for reason in ("failed", "interrupted", "unmarked"))
     )
 
 
-def _against(episode: Episode, rule: str) -> str:
-    """Reason why an episode is left out; empty when it is not."""
+def _exclusion_reason(episode: Episode, rule: str) -> str:
+    """Reason to leave an episode out; empty if it is selected."""
     if rule == "all":
         return ""
     if episode.success is False:
