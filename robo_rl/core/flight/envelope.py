@@ -13,14 +13,15 @@ from robo_rl.core.errors import ConfigError
 
 Vec3 = tuple[float, float, float]
 # Least and most of each number, whatever a bundle says: beyond them it is a mistake, or an attempt to switch the safety
-# filter off. cut_height_m: a fall from there breaks no craft.
+# filter off. cut_height_m: a fall from there breaks no craft. cut_tilt_rad: below a quarter turn no craft is upside
+# down.
 RANGES = {
     "tilt_rad": (1e-3, math.pi + 1e-6),
     "rate_rad_s": (1e-3, 100.0),
     "speed_m_s": (1e-3, 100.0),
     "descend_m_s": (0.05, 3.0),
     "cut_height_m": (0.0, 0.3),
-    "cut_tilt_rad": (1e-3, math.pi + 1e-6),
+    "cut_tilt_rad": (0.5 * math.pi, math.pi + 1e-6),
 }
 MOST_FENCE_M = 10_000.0
 
