@@ -64,16 +64,15 @@ class Bag:
 
     def __init__(self, path: Path, types: RosTypes, namespace: str = "") -> None:
         try:
-            from rosbags.rosbag2 import Reader, ReaderError
+            from rosbags.rosbag2 import Reader
         except ModuleNotFoundError as error:
             raise MissingDependencyError(f"Reading recordings needs 'rosbags'. Run: {INSTALL}") from error
         self.path, self._types = path, types
-        self._broken = (ReaderError, OSError, ValueError, KeyError, AssertionError)
         try:
             self._reader: Any = Reader(path)
             self._reader.open()
-        except self._broken as error:
-            raise DataError(f"{path} cannot be read as a recording: {error}") from error
+        except Exception as error:  # of a damaged file, rosbags raises whatever its parsers meet
+            raise DataError(f"{path} cannot be read as a recording: {_told(error)}") from error
         prefix = f"/{namespace.strip('/')}/".replace("//", "/")
         every = {each.topic: f"/{each.topic.lstrip('/')}" for each in self._reader.connections}
         self._names = {topic: full[len(prefix) :] for topic, full in every.items() if full.startswith(prefix)}
@@ -89,8 +88,8 @@ class Bag:
         try:
             for connection, received_ns, cdr in self._reader.messages(connections=wanted):
                 yield self._names[connection.topic], received_ns, cdr
-        except self._broken as error:
-            raise DataError(f"{self.path.name} is broken: {error}.") from error
+        except Exception as error:  # as above
+            raise DataError(f"{self.path.name} is broken: {_told(error)}.") from error
 
     def messages(self, topics: Collection[str]) -> Iterator[tuple[str, int, Message]]:
         """(topic, time of receipt [Unix ns], record) of each message, in order of receipt."""
@@ -112,6 +111,11 @@ class Bag:
     def close(self) -> None:
         """Close the file."""
         self._reader.close()
+
+
+def _told(error: Exception) -> str:
+    """What an error says; its name where it says nothing, as MemoryError does."""
+    return str(error) or type(error).__name__
 
 
 def _is_depth(topic: str) -> bool:

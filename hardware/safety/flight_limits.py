@@ -33,16 +33,16 @@ def is_state(message: Odometry) -> bool:
         array = np.asarray(value)
         if array.shape != (size,) or not np.isfinite(array).all():
             return False
-    return abs(float(np.linalg.norm(message.quat_wxyz)) - 1.0) <= _UNIT
+    return abs(math.hypot(*message.quat_wxyz) - 1.0) <= _UNIT
 
 
 def exceeded(state: Odometry, envelope: FlightEnvelope) -> Reason | None:
     """Which bound of the envelope the craft is beyond; None inside."""
     if tilt(state) > envelope.tilt_rad:
         return Reason.TILT
-    if float(np.linalg.norm(state.rates_rad_s)) > envelope.rate_rad_s:
+    if math.hypot(*state.rates_rad_s) > envelope.rate_rad_s:
         return Reason.FAST_ROTATION
-    if float(np.linalg.norm(state.velocity_body_m_s)) > envelope.speed_m_s:
+    if math.hypot(*state.velocity_body_m_s) > envelope.speed_m_s:
         return Reason.SPEED
     low, high = np.array(envelope.fence_low_m), np.array(envelope.fence_high_m)
     inside = (state.position_m >= low).all() and (state.position_m <= high).all()
@@ -55,7 +55,7 @@ def clamped(values: Four, level: Level, envelope: FlightEnvelope) -> tuple[Four,
         kept: Four = np.clip(values, -1.0, 1.0)
         return kept, (Reason.THRUST,) if (kept != values).any() else ()
     thrust, rates = float(np.clip(values[0], 0.0, 1.0)), values[1:]
-    turning = float(np.linalg.norm(rates))
+    turning = math.hypot(*rates)  # overflows later than the norm of NumPy
     limited_by = [Reason.THRUST] if thrust != values[0] else []
     if turning > envelope.rate_rad_s:
         limited_by.append(Reason.BODY_RATE)

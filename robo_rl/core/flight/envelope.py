@@ -13,14 +13,15 @@ from robo_rl.core.errors import ConfigError
 
 Vec3 = tuple[float, float, float]
 # Permitted range of each number in a bundle. A value outside is a mistake, or an attempt to disable the
-# safety filter. cut_height_m: a fall from this height does no damage.
+# safety filter. cut_height_m: a fall from this height does no damage. cut_tilt_rad: no craft is upside down below
+# a quarter turn.
 RANGES = {
     "tilt_rad": (1e-3, math.pi + 1e-6),
     "rate_rad_s": (1e-3, 100.0),
     "speed_m_s": (1e-3, 100.0),
     "descend_m_s": (0.05, 3.0),
     "cut_height_m": (0.0, 0.3),
-    "cut_tilt_rad": (1e-3, math.pi + 1e-6),
+    "cut_tilt_rad": (0.5 * math.pi, math.pi + 1e-6),
 }
 MOST_FENCE_M = 10_000.0
 

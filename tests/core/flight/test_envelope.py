@@ -27,6 +27,7 @@ def test_it_survives_json() -> None:
         ({"speed_m_s": math.nan}, "speed_m_s = nan"),
         ({"rate_rad_s": math.inf}, "rate_rad_s = inf"),
         ({"cut_height_m": -0.1}, "cut_height_m = -0.1"),
+        ({"tilt_rad": 0.2, "cut_tilt_rad": 0.3}, "cut_tilt_rad = 0.3 .*1.5708 to 3.142"),
         ({"tilt_rad": 2.5}, "exceeds cut_tilt_rad = 2.1"),
         ({"fence_high_m": (1.0, -1.0, 2.0)}, "empty in y: it runs from -1.0 to -1.0 m"),
         ({"fence_low_m": (-1.0, -1.0, math.nan)}, "fence_low_m = .*three numbers within 10000 m"),
