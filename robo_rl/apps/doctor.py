@@ -148,6 +148,20 @@ def ros_findings() -> Iterator[Finding]:
         yield Finding("robot nodes", "ok", "bus=auto is rclpy" if rclpy else "bus=auto is DDS without ROS")
     else:
         yield Finding("robot nodes", "note", "no bus to talk over", "pip install 'robo-rl[dds]'")
+    if rclpy or without:
+        yield network_finding(rclpy)
+
+
+def network_finding(rclpy: bool) -> Finding:
+    """Who can send commands to the nodes of this machine, by the bus and its network interface."""
+    interface = os.environ.get("ROBO_RL_INTERFACE")
+    if rclpy:
+        reach = "ROS 2 receives on every network of this machine; anybody there can command the robot"
+    elif interface and interface != "lo":
+        reach = f"ROBO_RL_INTERFACE={interface}: anybody on that network can command the robot"
+    else:
+        return Finding("robot network", "ok", "nodes hear programs of this machine alone (loopback)")
+    return Finding("robot network", "note", f"{reach}. SAFETY.md says what to do")
 
 
 def render_finding() -> Finding:

@@ -68,3 +68,14 @@ def test_without_any_bus_doctor_says_what_to_install(monkeypatch: pytest.MonkeyP
     without(monkeypatch, "rclpy", "cyclonedds")
     found = {finding.what: finding for finding in doctor.ros_findings()}
     assert found["robot nodes"].hint == "pip install 'robo-rl[dds]'"
+
+
+def test_doctor_says_who_can_command_the_robot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loopback is private to the machine; a named network, and any network of ROS, is not."""
+    monkeypatch.delenv("ROBO_RL_INTERFACE", raising=False)
+    assert doctor.network_finding(rclpy=False).state == "ok"
+    assert "every network" in doctor.network_finding(rclpy=True).detail
+    monkeypatch.setenv("ROBO_RL_INTERFACE", "eth0")
+    finding = doctor.network_finding(rclpy=False)
+    assert finding.state == "note"
+    assert "ROBO_RL_INTERFACE=eth0: anybody on that network can command the robot" in finding.detail

@@ -18,6 +18,7 @@ from cyclonedds.qos import Policy, Qos
 from cyclonedds.util import duration
 
 from hardware.bus.dds.cdr import RosTypes
+from hardware.bus.dds.loopback import confine
 from hardware.bus.quality import Ask, Quality
 from robo_rl.core.errors import BusError
 
@@ -59,7 +60,8 @@ def config(interface: str) -> str:
 def join_domain(domain: int, interface: str) -> None:
     """Open the domain in this process, or share it with the other nodes of this process.
 
-    Raises BusError when the domain is open on another interface, or when DDS cannot open it.
+    On the loopback its sockets receive from this machine alone. Raises BusError when the domain is open on
+    another interface, when DDS cannot open it, or when its sockets cannot be bound to the loopback.
     """
     with _lock:
         if domain in _domains:
@@ -69,9 +71,12 @@ def join_domain(domain: int, interface: str) -> None:
             _domains[domain] = (opened, known, users + 1)
             return
         try:
-            _domains[domain] = (Domain(domain, config(interface)), interface, 1)
+            made = Domain(domain, config(interface))
         except DDSException as error:
             raise _refused(domain, interface, error) from error
+        if interface == LOOPBACK:
+            confine(domain)
+        _domains[domain] = (made, interface, 1)
 
 
 def join(domain: int, interface: str) -> DomainParticipant:
