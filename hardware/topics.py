@@ -22,11 +22,13 @@ from hardware.messages import (
     Floats,
     Image,
     Imu,
+    JointJog,
     JointState,
     JointTrajectory,
     Message,
     Odometry,
     Text,
+    Twist,
 )
 
 K = TypeVar("K", bound=Message)
@@ -141,6 +143,24 @@ TELEOP = Topic(
     "teleop",
     "safety_filter, recorder",
     "one waypoint, commanded by a human",
+)
+JOINT_JOG = Topic(
+    "teleop/joint_jog",
+    JointJog,
+    STATE,
+    "10-100 Hz",
+    "a human's program",
+    "safety_filter",
+    "velocities of some joints, commanded by a human; followed for 0.1 s",
+)
+TWIST = Topic(
+    "teleop/twist",
+    Twist,
+    STATE,
+    "10-100 Hz",
+    "a human's program",
+    "safety_filter",
+    "velocity of the tool in the base frame, commanded by a human; followed for 0.1 s",
 )
 INTERVENTION = Topic(
     "teleop/intervention",
@@ -308,6 +328,8 @@ TOPICS: tuple[Topic[Any], ...] = (
     SAFETY_STATE,
     ESTOP,
     TELEOP,
+    JOINT_JOG,
+    TWIST,
     INTERVENTION,
     GOAL,
     TASK,
@@ -337,7 +359,7 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     "action_head": (
         ("~/start", "start sending commands"),
         ("~/stop", "stop sending commands"),
-        ("~/reset", "start a new episode and a new epoch"),
+        ("~/reset", "start a new episode, after a pause of 6 periods"),
     ),
     "quad_policy": (
         ("~/start", "start sending commands"),

@@ -63,7 +63,7 @@ class Ros2ControlDriver:
         self._send = self._sender(controller, kind)
         self._state: ArmState | None = None
         self._other_joints: tuple[str, ...] = ()  # of the newest message that lacks joints of this arm
-        self._connected, self._stopped, self._sequence = False, False, 0
+        self._connected, self._stopped = False, False
         self._deadline_s: float | None = None
         self._stop_cause = "it was stopped"
         bus.subscribe("joint_states", JointState, Profile.STATE, self._on_state)
@@ -130,8 +130,7 @@ class Ros2ControlDriver:
         waypoint = self._bus.publisher(topic, JointTrajectory, Profile.COMMAND)
 
         def send(target_rad: Float[ndarray, " j"]) -> None:
-            self._sequence += 1
             times_s = np.array([2.0 * self._period_s])  # the next command replaces it after one period
-            waypoint(JointTrajectory(0.0, self.names, target_rad[None], times_s, 0, self._sequence))
+            waypoint(JointTrajectory(0.0, self.names, target_rad[None], times_s))
 
         return send

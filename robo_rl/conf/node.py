@@ -124,6 +124,7 @@ class RobotDriverNodeConfig(NodeConfig):
         REQUIRED, 'YAML file: "driver: ur", its settings, and watchdog_s if not 0.08; see docs/drivers.md'
     )
     state_hz: float = setting(100.0, "rate of joint_states or odom", at_least=1.0)
+    frame_id: str = setting("base_link", "arm: frame of its base, in the header of joint_states")
     level: str = one_of(
         "motors", "rates", help="quadcopter: command level of flight/safe; motors are refused over a link"
     )

@@ -28,7 +28,7 @@ def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
     name, settings = read_settings(config.settings)
     driver = open_driver(name, settings).driver
     if name in ARMS:
-        return ArmDriverNode(bus, driver, config.state_hz)
+        return ArmDriverNode(bus, driver, config.state_hz, frame_id=config.frame_id)
     return QuadDriverNode(bus, driver, config.state_hz, config.level, config.ground_m or 0.0)
 
 
