@@ -120,7 +120,7 @@ SAFE = Topic(
     COMMAND,
     "as command/raw; at the command rate while holding",
     "safety_filter",
-    "sim_robot, robot_driver, joint_trajectory_controller, recorder",
+    "sim_robot, robot_driver, controller_driver, recorder",
     "one waypoint, after the safety filter; robots follow no other commands; stamp 0 (execute at once)",
 )
 SAFETY_STATE = Topic(
@@ -225,7 +225,7 @@ DRIVER_STATUS = Topic(
     Diagnostics,
     STATE,
     "2 Hz, and on every change",
-    "robot_driver",
+    "robot_driver, controller_driver",
     "diagnostics",
     "whether the robot follows commands, and the reason if not",
 )
@@ -374,6 +374,7 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
         ("~/discard", "delete the recording"),
     ),
     "robot_driver": (("~/connect", "connect again after a stop or a lost connection"),),
+    "controller_driver": (("~/connect", "command the controller again after a fault of it"),),
     "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then switch the motors off")),
     "sim_robot": (("~/reset", "reset the simulated robot to its start"),),
 }

@@ -134,6 +134,21 @@ class RobotDriverNodeConfig(NodeConfig):
 
 
 @dataclass
+class ControllerDriverNodeConfig(NodeConfig):
+    """`controller_driver`: an arm of ros2_control, by its controller."""
+
+    robot: str = setting(REQUIRED, "description of the robot: a name, or a YAML file")
+    controller: str = setting("joint_trajectory_controller", "name of the controller")
+    output: str = one_of(
+        "auto",
+        "trajectory",
+        "forward",
+        "action",
+        help="auto: what the controller's parameters say; action: FollowJointTrajectory, with bus=rclpy",
+    )
+
+
+@dataclass
 class TeleopNodeConfig(NodeConfig):
     """`teleop`: teleoperation of the arm by gamepad, keyboard or leader arm."""
 
