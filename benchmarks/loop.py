@@ -92,7 +92,7 @@ def in_process(seconds: float) -> None:
         guard.on_state(state, now_s)
         if i == 0:
             guard.arm(now_s)
-        guard.on_command(JointTrajectory(now_s, names, action[None], period, 0, i), "policy", now_s)
+        guard.on_command(JointTrajectory(now_s, names, action[None], period), "policy", now_s)
         out = guard.tick(now_s)
         cpu_ms.append(1e3 * (time.thread_time() - begin_s))
         q = q if out is None else out
@@ -187,15 +187,13 @@ def command() -> None:
     robot, bus = load_description("sim_arm"), DdsBus("commander", warn=lambda sentence: None)
     say, start = RAW.publisher(bus), list[Any]()
     JOINT_STATES.subscribe(bus, lambda message, at_s: start or start.append((message.position_rad, at_s)))
-    period, sequence = np.array([1.0 / robot.command_hz]), 0
+    period = np.array([1.0 / robot.command_hz])
 
     def speak() -> None:
-        nonlocal sequence
         if start:
             place, begin_s = start[0]
             goal = place + 0.2 * (1.0 - np.cos(1.5 * (bus.now() - begin_s)))
-            say(JointTrajectory(bus.stamp(), robot.names, goal[None], period, 0, sequence))
-            sequence += 1
+            say(JointTrajectory(bus.stamp(), robot.names, goal[None], period))
 
     bus.timer(float(period[0]), speak)
     bus.spin(lambda: os.getppid() == 1)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 
 import numpy as np
 
@@ -31,11 +30,7 @@ class Client:
     def __init__(self, bus: Bus, robot: RobotDescription, seconds: float) -> None:
         self._bus, self._robot, self._seconds = bus, robot, seconds
         self._start_rad: np.ndarray | None = None
-        self._start_s, self._sequence, self._epoch = (
-            0.0,
-            0,
-            int(time.time() * 1e3),
-        )  # a restart begins a new epoch
+        self._start_s = 0.0
         self.measured_rad: list[float] = []  # of the first joint
         self.safe_rad: list[float] = []  # commands that the filter sent on
         self._send = RAW.publisher(bus)
@@ -64,8 +59,7 @@ class Client:
             target_rad[0] += JUMP_RAD
         times_s = np.array([1.0 / self._robot.command_hz])
         stamp_s, names = self._bus.stamp(), self._robot.names
-        self._send(JointTrajectory(stamp_s, names, target_rad[None], times_s, self._epoch, self._sequence))
-        self._sequence += 1
+        self._send(JointTrajectory(stamp_s, names, target_rad[None], times_s))
 
 
 def main(seconds: float = 8.0) -> Client:

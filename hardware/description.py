@@ -83,6 +83,7 @@ class RobotDescription:
     command_hz, state_hz: rates of commands and of measured states.
     start_jump_rad: largest distance between a policy's first command and the measured position.
     tool_m: position of the tool in the frame of the last joint; None: the origin of that frame.
+    frame_id: frame of the arm's base, in the headers of joint states and trajectories.
     """
 
     name: str
@@ -93,6 +94,7 @@ class RobotDescription:
     start_jump_rad: float = 0.3
     workspace: Box | None = None
     tool_m: Vec3 | None = None
+    frame_id: str = "base_link"
 
     def __post_init__(self) -> None:
         _check(self)
@@ -161,6 +163,8 @@ def parse_description(data: Any, source: str) -> RobotDescription:
         )
     if data.get("tool_m") is not None:
         body["tool_m"] = vector(data["tool_m"], f"{source}: tool_m")
+    if data.get("frame_id") is not None:
+        body["frame_id"] = text(data["frame_id"], f"{source}: frame_id")
     for key in ("command_hz", "state_hz", "start_jump_rad"):
         if data.get(key) is not None:
             body[key] = number(data[key], f"{source}: {key}")

@@ -21,7 +21,9 @@ def _none() -> Float[ndarray, " 0"]:
     return np.zeros(0)
 
 
-UNCOUNTED = -1  # sequence of a message without sequence number and stamp
+# Names of the four values of a flight command, by its level.
+MOTORS = ("motor_1", "motor_2", "motor_3", "motor_4")
+RATES = ("thrust", "rate_x", "rate_y", "rate_z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +35,44 @@ class JointState:
     position_rad: Float[ndarray, " j"]
     velocity_rad_s: Float[ndarray, " v"] = field(default_factory=_none)  # v = j, or 0
     effort_nm: Float[ndarray, " e"] = field(default_factory=_none)  # e = j, or 0
+    frame: str = ""  # base frame of the robot
 
 
 @dataclass(frozen=True, slots=True)
 class JointTrajectory:
     """trajectory_msgs/JointTrajectory: k waypoints, each `times_s` after `stamp_s`; a command has one.
 
-    epoch: start time of the sender [ms], plus one for each reset. sequence: number of messages since the
-    reset. Receivers refuse messages that are out of order. In the ROS message both are in the header's
-    frame_id, as "<epoch>/<sequence>", which trajectory controllers ignore. Messages of other programs are ordered
-    by their stamps; see `hardware.bus.wire.parse_order`.
+    Commands are ordered by stamp: each one of a sender is later than the one before, or all are 0 ("now").
+    Receivers refuse those that are not; see `hardware.safety.intake.Order`. A chunk has the stamp of the
+    state that the policy observed. velocity_rad_s: of each waypoint; empty where the receiver finds its own.
     """
 
     stamp_s: float
     names: tuple[str, ...]
     position_rad: Float[ndarray, "k j"]
     times_s: Float[ndarray, " k"]
-    epoch: int = 0
-    sequence: int = 0
+    frame: str = ""  # base frame of the robot
+    velocity_rad_s: Float[ndarray, "..."] = field(default_factory=_none)  # (k, j), or (0,)
+
+
+@dataclass(frozen=True, slots=True)
+class JointJog:
+    """control_msgs/JointJog: wanted velocities of some joints, streamed by a program for teleoperation."""
+
+    stamp_s: float
+    names: tuple[str, ...]
+    velocity_rad_s: Float[ndarray, " j"]
+    frame: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Twist:
+    """geometry_msgs/TwistStamped: wanted velocity of the tool, in the frame of the arm's base."""
+
+    stamp_s: float
+    linear_m_s: Float[ndarray, " 3"]
+    angular_rad_s: Float[ndarray, " 3"]
+    frame: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +84,15 @@ class Floats:
 
 @dataclass(frozen=True, slots=True)
 class FlightCommand:
-    """std_msgs/Float64MultiArray: four motor commands, or thrust and body rates.
+    """sensor_msgs/JointState, whose efforts are four motor commands, or thrust and body rates.
 
-    epoch, sequence: as in JointTrajectory. The ROS message has no header, so both are in the label of its
-    first dimension, as "<epoch>/<sequence>".
+    Standard messages have no other type with a header and named numbers. Ordered by stamp, as JointTrajectory.
+    names: `MOTORS` or `RATES`; empty: not said.
     """
 
+    stamp_s: float
     values: Float[ndarray, " v"]  # v = 4: motors in [-1, 1], or thrust in [0, 1] and body rates [rad/s]
-    epoch: int = 0
-    sequence: int = 0
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +200,8 @@ class Diagnostics:
 Message = (
     JointState
     | JointTrajectory
+    | JointJog
+    | Twist
     | Floats
     | FlightCommand
     | Odometry

@@ -22,11 +22,13 @@ from hardware.messages import (
     Floats,
     Image,
     Imu,
+    JointJog,
     JointState,
     JointTrajectory,
     Message,
     Odometry,
     Text,
+    Twist,
 )
 
 K = TypeVar("K", bound=Message)
@@ -118,7 +120,7 @@ SAFE = Topic(
     COMMAND,
     "as command/raw; at the command rate while holding",
     "safety_filter",
-    "sim_robot, robot_driver, joint_trajectory_controller, recorder",
+    "sim_robot, robot_driver, controller_driver, recorder",
     "one waypoint, after the safety filter; robots follow no other commands; stamp 0 (execute at once)",
 )
 SAFETY_STATE = Topic(
@@ -141,6 +143,24 @@ TELEOP = Topic(
     "teleop",
     "safety_filter, recorder",
     "one waypoint, commanded by a human",
+)
+JOINT_JOG = Topic(
+    "teleop/joint_jog",
+    JointJog,
+    STATE,
+    "10-100 Hz",
+    "a human's program",
+    "safety_filter",
+    "velocities of some joints, commanded by a human; followed for 0.1 s",
+)
+TWIST = Topic(
+    "teleop/twist",
+    Twist,
+    STATE,
+    "10-100 Hz",
+    "a human's program",
+    "safety_filter",
+    "velocity of the tool in the base frame, commanded by a human; followed for 0.1 s",
 )
 INTERVENTION = Topic(
     "teleop/intervention",
@@ -205,7 +225,7 @@ DRIVER_STATUS = Topic(
     Diagnostics,
     STATE,
     "2 Hz, and on every change",
-    "robot_driver",
+    "robot_driver, controller_driver",
     "diagnostics",
     "whether the robot follows commands, and the reason if not",
 )
@@ -308,6 +328,8 @@ TOPICS: tuple[Topic[Any], ...] = (
     SAFETY_STATE,
     ESTOP,
     TELEOP,
+    JOINT_JOG,
+    TWIST,
     INTERVENTION,
     GOAL,
     TASK,
@@ -337,7 +359,7 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     "action_head": (
         ("~/start", "start sending commands"),
         ("~/stop", "stop sending commands"),
-        ("~/reset", "start a new episode and a new epoch"),
+        ("~/reset", "start a new episode, after a pause of 6 periods"),
     ),
     "quad_policy": (
         ("~/start", "start sending commands"),
@@ -352,6 +374,7 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
         ("~/discard", "delete the recording"),
     ),
     "robot_driver": (("~/connect", "connect again after a stop or a lost connection"),),
+    "controller_driver": (("~/connect", "command the controller again after a fault of it"),),
     "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then switch the motors off")),
     "sim_robot": (("~/reset", "reset the simulated robot to its start"),),
 }

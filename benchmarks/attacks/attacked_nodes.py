@@ -157,9 +157,8 @@ class Usual:
     def odom(self, now_s: float) -> tuple[str, Any]:
         return "odom", m.Odometry(1e9 + now_s, np.zeros(3), _UP, np.zeros(3), np.zeros(3))
 
-    def command(self, topic: str, now_s: float, i: int) -> tuple[str, Any]:
-        order = 10**18 - 1, 10**6 + i
-        return topic, m.JointTrajectory(1e9 + now_s, self.names, self.zero[None], np.array([0.02]), *order)
+    def command(self, topic: str, now_s: float) -> tuple[str, Any]:
+        return topic, m.JointTrajectory(1e9 + now_s, self.names, self.zero[None], np.array([0.02]))
 
     def goal(self, count: int) -> tuple[str, Any]:
         return "goal", m.Floats(np.zeros(count))
@@ -167,11 +166,7 @@ class Usual:
     def head(self, now_s: float, i: int) -> Iterator[tuple[str, Any]]:
         yield self.goal(1)
         yield self.state(now_s)
-        order = 1, i
-        yield (
-            "policy/chunk",
-            m.JointTrajectory(1e9 + now_s, self.names, self.zero[None], np.array([0.02]), *order),
-        )
+        yield self.command("policy/chunk", now_s)
 
     def policy(self, now_s: float, i: int) -> Iterator[tuple[str, Any]]:
         yield self.goal(1)
@@ -183,13 +178,13 @@ class Usual:
             yield "teleop/intervention", m.Flag(False)
             yield "estop", m.Flag(False)
         yield self.state(now_s)
-        yield self.command("command/raw", now_s, i)
+        yield self.command("command/raw", now_s)
 
     def flight_filter(self, now_s: float, i: int) -> Iterator[tuple[str, Any]]:
         if i == 0:
             yield "estop", m.Flag(False)
         yield self.odom(now_s)
-        yield "flight/raw", m.FlightCommand(np.array([0.5, 0.0, 0.0, 0.0]), 10**18 - 1, 10**6 + i)
+        yield "flight/raw", m.FlightCommand(1e9 + now_s, np.array([0.5, 0.0, 0.0, 0.0]))
 
     def fly(self, now_s: float, i: int) -> Iterator[tuple[str, Any]]:
         yield self.goal(3)
@@ -248,22 +243,22 @@ def attacked_nodes(folder: Path) -> dict[str, Attacked]:
         "sim_robot arm": Attacked(
             lambda bus: SimArmNode(bus, SimulatedArm(), 100.0),
             "joint_states",
-            lambda now_s, i: iter([usual.command("command/safe", now_s, i)]),
+            lambda now_s, i: iter([usual.command("command/safe", now_s)]),
         ),
         "sim_robot quad": Attacked(
             lambda bus: SimQuadNode(bus, SimulatedQuad(QuadBody(load_craft("cf2x_l2f"))), 100.0),
             "odom",
-            lambda now_s, i: iter([("flight/safe", m.FlightCommand(np.zeros(4)))]),
+            lambda now_s, i: iter([("flight/safe", m.FlightCommand(0.0, np.zeros(4)))]),
         ),
         "robot_driver arm": Attacked(
             lambda bus: ArmDriverNode(bus, _arm_driver(bus, limits), 100.0, _quiet),
             "joint_states",
-            lambda now_s, i: iter([usual.command("command/safe", now_s, i)]),
+            lambda now_s, i: iter([usual.command("command/safe", now_s)]),
         ),
         "robot_driver quad": Attacked(
             lambda bus: QuadDriverNode(bus, Craft(bus.now), 100.0, "rates", say=_quiet),
             "odom",
-            lambda now_s, i: iter([("flight/safe", m.FlightCommand(np.zeros(4)))]),
+            lambda now_s, i: iter([("flight/safe", m.FlightCommand(0.0, np.zeros(4)))]),
         ),
         "teleop": Attacked(
             lambda bus: TeleopNode(bus, Pad(), robot, _quiet),

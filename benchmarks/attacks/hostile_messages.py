@@ -26,7 +26,6 @@ _NUMBERS = (
 )
 _STAMPS = (0.0, 1e9, 1e9 + 1.0, 1e9 + 60.0, -1.0, 1e-9, -2147483648.0, 2147483645.5, 400_000.0, 5e8)
 _TIMES = (0.0, 0.02, 0.01, -0.02, 1.0, 60.0, 400_000.0, 2e9, -2147483648.0, 1e-9)
-_ORDERS = (0, 1, 2, 999, 10**12, 10**18 - 1)
 _SIZES = (0, 1, 2, 3, 4, 6, 7, 50)
 _WORDS = (
     "",
@@ -106,14 +105,23 @@ class Hostile:
             times = np.sort(np.abs(times))
         rows = np.zeros((count, len(names)))
         rows[:16] = self.numbers(min(count, 16), len(names))
-        order = self.rng.choice(_ORDERS), self.rng.choice(_ORDERS)
-        return m.JointTrajectory(self._stamp(), names, rows, times, *order)
+        frame = self.rng.choice(("", "base_link", "7/3", "x" * 10_000))
+        return m.JointTrajectory(self._stamp(), names, rows, times, frame)
+
+    def _jointjog(self) -> m.JointJog:
+        names = self.some_names()
+        return m.JointJog(self._stamp(), names, self.numbers(self.rng.choice((len(names), 0, 1))))
+
+    def _twist(self) -> m.Twist:
+        frame = self.rng.choice(("", "base_link", "tool0", "x" * 10_000))
+        return m.Twist(self._stamp(), self.numbers(3), self.numbers(3), frame)
 
     def _floats(self) -> m.Floats:
         return m.Floats(self.numbers(self._size()))
 
     def _flightcommand(self) -> m.FlightCommand:
-        return m.FlightCommand(self.numbers(self._size()), self.rng.choice(_ORDERS), self.rng.choice(_ORDERS))
+        names = self.rng.choice(((), m.RATES, m.MOTORS, ("x",)))
+        return m.FlightCommand(self._stamp(), self.numbers(self._size()), names)
 
     def _odometry(self) -> m.Odometry:
         frames = [

@@ -1,8 +1,8 @@
-"""Driver of an arm of ros2_control: joint_trajectory_controller or forward_command_controller, over the bus.
+"""Driver of an arm of ros2_control, over the bus: trajectories, forward commands or FollowJointTrajectory.
 
-Watchdog: a timer on the bus sends the measured position when no command has come for `watchdog_s`. If this
-process dies, the controller keeps the last waypoint, which is at most two periods ahead. A position
-controller holds it; do not use this driver with a velocity controller.
+Watchdog: a timer on the bus brings the arm to rest when no command has come for `watchdog_s`. If this process
+dies, the controller plays the rest of the last trajectory, which ends at rest two periods after it was sent, or
+keeps the last forward command. Do not use this driver with a velocity controller; with rclpy it checks that.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy import ndarray
 
 from hardware.arms.bounds import CommandLimiter, JointLimits, check_names
-from hardware.bus.protocol import Bus, Profile
+from hardware.arms.controller_check import PARAMETERS, ControllerFacts, controller_facts
+from hardware.arms.controller_output import ControllerOutput, ForwardOutput, StreamedOutput
+from hardware.arms.waypoint_stream import WaypointStream
+from hardware.bus.protocol import ActionBus, Bus, ParameterBus, Profile
 from hardware.driver import WATCHDOG_S
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.states import ArmState, JointCommand
-from robo_rl.core.errors import ConfigError, DriverError
-from robo_rl.core.shapes import Float
+from robo_rl.core.errors import BusError, ConfigError, DriverError
 
-# Kind of controller -> its topic, below the name of the controller.
-TOPICS = {"trajectory": "joint_trajectory", "forward": "commands"}
+OUTPUTS = ("auto", "trajectory", "forward", "action")
+MANAGER = "controller_manager"
 FIRST_STATE_S = 3.0
+ASK_S = 2.0  # time for a controller to answer what its parameters are
 CHECKS = 10.0  # checks of the command's age within watchdog_s
+GOAL_HZ = 10.0  # most goals per second of output=action, each of which replaces the one before
 
 
 class Ros2ControlDriver:
@@ -31,9 +34,11 @@ class Ros2ControlDriver:
 
     joints: names in the order of commands; for a forward_command_controller, the order of its parameter
     `joints`. low_rad, high_rad, velocity_rad_s: limits from the robot's description, one per joint.
-    controller: name, such as "joint_trajectory_controller". kind: "trajectory" or "forward". rate_hz: of
-    commands. `connect` spins the bus, so call it before another loop does. Raises ConfigError for an unknown
-    kind or for limits that do not fit the joints.
+    controller: name, such as "joint_trajectory_controller". output: "trajectory" on its topic joint_trajectory,
+    "forward" on its topic commands, "action" to its FollowJointTrajectory (rclpy only), or "auto": what its
+    parameters say, and trajectories where they cannot be asked (without rclpy). rate_hz: of commands. say: called
+    with what the controller should be set to. `connect` spins the bus until the first state, so call it before
+    another loop does. Raises ConfigError for an unknown output or for limits that do not fit the joints.
     """
 
     def __init__(
@@ -44,34 +49,89 @@ class Ros2ControlDriver:
         high_rad: Sequence[float],
         velocity_rad_s: Sequence[float],
         controller: str = "joint_trajectory_controller",
-        kind: str = "trajectory",
+        output: str = "auto",
         rate_hz: float = 100.0,
         watchdog_s: float = WATCHDOG_S,
+        say: Callable[[str], None] = print,
     ) -> None:
-        if kind not in TOPICS:
-            raise ConfigError(f"kind='{kind}' is no kind of controller; expected one of {', '.join(TOPICS)}.")
-        limits = JointLimits(tuple(low_rad), tuple(high_rad), tuple(velocity_rad_s))
-        if not len(joints) == len(set(joints)) == len(limits.low_rad):
+        if output not in OUTPUTS:
+            raise ConfigError(f"output='{output}' is unknown; expected one of {', '.join(OUTPUTS)}.")
+        self._limits = JointLimits(tuple(low_rad), tuple(high_rad), tuple(velocity_rad_s))
+        if not len(joints) == len(set(joints)) == len(self._limits.low_rad):
             raise ConfigError(
-                f"{len(limits.low_rad)} limits do not fit the joints {', '.join(joints)}: expected one per "
+                f"{len(self._limits.low_rad)} limits do not fit the joints {', '.join(joints)}: expected one per "
                 "joint, and different names."
             )
-        self.names = tuple(joints)
-        self._bus, self._period_s, self._watchdog_s = bus, 1.0 / rate_hz, watchdog_s
+        if output == "action" and not isinstance(bus, ActionBus):
+            raise ConfigError("output=action needs bus=rclpy: actions are not spoken without ROS.")
+        self.names, self._controller, self._output = tuple(joints), controller, output
+        self._bus, self._period_s, self._watchdog_s, self._say = bus, 1.0 / rate_hz, watchdog_s, say
         self._robot = f"the arm behind '{controller}'"
-        self._limiter = CommandLimiter(self._robot, limits, rate_hz, bus.now)
-        self._send = self._sender(controller, kind)
+        self._limiter = CommandLimiter(self._robot, self._limits, rate_hz, bus.now)
+        self._sender: ControllerOutput | None = None  # once it is known what the controller takes
         self._state: ArmState | None = None
         self._other_joints: tuple[str, ...] = ()  # of the newest message that lacks joints of this arm
-        self._connected, self._stopped, self._sequence = False, False, 0
+        self._connected, self._stopped = False, False
         self._deadline_s: float | None = None
         self._stop_cause = "it was stopped"
         bus.subscribe("joint_states", JointState, Profile.STATE, self._on_state)
         bus.timer(watchdog_s / CHECKS, self._on_timer)
 
     def connect(self) -> None:
-        self._state, self._other_joints, self._stopped, self._deadline_s = None, (), False, None
+        self._stopped, self._deadline_s = False, None
         self._limiter.reset()
+        if self._state is None or self._bus.now() - self._state.received_s > FIRST_STATE_S:
+            self._wait_for_state()
+        if self._sender is None:
+            self._sender = self._made()
+        self._sender.reset()
+        self._connected = True
+
+    @property
+    def fault(self) -> str:
+        """Why the controller takes nothing, until `connect`; empty while it does."""
+        return "" if self._sender is None else self._sender.fault
+
+    @property
+    def stopped(self) -> bool:
+        """True after a stop, also by the watchdog, until `connect`."""
+        return self._stopped
+
+    @property
+    def hears(self) -> bool:
+        """True while states of the arm come, so that `connect` returns without spinning the bus."""
+        return self._state is not None and self._bus.now() - self._state.received_s <= FIRST_STATE_S
+
+    def read(self) -> ArmState:
+        if self._state is None:
+            raise DriverError(f"{self._robot} has sent no joint positions yet. Call connect() first.")
+        return self._state
+
+    def write(self, command: JointCommand) -> JointCommand:
+        if not self._connected or self._stopped or self._sender is None:
+            raise DriverError(
+                f"{self._robot}: {self._stop_cause}, or is not connected. Nothing was sent. Connect, then "
+                "try again."
+            )
+        if self.fault:
+            raise DriverError(f"{self._robot}: {self.fault}. Then connect again.")
+        measured_rad = self.read().position_rad
+        target_rad = self._limiter.next(command, measured_rad)
+        self._sender.send(target_rad, measured_rad, self._bus.now())
+        self._deadline_s = self._bus.now() + self._watchdog_s
+        return JointCommand(target_rad)
+
+    def stop(self, reason: str) -> None:
+        if self._deadline_s is not None and self._sender is not None:
+            self._stopped, self._deadline_s, self._stop_cause = True, None, f"it was stopped ({reason})"
+            self._sender.rest(self.read().position_rad, self._bus.now())
+
+    def close(self) -> None:
+        self.stop("closed")
+        self._connected = False
+
+    def _wait_for_state(self) -> None:
+        self._state, self._other_joints = None, ()
         end_s = self._bus.now() + FIRST_STATE_S
         self._bus.spin(lambda: self._state is not None or self._bus.now() >= end_s)
         if self._state is None:
@@ -81,32 +141,6 @@ class Ros2ControlDriver:
                 f"No joint_states came within {FIRST_STATE_S:g} s. Check that the joint_state_broadcaster is "
                 "active, in this namespace and this ROS_DOMAIN_ID."
             )
-        self._connected = True
-
-    def read(self) -> ArmState:
-        if self._state is None:
-            raise DriverError(f"{self._robot} has sent no joint positions yet. Call connect() first.")
-        return self._state
-
-    def write(self, command: JointCommand) -> JointCommand:
-        if not self._connected or self._stopped:
-            raise DriverError(
-                f"{self._robot}: {self._stop_cause}, or is not connected. Nothing was sent. Connect, then "
-                "try again."
-            )
-        target_rad = self._limiter.next(command, self.read().position_rad)
-        self._send(target_rad)
-        self._deadline_s = self._bus.now() + self._watchdog_s
-        return JointCommand(target_rad)
-
-    def stop(self, reason: str) -> None:
-        if self._deadline_s is not None:
-            self._stopped, self._deadline_s, self._stop_cause = True, None, f"it was stopped ({reason})"
-            self._send(self.read().position_rad)
-
-    def close(self) -> None:
-        self.stop("closed")
-        self._connected = False
 
     def _on_state(self, message: JointState, received_s: float) -> None:
         if not set(self.names) <= set(message.names):
@@ -122,16 +156,42 @@ class Ros2ControlDriver:
         if self._deadline_s is not None and self._bus.now() > self._deadline_s:
             self.stop(f"no command came for {1e3 * self._watchdog_s:.0f} ms")
 
-    def _sender(self, controller: str, kind: str) -> Callable[[Float[ndarray, " j"]], None]:
-        topic = f"{controller}/{TOPICS[kind]}"
-        if kind == "forward":
-            floats = self._bus.publisher(topic, Floats, Profile.COMMAND)
-            return lambda target_rad: floats(Floats(target_rad))
-        waypoint = self._bus.publisher(topic, JointTrajectory, Profile.COMMAND)
+    def _made(self) -> ControllerOutput:
+        """The sender for what the controller takes, by its parameters where they can be asked."""
+        facts = self._facts()
+        if facts.advice:
+            self._say(facts.advice)
+        if facts.output == "forward":
+            floats = self._bus.publisher(f"{self._controller}/commands", Floats, Profile.COMMAND)
+            return ForwardOutput(lambda target_rad: floats(Floats(target_rad)))
+        period_s = max(self._period_s, 1.0 / GOAL_HZ) if facts.output == "action" else self._period_s
+        stream = WaypointStream(period_s, self._limits, facts.joins)
+        if facts.output == "action":
+            assert isinstance(self._bus, ActionBus)
+            action = self._bus.trajectory_action(f"{self._controller}/follow_joint_trajectory")
+            return StreamedOutput(self.names, stream, action.send, period_s, action)
+        topic = f"{self._controller}/joint_trajectory"
+        publish = self._bus.publisher(topic, JointTrajectory, Profile.COMMAND)
+        return StreamedOutput(self.names, stream, publish)
 
-        def send(target_rad: Float[ndarray, " j"]) -> None:
-            self._sequence += 1
-            times_s = np.array([2.0 * self._period_s])  # the next command replaces it after one period
-            waypoint(JointTrajectory(0.0, self.names, target_rad[None], times_s, 0, self._sequence))
+    def _facts(self) -> ControllerFacts:
+        usual = ControllerFacts("trajectory" if self._output == "auto" else self._output)  # type: ignore[arg-type]
+        if not isinstance(self._bus, ParameterBus):
+            return usual
+        try:
+            found = self._bus.parameters(self._controller, PARAMETERS, ASK_S)
+        except BusError as error:
+            self._say(
+                f"{self._robot}: its parameters are not known, so output={usual.output} is used. {error}"
+            )
+            return usual
+        return controller_facts(self._controller, self._kind(), found, self.names, self._output)
 
-        return send
+    def _kind(self) -> str:
+        """Type of the controller by the controller manager; empty where it does not answer."""
+        assert isinstance(self._bus, ParameterBus)
+        key = f"{self._controller}.type"
+        try:
+            return str(self._bus.parameters(MANAGER, (key,), ASK_S).get(key, ""))
+        except BusError:
+            return ""

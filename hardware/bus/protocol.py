@@ -8,11 +8,11 @@ virtual time, rclpy, and DDS without ROS.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from hardware.messages import Message
+from hardware.messages import JointTrajectory, Message
 
 M = TypeVar("M", bound=Message)
 
@@ -96,6 +96,45 @@ class RawBus(Protocol):
 
         There is no warning when such a topic is silent.
         """
+        ...
+
+
+@runtime_checkable
+class ParameterBus(Protocol):
+    """Bus on which the parameters of other nodes can be read."""
+
+    def parameters(self, node: str, names: Sequence[str], timeout_s: float) -> dict[str, Any]:
+        """Values of those of these parameters that the node has.
+
+        Raises BusError when it does not answer in time. No other callback of this node runs meanwhile.
+        """
+        ...
+
+
+@runtime_checkable
+class TrajectoryAction(Protocol):
+    """Client of a FollowJointTrajectory action."""
+
+    @property
+    def fault(self) -> str:
+        """Why goals are not followed, without a final full stop; empty while they are."""
+        ...
+
+    def send(self, trajectory: JointTrajectory) -> None:
+        """Send a goal, which replaces the one before."""
+        ...
+
+    def reset(self) -> None:
+        """Forget an earlier fault."""
+        ...
+
+
+@runtime_checkable
+class ActionBus(Protocol):
+    """Bus that speaks the actions of ROS."""
+
+    def trajectory_action(self, name: str) -> TrajectoryAction:
+        """A client of the control_msgs/FollowJointTrajectory action `name`."""
         ...
 
 

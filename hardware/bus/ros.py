@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from hardware.bus.names import namespace_of, node_name, resolve, unknown_service
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, Ask, Quality, Repeats
 from hardware.bus.ros_messages import message_class, new
+from hardware.bus.ros_remote import RosTrajectoryAction, read_parameters
 from hardware.bus.shield import shielded
 from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind, pack, unpack
@@ -63,6 +64,7 @@ class RosBus:
         self._publishers: list[Any] = []
         self._watches: list[TopicWatch] = []
         self._caller: Any = None
+        self._actions: list[RosTrajectoryAction] = []
         self._checked_s, self._closed = self.now(), False
 
     def now(self) -> float:
@@ -179,21 +181,7 @@ class RosBus:
         An executor cannot be spun from its own callback, so calls use a separate hidden node and executor.
         """
         full = resolve(name, self.namespace, self.name)
-        if self._caller is None:
-            from rclpy.executors import SingleThreadedExecutor
-            from rclpy.node import Node
-
-            node = Node(
-                f"_{self.name}_caller",
-                context=self._context,
-                use_global_arguments=False,  # otherwise `-r __node:=name` would rename this node, too
-                enable_rosout=False,
-                start_parameter_services=False,
-            )
-            executor = SingleThreadedExecutor(context=self._context)
-            executor.add_node(node)
-            self._caller = (node, executor, {})
-        node, executor, clients = self._caller
+        node, executor, clients = self._caller_parts()
         if full not in clients:
             clients[full] = node.create_client(message_class(TRIGGER), full)
         deadline_s = self.now() + timeout_s
@@ -209,6 +197,52 @@ class RosBus:
             )
         response = future.result()
         return bool(response.success), str(response.message)
+
+    def _caller_parts(self) -> tuple[Any, Any, dict[str, Any]]:
+        """Hidden node for calls, its executor, and its clients by service."""
+        if self._caller is None:
+            from rclpy.executors import SingleThreadedExecutor
+            from rclpy.node import Node
+
+            node = Node(
+                f"_{self.name}_caller",
+                context=self._context,
+                use_global_arguments=False,  # otherwise `-r __node:=name` would rename this node, too
+                enable_rosout=False,
+                start_parameter_services=False,
+            )
+            executor = SingleThreadedExecutor(context=self._context)
+            executor.add_node(node)
+            self._caller = (node, executor, {})
+        parts: tuple[Any, Any, dict[str, Any]] = self._caller
+        return parts
+
+    def parameters(self, node: str, names: Sequence[str], timeout_s: float) -> dict[str, Any]:
+        """See `ParameterBus.parameters`."""
+        full, end_s = resolve(node, self.namespace, self.name), self.now() + timeout_s
+
+        def ask(service: str, kind: Any, request: Any) -> Any:
+            caller, executor, clients = self._caller_parts()
+            if service not in clients:
+                clients[service] = caller.create_client(kind, service)
+            client = clients[service]
+            if not client.wait_for_service(timeout_sec=max(0.0, end_s - self.now())):
+                raise BusError(f"No node '{full}' answers within {timeout_s:g} s: start it.")
+            future = client.call_async(request)
+            executor.spin_until_future_complete(future, timeout_sec=max(0.0, end_s - self.now()))
+            if not future.done():
+                client.remove_pending_request(future)
+                raise BusError(f"The node '{full}' does not answer within {timeout_s:g} s: see its output.")
+            return future.result()
+
+        return read_parameters(ask, full, names)
+
+    def trajectory_action(self, name: str) -> RosTrajectoryAction:
+        """See `ActionBus.trajectory_action`."""
+        resolve(name, self.namespace, self.name)
+        action = RosTrajectoryAction(self._node, name)
+        self._actions.append(action)
+        return action
 
     def spin(self, until: Callable[[], bool]) -> None:
         """See `Bus.spin`. Raises BusError when other code of this process shuts ROS down."""
@@ -240,6 +274,8 @@ class RosBus:
                         continue
                     with suppress(RuntimeError):  # RCLError: some middlewares do not support it
                         made.wait_for_all_acked(Duration(seconds=max(0.0, deadline_s - self.now())))
+            for action in self._actions:
+                action.close()
             for node, executor in [
                 *([self._caller[:2]] if self._caller else []),
                 (self._node, self._executor),

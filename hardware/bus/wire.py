@@ -8,7 +8,6 @@ trip exactly, earlier ones to half a nanosecond.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +29,6 @@ from hardware.bus.wire_values import (
     xyz,
 )
 from robo_rl.core.errors import BusError
-
-ORDER = re.compile(r"(\d{1,18})/(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +57,6 @@ def check_kind(topic: str, kind: type[Any], message: Any) -> None:
         raise BusError(f"'{topic}' carries {kind.__name__}, found {found}: nothing was sent.")
 
 
-def parse_order(text: str, stamp_s: float = 0.0) -> tuple[int, int]:
-    """(epoch, sequence) from the frame_id of a trajectory or the label of a flight command.
-
-    A sender without sequence numbers, such as any ordinary teleoperation, is ordered by its stamps: (0, stamp
-    in ns). Without a stamp, which means "now", (0, UNCOUNTED).
-    """
-    if match := ORDER.fullmatch(text):
-        return int(match[1]), int(match[2])
-    return 0, int(stamp_s * 1e9) if stamp_s > 0.0 else m.UNCOUNTED
-
-
 _SHAPES: dict[type[Any], tuple[tuple[str, tuple[int, ...]], ...]] = {
     m.Odometry: (
         ("position_m", (3,)),
@@ -78,6 +64,7 @@ _SHAPES: dict[type[Any], tuple[tuple[str, tuple[int, ...]], ...]] = {
         ("velocity_body_m_s", (3,)),
         ("rates_rad_s", (3,)),
     ),
+    m.Twist: (("linear_m_s", (3,)), ("angular_rad_s", (3,))),
     m.Imu: (("quat_wxyz", (4,)), ("rates_rad_s", (3,)), ("acceleration_m_s2", (3,))),
 }
 
@@ -111,13 +98,18 @@ def check_shapes(record: m.Message) -> None:
         if rows.ndim != 2 or times != (len(rows),):
             count = times[0] if len(times) == 1 else times
             raise BusError(f"A trajectory has positions of shape {rows.shape} and {count} times.")
+        if np.shape(record.velocity_rad_s) not in ((0,), rows.shape):
+            raise BusError(
+                f"A trajectory has velocities of shape {np.shape(record.velocity_rad_s)} for positions of "
+                f"shape {rows.shape}."
+            )
 
 
 def _pack_joints(r: m.JointState, new: New) -> Any:
     check_shapes(r)
     return new(
         "sensor_msgs/msg/JointState",
-        header=header(new, r.stamp_s),
+        header=header(new, r.stamp_s, r.frame),
         name=list(r.names),
         position=floats(r.position_rad),
         velocity=floats(r.velocity_rad_s),
@@ -132,6 +124,7 @@ def _unpack_joints(msg: Any) -> m.JointState:
         floats(msg.position),
         floats(msg.velocity),
         floats(msg.effort),
+        msg.header.frame_id,
     )
     check_shapes(record)
     return record
@@ -140,15 +133,17 @@ def _unpack_joints(msg: Any) -> m.JointState:
 def _pack_trajectory(r: m.JointTrajectory, new: New) -> Any:
     check_shapes(r)
     rows, times_s = floats(r.position_rad), floats(r.times_s)
+    speeds = floats(r.velocity_rad_s) if np.size(r.velocity_rad_s) else [np.zeros(0)] * len(rows)
     points = [
         new(
             "trajectory_msgs/msg/JointTrajectoryPoint",
             positions=row,
+            velocities=speed,
             time_from_start=new("builtin_interfaces/msg/Duration", **split_time(time_s)),
         )
-        for row, time_s in zip(rows, times_s.tolist(), strict=True)
+        for row, speed, time_s in zip(rows, speeds, times_s.tolist(), strict=True)
     ]
-    stamped = header(new, r.stamp_s, f"{r.epoch}/{r.sequence}")
+    stamped = header(new, r.stamp_s, r.frame)
     return new(
         "trajectory_msgs/msg/JointTrajectory", header=stamped, joint_names=list(r.names), points=points
     )
@@ -157,28 +152,47 @@ def _pack_trajectory(r: m.JointTrajectory, new: New) -> Any:
 def _unpack_trajectory(msg: Any) -> m.JointTrajectory:
     names = tuple(msg.joint_names)
     rows = [_per_joint("waypoint", floats(point.positions), names) for point in msg.points]
-    stamp_s = join_time(msg.header.stamp)
+    speeds = [floats(point.velocities) for point in msg.points]
+    given = len(names) > 0 and len(speeds) > 0 and all(speed.shape == (len(names),) for speed in speeds)
     return m.JointTrajectory(
-        stamp_s,
+        join_time(msg.header.stamp),
         names,
         np.stack(rows) if rows else np.zeros((0, len(names))),
         np.array([join_time(point.time_from_start) for point in msg.points]),
-        *parse_order(msg.header.frame_id, stamp_s),
+        msg.header.frame_id,
+        np.stack(speeds) if given else np.zeros(0),
     )
 
 
 def _pack_flight(r: m.FlightCommand, new: New) -> Any:
-    values = floats(r.values).reshape(-1)
-    label = f"{r.epoch}/{r.sequence}"
-    only = new("std_msgs/msg/MultiArrayDimension", label=label, size=len(values), stride=len(values))
-    return new(
-        "std_msgs/msg/Float64MultiArray", layout=new("std_msgs/msg/MultiArrayLayout", dim=[only]), data=values
-    )
+    values, stamped = floats(r.values).reshape(-1), header(new, r.stamp_s)
+    return new("sensor_msgs/msg/JointState", header=stamped, name=list(r.names), effort=values)
 
 
 def _unpack_flight(msg: Any) -> m.FlightCommand:
-    label = msg.layout.dim[0].label if len(msg.layout.dim) else ""
-    return m.FlightCommand(floats(msg.data), *parse_order(label))
+    return m.FlightCommand(join_time(msg.header.stamp), floats(msg.effort), tuple(msg.name))
+
+
+def _pack_jog(r: m.JointJog, new: New) -> Any:
+    stamped, names = header(new, r.stamp_s, r.frame), list(r.names)
+    return new(
+        "control_msgs/msg/JointJog", header=stamped, joint_names=names, velocities=floats(r.velocity_rad_s)
+    )
+
+
+def _unpack_jog(msg: Any) -> m.JointJog:
+    stamp_s = join_time(msg.header.stamp)
+    return m.JointJog(stamp_s, tuple(msg.joint_names), floats(msg.velocities), msg.header.frame_id)
+
+
+def _pack_twist(r: m.Twist, new: New) -> Any:
+    twist = new("geometry_msgs/msg/Twist", linear=xyz(new, r.linear_m_s), angular=xyz(new, r.angular_rad_s))
+    return new("geometry_msgs/msg/TwistStamped", header=header(new, r.stamp_s, r.frame), twist=twist)
+
+
+def _unpack_twist(msg: Any) -> m.Twist:
+    linear, angular = vector(msg.twist.linear), vector(msg.twist.angular)
+    return m.Twist(join_time(msg.header.stamp), linear, angular, msg.header.frame_id)
 
 
 def _pack_odometry(r: m.Odometry, new: New) -> Any:
@@ -258,12 +272,14 @@ WIRE: dict[type[Any], WireFormat] = {
     m.JointTrajectory: WireFormat(
         "trajectory_msgs/msg/JointTrajectory", _pack_trajectory, _unpack_trajectory
     ),
+    m.JointJog: WireFormat("control_msgs/msg/JointJog", _pack_jog, _unpack_jog),
+    m.Twist: WireFormat("geometry_msgs/msg/TwistStamped", _pack_twist, _unpack_twist),
     m.Floats: WireFormat(
         "std_msgs/msg/Float64MultiArray",
         lambda r, new: new("std_msgs/msg/Float64MultiArray", data=floats(r.values).reshape(-1)),
         lambda msg: m.Floats(floats(msg.data)),
     ),
-    m.FlightCommand: WireFormat("std_msgs/msg/Float64MultiArray", _pack_flight, _unpack_flight),
+    m.FlightCommand: WireFormat("sensor_msgs/msg/JointState", _pack_flight, _unpack_flight),
     m.Odometry: WireFormat("nav_msgs/msg/Odometry", _pack_odometry, _unpack_odometry),
     m.Imu: WireFormat("sensor_msgs/msg/Imu", _pack_imu, _unpack_imu),
     m.Image: WireFormat("sensor_msgs/msg/Image", pictures.pack_image, pictures.unpack_image),

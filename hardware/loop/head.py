@@ -16,14 +16,16 @@ from typing import Protocol, runtime_checkable
 from numpy import ndarray
 
 from hardware.loop.chunk_acceptance import chunk_fault
+from hardware.loop.chunk_order import ChunkOrder
 from hardware.loop.observation import ObservationHistory, Seen
-from hardware.loop.player import ChunkPlayer, Counter, resampled
+from hardware.loop.player import ChunkPlayer, resampled
 from hardware.loop.timing import LoopTiming
 from hardware.messages import JointTrajectory
-from hardware.safety.timing import STALE_STATE_PERIODS
+from hardware.safety.timing import STALE_STATE_PERIODS, START_PERIODS
 from robo_rl.core.shapes import Float
 
-_NONE = (-1, -1)  # order before the first chunk
+# Silent ticks after a reset, so that the filter takes the next command as a first one, near the arm.
+REST_TICKS = int(START_PERIODS) + 1
 
 
 @runtime_checkable
@@ -46,27 +48,27 @@ class ActionHead:
         names: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self.timing, self.player = LoopTiming(period_s), ChunkPlayer()
-        self.epoch = 0  # resets
-        self.refused = ""  # why the last chunk was refused; empty when it was accepted, late or out of order
+        self.episode = 0  # resets
+        self.refused = ""  # why the last chunk was refused; empty when it was accepted, or is merely late
         self._names = None if names is None else tuple(names)
         self._period_s, self._state_period_s, self._decide = period_s, state_period_s, decide
-        self._counter, self._history = Counter(), ObservationHistory(steps)
+        self._history = ObservationHistory(steps)
         self._seen: Seen | None = None
         self._seen_s = -math.inf
-        self._chunk_order = _NONE
+        self._order, self._rest = ChunkOrder(), 0
 
     def reset(self) -> None:
-        """Begin a new episode. Chunks of the last one are refused by their stamp, whatever their order."""
-        self.epoch += 1
-        self._chunk_order = _NONE
+        """Begin a new episode, after a pause. Chunks of states before the reset are refused by their stamp."""
+        self.episode += 1
+        self._rest = REST_TICKS
+        self._order.reset()
         self.player.reset()
-        self._counter.reset()
         self._history.reset()
         self._seen = None
 
     def on_state(self, stamp_s: float, seen: Seen | None, received_s: float) -> None:
         """Take a state; `seen` is the observation of a head that decides."""
-        self._counter.see(stamp_s, self.player.played)
+        self._order.see(stamp_s, self.player.played)
         self._seen, self._seen_s = seen, received_s
 
     def on_chunk(self, message: JointTrajectory) -> bool:
@@ -74,11 +76,10 @@ class ActionHead:
         self.refused = chunk_fault(message, self._names)
         if self.refused:
             return False
-        order = message.epoch, message.sequence
-        start = self._counter.find(message.stamp_s)
-        if order <= self._chunk_order or start is None:
+        start = self._order.start(message.stamp_s)
+        if start is None:
+            self.refused = self._order.fault
             return False
-        self._chunk_order = order
         rows = message.position_rad
         if self._names is not None and message.names != self._names:
             rows = rows[:, [message.names.index(name) for name in self._names]]
@@ -90,6 +91,9 @@ class ActionHead:
         Call `done` after sending it.
         """
         self.timing.begin(now_s)
+        if self._rest > 0:
+            self._rest -= 1
+            return None
         if now_s - self._seen_s > STALE_STATE_PERIODS * self._state_period_s:
             return None
         if self._decide is None:

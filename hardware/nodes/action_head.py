@@ -15,11 +15,11 @@ from hardware.loop.observation import ArmObserver
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.nodes.arm_policy import named_joints
 from hardware.nodes.shared.dropped import DropTeller
-from hardware.nodes.shared.epoch import first_epoch
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
+from hardware.nodes.shared.send_clock import SendClock
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, LOOP_STATUS, RAW
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import DataError
@@ -50,7 +50,7 @@ class ActionHeadNode:
         shown = () if self._observer is None else self._observer.pictures
         self._pictures = NewestPictures(bus, robot, shown, pictures)
         self._goal: Float[ndarray, " g"] | None = None
-        self._first_epoch, self._sequence, self._faults = first_epoch(bus), 0, FaultLog(bus.name, say)
+        self._clock, self._frame, self._faults = SendClock(bus), robot.frame_id, FaultLog(bus.name, say)
         self._drops = DropTeller(bus.name, say)
         self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS)
         JOINT_STATES.subscribe(bus, self._on_state)
@@ -86,7 +86,8 @@ class ActionHeadNode:
                 self._faults.end(self._bus.now())
             except DataError as error:
                 self._faults.begin(str(error), self._bus.now())
-        self.head.on_state(message.stamp_s, seen, received_s)
+        # The state of a robot without stamps is stamped at its receipt, as arm_policy does.
+        self.head.on_state(message.stamp_s or self._bus.stamp(), seen, received_s)
 
     def _on_chunk(self, message: JointTrajectory, received_s: float) -> None:
         self.head.on_chunk(message)
@@ -105,18 +106,14 @@ class ActionHeadNode:
 
     def _reset(self) -> Answer:
         self.head.reset()
-        self._sequence = 0
-        return True, f"episode {self.head.epoch}"
+        return True, f"episode {self.head.episode}"
 
     def _tick(self) -> None:
         command = self.head.tick(self._bus.now())
         if command is not None and self._enabled:
             position = np.asarray(command, dtype=np.float64)[None]
-            epoch, stamp_s = self._first_epoch + self.head.epoch, self._bus.stamp()
-            self._send(
-                JointTrajectory(stamp_s, self._joints, position, self._period_s, epoch, self._sequence)
-            )
-            self._sequence += 1
+            stamp_s = self._clock.stamp()
+            self._send(JointTrajectory(stamp_s, self._joints, position, self._period_s, self._frame))
         self.head.done(self._bus.now())
 
     def _report(self) -> None:

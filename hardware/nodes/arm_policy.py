@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy import ndarray
@@ -16,7 +17,6 @@ from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, ObservationHistory
 from hardware.loop.plan import RunningPlan
 from hardware.messages import Floats, JointState, JointTrajectory, Text
-from hardware.nodes.shared.epoch import first_epoch
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
@@ -52,10 +52,9 @@ class ArmPolicyNode:
         self._state: tuple[JointState, float] | None = None
         self._pictures = NewestPictures(bus, robot, self._observer.pictures, pictures)
         self._goal: Float[ndarray, " g"] | None = None
-        self._epoch = self._sequence = self._decision = self._wait = self._inferred = 0
-        self._first_epoch = first_epoch(bus)
+        self._episode = self._decision = self._wait = self._inferred = 0
         self._pending: tuple[float, float, int] | None = (
-            None  # (stamp of the state, time, epoch) of the pending request
+            None  # (stamp of the state, time, episode) of the pending request
         )
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
         self.took, self._last_s = Durations(), 0.0  # seconds of all inferences, and of the newest
@@ -100,7 +99,8 @@ class ArmPolicyNode:
         if self._state is None or self._names <= set(
             message.names
         ):  # else a gripper's state, which shares the topic
-            self._state = message, received_s
+            # A robot without stamps: the time of receipt, as action_head takes it.
+            self._state = replace(message, stamp_s=message.stamp_s or self._bus.stamp()), received_s
 
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)
@@ -118,10 +118,10 @@ class ArmPolicyNode:
         return True, "stopped"
 
     def _reset(self) -> Answer:
-        self._epoch, self._sequence, self._decision, self._wait = self._epoch + 1, 0, 0, 0
+        self._episode, self._decision, self._wait = self._episode + 1, 0, 0
         self._history.reset()
         self._plan.reset()
-        return True, f"episode {self._epoch}"
+        return True, f"episode {self._episode}"
 
     def _tick(self) -> None:
         """Add an observation, and request a chunk when it is time. Once per control period."""
@@ -154,7 +154,7 @@ class ArmPolicyNode:
         """
         running = self._plan.running() if self._realtime else None
         if self._inference.request(self._history.stacked(), self._decision, running):
-            self._pending = stamp_s, self._bus.now(), self._epoch
+            self._pending = stamp_s, self._bus.now(), self._episode
             self._decision += 1
             self._wait = self._bundle.execute
             self._plan.asked(self._bus.now())
@@ -168,14 +168,13 @@ class ArmPolicyNode:
         chunk, self._last_s = answer
         self.took.add(self._last_s)
         self._inferred += 1
-        stamp_s, _, epoch = self._pending
+        stamp_s, _, episode = self._pending
         self._pending = None
-        if epoch == self._epoch and self._enabled:
+        if episode == self._episode and self._enabled:
             self._plan.answered(chunk, self._bus.now())
             times_s = np.arange(1, len(chunk) + 1) / self._bundle.env.control_hz
-            order, waypoints = (self._first_epoch + epoch, self._sequence), chunk.astype(np.float64)
-            self._send(JointTrajectory(stamp_s, self._joints, waypoints, times_s, *order))
-            self._sequence += 1
+            waypoints = chunk.astype(np.float64)
+            self._send(JointTrajectory(stamp_s, self._joints, waypoints, times_s, self._robot.frame_id))
         return None
 
     def _report(self) -> None:
@@ -188,7 +187,7 @@ class ArmPolicyNode:
         values = {
             "inference_ms": f"{1e3 * self._last_s:.2f}",
             "chunks": str(self._inferred),
-            "epoch": str(self._epoch),
+            "episode": str(self._episode),
         }
         self._own.tell(level, sentence, values)
 

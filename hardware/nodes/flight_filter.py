@@ -8,10 +8,11 @@ from collections.abc import Callable
 from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
-from hardware.messages import Flag, FlightCommand, Odometry
+from hardware.messages import MOTORS, RATES, Flag, FlightCommand, Odometry
 from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.send_clock import SendClock
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
@@ -35,7 +36,7 @@ class FlightFilterNode:
         say: Callable[[str], None] = print,
     ) -> None:
         self.filter, self._bus, self._period_s, self._arm_when_ready = filter_, bus, 1.0 / command_hz, arm
-        self._sent_s, self._sequence, self._say = -math.inf, 0, say
+        self._sent_s, self._clock, self._say = -math.inf, SendClock(bus), say
         self._drops = DropTeller(bus.name, say)
         self._fault_reported_s = -math.inf  # last report of a fault of the states
         self._reported = filter_.phase, filter_.reason
@@ -101,8 +102,8 @@ class FlightFilterNode:
     def _publish(self, values: Float[ndarray, " 4"] | None) -> None:
         if values is not None:
             self._sent_s = self._bus.now()
-            self._send(FlightCommand(values, 0, self._sequence))
-            self._sequence += 1
+            names = MOTORS if self.filter.level == "motors" else RATES
+            self._send(FlightCommand(self._clock.stamp(), values, names))
 
     def _report(self) -> None:
         filter_ = self.filter

@@ -13,10 +13,11 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.flight_units import FlightUnits
 from hardware.loop.flown import FlightRecord
 from hardware.loop.timing import LoopTiming
-from hardware.messages import FlightCommand, Floats, Odometry, Text
+from hardware.messages import MOTORS, RATES, FlightCommand, Floats, Odometry, Text
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.send_clock import SendClock
 from hardware.safety.frames import Frames
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL, METADATA, ODOM, POLICY_STATUS
 from policies.deploy.bundle import Bundle
@@ -49,7 +50,7 @@ class QuadPolicyNode:
         self._policy, self._noise = OnnxPolicy(bundle, "cpu"), bundle_noise(bundle)
         self._noise.reset([0], [0])
         self._goal_m = np.asarray(goal_m, dtype=np.float64)
-        self._epoch = self._sequence = 0
+        self._clock, self._episode = SendClock(bus), 0
         self.flown, self._frames = FlightRecord(), Frames()
         self.decisions, self._took_s, self._bad_frames, self._bad_goal = 0, 0.0, "", ""
         self._faults = FaultLog(bus.name, say)
@@ -121,8 +122,9 @@ class QuadPolicyNode:
         self._took_s = time.perf_counter() - begin_s
         self.decisions, self._bad_frames = self.decisions + 1, ""
         self._faults.end(self._bus.now())
-        self._send(FlightCommand(self._units.to_filter(action[0, 0].numpy()), self._epoch, self._sequence))
-        self._sequence += 1
+        values = self._units.to_filter(action[0, 0].numpy())
+        names = RATES if self._units.rates else MOTORS
+        self._send(FlightCommand(self._clock.stamp(), values, names))
         return self.timing.end(self._bus.now())
 
     def _start(self) -> Answer:
@@ -135,8 +137,8 @@ class QuadPolicyNode:
 
     def _reset(self) -> Answer:
         self._observer.reset()
-        self._epoch, self._sequence = self._epoch + 1, 0
-        return True, f"episode {self._epoch}: what was seen is forgotten"
+        self._episode += 1
+        return True, f"episode {self._episode}: what was seen is forgotten"
 
     def _report(self) -> None:
         wrong = self._bad_frames or self._faults.present or self._bad_goal

@@ -118,13 +118,14 @@ class _DriverNode(ABC, Generic[S]):
 
 
 class ArmDriverNode(_DriverNode[ArmState]):
-    """`command/safe` in, `joint_states` out; joints are found by name."""
+    """`command/safe` in, `joint_states` out; joints are found by name. frame_id: frame of the arm's base."""
 
     def __init__(
-        self, bus: Bus, driver: ArmDriver, state_hz: float, say: Callable[[str], None] = complain
-    ) -> None:
+        self, bus: Bus, driver: ArmDriver, state_hz: float, say: Callable[[str], None] = complain,
+        frame_id: str = "base_link",
+    ) -> None:  # fmt: skip
         super().__init__(bus, driver, state_hz, say)
-        self._names = driver.names
+        self._names, self._frame = driver.names, frame_id
         self._tell = JOINT_STATES.publisher(bus)
         SAFE.subscribe(bus, self._on_command)
 
@@ -137,7 +138,8 @@ class ArmDriverNode(_DriverNode[ArmState]):
         self._write(JointCommand(position_rad), received_s)
 
     def _publish(self, state: ArmState, stamp_s: float) -> None:
-        self._tell(JointState(stamp_s, self._names, state.position_rad, state.velocity_rad_s))
+        position_rad, velocity_rad_s = state.position_rad, state.velocity_rad_s
+        self._tell(JointState(stamp_s, self._names, position_rad, velocity_rad_s, frame=self._frame))
 
 
 class QuadDriverNode(_DriverNode[QuadState]):

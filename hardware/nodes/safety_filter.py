@@ -10,15 +10,28 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
-from hardware.messages import Flag, JointState, JointTrajectory
+from hardware.messages import Flag, JointJog, JointState, JointTrajectory, Twist
 from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.send_clock import SendClock
 from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.command_acceptance import Source
 from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason, last_account
-from hardware.topics import ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
+from hardware.teleop.velocity import VelocityTeleop
+from hardware.topics import (
+    ESTOP,
+    INTERVENTION,
+    JOINT_JOG,
+    JOINT_STATES,
+    RAW,
+    SAFE,
+    SAFETY_STATE,
+    TELEOP,
+    TWIST,
+)
+from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.shapes import Float
 
 WATCHDOG_HZ = (
@@ -29,12 +42,13 @@ _ON_THE_WAY = 1.5  # ticks until a hold decided after this one has reached the r
 _STATUS_S = 0.5
 _AGAIN_S = 5.0  # interval between two reports of a fault of the states
 # A stamp that controllers take as "now". Any other is compared with their own clock, which may be a
-# simulator's or another machine's: a trajectory in its past is refused, one in its future waits.
+# simulator's or another machine's: a trajectory in its past is refused, one in its future waits. The filter
+# is the only sender, so robots follow the order of receipt, which DDS keeps.
 NOW_S = 0.0
 
 
 class SafetyFilterNode:
-    """ArmFilter on a bus: ~/arm and ~/stop, `command/raw` and `teleop/command` in, `command/safe` out."""
+    """ArmFilter on a bus: ~/arm and ~/stop, `command/raw` and `teleop/...` in, `command/safe` out."""
 
     def __init__(
         self, bus: Bus, robot: RobotDescription, arm: bool = False, say: Callable[[str], None] = print
@@ -44,12 +58,15 @@ class SafetyFilterNode:
         self._bus, self._robot, self._arm_when_ready, self._say = bus, robot, arm, say
         self._drops = DropTeller(bus.name, say)
         self._fault_reported_s = -math.inf  # last report of a fault of the states
-        self._sequence, self._reported = 0, (Phase.DISARMED, self.filter.reason)
+        self._reported = Phase.DISARMED, self.filter.reason
         self._send = SAFE.publisher(bus)
         self._own = OwnStatus(bus, SAFETY_STATE)
         JOINT_STATES.subscribe(bus, self._on_state)
         RAW.subscribe(bus, lambda m, at: self._on_command(m, "policy", at))
         TELEOP.subscribe(bus, lambda m, at: self._on_command(m, "teleop", at))
+        self._velocity, self._clock = VelocityTeleop(robot), SendClock(bus)
+        self._subscribe_velocities(bus)
+        bus.timer(1.0 / robot.command_hz, self._follow_velocity)
         INTERVENTION.subscribe(bus, self._on_intervention)
         ESTOP.subscribe(bus, self._on_estop)
         bus.service("~/arm", self._arm)
@@ -90,6 +107,30 @@ class SafetyFilterNode:
         else:
             self._drops.tell(source, self.filter.dropped, received_s)
 
+    def _subscribe_velocities(self, bus: Bus) -> None:
+        TWIST.subscribe(bus, self._on_velocity)
+        try:
+            JOINT_JOG.subscribe(bus, self._on_velocity)
+        except MissingDependencyError as error:
+            self._say(f"{bus.name}: {JOINT_JOG.name} is not heard. {error}")
+
+    def _on_velocity(self, message: JointJog | Twist, received_s: float) -> None:
+        topic = JOINT_JOG if isinstance(message, JointJog) else TWIST
+        fault = self._velocity.take(message, received_s)
+        if not fault and self.filter.source != "teleop":
+            fault = Reason.NOT_INTERVENING.sentence
+        self._drops.tell_sentence(f"a message on {topic.name}", fault, received_s)
+
+    def _follow_velocity(self) -> None:
+        """Command the next position of a human's jog or twist, as long as it comes and the human intervenes."""
+        measured_rad, robot = self.filter.measured_rad, self._robot
+        if measured_rad is None or self.filter.source != "teleop" or self.filter.phase is not Phase.ARMED:
+            self._velocity.release()
+        elif (next_rad := self._velocity.next(measured_rad, self._bus.now())) is not None:
+            period_s, stamp_s = np.array([1.0 / robot.command_hz]), self._clock.stamp()
+            command = JointTrajectory(stamp_s, robot.names, next_rad[None], period_s, robot.frame_id)
+            self._on_command(command, "teleop", self._bus.now())
+
     def _on_intervention(self, message: Flag, received_s: float) -> None:
         self.filter.on_intervention(message.on)
         self._tick()
@@ -100,6 +141,7 @@ class SafetyFilterNode:
         self._tick()
 
     def _arm(self) -> Answer:
+        self._velocity.forget_stamps()
         return self.filter.arm(self._bus.now())
 
     def _stop(self) -> Answer:
@@ -117,8 +159,8 @@ class SafetyFilterNode:
         if position_rad is None:
             return
         period_s = np.array([1.0 / self._robot.command_hz])
-        self._send(JointTrajectory(NOW_S, self._robot.names, position_rad[None], period_s, 0, self._sequence))
-        self._sequence += 1
+        robot = self._robot
+        self._send(JointTrajectory(NOW_S, robot.names, position_rad[None], period_s, robot.frame_id))
 
     def _report(self) -> None:
         """Publish phase, reason and counts."""

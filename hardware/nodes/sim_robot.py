@@ -64,8 +64,8 @@ class SimQuad(Protocol):
 class SimArmNode:
     """`command/safe` in, `joint_states` out, at `state_hz`; its servos hold when no command comes."""
 
-    def __init__(self, bus: Bus, arm: SimArm, state_hz: float) -> None:
-        self._bus, self._arm, self._period_s = bus, arm, 1.0 / state_hz
+    def __init__(self, bus: Bus, arm: SimArm, state_hz: float, frame_id: str = "base_link") -> None:
+        self._bus, self._arm, self._period_s, self._frame = bus, arm, 1.0 / state_hz, frame_id
         self._commanded_s: float | None = None  # None: not since it last held
         self._status = 0, "waits for commands"
         self.holds = 0  # times that the watchdog fired
@@ -113,7 +113,8 @@ class SimArmNode:
             self._report()
         self._arm.advance(self._period_s)
         position, velocity = self._arm.read()
-        self._tell(JointState(self._bus.stamp(), self._arm.names, position, velocity))
+        stamp_s = self._bus.stamp()
+        self._tell(JointState(stamp_s, self._arm.names, position, velocity, frame=self._frame))
 
 
 class SimQuadNode:

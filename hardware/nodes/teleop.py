@@ -14,7 +14,7 @@ from numpy import ndarray
 from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointState, JointTrajectory, Text
-from hardware.nodes.shared.epoch import first_epoch
+from hardware.nodes.shared.send_clock import SendClock
 from hardware.teleop.device import NOTHING, Device, Wish
 from hardware.teleop.jog import Jog
 from hardware.topics import ASK, INTERVENTION, JOINT_STATES, TELEOP
@@ -32,10 +32,7 @@ def complain(sentence: str) -> None:
 
 
 class TeleopNode:
-    """Reads the device at 50 Hz.
-
-    Each intervention has an epoch of its own, so that late commands are dropped.
-    """
+    """Reads the device at 50 Hz."""
 
     def __init__(
         self, bus: Bus, device: Device, robot: RobotDescription, say: Callable[[str], None] = complain
@@ -45,7 +42,7 @@ class TeleopNode:
         self._jog = Jog(robot.column("low_rad"), robot.column("high_rad"), speed_rad_s)
         self._measured_rad: Float[ndarray, " j"] | None = None
         self._seen_s = -np.inf
-        self._on, self._epoch, self._sequence = False, first_epoch(bus), 0
+        self._on, self._clock, self._frame = False, SendClock(bus), robot.frame_id
         self._reported, self._gone, self._closed = "", False, False
         self._send, self._flag, self._ask = (
             TELEOP.publisher(bus),
@@ -90,15 +87,11 @@ class TeleopNode:
         if target_rad is None:
             return
         if not self._on:
-            self._on, self._epoch, self._sequence = True, self._epoch + 1, 0
+            self._on = True
             self._flag(Flag(True))
         self._reported = ""
         times_s = np.array([1.0 / RATE_HZ])
-        stamp_s = self._bus.stamp()
-        self._send(
-            JointTrajectory(stamp_s, self._names, target_rad[None], times_s, self._epoch, self._sequence)
-        )
-        self._sequence += 1
+        self._send(JointTrajectory(self._clock.stamp(), self._names, target_rad[None], times_s, self._frame))
 
     def _wish(self) -> Wish:
         if self._gone:

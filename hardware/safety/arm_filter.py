@@ -75,6 +75,11 @@ class ArmFilter:
         return self._commands.source
 
     @property
+    def measured_rad(self) -> Joints | None:
+        """Newest accepted position of the joints; None before the first."""
+        return None if self._states.newest is None else self._states.newest.position_rad
+
+    @property
     def fault(self) -> str:
         """What is wrong with the states that come; empty while one is accepted, or none comes."""
         return self._states.fault
@@ -117,6 +122,7 @@ class ArmFilter:
             said = self.fault if why is Reason.NO_STATE and self.fault else why.sentence
             return False, f"not armed: {said}"
         if self.phase is Phase.ARMED:
+            self._commands.forget_stamps()
             return True, "armed already"
         assert self._states.newest is not None
         self._commands.restart()

@@ -13,7 +13,7 @@ from hardware.messages import JointTrajectory
 from hardware.safety.intake import Order, read_command
 from hardware.safety.limits import Target
 from hardware.safety.reasons import Reason
-from hardware.safety.timing import STALE_COMMAND_PERIODS, age_limit_s, is_stale
+from hardware.safety.timing import STALE_COMMAND_PERIODS, START_PERIODS, age_limit_s, is_stale
 from robo_rl.core.shapes import Float
 
 Joints = Float[ndarray, " j"]
@@ -25,9 +25,9 @@ class CommandAcceptance:
 
     Promises:
     - `target` comes only from a command that is finite, names the robot's joints, and was sent by `source`;
-    - each (epoch, sequence) of a sender is accepted once, and never after a later one;
-    - the first command since arming, a takeover or a reset of the sender lies within `start_jump_rad` of the
-      measured position;
+    - each stamp of a sender is accepted once, and never after a later one;
+    - the first command since arming, a takeover or a pause of 5 periods lies within `start_jump_rad` of the
+      measured position; a sender that was reset pauses for longer (`hardware.loop.head`);
     - a command that has grown stale is dropped and never followed again (`expire`).
     """
 
@@ -55,9 +55,13 @@ class CommandAcceptance:
 
     def restart(self) -> None:
         """Accept any first command, as after arming."""
+        self.forget_stamps()
+        self.target, self.received_any = None, False
+
+    def forget_stamps(self) -> None:
+        """Accept any stamp next, as after a clock was set back."""
         for order in self._orders.values():
             order.forget()
-        self.target, self.received_any = None, False
 
     def take(
         self, message: JointTrajectory, source: Source, received_s: float, measured_rad: Joints | None
@@ -66,13 +70,13 @@ class CommandAcceptance:
         position = read_command(message, self._robot.names)
         if isinstance(position, Reason):
             return position
-        if refused := self._refusal(message, source, position, measured_rad):
+        if refused := self._refusal(message, source, position, received_s, measured_rad):
             if refused is Reason.NOT_ARMED and source == self.source:
                 self._unarmed_s = received_s
             return refused
-        if self._is_first(source, message.epoch):
+        if self._is_first(received_s):
             self.target = None
-        self._orders[source].take(message.epoch, message.sequence)
+        self._orders[source].take(message.stamp_s)
         self.target, self._received_s = Target(position, self._speed_to(position)), received_s
         self.received_any = True
         return None
@@ -95,22 +99,27 @@ class CommandAcceptance:
         return not is_stale(now_s, self._unarmed_s, self._age_limit_s)
 
     def _refusal(
-        self, message: JointTrajectory, source: Source, position: Joints, measured_rad: Joints | None
+        self,
+        message: JointTrajectory,
+        source: Source,
+        position: Joints,
+        received_s: float,
+        measured_rad: Joints | None,
     ) -> Reason | None:
         if measured_rad is None:
             return Reason.NOT_ARMED
         if source != self.source:
             return Reason.OUTRANKED if source == "policy" else Reason.NOT_INTERVENING
-        if late := self._orders[source].judge(message.epoch, message.sequence):
+        if late := self._orders[source].judge(message.stamp_s):
             return late
-        if not self._is_first(source, message.epoch):
+        if not self._is_first(received_s):
             return None
         far = np.abs(position - measured_rad) > self._robot.start_jump_rad
         return Reason.JUMP_AT_START if far.any() else None
 
-    def _is_first(self, source: Source, epoch: int) -> bool:
-        """True for this sender's first command since arming, a takeover or a reset."""
-        return not self.received_any or self._orders[source].is_new(epoch)
+    def _is_first(self, received_s: float) -> bool:
+        """True for this sender's first command since arming, a takeover or a pause."""
+        return not self.received_any or is_stale(received_s, self._received_s, START_PERIODS * self._period_s)
 
     def _speed_to(self, position: Joints) -> Joints:
         """Speed of the target from one command to the next, at the rate at which commands are due."""

@@ -15,7 +15,7 @@ from enum import Enum
 import numpy as np
 
 from hardware.bus.protocol import Answer
-from hardware.messages import FlightCommand, Odometry
+from hardware.messages import MOTORS, RATES, FlightCommand, Odometry
 from hardware.safety.flight_limits import Four, Level, clamped, exceeded, is_state, tilt
 from hardware.safety.frames import Frames
 from hardware.safety.intake import Order
@@ -79,11 +79,11 @@ class FlightFilter:
             values = np.asarray(message.values, dtype=np.float64)
         except (TypeError, ValueError):
             values = np.zeros(0)
-        self.dropped = refused = self._refuses(values) or self._order.judge(message.epoch, message.sequence)
+        self.dropped = refused = self._refuses(values, message.names) or self._order.judge(message.stamp_s)
         if refused is not None:
             self._count(refused)
             return False
-        self._order.take(message.epoch, message.sequence)
+        self._order.take(message.stamp_s)
         self._command, self._command_s = values.copy(), received_s
         return True
 
@@ -97,6 +97,7 @@ class FlightFilter:
         """Let the policy fly, if the craft's state is known and inside the envelope."""
         self._advance(now_s)
         if self.phase is FlightPhase.FLYING:
+            self._order.forget()
             return True, "armed already"
         why = self._why_not(now_s)
         if why is not None:
@@ -144,11 +145,13 @@ class FlightFilter:
             return Reason.NO_STATE
         return exceeded(self._state, self.envelope)
 
-    def _refuses(self, values: Four) -> Reason | None:
+    def _refuses(self, values: Four, names: tuple[str, ...]) -> Reason | None:
         if self.phase is not FlightPhase.FLYING:
             return Reason.NOT_ARMED
         if values.shape != (4,):
             return Reason.WRONG_SHAPE
+        if names and names != (MOTORS if self.level == "motors" else RATES):
+            return Reason.WRONG_JOINTS
         return None if np.isfinite(values).all() else Reason.NOT_FINITE
 
     def _advance(self, now_s: float) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 from hardware.description import RobotDescription
-from hardware.messages import UNCOUNTED, JointState, JointTrajectory
+from hardware.messages import JointState, JointTrajectory
 from hardware.safety.reasons import Reason
 from robo_rl.core.shapes import Float
 
@@ -18,33 +18,29 @@ Joints = Float[ndarray, " j"]
 
 
 class Order:
-    """Accepts each (epoch, sequence) of one sender once, and none after a later one.
+    """Accepts the messages of one sender whose stamps grow: none twice, and none before an accepted one.
 
-    Messages that are `UNCOUNTED` are accepted in the order of receipt, from a sender that never counts.
+    Messages of stamp 0 ("now") are accepted in the order of receipt, from a sender that never stamped one.
     """
 
     def __init__(self) -> None:
-        self._last: tuple[int, int] | None = None
+        self._last_s: float | None = None
 
     def forget(self) -> None:
         """Accept any first message again."""
-        self._last = None
+        self._last_s = None
 
-    def judge(self, epoch: int, sequence: int) -> Reason | None:
+    def judge(self, stamp_s: float) -> Reason | None:
         """Why the message is late, or None. Does not accept it."""
-        if self._last is None or (epoch, sequence) > self._last:
+        if not math.isfinite(stamp_s):
+            return Reason.NOT_FINITE
+        if self._last_s is None or stamp_s > self._last_s or stamp_s == self._last_s == 0.0:
             return None
-        if (epoch, sequence) == self._last and sequence == UNCOUNTED:
-            return None
-        return Reason.OLD_EPOCH if epoch < self._last[0] else Reason.OUT_OF_ORDER
+        return Reason.OUT_OF_ORDER
 
-    def is_new(self, epoch: int) -> bool:
-        """True when the sender was reset since the last accepted message."""
-        return self._last is not None and epoch != self._last[0]
-
-    def take(self, epoch: int, sequence: int) -> None:
+    def take(self, stamp_s: float) -> None:
         """Accept the message."""
-        self._last = epoch, sequence
+        self._last_s = stamp_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,14 +42,14 @@ class Reason(Enum):
         Effect.DROPPED,
         "the command has the wrong shape: an arm takes one waypoint with all joints, a craft 4 values",
     )
-    WRONG_JOINTS = Rule(Effect.DROPPED, "the command names other joints than the robot has", quad=False)
-    OLD_EPOCH = Rule(
+    WRONG_JOINTS = Rule(
         Effect.DROPPED,
-        "the command was sent before the last reset of its sender, or by another sender: arm again to change it",
+        "the command names other joints, motors or rates than the robot has: use those of its description",
     )
     OUT_OF_ORDER = Rule(
         Effect.DROPPED,
-        "the command repeats or precedes an accepted command: let its stamp grow, or leave it 0",
+        "the command's stamp is not later than that of an accepted one: let stamps grow, or leave all 0; "
+        "arm again after a clock was set back",
     )
     OUTRANKED = Rule(Effect.DROPPED, "a human is in control, so the policy's command is ignored", quad=False)
     NOT_INTERVENING = Rule(
@@ -58,7 +58,12 @@ class Reason(Enum):
         quad=False,
     )
     NOT_ARMED = Rule(Effect.DROPPED, "the filter is not armed")
-    JUMP_AT_START = Rule(Effect.DROPPED, "the first command is too far from the robot's position", quad=False)
+    JUMP_AT_START = Rule(
+        Effect.DROPPED,
+        "the first command since arming, a takeover or a pause is further than start_jump_rad from the arm: "
+        "begin where the arm is",
+        quad=False,
+    )
     # Limits applied to a command.
     POSITION = Rule(Effect.LIMITED, "the command exceeds a joint's position range", quad=False)
     VELOCITY = Rule(Effect.LIMITED, "the command exceeds a joint's velocity limit", quad=False)

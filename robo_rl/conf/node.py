@@ -124,11 +124,27 @@ class RobotDriverNodeConfig(NodeConfig):
         REQUIRED, 'YAML file: "driver: ur", its settings, and watchdog_s if not 0.08; see docs/drivers.md'
     )
     state_hz: float = setting(100.0, "rate of joint_states or odom", at_least=1.0)
+    frame_id: str = setting("base_link", "arm: frame of its base, in the header of joint_states")
     level: str = one_of(
         "motors", "rates", help="quadcopter: command level of flight/safe; motors are refused over a link"
     )
     ground_m: float | None = setting(
         None, "quadcopter: height of the ground in odom [m]; none: 0, as the autopilot counts"
+    )
+
+
+@dataclass
+class ControllerDriverNodeConfig(NodeConfig):
+    """`controller_driver`: an arm of ros2_control, by its controller."""
+
+    robot: str = setting(REQUIRED, "description of the robot: a name, or a YAML file")
+    controller: str = setting("joint_trajectory_controller", "name of the controller")
+    output: str = one_of(
+        "auto",
+        "trajectory",
+        "forward",
+        "action",
+        help="auto: what the controller's parameters say; action: FollowJointTrajectory, with bus=rclpy",
     )
 
 

@@ -29,14 +29,7 @@ def state(position: Any, names: Sequence[str] = NAMES) -> JointState:
     return JointState(0.0, tuple(names), np.asarray(position, dtype=np.float64))
 
 
-def command(
-    position: Any, sequence: int = 0, epoch: int = 0, names: Sequence[str] = NAMES
-) -> JointTrajectory:
-    return JointTrajectory(
-        0.0,
-        tuple(names),
-        np.atleast_2d(np.asarray(position, dtype=np.float64)),
-        np.array([PERIOD_S]),
-        epoch,
-        sequence,
-    )
+def command(position: Any, number: int = 0, names: Sequence[str] = NAMES) -> JointTrajectory:
+    """A sender's command of this number: its stamp is later than that of the number before."""
+    rows = np.atleast_2d(np.asarray(position, dtype=np.float64))
+    return JointTrajectory(1.0 + PERIOD_S * number, tuple(names), rows, np.array([PERIOD_S]))

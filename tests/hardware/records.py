@@ -17,7 +17,6 @@ NAMES = st.lists(TEXTS, max_size=4).map(tuple)
 # Whole nanoseconds near zero, and any double of this decade: what clocks of simulations and of machines tell.
 STAMPS = st.builds(lambda sec, nanosec: sec + nanosec / 1e9, st.integers(0, 10**5), st.integers(0, 10**9 - 1))
 STAMPS |= st.floats(1.0e9, 2.0e9)
-COUNTS = st.integers(0, 10**15)
 PIXELS = st.integers(0, 2**32 - 1)
 
 
@@ -29,7 +28,8 @@ def floats(*shape: int) -> st.SearchStrategy[np.ndarray]:
 def joint_states(draw: st.DrawFn) -> m.JointState:
     names = draw(NAMES)
     optional = st.sampled_from([0, len(names)]).flatmap(floats)
-    return m.JointState(draw(STAMPS), names, draw(floats(len(names))), draw(optional), draw(optional))
+    place = draw(floats(len(names)))
+    return m.JointState(draw(STAMPS), names, place, draw(optional), draw(optional), draw(TEXTS))
 
 
 @st.composite
@@ -37,7 +37,9 @@ def trajectories(draw: st.DrawFn) -> m.JointTrajectory:
     names, points = draw(NAMES), draw(st.integers(0, 3))
     times = draw(st.lists(STAMPS, min_size=points, max_size=points))
     rows = draw(floats(points, len(names)))
-    return m.JointTrajectory(draw(STAMPS), names, rows, np.array(times), draw(COUNTS), draw(COUNTS))
+    given = points * len(names) > 0 and draw(st.booleans())
+    speeds = draw(floats(points, len(names))) if given else np.zeros(0)
+    return m.JointTrajectory(draw(STAMPS), names, rows, np.array(times), draw(TEXTS), speeds)
 
 
 @st.composite
@@ -56,8 +58,10 @@ STATUS = st.builds(m.Status, TEXTS, st.integers(0, 3), TEXTS, st.dictionaries(TE
 RECORDS = {
     m.JointState: joint_states(),
     m.JointTrajectory: trajectories(),
+    m.JointJog: st.builds(m.JointJog, STAMPS, NAMES, st.integers(0, 4).flatmap(floats), TEXTS),
+    m.Twist: st.builds(m.Twist, STAMPS, floats(3), floats(3), TEXTS),
     m.Floats: st.builds(m.Floats, st.integers(0, 8).flatmap(floats)),
-    m.FlightCommand: st.builds(m.FlightCommand, st.integers(0, 8).flatmap(floats), COUNTS, COUNTS),
+    m.FlightCommand: st.builds(m.FlightCommand, STAMPS, st.integers(0, 8).flatmap(floats), NAMES),
     m.Odometry: st.builds(m.Odometry, STAMPS, floats(3), floats(4), floats(3), floats(3), TEXTS, TEXTS),
     m.Imu: st.builds(m.Imu, STAMPS, floats(4), floats(3), floats(3), TEXTS),
     m.Image: images(),
@@ -96,18 +100,19 @@ def same(a: Any, b: Any) -> bool:
 
 SAMPLES: dict[type[Any], Any] = {
     m.JointState: m.JointState(
-        1.7e9 + 0.25, ("shoulder", "ü"), np.array([np.nan, -0.0]), np.array([1.5, np.inf])
+        1.7e9 + 0.25, ("shoulder", "ü"), np.array([np.nan, -0.0]), np.array([1.5, np.inf]), frame="base_link"
     ),
     m.JointTrajectory: m.JointTrajectory(
         1.7e9 + 0.5,
         ("a", "b"),
         np.array([[0.1, -0.2], [0.3, 1e300]]),
         np.array([0.02, 1.5]),
-        epoch=3,
-        sequence=41,
+        "base_link",
     ),
     m.Floats: m.Floats(np.array([1.0, -2.0, 5e-324])),
-    m.FlightCommand: m.FlightCommand(np.array([0.5, -0.25, 0.0, 1e-3]), epoch=2, sequence=7),
+    m.JointJog: m.JointJog(1.7e9 + 0.75, ("b", "a"), np.array([0.5, -1.0]), "base_link"),
+    m.Twist: m.Twist(1.7e9 + 0.75, np.array([0.1, 0.0, -0.2]), np.array([0.0, 0.3, np.inf]), "base_link"),
+    m.FlightCommand: m.FlightCommand(7.0, np.array([0.5, -0.25, 0.0, 1e-3]), m.RATES),
     m.Odometry: m.Odometry(
         2.5,
         np.array([1.0, 2.0, 3.0]),

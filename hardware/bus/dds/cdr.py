@@ -22,6 +22,13 @@ TRIGGER = {
     "std_srvs/msg/Trigger_Request": "uint8 structure_needs_at_least_one_member\n",
     "std_srvs/msg/Trigger_Response": "bool success\nstring message\n",
 }
+# Of control_msgs, which is not in the stores of rosbags.
+JOG = """std_msgs/Header header
+string[] joint_names
+float64[] displacements
+float64[] velocities
+float64 duration
+"""
 # Faster encoders with identical bytes, for the messages of the control path.
 FAST: dict[type[Any], tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     JointState: (encode_joints, decode_joints),
@@ -55,7 +62,7 @@ class RosTypes:
             )
         self.distribution = distribution
         self.store: Any = get_typestore(Stores(f"ros2_{distribution}"))
-        for name, text in TRIGGER.items():
+        for name, text in {**TRIGGER, "control_msgs/msg/JointJog": JOG}.items():
             self.store.register(get_types_from_msg(text, name))
         self._defaults: dict[str, list[tuple[str, Callable[[], Any]]]] = {}
 

@@ -2,7 +2,7 @@
 
 rosbags converts a message field by field, which at some hundred messages per second is most of the cost of
 the middleware. The bytes are identical, which a property test checks. Messages with another layout
-(big-endian, or trajectories with velocities) are left to rosbags.
+(big-endian, or trajectories with accelerations) are left to rosbags.
 
 CDR (little-endian): a value is aligned to its size, counted from the end of the 4-byte header. A string is
 its length including the final zero (4 bytes) and its text. A sequence is its length (4 bytes) and its items.
@@ -16,7 +16,6 @@ from functools import lru_cache
 import numpy as np
 from numpy import ndarray
 
-from hardware.bus.wire import parse_order
 from hardware.bus.wire_values import seconds, split_time
 from hardware.messages import JointState, JointTrajectory
 from robo_rl.core.errors import BusError
@@ -50,28 +49,32 @@ def _floats_block(values: ndarray, at: int) -> bytes:
 
 def encode_joints(r: JointState) -> bytes:
     """CDR of a sensor_msgs/JointState."""
-    stamp = split_time(r.stamp_s)
-    empty_frame = b"\1\0\0\0\0\0\0\0"  # with padding
-    parts = bytearray(HEAD + STAMP.pack(stamp["sec"], stamp["nanosec"]) + empty_frame)
-    parts += _names_block(r.names, 16)
+    parts = _header(r.stamp_s, r.frame)
+    parts += _names_block(r.names, len(parts) - 4)
     for values in (r.position_rad, r.velocity_rad_s, r.effort_nm):
         parts += _floats_block(np.asarray(values, dtype=np.float64), len(parts) - 4)
     return bytes(parts)
 
 
 def encode_trajectory(r: JointTrajectory) -> bytes:
-    """CDR of a trajectory_msgs/JointTrajectory that has only positions and times."""
-    stamp, order = split_time(r.stamp_s), f"{r.epoch}/{r.sequence}\0".encode()
-    parts = bytearray(HEAD + STAMP.pack(stamp["sec"], stamp["nanosec"]) + LENGTH.pack(len(order)) + order)
-    parts += bytes(-len(parts) % 4)
+    """CDR of a trajectory_msgs/JointTrajectory that has only positions, velocities and times."""
+    parts = _header(r.stamp_s, r.frame)
     parts += _names_block(r.names, len(parts) - 4)
     parts += bytes(-len(parts) % 4) + LENGTH.pack(len(r.times_s))
-    for row, time_s in zip(
-        np.asarray(r.position_rad, dtype=np.float64), np.asarray(r.times_s).tolist(), strict=True
-    ):
+    rows, speeds = (np.asarray(values, dtype=np.float64) for values in (r.position_rad, r.velocity_rad_s))
+    for i, time_s in enumerate(np.asarray(r.times_s).tolist()):
         since = split_time(time_s)
-        parts += _floats_block(row, len(parts) - 4) + bytes(12) + STAMP.pack(since["sec"], since["nanosec"])
+        parts += _floats_block(rows[i], len(parts) - 4)
+        parts += _floats_block(speeds[i] if speeds.size else speeds, len(parts) - 4)
+        parts += bytes(8) + STAMP.pack(since["sec"], since["nanosec"])  # no accelerations, no efforts
     return bytes(parts)
+
+
+def _header(stamp_s: float, frame: str) -> bytearray:
+    """The CDR header and a std_msgs/Header, padded to 4 bytes."""
+    stamp, text = split_time(stamp_s), frame.encode() + b"\0"
+    parts = bytearray(HEAD + STAMP.pack(stamp["sec"], stamp["nanosec"]) + LENGTH.pack(len(text)) + text)
+    return parts + bytes(-len(parts) % 4)
 
 
 class _Reader:
@@ -127,8 +130,8 @@ def decode_joints(data: bytes) -> JointState | None:
         return None
     try:
         reader = _Reader(data)
-        stamp_s, _, names = reader.time_s(), reader.text(), reader.names()
-        return JointState(stamp_s, names, reader.floats(), reader.floats(), reader.floats())
+        stamp_s, frame, names = reader.time_s(), reader.text().decode(), reader.names()
+        return JointState(stamp_s, names, reader.floats(), reader.floats(), reader.floats(), frame)
     except (struct.error, ValueError) as error:
         raise BusError(f"A message cannot be decoded as sensor_msgs/msg/JointState: {error}") from error
 
@@ -140,17 +143,20 @@ def decode_trajectory(data: bytes) -> JointTrajectory | None:
     try:
         reader = _Reader(data)
         stamp_s = reader.time_s()
-        order, names = parse_order(reader.text().decode(), stamp_s), reader.names()
-        rows, times = [], []
+        frame, names = reader.text().decode(), reader.names()
+        rows, speeds, times = [], [], []
         for _ in range(reader.number()):
             rows.append(reader.floats())
-            if reader.number() or reader.number() or reader.number():
-                return None  # velocities, accelerations, efforts
+            speeds.append(reader.floats())
+            if reader.number() or reader.number():
+                return None  # accelerations, efforts
             times.append(reader.time_s())
         if any(len(row) != len(names) for row in rows):
             return None  # unpacking the message of rosbags raises the error
         stacked = rows[0][None] if len(rows) == 1 else np.stack(rows) if rows else np.zeros((0, len(names)))
-        return JointTrajectory(stamp_s, names, stacked, np.array(times), *order)
+        given = len(names) > 0 and len(speeds) > 0 and all(len(speed) == len(names) for speed in speeds)
+        velocity = np.stack(speeds) if given else np.zeros(0)
+        return JointTrajectory(stamp_s, names, stacked, np.array(times), frame, velocity)
     except (struct.error, ValueError) as error:
         what = "trajectory_msgs/msg/JointTrajectory"
         raise BusError(f"A message cannot be decoded as {what}: {error}") from error

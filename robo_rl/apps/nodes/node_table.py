@@ -19,6 +19,11 @@ NODES: dict[str, tuple[str, str, str | None]] = {
         "robo_rl.conf.node:RobotDriverNodeConfig",
         None,
     ),
+    "controller_driver": (
+        "robo_rl.apps.nodes.robot_builders:controller_driver",
+        "robo_rl.conf.node:ControllerDriverNodeConfig",
+        None,
+    ),
     "teleop": ("robo_rl.apps.nodes.robot_builders:teleop", "robo_rl.conf.node:TeleopNodeConfig", None),
     "camera": ("robo_rl.apps.nodes.builders:camera", "robo_rl.conf.node:CameraNodeConfig", "robot"),
     "recorder": ("robo_rl.apps.nodes.builders:recorder", "robo_rl.conf.node:RecorderNodeConfig", "dds"),

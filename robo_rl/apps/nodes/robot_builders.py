@@ -9,9 +9,12 @@ from typing import Any
 
 import yaml
 
+from hardware.arms.ros2_control import Ros2ControlDriver
 from hardware.bus.protocol import Bus
 from hardware.description import load_description
-from hardware.driver import ARMS, DRIVERS, IN_PROCESS, open_driver
+from hardware.driver import ARMS, DRIVERS, IN_PROCESS, PERIODS, WATCHDOG_S, open_driver
+from hardware.nodes.controller_driver import ControllerDriverNode
+from hardware.nodes.controller_driver import complain as complain_of_control
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.nodes.shared.protocol import Node
 from hardware.nodes.teleop import TeleopNode, complain
@@ -20,7 +23,7 @@ from hardware.teleop.joystick import Joystick
 from hardware.teleop.keyboard import Keyboard
 from hardware.teleop.leader import Leader
 from hardware.topics import EPISODE
-from robo_rl.conf.node import RobotDriverNodeConfig, TeleopNodeConfig
+from robo_rl.conf.node import ControllerDriverNodeConfig, RobotDriverNodeConfig, TeleopNodeConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 
@@ -28,8 +31,24 @@ def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
     name, settings = read_settings(config.settings)
     driver = open_driver(name, settings).driver
     if name in ARMS:
-        return ArmDriverNode(bus, driver, config.state_hz)
+        return ArmDriverNode(bus, driver, config.state_hz, frame_id=config.frame_id)
     return QuadDriverNode(bus, driver, config.state_hz, config.level, config.ground_m or 0.0)
+
+
+def controller_driver(config: ControllerDriverNodeConfig, bus: Bus) -> Node:
+    robot = load_description(config.robot)
+    limits = {key: robot.column(key).tolist() for key in ("low_rad", "high_rad", "velocity_rad_s")}
+    driver = Ros2ControlDriver(
+        bus,
+        robot.names,
+        **limits,
+        controller=config.controller,
+        output=config.output,
+        rate_hz=robot.command_hz,
+        watchdog_s=max(WATCHDOG_S, PERIODS / robot.command_hz),
+        say=complain_of_control,
+    )
+    return ControllerDriverNode(bus, driver)
 
 
 def teleop(config: TeleopNodeConfig, bus: Bus) -> Node:
@@ -80,7 +99,7 @@ def read_settings(file: str) -> tuple[str, dict[str, Any]]:
         raise UnknownNameError("driver", name, DRIVERS)
     if name in IN_PROCESS:
         raise ConfigError(
-            f"The driver '{name}' needs no node of its own: a controller of ros2_control takes command/safe "
-            "by remapping, a simulated arm is the node sim_robot."
+            f"The driver '{name}' has a node of its own: controller_driver (controller=<its name> of a set) for "
+            "an arm of ros2_control, sim_robot for a simulated arm."
         )
     return name, {str(key): value for key, value in data.items()}

@@ -9,17 +9,13 @@ from typing import Any
 from hardware.bus.names import domain_id
 from robo_rl.apps.nodes.node_sets import MODULE, NodeSet, load_set
 from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
-from robo_rl.core.errors import BusError, ConfigError
+from robo_rl.core.errors import BusError
 from robo_rl.core.files.lock import FolderLock
 
 PROCESS = "robo_rl.apps.nodes.process"  # runs a module that stops with its parent
 _LOCKS: list[FolderLock] = []  # of namespaces, held until this process ends
 COMMON = {
     "namespace": ("", "of the robot: several share a network that way"),
-    "controller": (
-        "",
-        "joint_trajectory_controller that takes the filter's commands; empty: they go to command/safe",
-    ),
     "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
 }
 
@@ -63,15 +59,10 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
 
     chosen = sets[value("set")] if len(sets) > 1 else next(iter(sets.values()))
     given = {argument.name: value(argument.name) for argument in chosen.arguments}
-    taken = [("command/safe", f"{value('controller')}/joint_trajectory")] if value("controller") else []
     space = {"namespace": value("namespace")} if value("namespace") else {}
     _LOCKS.append(namespace_lock(domain_id(None), value("namespace")))
     common = [f"bus={value('bus')}"]
-    if value("bus") != "rclpy":  # remappings and ROS' own namespace work with rclpy alone
-        if taken:
-            raise ConfigError(
-                f"controller={value('controller')} needs bus=rclpy: bus={value('bus')} remaps no topics."
-            )
+    if value("bus") != "rclpy":  # ROS' own namespace works with rclpy alone
         common += [f"{key}={name}" for key, name in space.items()]
     return [
         Node(
@@ -82,7 +73,6 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
             name=name,
             exec_name=name,  # in front of each line in the terminal
             **space,
-            remappings=taken if name == "safety_filter" else [],
             output="screen",
             emulate_tty=True,
             sigterm_timeout=f"{rest_s(name):g}",  # after SIGINT

@@ -120,16 +120,15 @@ def test_without_rclpy_the_namespace_is_a_setting(bus: str) -> None:
     """Who has no rclpy reads no `--ros-args`: two robots would share one filter's topics."""
     nodes = launch(describe("sim"), namespace="left", bus=bus)
     assert all(node.arguments[-2:] == [f"bus={bus}", "namespace=left"] for node in nodes)
-    with pytest.raises(ConfigError, match="needs bus=rclpy"):
-        launch(describe("arm"), **GIVEN, bus=bus, controller="joint_trajectory_controller")
 
 
-def test_a_controller_takes_what_the_filter_sends() -> None:
-    """By remapping, so that the filter stays the only publisher to the robot; nobody else is remapped."""
-    nodes = launch(describe("arm"), **GIVEN, controller="joint_trajectory_controller")
-    taken = {node.name: node.remappings for node in nodes if node.remappings}
-    assert taken == {"safety_filter": [("command/safe", "joint_trajectory_controller/joint_trajectory")]}
-    assert not any(node.remappings for node in launch(describe("arm"), **GIVEN))
+@pytest.mark.parametrize("bus", ["rclpy", "dds"])
+def test_a_controller_has_a_node_that_sends_it_what_the_filter_allows(bus: str) -> None:
+    """Not the filter's single waypoints by remapping: the controller would go back at each of them."""
+    nodes = launch(describe("arm"), **GIVEN, bus=bus, controller="jtc", output="trajectory")
+    (driver,) = [node for node in nodes if node.name == "controller_driver"]
+    assert driver.arguments[5:8] == ["robot=ur5e", "controller=jtc", "output=trajectory"]
+    assert "controller_driver" not in {node.name for node in launch(describe("arm"), **GIVEN)}
 
 
 def test_the_flight_filter_has_the_time_to_land() -> None:

@@ -18,23 +18,22 @@ from robo_rl.core.errors import ConfigError, DriverError, UnknownNameError
 from tests.hardware.scripted_bus import ScriptedBus
 
 LIMITS: dict[str, Any] = {"low_rad": [-1.0, -2.0], "high_rad": [1.0, 2.0], "velocity_rad_s": [1.0, 2.0]}
+SAID: list[str] = []
 STATE = JointState(0.0, ("finger", "b", "a"), np.array([9.0, 0.2, 0.1]), np.array([0.0, 2.0, 1.0]))
 
 
-def connected(kind: str) -> tuple[ScriptedBus, Ros2ControlDriver]:
-    bus = ScriptedBus()
+def connected(output: str, bus: ScriptedBus | None = None) -> tuple[ScriptedBus, Ros2ControlDriver]:
+    bus = bus or ScriptedBus()
     assert isinstance(bus, Bus)
     bus.script = [(0.5, "joint_states", STATE)]
-    arm = Ros2ControlDriver(bus, ["a", "b"], controller="jtc", kind=kind, **LIMITS)
+    arm = Ros2ControlDriver(bus, ["a", "b"], controller="jtc", output=output, say=SAID.append, **LIMITS)
     assert isinstance(arm, Driver)
     arm.connect()
     return bus, arm
 
 
-def test_joints_are_found_by_name_and_a_waypoint_is_a_command() -> None:
-    """The robot tells finger, b, a; we are a, b. 1 rad/s and 100 Hz: 0.01 rad per step, due two periods
-    ahead.
-    """
+def test_joints_are_found_by_name_and_a_command_is_due_after_a_period() -> None:
+    """The robot tells finger, b, a; we are a, b. 1 rad/s and 100 Hz: 0.01 rad per step, and rest 5 mrad later."""
     bus, arm = connected("trajectory")
     state = arm.read()
     assert (state.position_rad.tolist(), state.velocity_rad_s.tolist()) == ([0.1, 0.2], [1.0, 2.0])
@@ -45,11 +44,12 @@ def test_joints_are_found_by_name_and_a_waypoint_is_a_command() -> None:
     first, second = bus.sent["jtc/joint_trajectory"]
     assert isinstance(first, JointTrajectory)
     assert bus.kinds["jtc/joint_trajectory"] == (JointTrajectory, Profile.COMMAND)
-    assert (first.names, first.stamp_s, first.times_s.tolist()) == (("a", "b"), 0.0, [0.02])
-    assert first.position_rad == pytest.approx(np.array([[0.11, 0.2]]))
-    assert sent.position_rad == pytest.approx(first.position_rad[0])
-    assert second.position_rad[0] == pytest.approx([0.12, 0.2])
-    assert second.sequence == first.sequence + 1
+    assert (first.names, first.stamp_s, first.times_s.tolist()) == (("a", "b"), 0.0, [0.0, 0.01, 0.02])
+    assert first.position_rad == pytest.approx(np.array([[0.1, 0.2], [0.11, 0.2], [0.115, 0.2]]))
+    assert first.velocity_rad_s == pytest.approx(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]))
+    assert sent.position_rad == pytest.approx(first.position_rad[1])
+    assert second.position_rad[:2] == pytest.approx(np.array([[0.11, 0.2], [0.12, 0.2]]))
+    assert second.velocity_rad_s[0] == pytest.approx([1.0, 0.0])
 
 
 def test_silence_sends_a_hold_where_the_arm_is() -> None:
@@ -70,6 +70,104 @@ def test_silence_sends_a_hold_where_the_arm_is() -> None:
     assert len(bus.sent["jtc/commands"]) == 2
 
 
+def test_silence_brings_a_trajectory_to_rest() -> None:
+    """After 80 ms of silence: from rest, where the last trajectory ended, to rest."""
+    bus, arm = connected("trajectory")
+    for _ in range(3):
+        arm.write(JointCommand(np.array([0.5, 0.2])))
+        bus.run(0.01)
+    while len(bus.sent["jtc/joint_trajectory"]) < 4:
+        bus.run(0.001)
+    moving, last = bus.sent["jtc/joint_trajectory"][-2:]
+    assert moving.velocity_rad_s[0, 0] == pytest.approx(1.0, abs=1e-6)
+    assert last.position_rad[:, 0] == pytest.approx(moving.position_rad[-1, 0])
+    assert not last.velocity_rad_s.any()
+
+
+def test_a_stop_in_motion_brakes_within_two_periods() -> None:
+    """From 1 rad/s within 20 ms: 10 mrad further."""
+    bus, arm = connected("trajectory")
+    for _ in range(3):
+        arm.write(JointCommand(np.array([0.5, 0.2])))
+        bus.now_s += 0.01
+    arm.stop("asked")
+    last = bus.sent["jtc/joint_trajectory"][-1]
+    assert last.velocity_rad_s[:, 0] == pytest.approx([1.0, 0.0], abs=1e-6)
+    assert last.position_rad[1, 0] - last.position_rad[0, 0] == pytest.approx(0.01, abs=1e-6)
+    assert last.times_s.tolist() == [0.0, 0.02]
+
+
+class _AskedBus(ScriptedBus):
+    """A bus on which the controller's parameters can be read."""
+
+    def __init__(self, kind: str, **parameters: Any) -> None:
+        super().__init__()
+        self.asked = {"jtc": parameters, "controller_manager": {"jtc.type": kind}}
+
+    def parameters(self, node: str, names: Any, timeout_s: float) -> dict[str, Any]:
+        return {key: value for key, value in self.asked[node].items() if key in names}
+
+
+JTC = "joint_trajectory_controller/JointTrajectoryController"
+FORWARD = "forward_command_controller/ForwardCommandController"
+USUAL: dict[str, Any] = {
+    "joints": ["b", "a"],
+    "command_interfaces": ["position"],
+    "interpolation_method": "splines",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "topic"),
+    [
+        (JTC, USUAL, "jtc/joint_trajectory"),
+        (FORWARD, {"joints": ["a", "b"], "interface_name": "position"}, "jtc/commands"),
+        ("position_controllers/JointGroupPositionController", {"joints": ["a", "b"]}, "jtc/commands"),
+    ],
+)
+def test_a_controller_is_sent_what_its_parameters_say(kind: str, parameters: Any, topic: str) -> None:
+    bus, arm = connected("auto", _AskedBus(kind, **parameters))
+    arm.write(JointCommand(np.array([0.1, 0.2])))
+    assert [name for name, sent in bus.sent.items() if sent] == [topic]
+
+
+def test_a_controller_that_continues_its_own_trajectory_is_left_to_begin_it() -> None:
+    """With interpolate_from_desired_state; without it, the advice is to set it."""
+    SAID.clear()
+    bus, arm = connected("auto", _AskedBus(JTC, **USUAL, interpolate_from_desired_state=True))
+    arm.write(JointCommand(np.array([0.1, 0.2])))
+    assert bus.sent["jtc/joint_trajectory"][0].times_s.tolist() == [0.01, 0.02]
+    assert not SAID
+    connected("auto", _AskedBus(JTC, **USUAL, interpolate_from_desired_state=False))
+    (advice,) = SAID
+    assert "Set interpolate_from_desired_state: true" in advice
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "parameters", "cure"),
+    [
+        ("auto", JTC, USUAL | {"command_interfaces": ["velocity"]}, r"Set command_interfaces: \[position\]"),
+        ("auto", FORWARD, {"joints": ["a", "b"], "interface_name": "effort"}, "Set interface_name: position"),
+        ("auto", FORWARD, {"joints": ["b", "a"], "interface_name": "position"}, "in this order"),
+        ("auto", JTC, USUAL | {"joints": ["a", "x"]}, "no joint b; it has a, x"),
+        (
+            "auto",
+            JTC,
+            USUAL | {"joints": ["a", "b", "rail"]},
+            "Set its parameter allow_partial_joints_goal: true",
+        ),
+        ("auto", JTC, USUAL | {"interpolation_method": "none"}, "Set interpolation_method: splines"),
+        ("forward", JTC, USUAL, "does not take output=forward. Set output=trajectory"),
+        ("auto", "diff_drive_controller/DiffDriveController", {}, "takes no joint positions"),
+    ],
+)
+def test_a_controller_that_cannot_be_commanded_names_the_cure(
+    output: str, kind: str, parameters: Any, cure: str
+) -> None:
+    with pytest.raises(DriverError, match=cure):
+        connected(output, _AskedBus(kind, **parameters))
+
+
 def test_missing_joints_and_silent_robots_are_named() -> None:
     bus = ScriptedBus()
     arm = Ros2ControlDriver(bus, ["a", "elbow"], **LIMITS)
@@ -80,8 +178,10 @@ def test_missing_joints_and_silent_robots_are_named() -> None:
         arm.connect()
     with pytest.raises(DriverError, match="no joint positions yet"):
         arm.read()
-    with pytest.raises(ConfigError, match="kind='velocity'"):
-        Ros2ControlDriver(bus, ["a", "b"], kind="velocity", **LIMITS)
+    with pytest.raises(ConfigError, match="output='velocity'"):
+        Ros2ControlDriver(bus, ["a", "b"], output="velocity", **LIMITS)
+    with pytest.raises(ConfigError, match="output=action needs bus=rclpy"):
+        Ros2ControlDriver(bus, ["a", "b"], output="action", **LIMITS)
     with pytest.raises(ConfigError, match="2 limits do not fit the joints a"):
         Ros2ControlDriver(bus, ["a"], **LIMITS)
 

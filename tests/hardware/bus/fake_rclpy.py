@@ -21,7 +21,15 @@ ClockType = enum.Enum("ClockType", "ROS_TIME SYSTEM_TIME STEADY_TIME")
 ReliabilityPolicy = enum.Enum("ReliabilityPolicy", "RELIABLE BEST_EFFORT")
 DurabilityPolicy = enum.Enum("DurabilityPolicy", "VOLATILE TRANSIENT_LOCAL")
 HistoryPolicy = enum.Enum("HistoryPolicy", "KEEP_LAST KEEP_ALL")
-PACKAGES = ["builtin_interfaces", "std_msgs", "geometry_msgs", "sensor_msgs", "trajectory_msgs", "nav_msgs"]
+PACKAGES = [
+    "builtin_interfaces",
+    "control_msgs",
+    "std_msgs",
+    "geometry_msgs",
+    "sensor_msgs",
+    "trajectory_msgs",
+    "nav_msgs",
+]
 PACKAGES += ["diagnostic_msgs"]
 
 

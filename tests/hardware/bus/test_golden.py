@@ -22,11 +22,9 @@ GOLDEN = dict(line.split() for line in (Path(__file__).parent / "golden.hex").re
 
 
 def on_record(kind: type[Any]) -> bytes:
-    """Some records share a type of ROS: a flight command has its place in the order beside the plain numbers,
-    a depth is a picture of metres.
-    """
+    """Some records share a type of ROS: a flight command is a joint state of efforts, a depth a picture of metres."""
     return bytes.fromhex(
-        GOLDEN[WIRE[kind].ros_type + {FlightCommand: ":ordered", DepthImage: ":depth"}.get(kind, "")]
+        GOLDEN[WIRE[kind].ros_type + {FlightCommand: ":flight", DepthImage: ":depth"}.get(kind, "")]
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
 from hardware import messages as m
 from hardware.bus.dds.cdr import RosTypes, ros_types
-from hardware.bus.wire import WIRE, pack, parse_order, unpack
+from hardware.bus.wire import WIRE, pack, unpack
 from hardware.bus.wire_values import join_time, split_time
 from robo_rl.core.errors import BusError
 from tests.hardware.records import RECORDS, SAMPLES, same
@@ -51,13 +51,15 @@ def test_the_short_cut_writes_what_rosbags_writes(kind: type[Any], data: st.Data
     assert same(types.decode(big, kind), record)
 
 
-def test_a_trajectory_with_velocities_is_left_to_rosbags() -> None:
-    """Another node's: its positions and times are what our record holds."""
+def test_a_trajectory_with_accelerations_is_left_to_rosbags() -> None:
+    """Another node's: positions, velocities and times are what our record holds."""
     types = ros_types()
     message = pack(m.JointTrajectory(1.0, ("a",), np.ones((1, 1)), np.ones(1)), types.new)
-    message.points[0].velocities = np.array([2.0])
+    message.points[0].velocities, message.points[0].accelerations = np.array([2.0]), np.array([3.0])
     cdr = bytes(types.store.serialize_cdr(message, "trajectory_msgs/msg/JointTrajectory"))
-    assert types.decode(cdr, m.JointTrajectory).position_rad.tolist() == [[1.0]]
+    record = types.decode(cdr, m.JointTrajectory)
+    assert record.position_rad.tolist() == [[1.0]]
+    assert record.velocity_rad_s.tolist() == [[2.0]]
 
 
 @settings(max_examples=100, deadline=None)
@@ -89,13 +91,13 @@ def test_quaternions_change_their_order() -> None:
     assert (q.w, q.x, q.y, q.z) == (0.1, 0.2, 0.3, 0.4)
 
 
-def test_the_order_of_trajectories_is_their_frame() -> None:
-    """And a foreign frame means that the sender counts nothing."""
-    trajectory = m.JointTrajectory(0.0, ("a",), np.zeros((1, 1)), np.zeros(1), epoch=3, sequence=41)
-    assert pack(trajectory, ros_types().new).header.frame_id == "3/41"
-    assert parse_order("base_link") == parse_order("") == parse_order("-1/2") == (0, m.UNCOUNTED)
-    assert parse_order("base_link", 12.5) == (0, 12_500_000_000)
-    assert parse_order("7/3", 12.5) == (7, 3)
+def test_a_header_holds_the_frame_of_the_robot_and_nothing_else() -> None:
+    """Order is by stamp. A recording of an earlier version, with a counter there, is read as any other."""
+    trajectory = m.JointTrajectory(12.5, ("a",), np.zeros((1, 1)), np.zeros(1), "base_link")
+    message = pack(trajectory, ros_types().new)
+    assert message.header.frame_id == "base_link"
+    message.header.frame_id = "1700000000000/41"
+    assert unpack(m.JointTrajectory, message).stamp_s == 12.5
 
 
 @pytest.mark.parametrize(
@@ -104,13 +106,17 @@ def test_the_order_of_trajectories_is_their_frame() -> None:
         (m.JointState(0.0, ("a", "b"), np.zeros(3)), "3 values for 2 joints"),
         (m.JointState(0.0, ("a", "b"), np.zeros(2), np.zeros(1)), "1 values for 2 joints"),
         (m.JointTrajectory(0.0, ("a",), np.zeros((2, 1)), np.zeros(1)), "1 times"),
+        (
+            m.JointTrajectory(0.0, ("a",), np.zeros((1, 1)), np.zeros(1), "", np.zeros((2, 1))),
+            r"of shape \(2, 1\)",
+        ),
         (m.Image(0.0, np.zeros((4, 4), np.uint8)), r"uint8 \(h, w, 3\)"),
         (m.DepthImage(0.0, np.zeros((4, 4, 1), np.float32)), r"expected \(h, w\)"),
         (m.CompressedImage(0.0, np.zeros(4)), r"expected the bytes as uint8 \(n,\)"),
         (replace(SAMPLES[m.CameraInfo], matrix=np.eye(2)), r"matrix has shape \(2, 2\)"),
         (m.Diagnostics(0.0, (m.Status("s", 300, ""),)), "cannot be sent"),
     ],
-    ids=["names", "velocity", "times", "image", "depth", "bytes", "info", "level"],
+    ids=["names", "velocity", "times", "speeds", "image", "depth", "bytes", "info", "level"],
 )
 def test_what_does_not_fit_together_is_refused(record: Any, said: str) -> None:
     with pytest.raises(BusError, match=said):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,17 @@ import pytest
 
 from hardware.loop.chunk_acceptance import HORIZON_S, MOST_WAYPOINTS
 from hardware.loop.head import ActionHead
-from hardware.messages import JointTrajectory
+from hardware.messages import JointState, JointTrajectory
 from hardware.nodes.action_head import ActionHeadNode
 from hardware.topics import CHUNK, JOINT_STATES
 from tests.hardware.arm_descriptions import NAMES, arm, state
 from tests.hardware.scripted_bus import ScriptedBus
 
 
-def chunk(times_s: Any, position: Any = None, names: Any = NAMES, epoch: int = 1) -> JointTrajectory:
+def chunk(times_s: Any, position: Any = None, names: Any = NAMES, stamp_s: float = 1.0) -> JointTrajectory:
     times = np.asarray(times_s, dtype=float)
     rows = np.zeros((len(times), len(names))) if position is None else np.asarray(position, dtype=float)
-    return JointTrajectory(0.0, tuple(names), rows, times, epoch, 0)
+    return JointTrajectory(stamp_s, tuple(names), rows, times)
 
 
 HOSTILE = {
@@ -43,44 +44,97 @@ HOSTILE = {
 def test_a_hostile_chunk_is_refused_with_its_reason(why: str) -> None:
     """Refused in less than 0.1 s, and its order is not remembered."""
     head = ActionHead(0.02, 0.02, names=NAMES)
-    head.on_state(0.0, None, 0.0)
+    head.on_state(0.5, None, 0.0)
     begin_s = time.process_time()
     assert not head.on_chunk(HOSTILE[why])
     assert time.process_time() - begin_s < 0.1
     assert why in head.refused
-    assert head.on_chunk(chunk([0.02, 0.04], epoch=0))
+    assert head.on_chunk(chunk([0.02, 0.04], stamp_s=0.5))
     assert not head.refused
 
 
 def test_the_longest_chunk_is_played() -> None:
     head = ActionHead(0.02, 0.02, names=NAMES)
-    head.on_state(0.0, None, 0.0)
+    head.on_state(1.0, None, 0.0)
     assert head.on_chunk(chunk(np.linspace(0.06, HORIZON_S, MOST_WAYPOINTS)))
 
 
 def test_a_chunk_may_name_the_joints_in_another_order() -> None:
     """Waypoints are sorted into the order of the robot's description."""
     head = ActionHead(0.02, 0.02, names=NAMES)
-    head.on_state(0.0, None, 0.0)
+    head.on_state(1.0, None, 0.0)
     assert head.on_chunk(chunk([0.02], [[3.0, 1.0, 2.0]], names=("c", "a", "b")))
     command = head.tick(0.0)
     assert command is not None
     assert command.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_a_reset_forgets_the_epoch_of_a_stranger() -> None:
-    """A chunk of the largest epoch shuts out the policy until ~/reset, and not longer."""
+def at(stamp_s: float) -> JointState:
+    return replace(state([0.0] * 3), stamp_s=stamp_s)
+
+
+def test_a_strangers_stamp_does_not_shut_out_the_policy() -> None:
+    """A chunk of next week is refused; one of the newest state is played; after a reset, only of newer states."""
     bus, said = ScriptedBus(), list[str]()
     node = ActionHeadNode(bus, arm(), say=said.append)
     hear = bus.heard[JOINT_STATES.name], bus.heard[CHUNK.name]
-    hear[0](state([0.0] * 3), 0.0)
-    hear[1](chunk([0.02], epoch=10**18), 0.0)
-    hear[1](chunk([0.02], epoch=5), 0.0)
+    hear[0](at(5.0), 0.0)
+    for stamp_s in (1e6, math.inf, math.nan):
+        hear[1](chunk([0.02], stamp_s=stamp_s), 0.0)
+    hear[1](chunk([0.02, 0.04], stamp_s=5.0), 0.0)
+    hear[1](chunk([0.02], stamp_s=5.0), 0.0)
+    assert node.head.player.left == 2, "played once"
+    bus.services["~/reset"]()
+    hear[0](at(6.0), 0.0)
+    hear[1](chunk([0.02], stamp_s=5.5), 0.0)
+    assert node.head.player.left == 0, "of a state before the reset"
+    hear[1](chunk([0.02, 0.04, 0.06], stamp_s=6.0), 0.0)
+    assert node.head.player.left == 3
+    hear[1](chunk([2e9], stamp_s=7.0), 10.0)
+    assert said[-1] == (
+        "test: policy/chunk is dropped: its last waypoint is at 2e+09 s, expected a time above 0 s, at most 60 s."
+    )
+
+
+@pytest.mark.parametrize(
+    ("stamps_s", "cure"),
+    [
+        ([0.0] * 3, "give it the stamp of the joint_states that the policy observed"),
+        ([99.0] * 3, "94 s later than that of the newest state: give it the stamp of the joint_states"),
+        ([5.0] * 4, "infer from a newer state, or call ~/reset after a clock was set back"),
+    ],
+    ids=["none", "ahead", "repeated"],
+)
+def test_chunks_that_are_never_played_are_reported_with_a_cure(stamps_s: list[float], cure: str) -> None:
+    """Not one or two of them: those may have been under way during a reset."""
+    head = ActionHead(0.02, 0.02, names=NAMES)
+    head.on_state(5.0, None, 0.0)
+    told = [head.on_chunk(chunk([0.02], stamp_s=stamp_s)) or head.refused for stamp_s in stamps_s]
+    assert "" in told
+    assert cure in str(told[-1])
+
+
+def test_a_robot_without_stamps_is_ordered_by_receipt() -> None:
+    """Head and policy stamp its states at their receipt; a chunk of before a reset is refused all the same."""
+    bus = ScriptedBus()
+    node = ActionHeadNode(bus, arm(), say=lambda sentence: None)
+    hear = bus.heard[JOINT_STATES.name], bus.heard[CHUNK.name]
+    bus.now_s = 3.0
+    hear[0](state([0.0] * 3), 3.0)
+    hear[1](chunk([0.02], stamp_s=1e9 + 3.001), 3.0)
     assert node.head.player.left == 1
     bus.services["~/reset"]()
-    hear[0](state([0.0] * 3), 0.0)
-    hear[1](chunk([0.02, 0.04, 0.06], epoch=5), 0.0)
-    assert node.head.player.left == 3
-    hear[1](chunk([2e9], epoch=6), 0.0)
-    assert said == ["test: policy/chunk is dropped: its last waypoint is at 2e+09 s, expected a time above 0 s, "
-                    "at most 60 s."]  # fmt: skip
+    bus.now_s = 4.0
+    hear[0](state([0.0] * 3), 4.0)
+    hear[1](chunk([0.02], stamp_s=1e9 + 3.9), 4.0)
+    assert node.head.player.left == 0
+
+
+def test_a_head_that_was_reset_pauses_until_the_filter_looks_where_the_arm_is() -> None:
+    """6 ticks: more than the 5 periods after which a command counts as the first one."""
+    head = ActionHead(0.02, 0.02, names=NAMES)
+    head.on_state(1.0, None, 0.0)
+    head.reset()
+    head.on_state(2.0, None, 0.0)
+    assert head.on_chunk(chunk([0.02, 0.04], stamp_s=2.0))
+    assert [head.tick(0.0) is None for _ in range(8)] == [True] * 6 + [False] * 2

@@ -51,7 +51,7 @@ def test_a_flight_policy_ignores_sent_commands_of_another_size(hover: Bundle) ->
     node = QuadPolicyNode(bus, hover, flight_observer(flight_env(hover)), say=said.append)
     before = node._observer._actions.copy()
     for values in (np.zeros(7), np.zeros(0), np.full(4, np.nan)):
-        bus.heard[FLIGHT_SAFE.name](FlightCommand(values), 0.0)
+        bus.heard[FLIGHT_SAFE.name](FlightCommand(0.0, values), 0.0)
     assert np.array_equal(node._observer._actions, before)
     for _ in range(3):
         bus.heard[GOAL.name](Floats(np.zeros(100_000)), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -59,7 +60,8 @@ def test_chunks_reach_the_arm_without_a_gap(chunks: Bundle) -> None:
     cell.give(Floats(np.array([0.5])))
     cell.until(4.0)
     assert len(cell.raw) >= 190
-    assert [m.sequence for m in cell.raw] == list(range(len(cell.raw)))
+    stamps_s = [m.stamp_s for m in cell.raw]
+    assert all(later > before for before, later in itertools.pairwise(stamps_s))
     assert set(cell.filter.filter.counts) <= {
         Reason.WAITING,
         Reason.ACCELERATION,
@@ -153,9 +155,7 @@ def test_a_dead_inference_is_said_once(chunks: Bundle) -> None:
 
 
 def test_a_reset_forgets_what_is_under_way(chunks: Bundle) -> None:
-    """A chunk that was asked for before the reset is not played after it; the filter is told by a new
-    epoch.
-    """
+    """A chunk that was asked for before the reset is not played after it; the head pauses for 6 periods."""
     cell = Cell(chunks, delay_s=0.1)
     cell.give(Floats(np.array([0.5])))
     cell.until(1.0)
@@ -163,8 +163,11 @@ def test_a_reset_forgets_what_is_under_way(chunks: Bundle) -> None:
     assert cell.bus["task"].call("head/reset", 1.0) == (True, "episode 1")
     before = len(cell.chunks)
     cell.until(1.6)
-    assert all(message.epoch == 1 for message in cell.chunks[before:])
-    assert [m.sequence for m in cell.raw if m.epoch == 1] == list(range(sum(m.epoch == 1 for m in cell.raw)))
+    assert all(message.stamp_s > 1.0 for message in cell.chunks[before:])
+    stamps_s = [m.stamp_s for m in cell.raw]
+    last, first = max(t for t in stamps_s if t <= 1.0), min(t for t in stamps_s if t > 1.0)
+    assert first - last > 6 * 0.02
+    assert stamps_s == sorted(stamps_s)
 
 
 def test_a_policy_that_is_started_anew_is_played(chunks: Bundle) -> None:
@@ -246,7 +249,7 @@ def test_a_chunk_that_is_refused_changes_nothing(chunks: Bundle) -> None:
     good, before = cell.chunks[-1], len(cell.raw)
     say = CHUNK.publisher(cell.bus["task"])
     say(replace(good, names=good.names[::-1]))
-    say(replace(good, position_rad=np.zeros((0, 3)), times_s=np.zeros(0), sequence=good.sequence + 1))
+    say(replace(good, position_rad=np.zeros((0, 3)), times_s=np.zeros(0), stamp_s=good.stamp_s + 0.02))
     cell.until(1.1)
     assert len(cell.raw) > before + 3
     assert {message.names for message in cell.raw} == {good.names}

@@ -82,7 +82,7 @@ def test_the_policy_sees_what_was_sent_in_its_own_numbers(rates: Bundle) -> None
     flight = Flight(rates)
     flight.until(1.0)
     sent = np.array([0.55, 1.0, -2.0, 0.5])
-    FLIGHT_SAFE.publisher(flight.task)(FlightCommand(sent, 0, 0))
+    FLIGHT_SAFE.publisher(flight.task)(FlightCommand(0.0, sent))
     flight.task.spin(lambda: True)
     flight.world.run(lambda: not flight.world._due)
     most = flight.policy._policy.action_spec.high

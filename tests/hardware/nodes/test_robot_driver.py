@@ -162,7 +162,7 @@ def test_a_craft_hears_thrust_and_rates_and_tells_its_state_once() -> None:
     bus, other = world.bus("robot_driver"), world.bus("other")
     node = QuadDriverNode(bus, craft, 100.0, "rates")
     ODOM.subscribe(other, lambda m, at: odom.append((at, m)))
-    FLIGHT_SAFE.publisher(other)(FlightCommand(np.array([0.6, 0.1, -0.2, 0.3])))
+    FLIGHT_SAFE.publisher(other)(FlightCommand(0.0, np.array([0.6, 0.1, -0.2, 0.3])))
     bus.spin(lambda: world.now() >= 0.5)
     sent = craft.sent[0]
     assert isinstance(sent, BodyRates)

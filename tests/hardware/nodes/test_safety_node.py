@@ -133,7 +133,7 @@ def test_a_robot_with_other_joints_is_said_once() -> None:
     ("offset_rad", "why"),
     [
         (math.nan, "the command contains NaN or an infinite value"),
-        (0.5, "the first command is too far from the robot's position"),
+        (0.5, Reason.JUMP_AT_START.sentence),
     ],
 )
 def test_commands_that_are_dropped_are_said(offset_rad: float, why: str) -> None:
@@ -142,7 +142,7 @@ def test_commands_that_are_dropped_are_said(offset_rad: float, why: str) -> None
     bus, other = cell.world.bus("watched"), cell.world.bus("other")
     watched, send = SafetyFilterNode(bus, arm(), arm=True, say=said.append), TELEOP.publisher(other)
     INTERVENTION.publisher(other)(Flag(True))
-    other.timer(0.02, lambda: send(command(np.full(3, offset_rad), sequence=round(50 * cell.world.now()))))
+    other.timer(0.02, lambda: send(command(np.full(3, offset_rad), round(50 * cell.world.now()))))
     cell.until(4.0)
     assert watched.filter.phase is Phase.ARMED
     assert said == [f"watched: what teleop sends is dropped: {why}."]

@@ -13,7 +13,7 @@ import numpy as np
 
 from hardware.description import RobotDescription
 from hardware.kinematics import forward_kinematics
-from hardware.messages import UNCOUNTED, JointState, JointTrajectory
+from hardware.messages import JointState, JointTrajectory
 
 EPS = 1e-7
 
@@ -31,7 +31,7 @@ class Oracle:
         self.now_s = -math.inf
         self.may_send = self.emergency = self.human = self.stopping = False
         self.first = True
-        self.last: dict[str, tuple[int, int] | None] = {"policy": None, "teleop": None}
+        self.last: dict[str, float | None] = {"policy": None, "teleop": None}
         self.sent: Any = None
         self.speed = np.zeros(len(robot.names))
         self.sent_s = math.nan
@@ -68,17 +68,19 @@ class Oracle:
         assert np.isfinite(message.position_rad).all(), "a value that is not finite was taken"
         assert sorted(message.names) == sorted(self.robot.names), "other joints taken"
         assert source == ("teleop" if self.human else "policy"), "the wrong one was heard"
-        order, before = (message.epoch, message.sequence), self.last[source]
-        uncounted = order == before and message.sequence == UNCOUNTED  # of a program that numbers nothing
-        assert before is None or order > before or uncounted, "a command was taken out of order"
-        if self.first or (before is not None and before[0] != message.epoch):
+        stamp_s, before = message.stamp_s, self.last[source]
+        assert math.isfinite(stamp_s), "a stamp that is not finite was taken"
+        unstamped = stamp_s == before == 0.0  # of a program that says "now"
+        assert before is None or stamp_s > before or unstamped, "a command was taken out of order"
+        paused = not -1e-6 <= received_s - self.command_s <= 5.0 * self.period_s + 1e-6
+        if self.first or paused:
             place = np.array(
                 [message.position_rad[0][message.names.index(name)] for name in self.robot.names]
             )
             assert (np.abs(place - self.measured) <= self.robot.start_jump_rad).all(), (
                 "a jump at the start was taken"
             )
-        self.last[source], self.first, self.command_s = order, False, received_s
+        self.last[source], self.first, self.command_s = stamp_s, False, received_s
 
     def emergency_stop(self, pressed: bool) -> None:
         self.emergency = pressed
@@ -106,9 +108,9 @@ class Oracle:
             return
         assert not self.emergency, "armed while the emergency stop was pressed"
         assert now_s - self.measured_s <= 3.0 / self.robot.state_hz + 1e-6, "armed without a fresh state"
+        self.last = {"policy": None, "teleop": None}
         if not was_armed:
             self.may_send, self.stopping, self.first, self.command_s = True, False, True, -math.inf
-            self.last = {"policy": None, "teleop": None}
             self.sent, self.speed, self.sent_s = self.measured.copy(), np.zeros_like(self.speed), math.nan
 
     def silent(self) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.messages import UNCOUNTED
 from hardware.safety.command_acceptance import CommandAcceptance
 from hardware.safety.intake import Order
 from hardware.safety.limits import ArmLimits, Move, Target, next_move
@@ -24,8 +23,8 @@ STILL = np.zeros(3)
 def test_a_command_is_accepted_once_and_never_after_a_later_one() -> None:
     commands = CommandAcceptance(arm(), look_s=0.0)
     assert commands.take(command(STILL, 5), "policy", 0.0, STILL) is None
-    for sequence in (5, 4):
-        again = commands.take(command(STILL, sequence), "policy", 0.0, STILL)
+    for number in (5, 4):
+        again = commands.take(command(STILL, number), "policy", 0.0, STILL)
         assert again is Reason.OUT_OF_ORDER
     assert commands.take(command(STILL, 6), "policy", 0.0, STILL) is None
 
@@ -127,17 +126,27 @@ def test_without_a_target_the_arm_brakes() -> None:
     assert (last.position_rad < 0.05).all(), "v^2 / 2a is 25 mm at 1 rad/s"
 
 
-def test_a_sender_without_sequence_numbers_is_heard_in_order() -> None:
-    """By its stamps; without stamps as they come. A sender that counts is not overtaken by one that does not."""
+def test_commands_are_ordered_by_their_stamps() -> None:
+    """Without stamps as they come. One without a stamp does not follow one with a stamp."""
     order = Order()
-    for sequence, refused in [(5, None), (7, None), (7, Reason.OUT_OF_ORDER), (6, Reason.OUT_OF_ORDER)]:
-        assert order.judge(0, sequence) is refused
+    for stamp_s, refused in [(5.0, None), (7.0, None), (7.0, Reason.OUT_OF_ORDER), (6.0, Reason.OUT_OF_ORDER),
+                             (np.nan, Reason.NOT_FINITE), (np.inf, Reason.NOT_FINITE)]:  # fmt: skip
+        assert order.judge(stamp_s) is refused
         if refused is None:
-            order.take(0, sequence)
-    assert order.judge(0, UNCOUNTED) is Reason.OUT_OF_ORDER  # it had stamps, and has none any more
+            order.take(stamp_s)
+    assert order.judge(0.0) is Reason.OUT_OF_ORDER
     order.forget()
     for _ in range(3):
-        assert order.judge(0, UNCOUNTED) is None
-        order.take(0, UNCOUNTED)
-    order.take(3, 0)
-    assert order.judge(0, UNCOUNTED) is Reason.OLD_EPOCH
+        assert order.judge(0.0) is None
+        order.take(0.0)
+    order.take(3.0)
+    assert order.judge(0.0) is Reason.OUT_OF_ORDER
+
+
+@pytest.mark.parametrize(("pause_s", "refused"), [(0.1, None), (0.11, Reason.JUMP_AT_START)])
+def test_after_a_pause_a_command_begins_where_the_arm_is(pause_s: float, refused: Reason | None) -> None:
+    """5 periods of 20 ms: what was reset, or comes back from somewhere else, does not lead the arm away."""
+    commands = CommandAcceptance(arm(), look_s=0.0)
+    assert commands.take(command(STILL, 0), "policy", 10.0, STILL) is None
+    assert commands.take(command(STILL + 0.5, 1), "policy", 10.0 + pause_s, STILL) is refused
+    assert commands.take(command(STILL + 0.2, 2), "policy", 10.0 + pause_s, STILL) is None

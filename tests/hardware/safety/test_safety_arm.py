@@ -149,10 +149,10 @@ def test_an_arm_that_wakes_up_outside_its_range_walks_back() -> None:
         (command(ZERO, 9, names=("a", "b", "b")), Reason.WRONG_JOINTS),
         (command(ZERO, 1), Reason.OUT_OF_ORDER),
         (command(ZERO, 0), Reason.OUT_OF_ORDER),
-        (command(ZERO, 9, epoch=-1), Reason.OLD_EPOCH),
-        (command([0.9, 0.0, 0.0], 0, epoch=1), Reason.JUMP_AT_START),
-        (JointTrajectory(0.0, NAMES, np.zeros((1, 3)), np.array([math.nan]), 0, 9), Reason.NOT_FINITE),
-        (JointTrajectory(0.0, NAMES, np.zeros((1, 3)), np.zeros(0), 0, 9), Reason.WRONG_SHAPE),
+        (JointTrajectory(0.0, NAMES, np.zeros((1, 3)), np.array([0.02])), Reason.OUT_OF_ORDER),
+        (JointTrajectory(math.nan, NAMES, np.zeros((1, 3)), np.array([0.02])), Reason.NOT_FINITE),
+        (JointTrajectory(9.0, NAMES, np.zeros((1, 3)), np.array([math.nan])), Reason.NOT_FINITE),
+        (JointTrajectory(9.0, NAMES, np.zeros((1, 3)), np.zeros(0)), Reason.WRONG_SHAPE),
     ],
 )
 def test_a_bad_command_is_dropped_whole(message: JointTrajectory, reason: Reason) -> None:

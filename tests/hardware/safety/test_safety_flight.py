@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Phase_
 from hypothesis import strategies as st
 
-from hardware.messages import UNCOUNTED, FlightCommand, Odometry
+from hardware.messages import FlightCommand, Odometry
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import CraftModel, Lander, MotorsLander, RatesLander
 from hardware.safety.reasons import Reason
@@ -98,7 +98,7 @@ class Flight:
     def tell(self, command: Any) -> bool:
         """Each command is the next one of its sender."""
         self.sequence += 1
-        return self.filter.on_command(FlightCommand(np.asarray(command), 0, self.sequence), self.now_s)
+        return self.filter.on_command(FlightCommand(float(self.sequence), np.asarray(command)), self.now_s)
 
     def hover(self) -> Any:
         return 2.0 * self.lander.hover - 1.0
@@ -202,7 +202,7 @@ def test_a_state_that_overflows_is_landed_with_numbers(lander: Lander, part: str
     filter_ = FlightFilter(ENVELOPE, lander, 1 / DT_S, 1 / DT_S)
     filter_.on_state(odometry(), 0.0)
     assert filter_.arm(0.0)[0]
-    assert filter_.on_command(FlightCommand(np.zeros(4)), 0.0)
+    assert filter_.on_command(FlightCommand(0.0, np.zeros(4)), 0.0)
     filter_.on_state(odometry(**{part: [huge] * 3}), 0.0)
     out = filter_.tick(0.0)
     assert filter_.phase is FlightPhase.LANDING
@@ -284,7 +284,7 @@ def test_rates_and_thrust_are_clamped() -> None:
     filter_ = FlightFilter(ENVELOPE, RatesLander(0.5), 100.0, 100.0, level="rates")
     filter_.on_state(odometry(), 0.0)
     assert filter_.arm(0.0)[0]
-    filter_.on_command(FlightCommand(np.array([1.5, 6.0, 8.0, 0.0])), 0.0)
+    filter_.on_command(FlightCommand(0.0, np.array([1.5, 6.0, 8.0, 0.0])), 0.0)
     assert filter_.tick(0.0) == pytest.approx([1.0, 4.8, 6.4, 0.0])
     assert filter_.counts == {Reason.THRUST: 1, Reason.BODY_RATE: 1}
     assert RatesLander(0.5).descend(odometry(velocity=[0.0, 0.0, -0.3]), 0.3) == pytest.approx(
@@ -328,7 +328,7 @@ def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: An
     """One sequence; returns how many commands came out."""
     filter_ = FlightFilter(ENVELOPE, lander, 100.0, 100.0, level=level)
     now_s, policy_ok, sent, state_s = 0.0, False, 0, -1.0  # nothing heard yet
-    newest: tuple[int, int] | None = None
+    newest: float | None = None
     for step in range(12):
         now_s += DT_S * float(rng.choice([1.0, 1.0, 1.0, 1.0 + wild, 1.0 + 4.0 * wild]))
         spin = rng.standard_normal(4) * [0.0, wild, wild, wild] + LEVEL
@@ -356,13 +356,12 @@ def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: An
         values = rng.uniform(-0.9, 0.9, 4) * rng.choice([1.0, 10.0], p=[0.8, 0.2])
         if rng.random() < 0.1 * wild:
             values[int(rng.integers(4))] = nasty
-        place = (int(rng.random() < 0.1), step - int(rng.integers(3)) * int(rng.random() < 0.2))
-        taken = filter_.on_command(FlightCommand(values, *place), now_s)
+        stamp_s = 10.0 * int(rng.random() < 0.1) + step - int(rng.integers(3)) * int(rng.random() < 0.2)
+        taken = filter_.on_command(FlightCommand(stamp_s, values), now_s)
         assert not taken or (
-            np.isfinite(values).all()
-            and (newest is None or place > newest or place == newest == (place[0], UNCOUNTED))
+            np.isfinite(values).all() and (newest is None or stamp_s > newest or stamp_s == newest == 0.0)
         )
-        newest = place if taken else newest
+        newest = stamp_s if taken else newest
         out = filter_.tick(now_s)
         may_pass = policy_ok and now_s - state_s <= 0.03 + 1e-6
         if out is None:

@@ -69,11 +69,11 @@ def no_velocity(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(intake.Order, "judge", lambda self, epoch, sequence: None)
+    patch.setattr(intake.Order, "judge", lambda self, stamp_s: None)
 
 
 def no_guard(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CommandAcceptance, "_is_first", lambda self, source, epoch: False)
+    patch.setattr(CommandAcceptance, "_is_first", lambda self, received_s: False)
 
 
 def no_age(patch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class Regime:
     noise_rad: float  # of the measured position
     nasty: float  # of a value of a command or state replaced by a nasty one
     lost: float  # of a message that does not arrive
-    disorder: float  # of a command with another sequence or epoch
+    disorder: float  # of a command with another stamp than the next one
     event: float  # of an emergency stop, intervention, stop, arming or jump of the clock
     jitter: float  # of the period, as a share of it
 
@@ -73,7 +73,7 @@ class Run:
         self.regime, self.rng, self.nasty = regime, rng, nasty
         self.robot: RobotDescription = ROBOTS[regime.robot]
         self.filter, self.oracle = ArmFilter(self.robot, hold_s=0.1), Oracle(self.robot)
-        self.now_s, self.sequence, self.epoch = float(rng.uniform(0.0, 1e4)), 0, 0
+        self.now_s, self.stamp_s = float(rng.uniform(0.0, 1e4)), 0.0
         self.place = rng.uniform(-1.2, 1.2, 3)
         self.goal = self.place.copy()
         self.sent = 0
@@ -104,18 +104,19 @@ class Run:
 
     def say(self) -> None:
         self.goal = self.goal + self.regime.reach_rad * self.rng.standard_normal(3)
-        self.sequence += 1
-        epoch, sequence = self.epoch, self.sequence
+        self.stamp_s += PERIOD_S
+        stamp_s = self.stamp_s
         if self.chance(self.regime.disorder):
-            epoch, sequence = epoch + int(self.rng.integers(-1, 2)), sequence - int(self.rng.integers(0, 4))
-            self.epoch = max(epoch, self.epoch)
+            other = float(self.rng.choice([0.0, -stamp_s, 100.0, math.nan, math.inf]))
+            stamp_s = float(self.rng.choice([stamp_s - PERIOD_S * int(self.rng.integers(0, 4)), other]))
+            self.stamp_s = max(self.stamp_s, stamp_s if math.isfinite(stamp_s) else 0.0)
         position = self.spoilt(self.goal)[None]
         if self.chance(self.regime.nasty * 0.2):
             position = [position[:, :2], np.repeat(position, 2, axis=0), position[0], position[:, :0]][
                 int(self.rng.integers(4))
             ]
         names = NAMES if not self.chance(self.regime.nasty * 0.1) else ("a", "b", "d")
-        message = JointTrajectory(0.0, names, position, np.array([PERIOD_S]), epoch, sequence)
+        message = JointTrajectory(stamp_s, names, position, np.array([PERIOD_S]))
         source: Any = "teleop" if self.chance(0.1 + 0.8 * self.oracle.human) else "policy"
         taken = self.filter.on_command(message, source, self.now_s)
         self.oracle.command(message, source, self.now_s, taken)
