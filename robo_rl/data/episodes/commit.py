@@ -2,9 +2,10 @@
 
 1. episode.json, durably: the intent. From here on, `recover` completes the commit, with its label, instead of
    salvaging.
-2. padding and index after each payload, and all zarr.json. 3. fsync of every file, then of every directory;
-recording.json is deleted. 4. rename into episodes/ under the next free number: now it is committed. 5. fsync
-of both parents.
+2. padding and index after each payload, and all zarr.json.
+3. fsync of every file, then of every directory; recording.json is deleted.
+4. rename into episodes/ under the next free number: now it is committed.
+5. fsync of both parents.
 
 All writes precede the first fsync of step 3, so a journaling file system commits them together. Without
 `durable` the fsyncs are left out: the commit is then safe against a kill, not against a power loss.
