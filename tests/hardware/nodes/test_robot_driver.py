@@ -207,7 +207,7 @@ def test_settings_of_a_driver_are_a_file(tmp_path: Path) -> None:
         ("driver: urr\n", UnknownNameError, "Did you mean 'ur'"),
         ("host: 10.0.0.2\n", ConfigError, "must hold 'driver: <name>'"),
         ("a: [\n", ConfigError, "cannot be read"),
-        ("driver: ros2_control\n", ConfigError, "needs no node of its own"),
+        ("driver: ros2_control\n", ConfigError, "has a node of its own: controller_driver"),
     ):
         file.write_text(text)
         with pytest.raises(error, match=sentence):

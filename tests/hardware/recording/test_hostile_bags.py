@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ def bag(tmp_path: Path) -> Path:
     return path
 
 
+def messages(path: Path) -> list[tuple[str, int, bytes]]:
+    """All messages of the recording, which is closed again."""
+    bag = Bag(path, ros_types("jazzy"))
+    with closing(bag):
+        return list(bag.raw({"words"}))
+
+
 @pytest.mark.parametrize("length", [0, 3, 2**40, 2**62, 2**64 - 1])
 def test_a_length_that_lies_is_one_sentence(bag: Path, length: int) -> None:
     """A length of 4 EB is no reason to end in MemoryError, which says nothing."""
@@ -36,7 +44,7 @@ def test_a_length_that_lies_is_one_sentence(bag: Path, length: int) -> None:
     struct.pack_into("<Q", data, AFTER_MAGIC, length)
     file.write_bytes(data)
     with pytest.raises(DataError, match=r"(cannot be read as a recording|is broken): .+"):
-        list(Bag(bag, ros_types("jazzy")).raw({"words"}))
+        messages(bag)
 
 
 def test_a_file_that_ends_early_is_one_sentence_or_its_messages(bag: Path) -> None:
@@ -46,6 +54,6 @@ def test_a_file_that_ends_early_is_one_sentence_or_its_messages(bag: Path) -> No
     for length in range(0, len(data), 7):
         file.write_bytes(data[:length])
         with pytest.raises(DataError):
-            list(Bag(bag, ros_types("jazzy")).raw({"words"}))
+            messages(bag)
     file.write_bytes(data)
-    assert len(list(Bag(bag, ros_types("jazzy")).raw({"words"}))) == 3
+    assert len(messages(bag)) == 3
