@@ -161,7 +161,7 @@ class Station:
         }
         self.task, self.bus = Arm6ReachTask(HOME_RAD), buses["task"]
         self.operator = Operator(self.body.read, noise, seed)
-        SimArmNode(buses["sim_robot"], self.body, robot.state_hz)
+        SimArmNode(buses["sim_robot"], self.body, robot.state_hz, robot)
         self.filter = SafetyFilterNode(buses["safety_filter"], robot, arm=True, say=say)
         TeleopNode(buses["teleop"], self.operator, robot, say)
         topics = [JOINT_STATES, SAFE, TELEOP, INTERVENTION, GOAL, TASK]

@@ -241,7 +241,7 @@ def attacked_nodes(folder: Path) -> dict[str, Attacked]:
         ),
         "flight_filter": Attacked(flight_filter_node, "flight/safe", usual.flight_filter),
         "sim_robot arm": Attacked(
-            lambda bus: SimArmNode(bus, SimulatedArm(), 100.0),
+            lambda bus: SimArmNode(bus, SimulatedArm(), 100.0, robot),
             "joint_states",
             lambda now_s, i: iter([usual.command("command/safe", now_s)]),
         ),
@@ -251,7 +251,7 @@ def attacked_nodes(folder: Path) -> dict[str, Attacked]:
             lambda now_s, i: iter([("flight/safe", m.FlightCommand(0.0, np.zeros(4)))]),
         ),
         "robot_driver arm": Attacked(
-            lambda bus: ArmDriverNode(bus, _arm_driver(bus, limits), 100.0, _quiet),
+            lambda bus: ArmDriverNode(bus, _arm_driver(bus, limits), 100.0, robot, _quiet),
             "joint_states",
             lambda now_s, i: iter([usual.command("command/safe", now_s)]),
         ),

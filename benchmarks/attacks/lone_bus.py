@@ -21,6 +21,7 @@ class LoneBus:
         self.name, self.now_s = name, 0.0
         self.heard: dict[str, tuple[type, Callable[[Any, float], None]]] = {}
         self.sent: dict[str, int] = defaultdict(int)
+        self.watched: dict[str, Callable[[tuple[str, ...]], None]] = {}  # who publishes, by topic
         self.services: dict[str, Callable[[], Answer]] = {}
         self.on_sent: Callable[[str, Any], None] = lambda topic, message: None
         self._timers: list[list[Any]] = []
@@ -49,6 +50,9 @@ class LoneBus:
             callback(message, received_s)
 
         self.heard[topic] = kind, both
+
+    def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
+        self.watched[topic] = callback
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         self._timers.append([self.now_s + period_s, period_s, callback])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy import ndarray
 
+from hardware.description import RobotDescription
 from hardware.states import JointCommand
 from robo_rl.core.errors import ConfigError, DriverError
 from robo_rl.core.shapes import Float
@@ -29,6 +30,18 @@ class JointLimits:
             raise ConfigError(f"Joint limits need low < high, found {self.low_rad} and {self.high_rad}.")
         if not all(0.0 < v < float("inf") for v in self.velocity_rad_s):
             raise ConfigError(f"Joint velocity limits must be above 0 rad/s, found {self.velocity_rad_s}.")
+
+    @classmethod
+    def of(cls, robot: RobotDescription, names: Sequence[str]) -> JointLimits:
+        """Limits of the robot's description, in the order of `names`. Raises ConfigError for a missing joint."""
+        if missing := [name for name in names if name not in robot.names]:
+            raise ConfigError(
+                f"The description '{robot.name}' has no joint {', '.join(missing)}; it has {', '.join(robot.names)}. "
+                "Give the description of this robot."
+            )
+        order = [robot.names.index(name) for name in names]
+        low, high, velocity = (robot.column(key)[order] for key in ("low_rad", "high_rad", "velocity_rad_s"))
+        return cls(tuple(low), tuple(high), tuple(velocity))
 
 
 def with_max_velocity(limits: JointLimits, max_velocity_rad_s: float | None) -> JointLimits:
@@ -84,7 +97,12 @@ class CommandLimiter:
         now_s = self._clock()
         first = self._sent_rad is None
         start_rad = measured_rad if self._sent_rad is None else self._sent_rad
-        dt_s = self._period_s if first else min(now_s - self._sent_s, 2.0 * self._period_s)
+        if not np.isfinite(start_rad).all():
+            raise DriverError(
+                f"{self._robot} reports a position that is not finite: {start_rad.tolist()}. Nothing was sent."
+            )
+        since_s = self._period_s if first else now_s - self._sent_s
+        dt_s = min(max(since_s, 0.0), 2.0 * self._period_s)
         self._sent_rad, self._sent_s = bound(goal_rad, start_rad, dt_s, self._limits), now_s
         return self._sent_rad
 

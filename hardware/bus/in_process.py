@@ -69,6 +69,7 @@ class InProcessWorld:
         self._subscriptions: list[_Subscription] = []
         self._publishers: list[_Publisher] = []
         self._services: dict[str, tuple[str, Callable[[], Answer]]] = {}
+        self._publisher_watches: list[tuple[str, str, Callable[[tuple[str, ...]], None]]] = []
         self._due: deque[_Subscription] = deque()  # one entry per queued message
         self._dead: set[str] = set()
 
@@ -87,6 +88,7 @@ class InProcessWorld:
     def kill(self, name: str, namespace: str = "") -> None:
         """End a node as kill -9 does: from now on it receives and publishes nothing."""
         self._dead.add(f"{namespace_of(namespace)}/{name}")
+        self._tell_publishers()
 
     def run(self, until: Callable[[], bool]) -> None:
         """Run the callbacks of all nodes until `until()` is true.
@@ -143,6 +145,17 @@ class InProcessWorld:
             ):
                 self._put(subscription, message)
 
+    def _tell_publishers(self, topic: str = "") -> None:
+        """Tell the watches of one topic, or of all, who publishes now."""
+        for node, watched, callback in self._publisher_watches:
+            if topic in ("", watched) and node not in self._dead:
+                callback(self._names(watched))
+
+    def _names(self, topic: str) -> tuple[str, ...]:
+        """Nodes with a publisher of the topic, one name for each publisher."""
+        found = (each.node for each in self._publishers if each.topic == topic)
+        return tuple(node for node in found if node not in self._dead)
+
     def _put(self, subscription: _Subscription, message: Any) -> None:
         if len(subscription.queue) >= subscription.quality.depth:
             subscription.queue.popleft()  # keep last: the newest message replaces the oldest
@@ -183,6 +196,7 @@ class InProcessBus:
         for subscription in self.world._subscriptions:
             self.world._match(publisher, subscription)
         self.world._publishers.append(publisher)
+        self.world._tell_publishers(publisher.topic)
         return lambda message: self.world._post(publisher, message)
 
     def subscribe(
@@ -192,6 +206,11 @@ class InProcessBus:
         for publisher in self.world._publishers:
             self.world._match(publisher, subscription)
         self.world._subscriptions.append(subscription)
+
+    def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
+        full = self._resolve(topic)
+        self.world._publisher_watches.append((self._full, full, callback))
+        callback(self.world._names(full))
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         self.world._timers[self._full].add(period_s, callback, self.now())
@@ -220,7 +239,9 @@ class InProcessBus:
         world._timers.pop(mine, None)
         world._subscriptions = [s for s in world._subscriptions if s.node != mine]
         world._publishers = [p for p in world._publishers if p.node != mine]
+        world._publisher_watches = [row for row in world._publisher_watches if row[0] != mine]
         world._services = {name: row for name, row in world._services.items() if row[0] != mine}
+        world._tell_publishers()
 
     def _resolve(self, name: str) -> str:
         return resolve(name, self._namespace, self.name)

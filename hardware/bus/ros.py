@@ -24,6 +24,7 @@ from robo_rl.core.errors import BusError, MissingDependencyError
 
 IDLE_S = 0.05  # largest time between two checks of `until`
 CHECK_S = 1.0  # period of the check for silent topics
+PUBLISHERS_S = 0.2  # period of the look at the publishers of a watched topic
 CLOSE_S = 1.0  # time that `close` waits for published messages to be delivered
 TRIGGER = "std_srvs/srv/Trigger"
 
@@ -159,6 +160,23 @@ class RosBus:
             )
         if watched is not None:
             self._watches.append(watched)
+
+    def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
+        """See `Bus.watch_publishers`."""
+        resolve(topic, self.namespace, self.name)
+        full = self._node.resolve_topic_name(topic)
+        known: tuple[str, ...] | None = None
+
+        def look() -> None:
+            nonlocal known
+            found = self._node.get_publishers_info_by_topic(full)
+            names = tuple(sorted(f"{end.node_namespace.rstrip('/')}/{end.node_name}" for end in found))
+            if names != known:
+                known = names
+                callback(names)
+
+        look()
+        self.timer(PUBLISHERS_S, look)
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         if not 0.0 < period_s < float("inf"):

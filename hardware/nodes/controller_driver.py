@@ -2,7 +2,7 @@
 
 It publishes no states: the joint_state_broadcaster does. It waits for the controller, and goes on by itself after a
 pause of the filter, each time from where the arm is measured. After a fault of the controller it goes on after
-~/connect.
+~/connect. While command/safe has two publishers the arm is at rest.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hardware.arms.ros2_control import Ros2ControlDriver
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import JointTrajectory
 from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.sole_publishers import SolePublishers
 from hardware.nodes.shared.waypoint import last_waypoint
 from hardware.states import JointCommand
 from hardware.topics import DRIVER_STATUS, SAFE
@@ -36,6 +37,7 @@ class ControllerDriverNode:
         self._ready, self._ended, self._fault, self._tried_s = False, False, WAITS, -AGAIN_S
         self._own = OwnStatus(bus, DRIVER_STATUS)
         SAFE.subscribe(bus, self._on_command)
+        self._sole = SolePublishers(bus, {SAFE: 1}, self._on_rivals)
         bus.service("~/connect", self._reconnect)
         bus.timer(LOOK_S, self._look)
         bus.timer(STATUS_S, self._report)
@@ -65,7 +67,14 @@ class ControllerDriverNode:
             self._tried_s = self._bus.now()
             self._connect()
 
+    def _on_rivals(self, sentence: str) -> None:
+        if sentence:
+            self._driver.stop("two publishers of commands")
+        self._say_fault(sentence)
+
     def _reconnect(self) -> Answer:
+        if self._sole.rivals:
+            return False, self._sole.rivals
         if not self._driver.hears:
             return False, WAITS
         self._connect()
@@ -81,7 +90,7 @@ class ControllerDriverNode:
             self._say_fault("")
 
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
-        if not self._ready or self._ended:
+        if not self._ready or self._ended or self._sole.rivals:
             return
         try:
             position_rad = last_waypoint(message, self._driver.names)

@@ -13,6 +13,7 @@ from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.send_clock import SendClock
+from hardware.nodes.shared.sole_publishers import SolePublishers
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.reasons import Reason, last_account
 from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
@@ -46,6 +47,7 @@ class FlightFilterNode:
         ESTOP.subscribe(bus, self._on_estop)
         bus.service("~/arm", lambda: self.filter.arm(self._bus.now()))
         bus.service("~/stop", self._stop)
+        SolePublishers(bus, {ODOM: 1, FLIGHT_RAW: 1, FLIGHT_SAFE: 1}, self._on_rivals)
         bus.timer(self._period_s, self._on_timer)
         bus.timer(_STATUS_S, self._report)
 
@@ -86,6 +88,12 @@ class FlightFilterNode:
         self.filter.on_emergency(message.on)
         self._tick()
 
+    def _on_rivals(self, sentence: str) -> None:
+        if sentence:
+            self._arm_when_ready = False  # the end of the second publisher does not arm
+            self._say(f"{self._bus.name}: {sentence}.")
+        self.filter.on_rivals(sentence)
+
     def _stop(self) -> Answer:
         self._arm_when_ready = False
         return self.filter.stop()
@@ -110,6 +118,8 @@ class FlightFilterNode:
         self._reported = filter_.phase, filter_.reason
         flies = filter_.phase is FlightPhase.FLYING
         sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"
+        if filter_.reason is Reason.FLIGHT_SECOND_PUBLISHER and filter_.rivals:
+            sentence = filter_.rivals
         if not flies:
             sentence = unarmed(self._bus.name, sentence)
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}

@@ -3,7 +3,9 @@
 
 A state is published once, so that a state that no longer arrives looks old to its readers. When commands
 stop, the driver's own watchdog stops the robot; it accepts commands again after ~/connect. A command that
-waited for longer than the watchdog's time while the driver connected is dropped.
+waited for longer than the watchdog's time while the driver connected is dropped. While the topic of commands
+has two publishers, the robot is stopped and nothing connects it. Commands of an arm are bounded by the
+robot's description, whoever sent them.
 """
 
 from __future__ import annotations
@@ -15,14 +17,17 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from hardware.arms.bounds import CommandLimiter, JointLimits
 from hardware.bus.protocol import Answer, Bus
+from hardware.description import RobotDescription
 from hardware.driver import WATCHDOG_S, ArmDriver, Driver, QuadDriver
 from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
 from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.sole_publishers import SolePublishers
 from hardware.nodes.shared.waypoint import last_waypoint
 from hardware.quads.bounds import refuse_motors
 from hardware.states import ArmState, BodyRates, JointCommand, MotorCommand, QuadState
-from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
+from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE, Topic
 from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import rotation_of
 
@@ -38,12 +43,18 @@ class _DriverNode(ABC, Generic[S]):
     """Common part of both kinds: reading, status, connecting again, coming to rest."""
 
     def __init__(
-        self, bus: Bus, driver: Driver[Any, Any], state_hz: float, say: Callable[[str], None]
+        self,
+        bus: Bus,
+        driver: Driver[Any, Any],
+        state_hz: float,
+        say: Callable[[str], None],
+        commands: Topic[Any],
     ) -> None:
         driver.connect()
         self._bus, self._driver, self._say = bus, driver, say
         self._fault, self._newest_s, self._resting, self._closed = "", -np.inf, True, False
         self._own = OwnStatus(bus, DRIVER_STATUS)
+        self._sole = SolePublishers(bus, {commands: 1}, self._on_rivals)
         bus.service("~/connect", self._connect)
         bus.timer(1.0 / state_hz, self._read)
         bus.timer(STATUS_S, self._report)
@@ -73,9 +84,13 @@ class _DriverNode(ABC, Generic[S]):
         if self._fault or self._bus.now() - received_s > WATCHDOG_S:
             return
         try:
-            self._driver.write(command)
+            self._driver.write(self._bounded(command))
         except DriverError as error:
             self._fail(error)
+
+    def _bounded(self, command: Any) -> Any:
+        """The command within the limits of the robot's description, where there is one."""
+        return command
 
     def _read(self) -> None:
         if self._closed:
@@ -104,28 +119,52 @@ class _DriverNode(ABC, Generic[S]):
             self._say(self._fault)
             self._report()
 
+    def _on_rivals(self, sentence: str) -> None:
+        if sentence:
+            self._fail(DriverError(sentence))
+            try:
+                self._driver.stop("two publishers of commands")
+            except DriverError as error:
+                self._say(str(error))
+
     def _connect(self) -> Answer:
+        if self._sole.rivals:
+            return False, self._sole.rivals
         try:
             self._driver.connect()
         except DriverError as error:
             self._fail(error)
             return False, str(error)
         self._fault = ""
+        self._begin()
         return True, "connected"
+
+    def _begin(self) -> None:
+        """Called after each connection."""
 
     def _report(self) -> None:
         self._own.tell(2 if self._fault else 0, self._fault or "obeys")
 
 
 class ArmDriverNode(_DriverNode[ArmState]):
-    """`command/safe` in, `joint_states` out; joints are found by name. frame_id: frame of the arm's base."""
+    """`command/safe` in, `joint_states` out; joints are found by name.
+
+    robot: the description whose ranges and speeds bound every command, beside the limits of the driver's
+    device. Raises ConfigError where it lacks a joint of the driver.
+    """
 
     def __init__(
-        self, bus: Bus, driver: ArmDriver, state_hz: float, say: Callable[[str], None] = complain,
-        frame_id: str = "base_link",
-    ) -> None:  # fmt: skip
-        super().__init__(bus, driver, state_hz, say)
-        self._names, self._frame = driver.names, frame_id
+        self,
+        bus: Bus,
+        driver: ArmDriver,
+        state_hz: float,
+        robot: RobotDescription,
+        say: Callable[[str], None] = complain,
+    ) -> None:
+        super().__init__(bus, driver, state_hz, say, SAFE)
+        self._names, self._frame = driver.names, robot.frame_id  # names are known once it is connected
+        limits = JointLimits.of(robot, self._names)
+        self._limiter = CommandLimiter(f"'{robot.name}'", limits, robot.command_hz, bus.now)
         self._tell = JOINT_STATES.publisher(bus)
         SAFE.subscribe(bus, self._on_command)
 
@@ -136,6 +175,12 @@ class ArmDriverNode(_DriverNode[ArmState]):
             self._fail(error)
             return
         self._write(JointCommand(position_rad), received_s)
+
+    def _bounded(self, command: JointCommand) -> JointCommand:
+        return JointCommand(self._limiter.next(command, self._driver.read().position_rad))
+
+    def _begin(self) -> None:
+        self._limiter.reset()
 
     def _publish(self, state: ArmState, stamp_s: float) -> None:
         position_rad, velocity_rad_s = state.position_rad, state.velocity_rad_s
@@ -156,7 +201,7 @@ class QuadDriverNode(_DriverNode[QuadState]):
     ) -> None:  # fmt: skip
         if level == "motors":
             refuse_motors(MotorCommand(np.zeros(4)), "A quadcopter behind a link")
-        super().__init__(bus, driver, state_hz, say)
+        super().__init__(bus, driver, state_hz, say, FLIGHT_SAFE)
         self._tell, self._shift_m = ODOM.publisher(bus), np.array([0.0, 0.0, ground_m])
         FLIGHT_SAFE.subscribe(bus, self._on_command)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -15,6 +16,7 @@ from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.send_clock import SendClock
+from hardware.nodes.shared.sole_publishers import SolePublishers
 from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.command_acceptance import Source
 from hardware.safety.phase import Phase
@@ -30,6 +32,7 @@ from hardware.topics import (
     SAFETY_STATE,
     TELEOP,
     TWIST,
+    Topic,
 )
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.shapes import Float
@@ -48,10 +51,18 @@ NOW_S = 0.0
 
 
 class SafetyFilterNode:
-    """ArmFilter on a bus: ~/arm and ~/stop, `command/raw` and `teleop/...` in, `command/safe` out."""
+    """ArmFilter on a bus: ~/arm and ~/stop, `command/raw` and `teleop/...` in, `command/safe` out.
+
+    state_publishers: of joint_states, more than one where a gripper or another robot publishes there, too.
+    """
 
     def __init__(
-        self, bus: Bus, robot: RobotDescription, arm: bool = False, say: Callable[[str], None] = print
+        self,
+        bus: Bus,
+        robot: RobotDescription,
+        arm: bool = False,
+        say: Callable[[str], None] = print,
+        state_publishers: int = 1,
     ) -> None:
         look_s = 1.0 / watchdog_hz(robot)
         self.filter = ArmFilter(robot, look_s=_ON_THE_WAY * look_s)
@@ -71,6 +82,9 @@ class SafetyFilterNode:
         ESTOP.subscribe(bus, self._on_estop)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
+        # Its own command/safe counts as well: a second sender there moves the robot past this filter.
+        sole: dict[Topic[Any], int] = dict.fromkeys((RAW, TELEOP, JOINT_JOG, TWIST, SAFE), 1)
+        SolePublishers(bus, sole | {JOINT_STATES: state_publishers}, self._on_rivals)
         bus.timer(look_s, self._tick)
         bus.timer(_STATUS_S, self._report)
 
@@ -140,6 +154,12 @@ class SafetyFilterNode:
         self.filter.on_emergency(message.on)
         self._tick()
 
+    def _on_rivals(self, sentence: str) -> None:
+        if sentence:
+            self._arm_when_ready = False  # the end of the second publisher does not arm
+            self._say(f"{self._bus.name}: {sentence}.")
+        self.filter.on_rivals(sentence)
+
     def _arm(self) -> Answer:
         self._velocity.forget_stamps()
         return self.filter.arm(self._bus.now())
@@ -169,6 +189,8 @@ class SafetyFilterNode:
         follows = filter_.phase is Phase.ARMED and filter_.reason is None
         level = 0 if follows else 1 if filter_.phase is Phase.ARMED else 2
         sentence = f"following {filter_.source}" if filter_.reason is None else filter_.reason.sentence
+        if filter_.reason is Reason.SECOND_PUBLISHER and filter_.rivals:
+            sentence = filter_.rivals
         if filter_.phase is not Phase.ARMED:
             sentence = unarmed(self._bus.name, sentence)
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}

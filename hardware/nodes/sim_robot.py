@@ -10,13 +10,17 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy import ndarray
 
+from hardware.arms.bounds import CommandLimiter, JointLimits
 from hardware.bus.protocol import Answer, Bus
+from hardware.description import RobotDescription
 from hardware.driver import (
     WATCHDOG_S,
 )  # without a command for this long the arm holds by itself, as a real one
 from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
 from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.sole_publishers import SolePublishers
 from hardware.nodes.shared.waypoint import last_waypoint
+from hardware.states import JointCommand
 from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
 from robo_rl.core.errors import DriverError
 from robo_rl.core.shapes import Float
@@ -62,15 +66,22 @@ class SimQuad(Protocol):
 
 
 class SimArmNode:
-    """`command/safe` in, `joint_states` out, at `state_hz`; its servos hold when no command comes."""
+    """`command/safe` in, `joint_states` out, at `state_hz`; its servos hold when no command comes.
 
-    def __init__(self, bus: Bus, arm: SimArm, state_hz: float, frame_id: str = "base_link") -> None:
-        self._bus, self._arm, self._period_s, self._frame = bus, arm, 1.0 / state_hz, frame_id
+    robot: the description whose ranges and speeds bound every command. While command/safe has two publishers
+    the arm holds. Raises ConfigError where the description lacks a joint.
+    """
+
+    def __init__(self, bus: Bus, arm: SimArm, state_hz: float, robot: RobotDescription) -> None:
+        self._bus, self._arm, self._period_s, self._frame = bus, arm, 1.0 / state_hz, robot.frame_id
         self._commanded_s: float | None = None  # None: not since it last held
         self._status = 0, "waits for commands"
         self.holds = 0  # times that the watchdog fired
         self._tell, self._own = JOINT_STATES.publisher(bus), OwnStatus(bus, LOOP_STATUS)
+        limits = JointLimits.of(robot, arm.names)
+        self._limiter = CommandLimiter("the simulated arm", limits, robot.command_hz, bus.now)
         SAFE.subscribe(bus, self._on_command)
+        self._sole = SolePublishers(bus, {SAFE: 1}, self._on_rivals)
         bus.service("~/reset", self._reset)
         bus.timer(self._period_s, self._tick)
         bus.timer(_STATUS_S, self._report)
@@ -93,22 +104,38 @@ class SimArmNode:
         self._own.tell(level, sentence, {"holds": str(self.holds)})
 
     def _on_command(self, message: JointTrajectory, received_s: float) -> None:
+        if self._sole.rivals:
+            return
         try:
-            self._arm.command(last_waypoint(message, self._arm.names))
+            command = JointCommand(last_waypoint(message, self._arm.names))
+            self._arm.command(self._limiter.next(command, self._arm.read()[0]))
         except DriverError as error:
             self._status = 2, str(error)
             return
         self._commanded_s, self._status = received_s, (0, "commanded")
 
+    def _on_rivals(self, sentence: str) -> None:
+        if sentence:
+            self._hold()
+        self._status = (2, sentence) if sentence else (0, "waits for commands")
+        self._report()
+
+    def _hold(self) -> None:
+        """Stay where the arm is; the next command starts from there."""
+        self._arm.command(self._arm.read()[0])
+        self._commanded_s = None
+        self._limiter.reset()
+
     def _reset(self) -> Answer:
         self._arm.reset()
         self._commanded_s = None
+        self._limiter.reset()
         return True, "at its start"
 
     def _tick(self) -> None:
         if self._commanded_s is not None and self._bus.now() - self._commanded_s > WATCHDOG_S:
-            self._arm.command(self._arm.read()[0])
-            self._commanded_s, self.holds = None, self.holds + 1
+            self._hold()
+            self.holds += 1
             self._status = 1, HOLDS
             self._report()
         self._arm.advance(self._period_s)
@@ -118,12 +145,13 @@ class SimArmNode:
 
 
 class SimQuadNode:
-    """`flight/safe` in, `odom` out."""
+    """`flight/safe` in, `odom` out. While flight/safe has two publishers the craft keeps its last command."""
 
     def __init__(self, bus: Bus, quad: SimQuad, state_hz: float) -> None:
         self._bus, self._quad, self._period_s = bus, quad, 1.0 / state_hz
         self._tell = ODOM.publisher(bus)
         FLIGHT_SAFE.subscribe(bus, self._on_command)
+        self._sole = SolePublishers(bus, {FLIGHT_SAFE: 1}, self._on_rivals)
         bus.service("~/reset", self._reset)
         bus.timer(self._period_s, self._tick)
 
@@ -140,8 +168,12 @@ class SimQuadNode:
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
         values = np.asarray(message.values, dtype=np.float64)
-        if values.shape == (4,) and np.isfinite(values).all():
+        if values.shape == (4,) and np.isfinite(values).all() and not self._sole.rivals:
             self._quad.command(values)
+
+    def _on_rivals(self, sentence: str) -> None:
+        if sentence:
+            print(f"{self._bus.name}: {sentence}.", flush=True)
 
     def _reset(self) -> Answer:
         self._quad.reset()

@@ -59,6 +59,7 @@ class ArmFilter:
         self._phase = PhaseMachine(hold_s, _longest_stop_s(self.limits) / self._schedule.period_s)
         self._last = Move(np.zeros(len(robot.joints)), np.zeros(len(robot.joints)))  # sent last
         self._emergency, self._now_s = False, -math.inf
+        self.rivals = ""  # sentence while a topic that moves the arm has two publishers
 
     @property
     def phase(self) -> Phase:
@@ -109,18 +110,24 @@ class ArmFilter:
         if pressed:
             self.stop(Reason.EMERGENCY)
 
+    def on_rivals(self, sentence: str) -> None:
+        """Note that a topic that moves the arm has two publishers, which stops it; empty: one is left."""
+        self.rivals = sentence
+        if sentence:
+            self.stop(Reason.SECOND_PUBLISHER)
+
     def on_intervention(self, begins: bool) -> None:
         """Give command to a human, or back. The next sender begins from where the arm is."""
         self._commands.intervene(begins)
 
     def arm(self, now_s: float) -> Answer:
-        """Begin to hold position, if states come and the emergency stop is not pressed."""
+        """Begin to hold position, if states come, each topic has one publisher, and no emergency stop is pressed."""
         self._advance(now_s)
-        why = self._phase.refusal(self._emergency, self._states.is_fresh(now_s))
+        why = self._phase.refusal(self._emergency, bool(self.rivals), self._states.is_fresh(now_s))
         if why is not None:
             self._count(why)
-            said = self.fault if why is Reason.NO_STATE and self.fault else why.sentence
-            return False, f"not armed: {said}"
+            details = {Reason.NO_STATE: self.fault, Reason.TWO_PUBLISHERS: self.rivals}
+            return False, f"not armed: {details.get(why) or why.sentence}"
         if self.phase is Phase.ARMED:
             self._commands.forget_stamps()
             return True, "armed already"

@@ -61,6 +61,7 @@ class FlightFilter:
         self._state_s = self._command_s = self._now_s = -math.inf
         self._landing_s = self._held_since_s = math.nan
         self._killed, self._offs = False, 0
+        self.rivals = ""  # sentence while a topic that moves the craft has two publishers
         self.dropped: Reason | None = None  # why the newest command was dropped; None when it was accepted
 
     def on_state(self, message: Odometry, received_s: float) -> None:
@@ -93,6 +94,12 @@ class FlightFilter:
         if pressed:
             self._cut(Reason.KILLED)
 
+    def on_rivals(self, sentence: str) -> None:
+        """Note that a topic that moves the craft has two publishers, which lands it; empty: one is left."""
+        self.rivals = sentence
+        if sentence:
+            self.stop(Reason.FLIGHT_SECOND_PUBLISHER)
+
     def arm(self, now_s: float) -> Answer:
         """Let the policy fly, if the craft's state is known and inside the envelope."""
         self._advance(now_s)
@@ -102,10 +109,8 @@ class FlightFilter:
         why = self._why_not(now_s)
         if why is not None:
             self._count(why)
-            return (
-                False,
-                f"not armed: {self.fault if why is Reason.NO_STATE and self.fault else why.sentence}",
-            )
+            details = {Reason.NO_STATE: self.fault, Reason.TWO_PUBLISHERS: self.rivals}
+            return False, f"not armed: {details.get(why) or why.sentence}"
         self._order.forget()
         self.phase, self.reason, self._command = FlightPhase.FLYING, None, None
         self._landing_s = math.nan  # left from the last flight, which may have ended without a state
@@ -139,6 +144,8 @@ class FlightFilter:
     def _why_not(self, now_s: float) -> Reason | None:
         if self._killed:
             return Reason.EMERGENCY_LATCHED
+        if self.rivals:
+            return Reason.TWO_PUBLISHERS
         if self.phase is not FlightPhase.DISARMED:
             return Reason.STOPPING
         if self._state is None or self._state_is_stale(now_s):

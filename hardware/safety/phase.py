@@ -38,10 +38,12 @@ class PhaseMachine:
             0  # commands sent since the arm rests; since the stop began
         )
 
-    def refusal(self, emergency: bool, state_is_fresh: bool) -> Reason | None:
-        """Why the filter must not be armed; None where it may."""
+    def refusal(self, emergency: bool, rivals: bool, state_is_fresh: bool) -> Reason | None:
+        """Why the filter must not be armed; None where it may. rivals: a topic has two publishers."""
         if emergency:
             return Reason.EMERGENCY_LATCHED
+        if rivals:
+            return Reason.TWO_PUBLISHERS
         if self.phase is Phase.STOPPING:
             return Reason.STOPPING
         return None if state_is_fresh else Reason.NO_STATE

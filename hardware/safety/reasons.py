@@ -84,6 +84,9 @@ class Reason(Enum):
     STALE_STATE = Rule(Effect.HOLD, "no new state for 3 periods", quad=False)
     # Causes of an immediate stop of an arm.
     EMERGENCY = Rule(Effect.STOP, "the emergency stop was pressed", quad=False)
+    SECOND_PUBLISHER = Rule(
+        Effect.STOP, "a topic that moves the robot has a second publisher: end one of them", quad=False
+    )
     CLOCK = Rule(Effect.STOP, "the clock ran backwards or is not a finite number", quad=False)
     REQUESTED = Rule(Effect.STOP, "a stop was requested", quad=False)
     SHUTDOWN = Rule(Effect.STOP, "the program is ending", quad=False)
@@ -93,6 +96,9 @@ class Reason(Enum):
     # Causes of a landing, or of switching the motors off.
     LAND_REQUESTED = Rule(Effect.LAND, "a landing was requested", arm=False)
     LAND_SHUTDOWN = Rule(Effect.LAND, "the program is ending; the craft lands", arm=False)
+    FLIGHT_SECOND_PUBLISHER = Rule(
+        Effect.LAND, "a topic that moves the craft has a second publisher: end one of them", arm=False
+    )
     FLIGHT_CLOCK = Rule(
         Effect.LAND, "the clock ran backwards or is not a finite number; the craft lands", arm=False
     )
@@ -112,6 +118,9 @@ class Reason(Enum):
     BLIND = Rule(Effect.CUT, "no state for longer than the craft may fly without one", arm=False)
     # Causes for which arming is refused.
     EMERGENCY_LATCHED = Rule(Effect.REFUSED, "the emergency stop is still pressed: release it, then arm")
+    TWO_PUBLISHERS = Rule(
+        Effect.REFUSED, "a topic that moves the robot has two publishers: end one, then arm"
+    )
     NO_STATE = Rule(Effect.REFUSED, "no fresh state of the robot has arrived")
     STOPPING = Rule(Effect.REFUSED, "the robot is still stopping: wait until it is at rest")
 

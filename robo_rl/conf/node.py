@@ -29,6 +29,11 @@ class SafetyFilterNodeConfig(NodeConfig):
 
     robot: str = setting(REQUIRED, "description of the robot: a name, or your own YAML file")
     arm: bool = setting(False, "arm as soon as the robot's state arrives; otherwise by the service ~/arm")
+    state_publishers: int = setting(
+        1,
+        "publishers of joint_states; more where a gripper or another robot publishes there, too",
+        at_least=1,
+    )
 
 
 @dataclass
@@ -124,7 +129,9 @@ class RobotDriverNodeConfig(NodeConfig):
         REQUIRED, 'YAML file: "driver: ur", its settings, and watchdog_s if not 0.08; see docs/drivers.md'
     )
     state_hz: float = setting(100.0, "rate of joint_states or odom", at_least=1.0)
-    frame_id: str = setting("base_link", "arm: frame of its base, in the header of joint_states")
+    robot: str = setting(
+        "", "arm: description of the robot, a name or a YAML file; its ranges and speeds bound every command"
+    )
     level: str = one_of(
         "motors", "rates", help="quadcopter: command level of flight/safe; motors are refused over a link"
     )

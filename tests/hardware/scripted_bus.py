@@ -20,6 +20,7 @@ class ScriptedBus:
         self.sent: dict[str, list[Any]] = {}
         self.kinds: dict[str, tuple[type, Profile]] = {}
         self.heard: dict[str, Callable[[Any, float], None]] = {}
+        self.watched: dict[str, Callable[[tuple[str, ...]], None]] = {}  # who publishes, by topic
         self.services: dict[str, Callable[[], Answer]] = {}
         self._timers: list[list[Any]] = []  # [next time, period, callback]
         self.script: list[tuple[float, str, Any]] = []  # (when, topic, message), in order
@@ -39,6 +40,9 @@ class ScriptedBus:
     ) -> None:
         self.kinds[topic] = kind, profile
         self.heard[topic] = callback
+
+    def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
+        self.watched[topic] = callback
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         self._timers.append([self.now_s + period_s, period_s, callback])

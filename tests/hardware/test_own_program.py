@@ -28,7 +28,7 @@ def test_it_turns_the_arm_and_saves_the_episode(tmp_path: Path, monkeypatch: pyt
     (code,) = re.findall(r"```python\n(# hand\.py.*?)```", PAGE.read_text(), re.DOTALL)
     world, body, robot = InProcessWorld(), SimulatedArm(), load_description("sim_arm")
     begun_rad = body.read()[0][0]
-    SimArmNode(world.bus("sim_robot"), body, robot.state_hz)
+    SimArmNode(world.bus("sim_robot"), body, robot.state_hz, robot)
     SafetyFilterNode(world.bus("safety_filter"), robot, arm=True)
     recorder = RecorderNode(
         world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), [SAFE], lambda text: None

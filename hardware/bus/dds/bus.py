@@ -69,6 +69,7 @@ class DdsBus:
         self._readers: list[_Reader] = []
         self._clients: dict[str, Any] = {}
         self._servers: list[Any] = []
+        self._publisher_watch: Any = None  # made for the first topic that is watched
         self._timers = Timers()
         self._pending: deque[Callable[[], None]] = deque()
         self._checked_s = self._polled_s = self.now()
@@ -156,6 +157,16 @@ class DdsBus:
             self._attach(_Reader(full, dds, on_sample, watched, first=ask is asked[0]))
             self._graph.add([dds], [])
 
+    def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
+        """See `Bus.watch_publishers`."""
+        full = resolve(topic, self.namespace, self.name)
+        if self._publisher_watch is None:
+            from hardware.bus.dds.publications import PublisherWatch
+
+            self._publisher_watch = PublisherWatch(self._ros, self._participant)
+            self._waitset.attach(self._publisher_watch.condition)
+        self._publisher_watch.add(full, callback)
+
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         self._timers.add(period_s, callback, self.now())
 
@@ -213,6 +224,8 @@ class DdsBus:
                 with suppress(AttributeError, self._error):
                     writer.dds.wait_for_acks(max(0, int((deadline_s - self.now()) * 1e9)))
         self._waitset = None
+        if self._publisher_watch is not None:
+            self._publisher_watch.close()
         for end in self._ends():
             end.close()
         for client in self._clients.values():
@@ -271,10 +284,14 @@ class DdsBus:
                     received_s = min(woke_s, max(earliest_s, reader.since_s, woke_s - age_s))
                     self._pending.append(partial(reader.on_sample, cdr, info, received_s))
         self._polled_s = woke_s
+        if self._publisher_watch is not None:  # after taking, before handling: see PublisherWatch
+            self._publisher_watch.poll()
 
     def _check(self, now_s: float) -> None:
         """Warn about mismatched qualities of service and silent topics."""
         self._checked_s = now_s
+        if self._publisher_watch is not None:
+            self._publisher_watch.look_up_names()
         for end in self._ends():
             if (policy := end.mismatched()) is not None:
                 self._warn(mismatch(end.topic, policy, isinstance(end, _Writer)))

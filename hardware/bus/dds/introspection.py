@@ -15,15 +15,13 @@ from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 
 from hardware.bus.dds.cdr import ros_types
-from hardware.bus.dds.graph import INFO
+from hardware.bus.dds.publications import ALIVE, MANY, NodeNames
 from hardware.bus.dds.types import PLAIN, carrier, endpoint_qos, join, leave_domain
 from hardware.bus.names import domain_id
 from robo_rl.core.errors import BusError
 from robo_rl.core.nearest import nearest
 
 ANY = ViewState.Any | SampleState.Any | InstanceState.Any
-ALIVE = 16  # DDS state of an instance that still exists
-MANY = 1000  # largest number of endpoints and nodes
 DEPTH = 64  # messages that are buffered before older ones are dropped
 POLL_S = 0.02  # period of the search for a topic
 SETTLE_S = 0.2  # time for discovering the other endpoints of a topic after the first
@@ -63,13 +61,11 @@ class TopicIntrospector:
         self._participant: Any = join(self.domain, self.interface)
         kinds = (BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription)
         self._seen: Any = [BuiltinDataReader(self._participant, kind) for kind in kinds]
-        announced = Topic(self._participant, "ros_discovery_info", carrier(self._ros, INFO), Qos(PLAIN))
-        # The messages of all nodes have the same key, so a depth of 1 would keep only the last of them.
-        self._nodes: Any = DataReader(self._participant, announced, endpoint_qos(True, True, MANY))
+        self._nodes = NodeNames(self._ros, self._participant)
 
     def endpoints(self) -> list[Endpoint]:
         """Publishers and subscribers of ROS topics discovered so far, sorted by topic and node."""
-        nodes = self._names()
+        nodes = self._nodes.by_endpoint()
         found = [
             _endpoint(sample, publishes, nodes.get(sample.key.bytes, ""))
             for reader, publishes in zip(self._seen, (True, False), strict=True)
@@ -119,26 +115,9 @@ class TopicIntrospector:
 
     def close(self) -> None:
         """Leave the domain."""
-        self._participant = self._seen = self._nodes = None
+        self._nodes.close()
+        self._participant = self._seen = None
         leave_domain(self.domain)
-
-    def _names(self) -> dict[bytes, str]:
-        """Full names of nodes by the GUIDs of their endpoints, as announced by the nodes."""
-        names: dict[bytes, str] = {}
-        for sample in self._nodes.read(MANY):
-            if sample.sample_info.valid_data:
-                for node in self._announced(sample.cdr):
-                    full = f"{node.node_namespace.rstrip('/')}/{node.node_name}"
-                    gids = [*node.reader_gid_seq, *node.writer_gid_seq]
-                    names |= {bytes(gid.data[:16]): full for gid in gids}
-        return names
-
-    def _announced(self, cdr: bytes) -> list[Any]:
-        """Nodes of one announcement; none in a malformed one."""
-        try:
-            return list(self._ros.parse(cdr, INFO).node_entities_info_seq)
-        except BusError:
-            return []
 
     def _unknown_topic(self, topic: str, waited_s: float) -> BusError:
         found = sorted({end.topic for end in self.endpoints()})

@@ -125,7 +125,9 @@ def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:
     from hardware.description import load_description
     from hardware.nodes.safety_filter import SafetyFilterNode
 
-    return SafetyFilterNode(bus, load_description(config.robot), arm=config.arm)
+    return SafetyFilterNode(
+        bus, load_description(config.robot), arm=config.arm, state_publishers=config.state_publishers
+    )
 
 
 def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
@@ -182,11 +184,12 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
 
         body = QuadBody(load_craft(config.craft), level=config.level, hover=config.hover)
         return SimQuadNode(bus, SimulatedQuad(body), config.state_hz)
+    from hardware.description import load_description
     from hardware.nodes.sim_robot import SimArmNode
     from sim.arms.arm6.body import SimulatedArm
 
     arm = SimulatedArm()
-    node = SimArmNode(bus, arm, config.state_hz)
+    node = SimArmNode(bus, arm, config.state_hz, load_description("sim_arm"))
     if config.cameras:
         from hardware.nodes.sim_cameras import SimCameras
         from sim.arms.arm6.camera import ArmCamera

@@ -29,9 +29,14 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 
 def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
     name, settings = read_settings(config.settings)
+    if name in ARMS and not config.robot:
+        raise ConfigError(
+            f"The driver '{name}' of an arm needs robot=<name or YAML file>: the description whose ranges and "
+            "speeds bound every command."
+        )
     driver = open_driver(name, settings).driver
     if name in ARMS:
-        return ArmDriverNode(bus, driver, config.state_hz, frame_id=config.frame_id)
+        return ArmDriverNode(bus, driver, config.state_hz, load_description(config.robot))
     return QuadDriverNode(bus, driver, config.state_hz, config.level, config.ground_m or 0.0)
 
 

@@ -74,7 +74,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     buses = {
         name: world.bus(name) for name in ("sim_robot", "arm_policy", "action_head", "safety_filter", "task")
     }
-    sim = SimArmNode(buses["sim_robot"], body, robot.state_hz, robot.frame_id)
+    sim = SimArmNode(buses["sim_robot"], body, robot.state_hz, robot)
     safety = SafetyFilterNode(buses["safety_filter"], robot)
     policy, head = _deciders(config, bundle, robot, buses)
     task_bus, resets = buses["task"], [f"{name}/reset" for name in ("arm_policy", "action_head")]

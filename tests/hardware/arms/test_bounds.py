@@ -71,3 +71,11 @@ def test_mistakes_are_sentences() -> None:
     with pytest.raises(DriverError, match="expects JointCommand, found ndarray"):
         CommandLimiter("arm", LIMITS, 100.0).next(np.zeros(2), np.zeros(2))  # type: ignore[arg-type]
     assert with_max_velocity(LIMITS, 1.0).velocity_rad_s == (1.0, 0.5)
+
+
+def test_a_measured_position_that_is_not_finite_moves_nothing() -> None:
+    """A first command starts from there, so the target would be NaN."""
+    bounded = CommandLimiter("the arm", LIMITS, 100.0, clock=lambda: 0.0)
+    with pytest.raises(DriverError, match="the arm reports a position that is not finite"):
+        bounded.next(JointCommand(np.zeros(2)), np.array([np.nan, 0.0]))
+    assert bounded.next(JointCommand(np.zeros(2)), np.zeros(2)).tolist() == [0.0, 0.0]

@@ -176,6 +176,10 @@ class Node:
     def count_publishers(self, topic_name: str) -> int:
         return sum(publisher.topic == topic_name for publisher in world.publishers)
 
+    def get_publishers_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[Any]:
+        found = (publisher.node for publisher in world.publishers if publisher.topic == topic_name)
+        return [SimpleNamespace(node_name=n.get_name(), node_namespace=n.get_namespace()) for n in found]
+
     def create_publisher(
         self,
         msg_type: Any,

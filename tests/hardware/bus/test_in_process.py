@@ -152,3 +152,18 @@ def test_missed_deadlines_are_skipped_on_a_real_clock() -> None:
 def test_waiting_for_what_cannot_come_is_said() -> None:
     with pytest.raises(BusError, match="No node has a timer"):
         InProcessWorld().bus("lonely").spin(lambda: False)
+
+
+def test_publishers_are_counted_as_they_come_and_go() -> None:
+    """At once, with this node's own; a node that was killed or closed does not count."""
+    world, told = InProcessWorld(), list[tuple[str, ...]]()
+    node, other = world.bus("node"), world.bus("other")
+    node.watch_publishers("chatter", told.append)
+    node.publisher("chatter", Text, Profile.COMMAND)
+    other.publisher("chatter", Text, Profile.COMMAND)
+    other.publisher("another", Text, Profile.COMMAND)
+    world.kill("other")
+    last = world.bus("last")
+    last.publisher("chatter", Text, Profile.COMMAND)
+    last.close()
+    assert told == [(), ("/node",), ("/node", "/other"), ("/node",), ("/node", "/last"), ("/node",)]

@@ -296,3 +296,17 @@ def test_prints_of_a_node_reach_its_logger(
     node.close()
     print("tester: stopped.")
     assert capsys.readouterr().out == "tester: stopped.\n"
+
+
+def test_publishers_are_counted_as_they_come(node: RosBus, world: World) -> None:
+    """By full topic and full node name, this node's own among them."""
+    told: list[tuple[str, ...]] = []
+    node.watch_publishers("chatter", told.append)
+    assert told == [()]
+    node.publisher("chatter", m.Text, Profile.COMMAND)
+    wait_for(node, lambda: len(told) == 2)
+    other = RosBus("other", "lab")
+    other.publisher("/lab/chatter", m.Text, Profile.COMMAND)
+    wait_for(node, lambda: len(told) == 3)
+    other.close()
+    assert told[1:] == [("/lab/tester",), ("/lab/other", "/lab/tester")]

@@ -59,7 +59,7 @@ class Cell:
         self.world, self.arm, self.said = InProcessWorld(), LagArm(), list[str]()
         bus = {name: self.world.bus(name) for name in ("robot", "policy", "head", "filter", "task")}
         self.bus, described = bus, arm(start_jump_rad=0.5, **robot)
-        self.robot = SimArmNode(bus["robot"], self.arm, 50.0)
+        self.robot = SimArmNode(bus["robot"], self.arm, 50.0, described)
         self.filter = SafetyFilterNode(bus["filter"], described, arm=True)
         self.inference = inference(self.world, bundle, delay_s)
         if bundle.chunk > 1:

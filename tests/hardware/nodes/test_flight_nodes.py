@@ -20,7 +20,7 @@ from hardware.nodes.sim_robot import SimQuadNode
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import MotorsLander
 from hardware.safety.reasons import Reason
-from hardware.topics import ESTOP, FLIGHT_SAFE, GOAL, ODOM, POLICY_STATUS
+from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, GOAL, ODOM, POLICY_STATUS, Topic
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes.builders import flight_filter
 from robo_rl.apps.nodes.craft_model import craft_model
@@ -168,25 +168,37 @@ def test_a_craft_that_is_told_in_other_axes_does_not_fly(
 
 
 def test_another_frame_in_flight_is_not_taken_and_lands(hover: Bundle) -> None:
-    """A second estimator begins to tell where the craft is, one metre off: its word is dropped, the first one
-    counts.
-
-    When the first falls silent, the filter lands for want of a state.
+    """Another estimator takes the place of the first, one metre off: its word is dropped, and the filter lands
+    for want of a state.
     """
     flight = Flight(hover)
     flight.until(1.0)
+    flight.world.kill("robot")
     tell = ODOM.publisher(flight.bus["task"])
     other = Odometry(0.0, np.ones(3), np.array([1.0, 0.0, 0.0, 0.0]), np.zeros(3), np.zeros(3), "map")
     flight.bus["task"].timer(0.01, lambda: tell(other))
-    flight.until(3.0)
-    assert flight.node.filter.phase is FlightPhase.FLYING
-    assert flight.away_m() < 0.08
+    flight.until(1.6)
     assert flight.said[-1].startswith(
         "filter: odom changed its frames from 'world' and 'base_link' to 'map' and 'base_"
     )
-    flight.world.kill("robot")
-    flight.until(3.6)
     assert flight.node.filter.phase is not FlightPhase.FLYING
+
+
+@pytest.mark.parametrize("topic", [ODOM, FLIGHT_RAW, FLIGHT_SAFE], ids=lambda topic: topic.name)
+def test_a_second_publisher_lands(hover: Bundle, topic: Topic[Any]) -> None:
+    """Of states, of commands, or past the filter; the craft does not fly again before one is left."""
+    flight = Flight(hover)
+    flight.until(1.0)
+    rival = flight.world.bus("rival")
+    topic.publisher(rival)
+    flight.until(1.05)
+    assert flight.node.filter.reason is Reason.FLIGHT_SECOND_PUBLISHER
+    assert f"{topic.name} has 2 publishers, /" in flight.said[-1]
+    flight.node.filter.last_word()
+    answer = flight.bus["task"].call("filter/arm", 1.0)
+    assert answer == (False, f"not armed: {flight.node.filter.rivals}")
+    rival.close()
+    assert not flight.node.filter.rivals
 
 
 def test_leaving_the_fence_lands(hover: Bundle) -> None:

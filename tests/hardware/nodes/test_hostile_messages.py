@@ -20,7 +20,7 @@ from hardware.topics import DIAGNOSTICS, FLIGHT_SAFE, GOAL, JOINT_STATES, LOOP_S
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes.run_quad import flight_env, flight_observer
 from robo_rl.core.errors import BusError
-from tests.hardware.arm_descriptions import NAMES, command
+from tests.hardware.arm_descriptions import NAMES, arm, command
 from tests.hardware.nodes.fakes import LagArm
 from tests.hardware.scripted_bus import ScriptedBus
 
@@ -34,15 +34,15 @@ from tests.hardware.scripted_bus import ScriptedBus
     ],
 )
 def test_a_simulated_arm_refuses_what_it_cannot_follow(message: JointTrajectory) -> None:
-    """Its status says why, and the next command is followed."""
+    """Its status says why, and the next command is followed, one period of 20 ms at 2 rad/s."""
     bus, lag = ScriptedBus(), LagArm()
-    SimArmNode(bus, lag, 50.0)
+    SimArmNode(bus, lag, 50.0, arm())
     bus.heard[SAFE.name](message, 0.0)
     assert not lag.commands
     bus.run(0.6)
     assert bus.sent[LOOP_STATUS.name][-1].status[0].level == 2
     bus.heard[SAFE.name](command([0.1, 0.0, 0.0]), bus.now())
-    assert lag.commands[-1].tolist() == [0.1, 0.0, 0.0]
+    assert lag.commands[-1].tolist() == [0.04, 0.0, 0.0]
 
 
 def test_a_flight_policy_ignores_sent_commands_of_another_size(hover: Bundle) -> None:

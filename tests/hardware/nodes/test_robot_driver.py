@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ import pytest
 
 from hardware.arms.bounds import JointLimits
 from hardware.arms.simulated import SimulatedArmDriver
+from hardware.arms.ur import UrDriver
 from hardware.bus.in_process import InProcessWorld
+from hardware.description import load_description
 from hardware.messages import FlightCommand, JointTrajectory
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.nodes.shared.protocol import Node
@@ -24,7 +27,7 @@ from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
 from robo_rl.apps.nodes.robot_builders import read_settings, robot_driver
 from robo_rl.conf.node import RobotDriverNodeConfig
 from robo_rl.core.errors import ConfigError, DriverError, UnknownNameError
-from tests.hardware.arm_descriptions import command
+from tests.hardware.arm_descriptions import arm, command
 from tests.hardware.domains import free_domain
 from tests.hardware.nodes.fakes import LagArm
 from tests.hardware.peers import Peer, own_address
@@ -39,7 +42,7 @@ def test_an_arm_obeys_until_silence_and_again_when_connected() -> None:
     world, lag, said = InProcessWorld(), LagArm(), []
     bus, other = world.bus("robot_driver"), world.bus("other")
     driver = SimulatedArmDriver(lag, LIMITS, rate_hz=50.0, clock=world.now)
-    node = ArmDriverNode(bus, driver, 100.0, said.append)
+    node = ArmDriverNode(bus, driver, 100.0, arm(), said.append)
     assert isinstance(node, Node)
     bus.timer(0.01, lambda: lag.advance(0.01))
     say, places, words = SAFE.publisher(other), [], []
@@ -99,7 +102,7 @@ def test_a_command_that_waited_while_connecting_is_not_obeyed(domain: int) -> No
     lag, made = LagArm(), partial(DdsBus, domain=domain)
     with closing(made("driver")) as bus, closing(made("filter")) as other:
         node, say = (
-            ArmDriverNode(bus, SlowToConnect(lag, LIMITS, watchdog_s=9.0), 100.0),
+            ArmDriverNode(bus, SlowToConnect(lag, LIMITS, watchdog_s=9.0), 100.0, arm()),
             SAFE.publisher(other),
         )
 
@@ -122,7 +125,7 @@ def test_a_command_without_a_waypoint_is_refused() -> None:
     """As some say "stop" to a controller; the node goes on."""
     world, said = InProcessWorld(), list[str]()
     bus, other = world.bus("robot_driver"), world.bus("other")
-    ArmDriverNode(bus, SimulatedArmDriver(LagArm(), LIMITS, clock=world.now), 100.0, said.append)
+    ArmDriverNode(bus, SimulatedArmDriver(LagArm(), LIMITS, clock=world.now), 100.0, arm(), said.append)
     SAFE.publisher(other)(JointTrajectory(0.0, ("a", "b", "c"), np.zeros((0, 3)), np.zeros(0)))
     bus.spin(lambda: world.now() >= 0.1)
     assert said == ["command/safe has no waypoint. To stop the arm, call the filter's ~/stop."]
@@ -216,7 +219,43 @@ def test_settings_of_a_driver_are_a_file(tmp_path: Path) -> None:
         read_settings(str(tmp_path / "none.yaml"))
     file.write_text("driver: ur\nhost: 10.0.0.2\nwatchdog_s: soon\n")
     with pytest.raises(ConfigError, match=r"watchdog_s='soon': expected seconds above 0"):
+        robot_driver(
+            RobotDriverNodeConfig(settings=str(file), robot="sim_arm"), InProcessWorld().bus("robot_driver")
+        )
+    with pytest.raises(ConfigError, match="The driver 'ur' of an arm needs robot="):
         robot_driver(RobotDriverNodeConfig(settings=str(file)), InProcessWorld().bus("robot_driver"))
+
+
+def ur_description(folder: Path) -> str:
+    """File with a description whose joints are those of a UR, at 2 rad/s."""
+    limits = {"low_rad": -3.0, "high_rad": 3.0, "velocity_rad_s": 2.0, "acceleration_rad_s2": 20.0}
+    joints = [{"name": name, **limits} for name in UrDriver.names]
+    file = folder / "robot.json"
+    file.write_text(json.dumps({"name": "ur", "command_hz": 50, "state_hz": 100, "joints": joints}))
+    return str(file)
+
+
+def test_a_driver_of_other_joints_is_refused() -> None:
+    """The limits of another robot bound nothing."""
+    driver = SimulatedArmDriver(LagArm(), LIMITS, rate_hz=50.0)
+    with pytest.raises(ConfigError, match="The description 'sim_arm' has no joint a, b, c"):
+        ArmDriverNode(InProcessWorld().bus("robot_driver"), driver, 100.0, load_description("sim_arm"))
+
+
+def test_an_arm_is_bounded_by_its_description_beside_the_device() -> None:
+    """A device of 6 rad/s behind a description of 2 rad/s, commanded across its range: 40 mrad in 20 ms."""
+    world, lag = InProcessWorld(), LagArm()
+    fast = JointLimits((-3.0,) * 3, (3.0,) * 3, (6.0,) * 3)
+    bus, other = world.bus("robot_driver"), world.bus("other")
+    driver = SimulatedArmDriver(lag, fast, rate_hz=50.0, clock=world.now)
+    ArmDriverNode(bus, driver, 100.0, arm())
+    say, places = SAFE.publisher(other), iter([2.5, -2.5] * 200)
+    other.timer(0.02, lambda: say(command(np.full(3, next(places)))))
+    bus.spin(lambda: world.now() >= 2.0)
+    steps = np.abs(np.diff([np.zeros(3), *lag.commands], axis=0))
+    assert len(lag.commands) > 90
+    assert steps.max() == pytest.approx(0.04)
+    assert np.abs(lag.commands).max() <= 1.0
 
 
 def test_from_the_bus_through_the_guard_to_a_controller(tmp_path: Path) -> None:
@@ -227,7 +266,8 @@ def test_from_the_bus_through_the_guard_to_a_controller(tmp_path: Path) -> None:
     world = InProcessWorld(clock=time.monotonic)
     bus, other = world.bus("robot_driver"), world.bus("filter")
     with Peer("arms.fake_ur", host) as peer:
-        node: Any = robot_driver(RobotDriverNodeConfig(settings=str(tmp_path / "arm.yaml")), bus)
+        config = RobotDriverNodeConfig(settings=str(tmp_path / "arm.yaml"), robot=ur_description(tmp_path))
+        node: Any = robot_driver(config, bus)
         names, say = node._driver.names, SAFE.publisher(other)
         other.timer(0.02, lambda: say(command(np.full(6, 0.2), names=names)))
         try:

@@ -36,7 +36,7 @@ class Cell:
         self.robot_bus, self.filter_bus, self.policy_bus = (
             self.world.bus(n) for n in ("robot", "filter", "policy")
         )
-        self.robot = SimArmNode(self.robot_bus, self.arm, 50.0)
+        self.robot = SimArmNode(self.robot_bus, self.arm, 50.0, arm())
         self.node = SafetyFilterNode(self.filter_bus, arm(), arm=armed)
         self.say = RAW.publisher(self.policy_bus)
         self.sequence = 0
@@ -119,7 +119,7 @@ def test_a_robot_with_other_joints_is_said_once() -> None:
     """It is heard 50 times a second and never armed: the terminal says why, every 5 s."""
     world, said = InProcessWorld(), list[str]()
     bus = world.bus("filter")
-    SimArmNode(world.bus("robot"), LagArm(), 50.0)
+    SimArmNode(world.bus("robot"), LagArm(), 50.0, arm())
     joints = [{**JOINT, "name": name} for name in ("a", "b", "see")]
     node = SafetyFilterNode(bus, arm(joints=joints), arm=True, say=said.append)
     bus.spin(lambda: world.now() >= 4.0)
@@ -139,6 +139,7 @@ def test_a_robot_with_other_joints_is_said_once() -> None:
 def test_commands_that_are_dropped_are_said(offset_rad: float, why: str) -> None:
     """Fifty a second, one line in 5 s: the filter's state only knows that none came which it could take."""
     cell, said = Cell(), list[str]()
+    cell.world.kill("filter")
     bus, other = cell.world.bus("watched"), cell.world.bus("other")
     watched, send = SafetyFilterNode(bus, arm(), arm=True, say=said.append), TELEOP.publisher(other)
     INTERVENTION.publisher(other)(Flag(True))

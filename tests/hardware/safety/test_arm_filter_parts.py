@@ -64,7 +64,7 @@ def test_a_stop_ends_in_silence_once_the_arm_rests() -> None:
     machine = PhaseMachine(hold_s=1.0, stop_ticks=100)
     machine.arm(0.0)
     machine.stop(Reason.REQUESTED)
-    assert machine.refusal(emergency=False, state_is_fresh=True) is Reason.STOPPING
+    assert machine.refusal(emergency=False, rivals=False, state_is_fresh=True) is Reason.STOPPING
     for at_rest in (True, True, False, True, True):
         machine.note_stopping_command(at_rest)
         assert machine.phase is Phase.STOPPING

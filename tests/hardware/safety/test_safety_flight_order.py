@@ -117,9 +117,7 @@ def test_a_filter_without_order_is_caught(broken: str, monkeypatch: pytest.Monke
 
 
 def test_replayed_commands_do_not_fly(hover: Bundle) -> None:
-    """Real nodes: a second sender that repeats what it heard is refused, message for message, and nothing
-    else is.
-    """
+    """Real nodes: a sender that repeats itself is refused, message for message, and nothing else is."""
     env, world = flight_env(hover), InProcessWorld()
     bus = {name: world.bus(name) for name in ("robot", "filter", "policy", "echo")}
     SimQuadNode(bus["robot"], SimulatedQuad(QuadBody(env.craft)), 1.0 / DT_S)
@@ -129,8 +127,8 @@ def test_replayed_commands_do_not_fly(hover: Bundle) -> None:
     safe: list[FlightCommand] = []
     FLIGHT_RAW.subscribe(bus["echo"], lambda message, at: heard.append(message))
     FLIGHT_SAFE.subscribe(bus["echo"], lambda message, at: safe.append(message))
-    QuadPolicyNode(bus["policy"], hover, flight_observer(env), say=lambda sentence: None)
-    again = FLIGHT_RAW.publisher(bus["echo"])
+    policy = QuadPolicyNode(bus["policy"], hover, flight_observer(env), say=lambda sentence: None)
+    again = policy._send
     bus["echo"].spin(lambda: world.now() >= 0.3)
     stamps_s = [message.stamp_s for message in heard]
     assert all(later > before for before, later in itertools.pairwise(stamps_s))

@@ -56,7 +56,7 @@ class Cell:
         INTERVENTION.subscribe(probe, lambda m, at: self.heard.append((at, "intervention", m.on)))
         TELEOP.subscribe(probe, lambda m, at: self.heard.append((at, "command", m)))
         self.bus = self.world.bus("teleop")
-        self.robot = SimArmNode(self.world.bus("robot"), self.arm, 50.0)
+        self.robot = SimArmNode(self.world.bus("robot"), self.arm, 50.0, arm())
         self.filter = SafetyFilterNode(self.world.bus("filter"), arm(), arm=True)
         self.node = TeleopNode(self.bus, self.hand, arm(), self.said.append)
 

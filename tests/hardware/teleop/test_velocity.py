@@ -38,7 +38,7 @@ class Cell:
             list[JointTrajectory](),
         )
         self.robot = arm(**robot)
-        SimArmNode(self.world.bus("robot"), self.arm, 50.0)
+        SimArmNode(self.world.bus("robot"), self.arm, 50.0, arm())
         self.filter = SafetyFilterNode(self.world.bus("filter"), self.robot, arm=True, say=self.said.append)
         self.bus = self.world.bus("program")
         self.jog, self.twist = JOINT_JOG.publisher(self.bus), TWIST.publisher(self.bus)

@@ -1,0 +1,130 @@
+"""Publishers of topics, as CycloneDDS discovers them: counted and named while a node runs.
+
+CycloneDDS notes a publisher on a topic of its own (DCPSPublication) before it accepts the publisher's first
+message. So whoever looks here between taking messages and handling them knows every sender. Reading costs
+0.2 ms for each publisher that appears, and nothing while none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsParticipant, BuiltinTopicDcpsPublication
+from cyclonedds.core import InstanceState, ReadCondition, SampleState, ViewState
+from cyclonedds.qos import Policy, Qos
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
+
+from hardware.bus.dds.cdr import RosTypes
+from hardware.bus.dds.graph import INFO
+from hardware.bus.dds.types import PLAIN, carrier, endpoint_qos
+from robo_rl.core.errors import BusError
+
+ALIVE = 16  # DDS state of an instance that still exists
+MANY = 1000  # largest number of endpoints and nodes
+
+
+class NodeNames:
+    """Names of nodes by their endpoints, as the nodes announce them on `ros_discovery_info`."""
+
+    def __init__(self, ros: RosTypes, participant: Any) -> None:
+        self._ros = ros
+        announced = Topic(participant, "ros_discovery_info", carrier(ros, INFO), Qos(PLAIN))
+        # The messages of all nodes have the same key, so a depth of 1 would keep only the last of them.
+        self._reader: Any = DataReader(participant, announced, endpoint_qos(True, True, MANY))
+
+    def by_endpoint(self) -> dict[bytes, str]:
+        """Full names of nodes by the GUIDs of their endpoints."""
+        names: dict[bytes, str] = {}
+        for sample in self._reader.read(MANY):
+            if sample.sample_info.valid_data:
+                for node in self._announced(sample.cdr):
+                    full = f"{node.node_namespace.rstrip('/')}/{node.node_name}"
+                    gids = [*node.reader_gid_seq, *node.writer_gid_seq]
+                    names |= {bytes(gid.data[:16]): full for gid in gids}
+        return names
+
+    def close(self) -> None:
+        """Release the reader."""
+        self._reader = None
+
+    def _announced(self, cdr: bytes) -> list[Any]:
+        """Nodes of one announcement; none in a malformed one."""
+        try:
+            return list(self._ros.parse(cdr, INFO).node_entities_info_seq)
+        except BusError:
+            return []
+
+
+class PublisherWatch:
+    """Who publishes on the watched topics; `poll` tells each change. condition: true while there is news."""
+
+    def __init__(self, ros: RosTypes, participant: Any) -> None:
+        self._participant = participant
+        self._reader: Any = BuiltinDataReader(participant, BuiltinTopicDcpsPublication)
+        news = SampleState.NotRead | ViewState.Any | InstanceState.Any
+        self.condition: Any = ReadCondition(self._reader, news)
+        self._nodes = NodeNames(ros, participant)
+        self._callbacks: dict[str, list[Callable[[tuple[str, ...]], None]]] = {}
+        self._told: dict[str, tuple[str, ...]] = {}  # topic -> names that its callbacks know
+        self._alive: dict[bytes, tuple[str, bytes]] = {}  # endpoint -> (topic, participant)
+
+    def add(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
+        """Call callback(names) now and whenever the publishers of `topic`, a full name, change."""
+        self.poll()
+        self._callbacks.setdefault(topic, []).append(callback)
+        self._told[topic] = names = self._names(topic)
+        callback(names)
+
+    def poll(self) -> None:
+        """Read what was discovered, and tell the callbacks of topics whose publishers changed."""
+        if not self.condition.triggered:
+            return
+        changed = set()
+        for sample in self._reader.take(MANY, condition=self.condition):
+            key = sample.key.bytes
+            before = self._alive.pop(key, None)
+            if sample.sample_info.instance_state == ALIVE and sample.topic_name.startswith("rt/"):
+                self._alive[key] = sample.topic_name[2:], sample.participant_key.bytes
+            if before != (after := self._alive.get(key)):
+                changed |= {end[0] for end in (before, after) if end is not None}
+        self._tell(changed & self._callbacks.keys())
+
+    def look_up_names(self) -> None:
+        """Tell the names of rivals that were not known yet: a node announces itself after its publishers."""
+        self._tell({topic for topic, names in self._told.items() if len(names) > 1})
+
+    def close(self) -> None:
+        """Release the readers."""
+        self._participant = self._reader = self.condition = None
+        self._nodes.close()
+
+    def _tell(self, topics: set[str]) -> None:
+        for topic in topics:
+            names = self._names(topic)
+            if names != self._told[topic]:
+                self._told[topic] = names
+                for callback in self._callbacks[topic]:
+                    callback(names)
+
+    def _names(self, topic: str) -> tuple[str, ...]:
+        """One name for each publisher of a topic. Names are looked up only where there are several."""
+        found = [(key, owner) for key, (name, owner) in self._alive.items() if name == topic]
+        if len(found) < 2:
+            return ("one publisher",) * len(found)
+        nodes, processes = self._nodes.by_endpoint(), self._processes()
+        return tuple(f"{nodes.get(key, 'a publisher')}{processes.get(owner, '')}" for key, owner in found)
+
+    def _processes(self) -> dict[bytes, str]:
+        """Text on the process of each participant, such as " (python, process 71 on lab)"."""
+        reader = BuiltinDataReader(self._participant, BuiltinTopicDcpsParticipant)
+        return {each.key.bytes: _process(each.qos) for each in reader.read(MANY) if each.qos is not None}
+
+
+def _process(qos: Any) -> str:
+    values = {policy.key: policy.value for policy in qos if isinstance(policy, Policy.Property)}
+    if "__Pid" not in values:
+        return ""
+    name, host = values.get("__ProcessName", "unknown"), values.get("__Hostname", "another machine")
+    return f" ({name}, process {values['__Pid']} on {host})"
