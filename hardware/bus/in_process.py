@@ -169,7 +169,7 @@ class InProcessBus:
     """Connection of one node to an `InProcessWorld`; see `hardware.bus.protocol.Bus`."""
 
     def __init__(self, world: InProcessWorld, name: str, namespace: str) -> None:
-        self.world, self.name, self._namespace = world, name, namespace
+        self.world, self.name, self.namespace = world, name, namespace
         self._full = f"{namespace}/{name}"
 
     def now(self) -> float:
@@ -223,7 +223,7 @@ class InProcessBus:
         world._services = {name: row for name, row in world._services.items() if row[0] != mine}
 
     def _resolve(self, name: str) -> str:
-        return resolve(name, self._namespace, self.name)
+        return resolve(name, self.namespace, self.name)
 
 
 def _fits(offered: Quality, asked: Quality) -> int | None:

@@ -65,7 +65,7 @@ class RecorderNode:
         self._known: set[str] = set()  # and of the earlier recordings
         self._publish = EPISODE.publisher(bus)
         self._lock = _lock(self._folder)
-        for sentence in salvage(self._folder, self._types):
+        for sentence in salvage(self._folder, self._types, bus.namespace):
             say(sentence)
         for topic in topics:
             if isinstance(bus, RawBus):
@@ -114,7 +114,7 @@ class RecorderNode:
             number += 1
             name = f"{time.strftime('episode_%Y%m%d_%H%M%S')}_{number}"
         try:
-            self._running = Recording(self._folder, name, self._channels, self._types)
+            self._running = Recording(self._folder, name, self._channels, self._types, self._bus.namespace)
         except (DataError, OSError) as error:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
         self._received, self._empty, self._begun = set(), True, True

@@ -60,7 +60,7 @@ class SafetyFilterNode:
         self._fault_reported_s = -math.inf  # last report of a fault of the states
         self._reported = Phase.DISARMED, self.filter.reason
         self._send = SAFE.publisher(bus)
-        self._own = OwnStatus(bus, SAFETY_STATE)
+        self._own = OwnStatus(bus, SAFETY_STATE, hardware_id=robot.name)
         JOINT_STATES.subscribe(bus, self._on_state)
         RAW.subscribe(bus, lambda m, at: self._on_command(m, "policy", at))
         TELEOP.subscribe(bus, lambda m, at: self._on_command(m, "teleop", at))
