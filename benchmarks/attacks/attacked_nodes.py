@@ -277,7 +277,7 @@ def attacked_nodes(folder: Path) -> dict[str, Attacked]:
             lambda now_s, i: iter([usual.state(now_s)]),
         ),
         "diagnostics": Attacked(
-            lambda bus: DiagnosticsNode(bus, _quiet), "diagnostics", lambda now_s, i: iter(())
+            lambda bus: DiagnosticsNode(bus, _quiet), "/diagnostics", lambda now_s, i: iter(())
         ),
         "recorder": Attacked(
             recorder, "episode/status", lambda now_s, i: iter([("episode/ask", m.Text("start"))])
