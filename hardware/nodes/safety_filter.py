@@ -66,12 +66,11 @@ class SafetyFilterNode:
         TELEOP.subscribe(bus, lambda m, at: self._on_command(m, "teleop", at))
         self._velocity, self._clock = VelocityTeleop(robot), SendClock(bus)
         self._subscribe_velocities(bus)
-        bus.timer(1.0 / robot.command_hz, self._follow_velocity)
         INTERVENTION.subscribe(bus, self._on_intervention)
         ESTOP.subscribe(bus, self._on_estop)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
-        bus.timer(look_s, self._tick)
+        bus.timer(look_s, self._look)
         bus.timer(_STATUS_S, self._report)
 
     def stop(self, why: str) -> str:
@@ -149,6 +148,10 @@ class SafetyFilterNode:
         answer = self.filter.stop(Reason.REQUESTED)
         self._tick()
         return answer
+
+    def _look(self) -> None:
+        self._follow_velocity()
+        self._tick()
 
     def _tick(self) -> None:
         self._publish(self.filter.tick(self._bus.now()))
