@@ -22,7 +22,7 @@ from hardware.nodes.shared.dropped import DropTeller
 from hardware.recording.recording import FLUSH_S, Channel, Recording
 from hardware.recording.salvage import salvage
 from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, TELEOP, Topic
-from robo_rl.core.errors import BusError, DataError, LockedError
+from robo_rl.core.errors import BusError, DataError, LockedError, MissingDependencyError
 from robo_rl.core.files.lock import FolderLock
 
 BEGINS = (
@@ -68,10 +68,11 @@ class RecorderNode:
         for sentence in salvage(self._folder, self._types, bus.namespace):
             say(sentence)
         for topic in topics:
-            if isinstance(bus, RawBus):
-                bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
-            else:  # in process there are no bytes: encode the records
-                topic.subscribe(bus, partial(self._encode, topic.name))
+            try:
+                self._subscribe(topic)
+            except MissingDependencyError as error:  # a package of ROS that this robot does not need
+                del self._channels[topic.name]
+                say(f"{topic.name} is not recorded. {error}")
         self._drops = DropTeller(bus.name, say)
         self._requests: dict[str, Callable[[], Answer]] = {
             "start": self.begin,
@@ -90,6 +91,13 @@ class RecorderNode:
             self.begin()
         else:
             say(f"idle: {BEGINS}")
+
+    def _subscribe(self, topic: Topic[Any]) -> None:
+        bus = self._bus
+        if isinstance(bus, RawBus):
+            bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
+        else:  # in process there are no bytes: encode the records
+            topic.subscribe(bus, partial(self._encode, topic.name))
 
     def stop(self, why: str) -> str:
         """Save the running recording."""

@@ -23,14 +23,16 @@ from rosbags.highlevel import AnyReader
 from hardware import messages as m
 from hardware.bus.dds.bus import DdsBus
 from hardware.bus.dds.cdr import ros_types
-from hardware.bus.in_process import InProcessWorld
+from hardware.bus.in_process import InProcessBus, InProcessWorld
 from hardware.bus.protocol import Profile
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
+from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.recording.recording import IN_PROGRESS, Channel, Recording
 from hardware.recording.salvage import salvage
 from hardware.topics import (
     EPISODE,
     GOAL,
+    JOINT_JOG,
     JOINT_STATES,
     SAFE,
     SAFETY_STATE,
@@ -40,7 +42,8 @@ from hardware.topics import (
 )
 from robo_rl.apps.nodes.builders import recorder
 from robo_rl.conf.node import RecorderNodeConfig
-from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.errors import ConfigError, DataError, MissingDependencyError
+from tests.hardware.arm_descriptions import arm
 from tests.hardware.nodes.record import TOPICS
 from tests.hardware.records import SAMPLES, same
 
@@ -465,3 +468,30 @@ def test_a_full_disk_ends_the_recording_not_the_node(
     recorder.last_word()
     RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).last_word()
     assert "its 1 messages are kept" in said[-2]
+
+
+def test_a_type_that_is_not_installed_is_left_out_with_a_sentence(tmp_path: Path) -> None:
+    """A ROS without control_msgs records all the rest; the filter starts without jogs as well."""
+
+    class Without(InProcessBus):
+        def subscribe(self, topic: Any, kind: Any, profile: Any, callback: Any) -> None:
+            if kind is m.JointJog:
+                raise MissingDependencyError("Run: sudo apt install ros-jazzy-control-msgs")
+            super().subscribe(topic, kind, profile, callback)
+
+    world, said = InProcessWorld(), list[str]()
+    buses = [world.bus(name) for name in ("recorder", "filter", "robot")]
+    for bus in buses[:2]:
+        bus.__class__ = Without
+    node = RecorderNode(
+        buses[0], RecorderConfig(str(tmp_path), start=True), [JOINT_JOG, JOINT_STATES], said.append
+    )
+    SafetyFilterNode(buses[1], arm(), say=said.append)
+    JOINT_STATES.publisher(buses[2])(joints(1))
+    buses[2].spin(lambda: world.now() >= 0.1)
+    node.last_word()
+    assert list(recorded(next(tmp_path.glob("episode_*")))) == ["/joint_states"]
+    assert [line for line in said if "control-msgs" in line] == [
+        "teleop/joint_jog is not recorded. Run: sudo apt install ros-jazzy-control-msgs",
+        "filter: teleop/joint_jog is not heard. Run: sudo apt install ros-jazzy-control-msgs",
+    ]
