@@ -181,12 +181,16 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """diagnostic_msgs/DiagnosticStatus. Levels: 0 ok, 1 warning, 2 error, 3 stale."""
+    """diagnostic_msgs/DiagnosticStatus. Levels: 0 ok, 1 warning, 2 error, 3 stale.
+
+    hardware_id: the robot or device that the status is about.
+    """
 
     name: str
     level: int
     message: str
     values: Mapping[str, str] = field(default_factory=dict)
+    hardware_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """All topics and services of the nodes: names, types, quality of service and rates.
 
 The tables in docs/ros2.md are generated from this file. Names are relative, so that each robot can have its
-own namespace. The stamp of a message is the time of capture, except for `command/safe`, whose stamp is 0. The
-age of a message is computed from the local time of its receipt.
+own namespace; only /diagnostics is absolute, as ROS' tools expect it. The stamp of a message is the time of
+capture, except for `command/safe`, whose stamp is 0. The age of a message is computed from the local time of its
+receipt.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ DRIVER_STATUS = Topic(
     "whether the robot follows commands, and the reason if not",
 )
 DIAGNOSTICS = Topic(
-    "diagnostics",
+    "/diagnostics",
     Diagnostics,
     STATE,
     "1 Hz",

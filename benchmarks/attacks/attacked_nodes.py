@@ -14,10 +14,12 @@ from attacks.lone_bus import LoneBus
 from hardware import messages as m
 from hardware import topics as t
 from hardware.arms.bounds import JointLimits
+from hardware.arms.ros2_control import Ros2ControlDriver
 from hardware.arms.simulated import SimulatedArmDriver
 from hardware.description import load_description
 from hardware.nodes.action_head import ActionHeadNode
 from hardware.nodes.arm_policy import ArmPolicyNode
+from hardware.nodes.controller_driver import ControllerDriverNode
 from hardware.nodes.diagnostics import DiagnosticsNode
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.quad_policy import QuadPolicyNode
@@ -173,6 +175,10 @@ class Usual:
         yield "camera/view/image_raw", m.Image(0.0, np.zeros((8, 8, 3), np.uint8))
         yield self.state(now_s)
 
+    def controlled(self, now_s: float, i: int) -> Iterator[tuple[str, Any]]:
+        yield self.state(now_s)
+        yield self.command("command/safe", now_s)
+
     def arm_filter(self, now_s: float, i: int) -> Iterator[tuple[str, Any]]:
         if i == 0:
             yield "teleop/intervention", m.Flag(False)
@@ -255,6 +261,11 @@ def attacked_nodes(folder: Path) -> dict[str, Attacked]:
             "joint_states",
             lambda now_s, i: iter([usual.command("command/safe", now_s)]),
         ),
+        "controller_driver": Attacked(
+            lambda bus: ControllerDriverNode(bus, _controller(bus, limits, names), _quiet),
+            "jtc/joint_trajectory",
+            usual.controlled,
+        ),
         "robot_driver quad": Attacked(
             lambda bus: QuadDriverNode(bus, Craft(bus.now), 100.0, "rates", say=_quiet),
             "odom",
@@ -266,7 +277,7 @@ def attacked_nodes(folder: Path) -> dict[str, Attacked]:
             lambda now_s, i: iter([usual.state(now_s)]),
         ),
         "diagnostics": Attacked(
-            lambda bus: DiagnosticsNode(bus, _quiet), "diagnostics", lambda now_s, i: iter(())
+            lambda bus: DiagnosticsNode(bus, _quiet), "/diagnostics", lambda now_s, i: iter(())
         ),
         "recorder": Attacked(
             recorder, "episode/status", lambda now_s, i: iter([("episode/ask", m.Text("start"))])
@@ -276,6 +287,11 @@ def attacked_nodes(folder: Path) -> dict[str, Attacked]:
 
 def _arm_driver(bus: LoneBus, limits: JointLimits) -> SimulatedArmDriver:
     return SimulatedArmDriver(SimulatedArm(), limits, clock=bus.now)
+
+
+def _controller(bus: LoneBus, limits: JointLimits, names: tuple[str, ...]) -> Ros2ControlDriver:
+    bounds = {"low_rad": limits.low_rad, "high_rad": limits.high_rad, "velocity_rad_s": limits.velocity_rad_s}
+    return Ros2ControlDriver(bus, names, controller="jtc", say=_quiet, **bounds)
 
 
 def _quiet(sentence: str) -> None:

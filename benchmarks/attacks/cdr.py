@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from attacks.cdr_values import difference
 from attacks.hostile_cdr import HostileCdr
@@ -32,6 +32,13 @@ SLOW_S, GROWTH_BYTES = 0.5, 300_000_000
 WHOLE = 0.3  # share of payloads without a fault
 GRAPH = "rmw_dds_common/msg/ParticipantEntitiesInfo"
 
+JOG = """std_msgs/Header header
+string[] joint_names
+float64[] displacements
+float64[] velocities
+float64 duration
+"""
+
 
 class CdrAttack:
     """Payloads against the readers in this process."""
@@ -39,6 +46,7 @@ class CdrAttack:
     def __init__(self, seed: int) -> None:
         self.rng, self.counts, self.example = random.Random(seed), Counter[str](), ""
         self.store: Any = get_typestore(Stores.ROS2_JAZZY)  # the oracle's own
+        self.store.register(get_types_from_msg(JOG, "control_msgs/msg/JointJog"))
         self.made, self.types, self.read = HostileCdr(self.store, self.rng), ros_types("jazzy"), 0
         self.compared = 0
 

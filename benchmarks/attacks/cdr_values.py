@@ -53,17 +53,38 @@ def _quat(q: Any) -> Any:
 def _joints(m: Any) -> dict[str, Any]:
     return {
         "stamp_s": _time(m.header.stamp), "names": tuple(m.name), "position_rad": _array(m.position),
-        "velocity_rad_s": _array(m.velocity), "effort_nm": _array(m.effort),
+        "velocity_rad_s": _array(m.velocity), "effort_nm": _array(m.effort), "frame": m.header.frame_id,
     }  # fmt: skip
 
 
 def _trajectory(m: Any) -> dict[str, Any]:
     rows = np.array([list(point.positions) for point in m.points], np.float64)
+    speeds = [list(point.velocities) for point in m.points]
+    every = bool(m.joint_names) and bool(speeds) and all(len(row) == len(m.joint_names) for row in speeds)
     return {
+        "frame": m.header.frame_id, "velocity_rad_s": np.array(speeds if every else [], np.float64),
         "stamp_s": _time(m.header.stamp), "names": tuple(m.joint_names),
         "position_rad": rows.reshape(len(m.points), len(m.joint_names)),
         "times_s": _Times(_time(point.time_from_start) for point in m.points),
     }  # fmt: skip
+
+
+def _jog(m: Any) -> dict[str, Any]:
+    return {
+        "stamp_s": _time(m.header.stamp), "names": tuple(m.joint_names), "velocity_rad_s": _array(m.velocities),
+        "frame": m.header.frame_id,
+    }  # fmt: skip
+
+
+def _twist(m: Any) -> dict[str, Any]:
+    return {
+        "stamp_s": _time(m.header.stamp), "linear_m_s": _three(m.twist.linear),
+        "angular_rad_s": _three(m.twist.angular), "frame": m.header.frame_id,
+    }  # fmt: skip
+
+
+def _flight(m: Any) -> dict[str, Any]:
+    return {"stamp_s": _time(m.header.stamp), "values": _array(m.effort), "names": tuple(m.name)}
 
 
 def _odometry(m: Any) -> dict[str, Any]:
@@ -122,7 +143,10 @@ def _info(m: Any) -> dict[str, Any]:
 
 
 def _diagnostics(m: Any) -> dict[str, Any]:
-    told = [(s.name, int(s.level), s.message, {pair.key: pair.value for pair in s.values}) for s in m.status]
+    told = [
+        (s.name, int(s.level), s.message, {pair.key: pair.value for pair in s.values}, s.hardware_id)
+        for s in m.status
+    ]
     return {"stamp_s": _time(m.header.stamp), "status": _Statuses(told)}
 
 
@@ -134,7 +158,7 @@ class _Statuses:
 
     def __eq__(self, records: object) -> bool:
         assert isinstance(records, tuple)
-        return [(s.name, s.level, s.message, dict(s.values)) for s in records] == self.told
+        return [(s.name, s.level, s.message, dict(s.values), s.hardware_id) for s in records] == self.told
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -143,7 +167,9 @@ _EXPECTED: dict[str, Callable[[Any], dict[str, Any]]] = {
     "JointState": _joints,
     "JointTrajectory": _trajectory,
     "Floats": lambda m: {"values": _array(m.data)},
-    "FlightCommand": lambda m: {"values": _array(m.data)},
+    "FlightCommand": _flight,
+    "JointJog": _jog,
+    "Twist": _twist,
     "Odometry": _odometry,
     "Imu": _imu,
     "Image": _image,

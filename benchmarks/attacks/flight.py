@@ -11,7 +11,7 @@ import numpy as np
 
 from attacks.flight_oracle import Bounds, FlightOracle, seen
 from attacks.hostile_envelopes import hostile_envelope
-from hardware.messages import FlightCommand, Odometry
+from hardware.messages import MOTORS, RATES, FlightCommand, Odometry
 from hardware.safety.flight import FlightFilter
 from hardware.safety.landing import CraftModel, MotorsLander, RatesLander
 from robo_rl.core.flight.envelope import FlightEnvelope
@@ -48,7 +48,7 @@ class World:
         low, high = envelope.fence_low_m, envelope.fence_high_m
         self.middle = [0.5 * (a + b) for a, b in zip(low, high, strict=True)]
         self.room = [0.5 * (b - a) for a, b in zip(low, high, strict=True)]
-        self.envelope, self.lean, self.sequence, self.epoch = envelope, 0.0, 0, rng.choice((0, 1, 10**12))
+        self.envelope, self.lean, self.stamp = envelope, 0.0, rng.choice((0.0, 5.0, 1.79e9))
         self.frames = ("world", "base_link")
         self.mute_policy = self.mute_robot = 0
 
@@ -132,17 +132,12 @@ class World:
     def tell(self) -> None:
         """A command of the policy: in order or not, of any size, sometimes with absurd numbers."""
         rng = self.rng
-        self.sequence += 1
-        place = (self.epoch, self.sequence)
+        self.stamp += 0.01
+        stamp = self.stamp
         if rng.random() < self.disorder:
-            place = rng.choice(
-                [
-                    (self.epoch, self.sequence - rng.randrange(1, 4)),
-                    (self.epoch - 1, 10**9),
-                    (0, 0),
-                    (10**18 - 1, 0),
-                ]
-            )
+            stamp = rng.choice([stamp - 0.01 * rng.randrange(1, 4), -stamp, 0.0, 2.1e9, math.nan, math.inf])
+        ours, others = (RATES, MOTORS) if self.is_rates else (MOTORS, RATES)
+        names = rng.choice((ours, ours, ours, (), others)) if self.nasty else ours
         size = rng.choice((1.0, 1.0, 1.0, 10.0, 1e3))
         values = [
             rng.uniform(-1, 1) * size * (self.envelope.rate_rad_s if self.is_rates and i else 1.0)
@@ -153,8 +148,8 @@ class World:
         if self.nasty and rng.random() < 0.05:
             values = values[: rng.randrange(4)] if rng.random() < 0.5 else values * 2
         with np.errstate(all="ignore"):
-            taken = self.filter.on_command(FlightCommand(np.array(values), *place), self.now)
-        self.oracle.told(tuple(values), *place, self.now, taken)
+            taken = self.filter.on_command(FlightCommand(stamp, np.array(values), names), self.now)
+        self.oracle.told(tuple(values), stamp, names in ((), ours), self.now, taken)
 
     def happen(self) -> None:
         """The operator does something."""

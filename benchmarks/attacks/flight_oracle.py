@@ -71,7 +71,7 @@ class FlightOracle:
         self.frames: tuple[str, str] | None = None
         self.command: Numbers | None = None
         self.command_s = self.now = -math.inf
-        self.newest: tuple[int, int] | None = None
+        self.newest: float | None = None  # stamp
         self.late_from: float | None = None
         self.blind_from, self.cause, self.passed = math.nan, "", 0
 
@@ -88,24 +88,22 @@ class FlightOracle:
         if state is not None:
             self.state = state
 
-    def told(self, values: Numbers, epoch: int, sequence: int, received: float, taken: bool) -> None:
-        """A command arrives; `taken` is the filter's answer."""
-        whole = len(values) == 4 and all(math.isfinite(v) for v in values)
-        place = (epoch, sequence)
-        repeats = self.newest is not None and (
-            place < self.newest or (place == self.newest and sequence >= 0)
-        )
+    def told(self, values: Numbers, stamp: float, ours: bool, received: float, taken: bool) -> None:
+        """A command arrives; `taken` is the filter's answer. ours: of this craft's level."""
+        whole = ours and len(values) == 4 and all(math.isfinite(v) for v in (*values, stamp))
+        repeats = self.newest is not None and (stamp < self.newest or (stamp == self.newest and stamp != 0.0))
         must = self.armed and whole and not repeats
         assert must or not taken, "a command was taken that must be dropped"
         assert taken or not must, "a command in order was dropped"
         if taken:
-            self.command, self.command_s, self.newest = self._clamp(values), received, place
+            self.command, self.command_s, self.newest = self._clamp(values), received, stamp
 
     def asked_to_arm(self, now: float, answer: bool) -> None:
         """~/arm was called."""
         self.time(now)
         if self.armed:
             assert answer, "an armed filter refuses to be armed"
+            self.newest = None  # arming forgets the last stamp
             return
         may = self.silent and not self.killed and self._fresh(now) and not self._outside()
         assert may or not answer, "armed without the right to fly"

@@ -151,6 +151,12 @@ class Hostile:
         def status() -> m.Status:
             name = self.rng.choice((*_WORDS, "safety_filter", f"n{self.rng.randrange(10**9)}"))
             values = {self.rng.choice(("phase", "", "ends")): self.rng.choice(_WORDS) for _ in range(2)}
-            return m.Status(name, self.rng.choice((0, 1, 2, 3, 4, 255)), self.rng.choice(_WORDS), values)
+            return m.Status(
+                name,
+                self.rng.choice((0, 1, 2, 3, 4, 255)),
+                self.rng.choice(_WORDS),
+                values,
+                self.rng.choice(_WORDS),
+            )
 
         return m.Diagnostics(self._stamp(), tuple(status() for _ in range(self.rng.choice((0, 1, 1, 3)))))

@@ -182,7 +182,7 @@ class InProcessBus:
     """Connection of one node to an `InProcessWorld`; see `hardware.bus.protocol.Bus`."""
 
     def __init__(self, world: InProcessWorld, name: str, namespace: str) -> None:
-        self.world, self.name, self._namespace = world, name, namespace
+        self.world, self.name, self.namespace = world, name, namespace
         self._full = f"{namespace}/{name}"
 
     def now(self) -> float:
@@ -244,7 +244,7 @@ class InProcessBus:
         world._tell_publishers()
 
     def _resolve(self, name: str) -> str:
-        return resolve(name, self._namespace, self.name)
+        return resolve(name, self.namespace, self.name)
 
 
 def _fits(offered: Quality, asked: Quality) -> int | None:

@@ -33,6 +33,7 @@ class Bus(Protocol):
     """Connection of one node to the others. Not thread-safe: use it only in the thread that calls `spin`."""
 
     name: str  # of the node
+    namespace: str  # "", or such as "/left"
 
     def now(self) -> float:
         """Local monotonic time [s], for ages and deadlines."""

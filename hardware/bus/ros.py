@@ -79,7 +79,11 @@ class RosBus:
         if self._closed or not self._context.ok():
             return False
         logger = self._node.get_logger()
-        (logger.warning if warning else logger.info)(sentence)
+        # On two lines: rclpy refuses two severities from one.
+        if warning:
+            logger.warning(sentence)
+        else:
+            logger.info(sentence)
         return True
 
     def publisher(self, topic: str, kind: type[M], profile: Profile) -> Callable[[M], None]:

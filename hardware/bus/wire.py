@@ -249,13 +249,19 @@ def _unpack_imu(msg: Any) -> m.Imu:
 def _pack_status(r: m.Status, new: New) -> Any:
     values = [new("diagnostic_msgs/msg/KeyValue", key=key, value=value) for key, value in r.values.items()]
     return new(
-        "diagnostic_msgs/msg/DiagnosticStatus", level=r.level, name=r.name, message=r.message, values=values
+        "diagnostic_msgs/msg/DiagnosticStatus",
+        level=r.level,
+        name=r.name,
+        message=r.message,
+        hardware_id=r.hardware_id,
+        values=values,
     )
 
 
 def _unpack_status(msg: Any) -> m.Status:
     level = msg.level[0] if isinstance(msg.level, bytes) else int(msg.level)  # rclpy uses bytes for `byte`
-    return m.Status(msg.name, level, msg.message, {pair.key: pair.value for pair in msg.values})
+    values = {pair.key: pair.value for pair in msg.values}
+    return m.Status(msg.name, level, msg.message, values, msg.hardware_id)
 
 
 def _pack_diagnostics(r: m.Diagnostics, new: New) -> Any:

@@ -52,7 +52,7 @@ class ActionHeadNode:
         self._goal: Float[ndarray, " g"] | None = None
         self._clock, self._frame, self._faults = SendClock(bus), robot.frame_id, FaultLog(bus.name, say)
         self._drops = DropTeller(bus.name, say)
-        self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS)
+        self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS, hardware_id=robot.name)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
         GOAL.subscribe(bus, self._on_goal)

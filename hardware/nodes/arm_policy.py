@@ -59,7 +59,7 @@ class ArmPolicyNode:
         self._plan, self._realtime = RunningPlan(1.0 / bundle.env.control_hz), realtime
         self.took, self._last_s = Durations(), 0.0  # seconds of all inferences, and of the newest
         self._faults, self._waits_for = FaultLog(bus.name, say), ""
-        self._send, self._own = CHUNK.publisher(bus), OwnStatus(bus, POLICY_STATUS)
+        self._send, self._own = CHUNK.publisher(bus), OwnStatus(bus, POLICY_STATUS, hardware_id=robot.name)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         JOINT_STATES.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)

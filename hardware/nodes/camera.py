@@ -53,7 +53,7 @@ class CameraNode:
         self._publish_jpeg = compressed_topic(config.camera).publisher(bus) if pressed else None
         self._inform = camera_info_topic(config.camera).publisher(bus) if self._calibration else None
         self._misfit = ""
-        self._own = OwnStatus(bus, CAMERA_STATUS, f"camera {config.camera}")
+        self._own = OwnStatus(bus, CAMERA_STATUS, f"camera {config.camera}", config.camera)
         self._retry_s = 0.0
         self.pictures, self._begun = 0, 0  # so far; of them, before the film that is shown now began
         self.done, self._fault = False, ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics, Status
@@ -26,10 +27,11 @@ _PERIOD_S = 1.0
 
 
 class DiagnosticsNode:
-    """Collects the status of policy, loop, filter, camera and driver; publishes `diagnostics` at 1 Hz.
+    """Collects the status of policy, loop, filter, camera and driver; publishes `/diagnostics` at 1 Hz.
 
-    Reports in the terminal when a node's level changes. A node that ends as requested is well, and the
-    effects of its end on others are not reported.
+    The topic is the same in every namespace, as ROS' tools expect; the names on it begin with the namespace.
+    Reports in the terminal when a node's level changes. A node that ends as requested is well, and the effects of
+    its end on others are not reported.
     """
 
     def __init__(self, bus: Bus, say: Callable[[str], None] = print) -> None:
@@ -72,7 +74,9 @@ class DiagnosticsNode:
             if row.level != self._levels.get(row.name, OK) and not quiet:
                 self._levels[row.name] = row.level
                 self._say(f"{row.name}: {row.message}")
-        self._publish(Diagnostics(self._bus.stamp(), tuple(rows)))
+        place = f"{self._bus.namespace.strip('/')}/" if self._bus.namespace.strip("/") else ""
+        told = tuple(replace(row, name=f"{place}{row.name}") for row in rows)
+        self._publish(Diagnostics(self._bus.stamp(), told))
 
 
 def _now(status: Status, silent_s: float) -> Status:
@@ -80,6 +84,6 @@ def _now(status: Status, silent_s: float) -> Status:
     if silent_s <= SILENT_S:
         return status
     if ENDS in status.values and status.level == OK:
-        return Status(status.name, OK, f"ended: {status.values[ENDS]}", status.values)
+        return replace(status, message=f"ended: {status.values[ENDS]}")
     said = f"said nothing for {silent_s:.0f} s; before that: {status.message}"
-    return Status(status.name, STALE, said, status.values)
+    return replace(status, level=STALE, message=said)

@@ -22,7 +22,7 @@ from hardware.nodes.shared.dropped import DropTeller
 from hardware.recording.recording import FLUSH_S, Channel, Recording
 from hardware.recording.salvage import salvage
 from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, TELEOP, Topic
-from robo_rl.core.errors import BusError, DataError, LockedError
+from robo_rl.core.errors import BusError, DataError, LockedError, MissingDependencyError
 from robo_rl.core.files.lock import FolderLock
 
 BEGINS = (
@@ -65,13 +65,14 @@ class RecorderNode:
         self._known: set[str] = set()  # and of the earlier recordings
         self._publish = EPISODE.publisher(bus)
         self._lock = _lock(self._folder)
-        for sentence in salvage(self._folder, self._types):
+        for sentence in salvage(self._folder, self._types, bus.namespace):
             say(sentence)
         for topic in topics:
-            if isinstance(bus, RawBus):
-                bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
-            else:  # in process there are no bytes: encode the records
-                topic.subscribe(bus, partial(self._encode, topic.name))
+            try:
+                self._subscribe(topic)
+            except MissingDependencyError as error:  # a package of ROS that this robot does not need
+                del self._channels[topic.name]
+                say(f"{topic.name} is not recorded. {error}")
         self._drops = DropTeller(bus.name, say)
         self._requests: dict[str, Callable[[], Answer]] = {
             "start": self.begin,
@@ -90,6 +91,13 @@ class RecorderNode:
             self.begin()
         else:
             say(f"idle: {BEGINS}")
+
+    def _subscribe(self, topic: Topic[Any]) -> None:
+        bus = self._bus
+        if isinstance(bus, RawBus):
+            bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
+        else:  # in process there are no bytes: encode the records
+            topic.subscribe(bus, partial(self._encode, topic.name))
 
     def stop(self, why: str) -> str:
         """Save the running recording."""
@@ -114,7 +122,7 @@ class RecorderNode:
             number += 1
             name = f"{time.strftime('episode_%Y%m%d_%H%M%S')}_{number}"
         try:
-            self._running = Recording(self._folder, name, self._channels, self._types)
+            self._running = Recording(self._folder, name, self._channels, self._types, self._bus.namespace)
         except (DataError, OSError) as error:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
         self._received, self._empty, self._begun = set(), True, True

@@ -71,13 +71,12 @@ class SafetyFilterNode:
         self._fault_reported_s = -math.inf  # last report of a fault of the states
         self._reported = Phase.DISARMED, self.filter.reason
         self._send = SAFE.publisher(bus)
-        self._own = OwnStatus(bus, SAFETY_STATE)
+        self._own = OwnStatus(bus, SAFETY_STATE, hardware_id=robot.name)
         JOINT_STATES.subscribe(bus, self._on_state)
         RAW.subscribe(bus, lambda m, at: self._on_command(m, "policy", at))
         TELEOP.subscribe(bus, lambda m, at: self._on_command(m, "teleop", at))
         self._velocity, self._clock = VelocityTeleop(robot), SendClock(bus)
         self._subscribe_velocities(bus)
-        bus.timer(1.0 / robot.command_hz, self._follow_velocity)
         INTERVENTION.subscribe(bus, self._on_intervention)
         ESTOP.subscribe(bus, self._on_estop)
         bus.service("~/arm", self._arm)
@@ -85,7 +84,7 @@ class SafetyFilterNode:
         # Its own command/safe counts as well: a second sender there moves the robot past this filter.
         sole: dict[Topic[Any], int] = dict.fromkeys((RAW, TELEOP, JOINT_JOG, TWIST, SAFE), 1)
         SolePublishers(bus, sole | {JOINT_STATES: state_publishers}, self._on_rivals)
-        bus.timer(look_s, self._tick)
+        bus.timer(look_s, self._look)
         bus.timer(_STATUS_S, self._report)
 
     def stop(self, why: str) -> str:
@@ -169,6 +168,10 @@ class SafetyFilterNode:
         answer = self.filter.stop(Reason.REQUESTED)
         self._tick()
         return answer
+
+    def _look(self) -> None:
+        self._follow_velocity()
+        self._tick()
 
     def _tick(self) -> None:
         self._publish(self.filter.tick(self._bus.now()))

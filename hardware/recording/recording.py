@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hardware.bus.dds.cdr import INSTALL, RosTypes
+from hardware.bus.names import resolve
 from hardware.bus.protocol import Profile
 from hardware.bus.quality import QUALITY
 from robo_rl.core.errors import DataError, MissingDependencyError
@@ -38,11 +39,14 @@ class Channel:
 class Recording:
     """An open recording: `add` messages, then `commit`, `discard` or `abandon`.
 
-    folder: of the recordings. name: of this one. channels: topic -> its type and profile. messages: number of
-    messages so far. Raises DataError when the name is taken, and MissingDependencyError without rosbags.
+    folder: of the recordings. name: of this one. channels: topic -> its type and profile. namespace: of relative
+    topics; the file holds full names with a leading slash, as rosbag2 does. messages: number of messages so far.
+    Raises DataError when the name is taken, and MissingDependencyError without rosbags.
     """
 
-    def __init__(self, folder: Path, name: str, channels: Mapping[str, Channel], types: RosTypes) -> None:
+    def __init__(
+        self, folder: Path, name: str, channels: Mapping[str, Channel], types: RosTypes, namespace: str = ""
+    ) -> None:
         try:
             from rosbags.rosbag2 import StoragePlugin, Writer
         except ModuleNotFoundError as error:
@@ -55,7 +59,7 @@ class Recording:
         self._writer.open()
         self._connections = {
             topic: self._writer.add_connection(
-                topic,
+                resolve(topic, namespace, ""),
                 channel.ros_type,
                 typestore=types.store,
                 offered_qos_profiles=[bag_qos(channel.profile)],

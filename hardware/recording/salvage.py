@@ -37,17 +37,18 @@ class CompleteRecords:
     messages: list[tuple[int, int, memoryview]] = field(default_factory=list)
 
 
-def salvage(folder: Path, types: RosTypes) -> list[str]:
+def salvage(folder: Path, types: RosTypes, namespace: str = "") -> list[str]:
     """Commit the interrupted recordings of `folder`. Returns one sentence per recording.
 
-    Raises DataError when the disk is full; the interrupted recording then remains unchanged.
+    namespace: of the recorder. Raises DataError when the disk is full; the interrupted recording then remains
+    unchanged.
     """
     reports = []
     for unfinished in sorted((folder / IN_PROGRESS).glob("*")):
         found = read_complete(unfinished)
         if found.messages:
             reports.append(
-                f"{_commit(folder, unfinished, found, types)} was cut off; its {len(found.messages)} "
+                f"{_commit(folder, unfinished, found, types, namespace)} was cut off; its {len(found.messages)} "
                 "messages are kept."
             )
         else:
@@ -119,7 +120,7 @@ def _profile(channel: bytes) -> Profile:
     return Profile.SENSOR if b"best_effort" in channel else Profile.COMMAND
 
 
-def _commit(folder: Path, unfinished: Path, found: CompleteRecords, types: RosTypes) -> str:
+def _commit(folder: Path, unfinished: Path, found: CompleteRecords, types: RosTypes, namespace: str) -> str:
     """Write the messages to a new recording of `folder`; returns its name."""
     last_ns = max(unix_ns for _, unix_ns, _ in found.messages)
     channels = dict(found.channels.values()) | {EPISODE.name: Channel(WIRE[Text].ros_type, EPISODE.profile)}
@@ -132,7 +133,7 @@ def _commit(folder: Path, unfinished: Path, found: CompleteRecords, types: RosTy
     shutil.rmtree(temporary, ignore_errors=True)
     copy = None
     try:
-        copy = Recording(temporary, name, channels, types)
+        copy = Recording(temporary, name, channels, types, namespace)
         for channel, unix_ns, cdr in found.messages:
             copy.add(found.channels[channel][0], cdr, unix_ns)
         copy.add(EPISODE.name, types.encode(Text(CUT_OFF)), last_ns)

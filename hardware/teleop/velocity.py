@@ -22,6 +22,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 
 FOLLOWED_S = 0.1
+EARLY = 0.9  # of a command period since the last command: sooner than that, none is made
 DAMPING = 0.05  # of the inverse kinematics, near a singular position [m and rad per rad]
 Joints = Float[ndarray, " j"]
 
@@ -36,7 +37,7 @@ class VelocityTeleop:
         self._orders: dict[type, Order] = {JointJog: Order(), Twist: Order()}
         self._jacobian: Callable[[Joints], Float[ndarray, "6 j"]] | None = None
         self._newest: JointJog | Twist | None = None
-        self._received_s = -math.inf
+        self._received_s = self._commanded_s = -math.inf
 
     def take(self, message: JointJog | Twist, received_s: float) -> str:
         """Follow a message from now on. Returns why it is dropped, without a final full stop; empty if it is not."""
@@ -60,19 +61,25 @@ class VelocityTeleop:
 
     def release(self) -> None:
         """Begin again from where the arm is."""
-        self._newest = None
-        self._jog.release()
+        if self._newest is not None:
+            self._newest, self._commanded_s = None, -math.inf
+            self._jog.release()
 
     def next(self, measured_rad: Joints, now_s: float) -> Joints | None:
-        """Position for the next command period; None without a message of the last 0.1 s."""
+        """Position to command now; None between two command periods, and without a message of the last 0.1 s."""
         if self._newest is None or not 0.0 <= now_s - self._received_s <= FOLLOWED_S:
             self.release()
             return None
+        since_s = now_s - self._commanded_s
+        if since_s < EARLY * self._period_s:
+            return None
+        self._commanded_s = now_s
+        dt_s = self._period_s if math.isinf(since_s) else min(since_s, 2.0 * self._period_s)
         newest = self._newest
         speed_rad_s = (
             self._of_joints(newest) if isinstance(newest, JointJog) else self._of(newest, measured_rad)
         )
-        return self._jog.next(speed_rad_s / self._limit_rad_s, measured_rad, self._period_s)
+        return self._jog.next(speed_rad_s / self._limit_rad_s, measured_rad, dt_s)
 
     def _of_joints(self, message: JointJog) -> Joints:
         speed_rad_s = np.zeros(len(self._robot.names))

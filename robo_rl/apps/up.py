@@ -23,6 +23,8 @@ ARGUMENTS = (
     "bundle",
     "robot",
     "driver",
+    "controller",
+    "output",
     "device",
     "leader",
     "level",

@@ -15,6 +15,12 @@ class UpConfig:
     bundle: str | None = setting(None, "folder of the bundle that controls the robot")
     robot: str | None = setting(None, "description of the robot: a name, or your own YAML file")
     driver: str | None = setting(None, "YAML file of a real robot's driver")
+    controller: str | None = setting(
+        None, "controller of ros2_control that moves the arm, such as joint_trajectory_controller"
+    )
+    output: str | None = setting(
+        None, "how the controller is commanded: trajectory, forward, action (rclpy) or auto"
+    )
     device: str | None = setting(None, "teleoperation device: gamepad, keyboard or leader")
     leader: str | None = setting(None, "device=leader: YAML file of the leader arm's driver")
     level: str | None = setting(None, "command level of a quadcopter's bundle: motors or rates")

@@ -54,7 +54,9 @@ def depths(draw: st.DrawFn) -> m.DepthImage:
     return m.DepthImage(draw(STAMPS), draw(hnp.arrays(np.float32, shape)), draw(TEXTS))
 
 
-STATUS = st.builds(m.Status, TEXTS, st.integers(0, 3), TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=3))
+STATUS = st.builds(
+    m.Status, TEXTS, st.integers(0, 3), TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=3), TEXTS
+)
 RECORDS = {
     m.JointState: joint_states(),
     m.JointTrajectory: trajectories(),

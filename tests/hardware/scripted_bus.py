@@ -13,7 +13,7 @@ class ScriptedBus:
     topic.
     """
 
-    name = "test"
+    name, namespace = "test", ""
 
     def __init__(self) -> None:
         self.now_s = 0.0

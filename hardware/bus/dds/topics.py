@@ -51,19 +51,22 @@ class DdsTopics:
         """Create a publisher with depth 1. topic: full name. kind: ROS type."""
         from cyclonedds.pub import DataWriter
 
-        qos = self._dds.endpoint_qos(reliable, latched, 1)
+        qos = self._dds.endpoint_qos(reliable, latched, 1, self._user_data(kind))
         self._writers[topic] = DataWriter(self.participant, self._topic(topic, kind), qos), kind
 
-    def subscribe(self, topic: str, kind: str, on_message: OnMessage) -> None:
+    def subscribe(self, topic: str, kind: str, on_message: OnMessage, whole: bool = True) -> None:
         """Subscribe with best effort and depth 1, which matches every publisher.
 
-        topic: full name. kind: ROS type. on_message: called in the receiving thread.
+        topic: full name. kind: ROS type. on_message: called in the receiving thread. whole: False for a type of which
+        only the first fields are defined here, so that its hash is not known.
         """
         from cyclonedds.core import InstanceState, ReadCondition, SampleState, ViewState
         from cyclonedds.sub import DataReader
 
         reader = DataReader(
-            self.participant, self._topic(topic, kind), self._dds.endpoint_qos(False, False, 1)
+            self.participant,
+            self._topic(topic, kind),
+            self._dds.endpoint_qos(False, False, 1, self._user_data(kind) if whole else ""),
         )
         condition = ReadCondition(reader, ViewState.Any | SampleState.Any | InstanceState.Any)
         self._waitset.attach(condition)
@@ -92,6 +95,10 @@ class DdsTopics:
         self._writers, self._readers, self._conditions, self._waitset = {}, [], [], None
         self.participant = None
         self._dds.leave_domain(self._domain)
+
+    def _user_data(self, kind: str) -> str:
+        """The hash of the type, as ROS' tools compare it."""
+        return f"typehash={self.ros.type_hash(kind)};"
 
     def _topic(self, name: str, kind: str) -> Any:
         from cyclonedds.qos import Qos

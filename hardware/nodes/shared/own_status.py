@@ -14,11 +14,13 @@ ENDS = "ends"  # key of a status: why the node ends; distinguishes it from one t
 class OwnStatus:
     """One node's status on `topic`.
 
-    name: the node's, unless it reports for something else, such as a camera.
+    name: the node's, unless it reports for something else, such as a camera. hardware_id: robot or device; by
+    default the namespace, which is the robot's, or else the node's name.
     """
 
-    def __init__(self, bus: Bus, topic: Topic[Diagnostics], name: str = "") -> None:
+    def __init__(self, bus: Bus, topic: Topic[Diagnostics], name: str = "", hardware_id: str = "") -> None:
         self._bus, self._name, self._why = bus, name or bus.name, ""
+        self._hardware = hardware_id or bus.namespace.strip("/") or self._name
         self._publish = topic.publisher(bus)
 
     def leave(self, why: str) -> None:
@@ -34,4 +36,5 @@ class OwnStatus:
             told[ENDS] = self._why
             if orderly:
                 level, sentence = 0, f"stopping: {self._why}"
-        self._publish(Diagnostics(self._bus.stamp(), (Status(self._name, level, sentence, told),)))
+        status = Status(self._name, level, sentence, told, self._hardware)
+        self._publish(Diagnostics(self._bus.stamp(), (status,)))

@@ -41,7 +41,9 @@ class Px4Topics:
             topics.publish(f"{self._fmu}/in/{name}", kind, reliable=False, latched=True)
         topics.subscribe(f"{self._fmu}/out/vehicle_odometry", ODOMETRY, self._take_odometry)
         for version in STATUS_VERSIONS:
-            topics.subscribe(f"{self._fmu}/out/vehicle_status{version}", STATUS, self._take_status)
+            topics.subscribe(
+                f"{self._fmu}/out/vehicle_status{version}", STATUS, self._take_status, whole=False
+            )
         topics.start()
 
     def send(self, topic: str, **fields: Any) -> None:

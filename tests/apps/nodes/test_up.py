@@ -57,7 +57,7 @@ def test_who_commands_stops_before_who_filters_before_who_moves() -> None:
     for name in set_names():
         order = [member.node for member in load_set(name).members]
         chain = [
-            ["sim_robot"],
+            ["sim_robot", "robot_driver", "controller_driver"],
             ["safety_filter", "flight_filter"],
             ["action_head", "quad_policy"],
             ["arm_policy"],

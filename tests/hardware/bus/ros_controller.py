@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 import rclpy
 from control_msgs.action import FollowJointTrajectory
 from rclpy.action import ActionServer
+from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
@@ -33,7 +35,10 @@ class Controller(Node):
         self._heard = self.create_publisher(String, "heard", 1)
         self.create_subscription(JointTrajectory, "jtc/joint_trajectory", self._on_topic, 1)
         self.create_subscription(Float64MultiArray, "jtc/commands", self._on_forward, 1)
-        self._action = ActionServer(self, FollowJointTrajectory, "jtc/follow_joint_trajectory", self._on_goal)
+        at_once = ReentrantCallbackGroup()  # a goal is executed while the next one arrives
+        self._action = ActionServer(
+            self, FollowJointTrajectory, "jtc/follow_joint_trajectory", self._on_goal, callback_group=at_once
+        )
         self.create_timer(0.01, self._tell)
 
     def _on_topic(self, message: JointTrajectory) -> None:
@@ -44,12 +49,22 @@ class Controller(Node):
         self.place = list(message.data)
 
     def _on_goal(self, goal: Any) -> Any:
-        if self._code == 0:
-            self._follow("goals", goal.request.trajectory)
-            goal.succeed()
-            return FollowJointTrajectory.Result(error_code=0)
-        goal.abort()
-        return FollowJointTrajectory.Result(error_code=self._code, error_string="the joints are too far away")
+        if self._code != 0:
+            goal.abort()
+            return FollowJointTrajectory.Result(
+                error_code=self._code, error_string="the joints are too far away"
+            )
+        self._follow("goals", goal.request.trajectory)
+        mine, ends_s = self.counts["goals"], time.monotonic() + self.newest[-1]
+        while time.monotonic() < ends_s:
+            time.sleep(0.005)
+            if (
+                self.counts["goals"] != mine
+            ):  # as joint_trajectory_controller says it of a goal that is replaced
+                goal.abort()
+                return FollowJointTrajectory.Result(error_code=-1, error_string="canceled by a new goal")
+        goal.succeed()
+        return FollowJointTrajectory.Result(error_code=0)
 
     def _follow(self, what: str, message: JointTrajectory) -> None:
         self.counts[what] += 1
@@ -70,7 +85,7 @@ def main() -> None:
     rclpy.init()
     manager = Node("controller_manager")
     manager.declare_parameter("jtc.type", kind)
-    executor = MultiThreadedExecutor(2)
+    executor = MultiThreadedExecutor(6)
     executor.add_node(manager)
     executor.add_node(Controller(parameters, code))
     executor.spin()

@@ -16,7 +16,7 @@ import pytest
 
 from hardware.arms.ros2_control import Ros2ControlDriver
 from hardware.bus.choose import make_bus
-from hardware.bus.protocol import ActionBus, Bus, ParameterBus, Profile
+from hardware.bus.protocol import ActionBus, Bus, LoggingBus, ParameterBus, Profile
 from hardware.messages import Text
 from hardware.states import JointCommand
 from robo_rl.core.errors import BusError, DriverError
@@ -90,6 +90,13 @@ def until(bus: Bus, true: Callable[[], bool]) -> None:
     late_s = time.monotonic() + SOON_S
     bus.spin(lambda: true() or time.monotonic() > late_s)
     assert true(), "it did not happen in time"
+
+
+def test_a_node_logs_warnings_and_information_in_turn(bus: Bus) -> None:
+    """rclpy raises ValueError for two severities from one line of code, and the node would end by it."""
+    assert isinstance(bus, LoggingBus)
+    for warning in (False, True, False, True):
+        assert bus.log("said", warning=warning)
 
 
 def test_the_parameters_of_a_controller_are_read(bus: Bus) -> None:

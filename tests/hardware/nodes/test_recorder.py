@@ -23,14 +23,16 @@ from rosbags.highlevel import AnyReader
 from hardware import messages as m
 from hardware.bus.dds.bus import DdsBus
 from hardware.bus.dds.cdr import ros_types
-from hardware.bus.in_process import InProcessWorld
+from hardware.bus.in_process import InProcessBus, InProcessWorld
 from hardware.bus.protocol import Profile
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
+from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.recording.recording import IN_PROGRESS, Channel, Recording
 from hardware.recording.salvage import salvage
 from hardware.topics import (
     EPISODE,
     GOAL,
+    JOINT_JOG,
     JOINT_STATES,
     SAFE,
     SAFETY_STATE,
@@ -40,7 +42,8 @@ from hardware.topics import (
 )
 from robo_rl.apps.nodes.builders import recorder
 from robo_rl.conf.node import RecorderNodeConfig
-from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.errors import ConfigError, DataError, MissingDependencyError
+from tests.hardware.arm_descriptions import arm
 from tests.hardware.nodes.record import TOPICS
 from tests.hardware.records import SAMPLES, same
 
@@ -77,11 +80,11 @@ def test_pictures_are_recorded_as_they_are_sent(tmp_path: Path, transport: str, 
     camera.spin(lambda: world.now() >= 0.1)
     node.last_word()
     found = recorded(next(tmp_path.glob("episode_*")))
-    sent = [name for name in found if name.startswith("camera/top")]
+    sent = [name for name in found if name.startswith("/camera/top")]
     assert len(sent) == pictures + 1
-    decoded = ros_types().decode(found["camera/top/camera_info"][0], m.CameraInfo)
+    decoded = ros_types().decode(found["/camera/top/camera_info"][0], m.CameraInfo)
     assert same(decoded, SAMPLES[m.CameraInfo])
-    assert ("camera/top/image_raw/compressed" in found) is (transport != "raw")
+    assert ("/camera/top/image_raw/compressed" in found) is (transport != "raw")
 
 
 def test_cameras_are_named_by_plus_or_not_at_all(tmp_path: Path) -> None:
@@ -96,7 +99,7 @@ def test_cameras_are_named_by_plus_or_not_at_all(tmp_path: Path) -> None:
         image_topic(name).publisher(world.bus(name))(SAMPLES[m.Image])
     world.bus("clock").spin(lambda: world.now() >= 0.1)
     node.last_word()
-    assert {"camera/top/image_raw", "camera/side/image_raw"} <= set(
+    assert {"/camera/top/image_raw", "/camera/side/image_raw"} <= set(
         recorded(next(tmp_path.glob("episode_*")))
     )
     recorder(RecorderNodeConfig(out=str(tmp_path / "blind"), cameras=""), world.bus("blind")).last_word()
@@ -126,7 +129,7 @@ def test_a_label_is_saved_with_the_recording(tmp_path: Path, service: str, expec
     assert saved
     assert sentence.endswith({True: ", a success", False: ", a failure", None: "messages"}[expected])
     assert said[-1] == sentence  # in the terminal as well
-    found = recorded(next(tmp_path.glob("episode_*"))).get("episode/success", [])
+    found = recorded(next(tmp_path.glob("episode_*"))).get("/episode/success", [])
     assert [ros_types().decode(raw, m.Flag).on for raw in found] == ([] if expected is None else [expected])
     assert not world.bus("another").call(f"recorder/{service}", 1.0)[0]
     node.last_word()
@@ -173,9 +176,9 @@ def test_what_was_said_before_the_start_is_in_every_recording(tmp_path: Path) ->
         assert node.save()[0]
     node.last_word()
     for path in sorted(tmp_path.glob("episode_*")):
-        (raw,) = recorded(path)["goal"]
+        (raw,) = recorded(path)["/goal"]
         assert ros_types().decode(raw, m.Floats).values.tolist() == [0.1, 0.2]
-        assert "command/safe" not in recorded(path)
+        assert "/command/safe" not in recorded(path)
 
 
 def joints(number: int) -> m.JointState:
@@ -183,7 +186,9 @@ def joints(number: int) -> m.JointState:
 
 
 def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
-    """Ten states and a picture, between start and stop, with times of receipt; the status tells each step."""
+    """Ten states and a picture, between start and stop, with times of receipt; the status tells each step. Topics have
+    their full names, with a leading slash, as in rosbag2.
+    """
     said: list[str] = []
     recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append)
     state = bus.publisher("joint_states", m.JointState, Profile.STATE)
@@ -209,10 +214,10 @@ def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
     recorder.last_word()
     (path,) = tmp_path.glob("episode_*")
     found, types = recorded(path), ros_types()
-    assert [types.decode(raw, m.JointState).position_rad[0] for raw in found["joint_states"]] == list(
+    assert [types.decode(raw, m.JointState).position_rad[0] for raw in found["/lab/joint_states"]] == list(
         range(10)
     )
-    assert same(types.decode(found["camera/wrist/image_raw"][0], m.Image), picture)
+    assert same(types.decode(found["/lab/camera/wrist/image_raw"][0], m.Image), picture)
     assert [line.split()[0] for line in said] == ["idle:", "recording", "saved"]
     assert not list((tmp_path / IN_PROGRESS).iterdir())
 
@@ -237,7 +242,7 @@ def test_a_recorder_that_leaves_saves(bus: DdsBus, tmp_path: Path) -> None:
         save()
     assert len(list(tmp_path.glob("episode_*"))) == 2
     for path in tmp_path.glob("episode_*"):
-        assert list(recorded(path)) == ["joint_states"]
+        assert list(recorded(path)) == ["/lab/joint_states"]
 
 
 @pytest.mark.parametrize("end", ["stop", "success"])
@@ -331,13 +336,13 @@ def test_after_kill_9_what_was_written_is_salvaged(bus: DdsBus, tmp_path: Path) 
     assert "was cut off; its" in said[0]
     (path,) = tmp_path.glob("episode_*")
     found, types = recorded(path), ros_types()
-    numbers = [int(types.decode(raw, m.JointState).position_rad[0]) for raw in found["joint_states"]]
+    numbers = [int(types.decode(raw, m.JointState).position_rad[0]) for raw in found["/lab/joint_states"]]
     assert numbers == sorted(set(numbers))
     assert len(numbers) > 0.5 * (
         numbers[-1] - numbers[0]
     )  # keep-last 1 may skip on a busy machine, files may not
     assert killed_ns - sent[numbers[-1]] < 2e9
-    assert [types.decode(raw, m.Text).text for raw in found["task"]] == ["pick"]
+    assert [types.decode(raw, m.Text).text for raw in found["/lab/task"]] == ["pick"]
     assert not list((tmp_path / IN_PROGRESS).iterdir())
 
 
@@ -360,7 +365,7 @@ def test_a_file_cut_anywhere_gives_its_whole_messages(tmp_path: Path) -> None:
         torn.mkdir(parents=True)
         (torn / "episode.mcap").write_bytes(whole[:length])
         (sentence,) = salvage(folder, types)
-        got = recorded(folder / "episode").get("x", []) if (folder / "episode").exists() else []
+        got = recorded(folder / "episode").get("/x", []) if (folder / "episode").exists() else []
         assert got == texts[: len(got)]
         assert ("removed" in sentence) == (not got)
         kept.append(len(got))
@@ -463,3 +468,30 @@ def test_a_full_disk_ends_the_recording_not_the_node(
     recorder.last_word()
     RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).last_word()
     assert "its 1 messages are kept" in said[-2]
+
+
+def test_a_type_that_is_not_installed_is_left_out_with_a_sentence(tmp_path: Path) -> None:
+    """A ROS without control_msgs records all the rest; the filter starts without jogs as well."""
+
+    class Without(InProcessBus):
+        def subscribe(self, topic: Any, kind: Any, profile: Any, callback: Any) -> None:
+            if kind is m.JointJog:
+                raise MissingDependencyError("Run: sudo apt install ros-jazzy-control-msgs")
+            super().subscribe(topic, kind, profile, callback)
+
+    world, said = InProcessWorld(), list[str]()
+    buses = [world.bus(name) for name in ("recorder", "filter", "robot")]
+    for bus in buses[:2]:
+        bus.__class__ = Without
+    node = RecorderNode(
+        buses[0], RecorderConfig(str(tmp_path), start=True), [JOINT_JOG, JOINT_STATES], said.append
+    )
+    SafetyFilterNode(buses[1], arm(), say=said.append)
+    JOINT_STATES.publisher(buses[2])(joints(1))
+    buses[2].spin(lambda: world.now() >= 0.1)
+    node.last_word()
+    assert list(recorded(next(tmp_path.glob("episode_*")))) == ["/joint_states"]
+    assert [line for line in said if "control-msgs" in line] == [
+        "teleop/joint_jog is not recorded. Run: sudo apt install ros-jazzy-control-msgs",
+        "filter: teleop/joint_jog is not heard. Run: sudo apt install ros-jazzy-control-msgs",
+    ]

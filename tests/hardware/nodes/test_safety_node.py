@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hardware.bus.in_process import InProcessWorld
-from hardware.bus.protocol import Bus
+from hardware.bus.protocol import Bus, Profile
 from hardware.driver import WATCHDOG_S
 from hardware.messages import Diagnostics, Flag
 from hardware.nodes.diagnostics import DiagnosticsNode
@@ -313,6 +313,21 @@ def test_diagnostics_gather_and_tell_the_silent() -> None:
     row = next(row for row in heard[-1].status if row.name == "filter")
     assert row.level == 3
     assert row.message.startswith("said nothing for")
+
+
+def test_diagnostics_name_the_robot_and_the_hardware() -> None:
+    """In a namespace the topic is the same, /diagnostics, and the names on it begin with the namespace."""
+    world, heard = InProcessWorld(), list[Diagnostics]()
+    SimArmNode(world.bus("robot", "left"), LagArm(), 50.0)
+    SafetyFilterNode(world.bus("filter", "left"), arm())
+    DiagnosticsNode(world.bus("diagnostics", "left"), lambda sentence: None)
+    reader = world.bus("reader")
+    reader.subscribe("/diagnostics", Diagnostics, Profile.STATE, lambda m, at: heard.append(m))
+    reader.spin(lambda: world.now() >= 2.5)
+    assert {row.name: row.hardware_id for row in heard[-1].status} == {
+        "left/filter": "small",
+        "left/robot": "left",
+    }
 
 
 def test_an_orderly_stop_is_no_alarm() -> None:
