@@ -20,12 +20,13 @@ HEAVY = ["torch", "hydra", "omegaconf", "mujoco"]
 PROGRAM = """
 import json, os, pty, sys
 from hardware.bus.in_process import InProcessWorld
+from hardware.description import load_description
 from robo_rl.apps import node
 from robo_rl.apps.nodes import robot_builders
 from robo_rl.apps.nodes.node_table import node_settings
 
 class Arm:
-    names = ("base",)
+    names = load_description("sim_arm").names
     def connect(self): pass
     def stop(self, why): pass
     def close(self): pass
@@ -62,7 +63,7 @@ def test_nodes_beside_a_robot_start_without_torch(tmp_path: Path) -> None:
     assert loaded(
         ["safety_filter", "robot=sim_arm"],
         ["flight_filter", f"bundle={tmp_path / 'hover'}", "level=motors"],
-        ["robot_driver", f"settings={tmp_path / 'robot.yaml'}"],
+        ["robot_driver", f"settings={tmp_path / 'robot.yaml'}", "robot=sim_arm"],
         ["teleop", "robot=sim_arm", "device=keyboard"],
         ["camera", "source=pattern"],
         ["recorder", f"out={tmp_path / 'recordings'}"],

@@ -318,7 +318,7 @@ def test_diagnostics_gather_and_tell_the_silent() -> None:
 def test_diagnostics_name_the_robot_and_the_hardware() -> None:
     """In a namespace the topic is the same, /diagnostics, and the names on it begin with the namespace."""
     world, heard = InProcessWorld(), list[Diagnostics]()
-    SimArmNode(world.bus("robot", "left"), LagArm(), 50.0)
+    SimArmNode(world.bus("robot", "left"), LagArm(), 50.0, arm())
     SafetyFilterNode(world.bus("filter", "left"), arm())
     DiagnosticsNode(world.bus("diagnostics", "left"), lambda sentence: None)
     reader = world.bus("reader")
