@@ -62,7 +62,7 @@ def test_nodes_beside_a_robot_start_without_torch(tmp_path: Path) -> None:
     assert loaded(
         ["safety_filter", "robot=sim_arm"],
         ["flight_filter", f"bundle={tmp_path / 'hover'}", "level=motors"],
-        ["robot_driver", f"settings={tmp_path / 'robot.yaml'}"],
+        ["robot_driver", f"settings={tmp_path / 'robot.yaml'}", "robot=sim_arm"],
         ["teleop", "robot=sim_arm", "device=keyboard"],
         ["camera", "source=pattern"],
         ["recorder", f"out={tmp_path / 'recordings'}"],
