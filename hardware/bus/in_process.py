@@ -38,7 +38,8 @@ class _Subscription:
     kind: type
     quality: Quality
     callback: Callable[[Any, float], None]
-    queue: deque[Any] = field(default_factory=deque)
+    depth: float
+    queue: deque[tuple[Any, float]] = field(default_factory=deque)  # (message, time of receipt [s])
 
 
 @dataclass
@@ -126,7 +127,7 @@ class InProcessWorld:
         while self._due:
             subscription = self._due.popleft()
             if subscription.queue and subscription.node not in self._dead:
-                subscription.callback(subscription.queue.popleft(), self.now())
+                subscription.callback(*subscription.queue.popleft())
                 return True
         return False
 
@@ -157,11 +158,11 @@ class InProcessWorld:
         return tuple(node for node in found if node not in self._dead)
 
     def _put(self, subscription: _Subscription, message: Any) -> None:
-        if len(subscription.queue) >= subscription.quality.depth:
+        if len(subscription.queue) >= subscription.depth:
             subscription.queue.popleft()  # keep last: the newest message replaces the oldest
         else:
             self._due.append(subscription)
-        subscription.queue.append(message)
+        subscription.queue.append((message, self.now()))
 
     def _match(self, publisher: _Publisher, subscription: _Subscription) -> None:
         """Check the types and qualities of a new pair, and deliver the latched message."""
@@ -202,7 +203,19 @@ class InProcessBus:
     def subscribe(
         self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
     ) -> None:
-        subscription = _Subscription(self._full, self._resolve(topic), kind, QUALITY[profile], callback)
+        self._subscribe(topic, kind, profile, callback, QUALITY[profile].depth)
+
+    def subscribe_all(
+        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
+    ) -> None:
+        """See `CompleteBus.subscribe_all`."""
+        self._subscribe(topic, kind, profile, callback, math.inf)
+
+    def _subscribe(
+        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None], depth: float
+    ) -> None:
+        full = self._resolve(topic)
+        subscription = _Subscription(self._full, full, kind, QUALITY[profile], callback, depth)
         for publisher in self.world._publishers:
             self.world._match(publisher, subscription)
         self.world._subscriptions.append(subscription)

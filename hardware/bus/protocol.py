@@ -96,7 +96,8 @@ class Bus(Protocol):
 class RawBus(Protocol):
     """Bus that also delivers unconverted messages, for the recorder.
 
-    The bytes keep fields that the records of `hardware.messages` do not have.
+    The bytes keep fields that the records of `hardware.messages` do not have. Of states and commands the last
+    `hardware.bus.quality.RECORDED` are kept for it, so that a slow disk loses none.
     """
 
     def subscribe_raw(
@@ -145,6 +146,17 @@ class ActionBus(Protocol):
 
     def trajectory_action(self, name: str) -> TrajectoryAction:
         """A client of the control_msgs/FollowJointTrajectory action `name`."""
+        ...
+
+
+@runtime_checkable
+class CompleteBus(Protocol):
+    """Bus without bytes that loses no message to the recorder."""
+
+    def subscribe_all(
+        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
+    ) -> None:
+        """As `Bus.subscribe`, with every message, whatever the depth of the profile."""
         ...
 
 

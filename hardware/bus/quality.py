@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hardware.bus.protocol import Profile
+
+RECORDED = 256  # messages that are kept for the recorder: half a second at 500 Hz
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,13 @@ class Quality:
         if not self.latched:
             return (Ask(self.asks_reliable, latched=False),)
         return (Ask(False, latched=False), Ask(True, latched=False), Ask(True, latched=True))
+
+    def recorded(self) -> Quality:
+        """Quality of the recorder's subscription: a queue for states and commands that a slow disk does not fill.
+
+        Pictures keep their depth, because they are large; latched topics keep theirs, see `Repeats`.
+        """
+        return replace(self, depth=RECORDED) if self.depth == 1 and not self.latched else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from hardware.bus.clocks import ClockOffset
 from hardware.bus.names import namespace_of, node_name, resolve, unknown_service
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, Ask, Quality, Repeats
@@ -67,6 +68,7 @@ class RosBus:
         self._caller: Any = None
         self._actions: list[RosTrajectoryAction] = []
         self._checked_s, self._closed = self.now(), False
+        self._unix = ClockOffset(time.time)
 
     def now(self) -> float:
         return time.monotonic()
@@ -145,6 +147,7 @@ class RosBus:
         watched = None if raw else watch(full, kind, profile, self.now())
 
         quality, repeats = QUALITY[profile], Repeats()
+        quality = quality.recorded() if raw else quality
         asked = quality.asked()
 
         def receive(message: Any, info: Any) -> None:
@@ -308,8 +311,8 @@ class RosBus:
 
     def _received_s(self, info: Any) -> float:
         """Local monotonic time of receipt; the current time where the middleware has none (CycloneDDS)."""
-        now_s, at_ns = self.now(), info["received_timestamp"]
-        return now_s - max(0.0, time.time() - at_ns / 1e9) if at_ns > 0 else now_s
+        at_ns, now_s = info["received_timestamp"], self.now()
+        return min(now_s, at_ns / 1e9 - self._unix.update()) if at_ns > 0 else now_s
 
 
 def offered(quality: Quality) -> Any:

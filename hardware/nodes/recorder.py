@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hardware.bus.clocks import ReceiptStamps
 from hardware.bus.dds.cdr import ros_types
-from hardware.bus.protocol import Answer, Bus, Profile, RawBus
+from hardware.bus.protocol import Answer, Bus, CompleteBus, Profile, RawBus
 from hardware.bus.wire import WIRE
 from hardware.messages import Diagnostics, Flag, Text
 from hardware.nodes.shared.dropped import DropTeller
@@ -65,6 +66,7 @@ class RecorderNode:
         self._known: set[str] = set()  # and of the earlier recordings
         self._publish = EPISODE.publisher(bus)
         self._lock = _lock(self._folder)
+        self._stamps = ReceiptStamps(bus.stamp, bus.now)  # of the running recording
         for sentence in salvage(self._folder, self._types, bus.namespace):
             say(sentence)
         for topic in topics:
@@ -96,7 +98,9 @@ class RecorderNode:
         bus = self._bus
         if isinstance(bus, RawBus):
             bus.subscribe_raw(topic.name, topic.kind, topic.profile, partial(self._add, topic.name))
-        else:  # in process there are no bytes: encode the records
+        elif isinstance(bus, CompleteBus):  # in process there are no bytes: encode the records
+            bus.subscribe_all(topic.name, topic.kind, topic.profile, partial(self._encode, topic.name))
+        else:
             topic.subscribe(bus, partial(self._encode, topic.name))
 
     def stop(self, why: str) -> str:
@@ -126,6 +130,7 @@ class RecorderNode:
         except (DataError, OSError) as error:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
         self._received, self._empty, self._begun = set(), True, True
+        self._stamps = ReceiptStamps(self._bus.stamp, self._bus.now)
         for topic, cdr in self._latched.items():
             self._write(topic, cdr, self._bus.now())
         return True, self._tell(f"recording {name}")
@@ -213,7 +218,9 @@ class RecorderNode:
 
     def _write(self, topic: str, cdr: bytes, received_s: float) -> None:
         """Write a message with the sender's kind of time: Unix time, or a simulation's."""
-        unix_ns = round((self._bus.stamp() - (self._bus.now() - received_s)) * 1e9)
+        if self._running is None:
+            return
+        unix_ns = self._stamps.stamp_ns(received_s)
         self._guarded(lambda running: running.add(topic, cdr, unix_ns))
 
     def _guarded(self, act: Callable[[Recording], object]) -> bool:

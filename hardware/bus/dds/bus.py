@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from hardware.bus.clocks import ClockOffset
 from hardware.bus.dds.cdr import INSTALL, ros_types
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.protocol import Answer, M, Profile
@@ -28,6 +29,7 @@ from robo_rl.core.nearest import nearest
 CHECK_S = 1.0  # period of the check for mismatches and silent topics
 IDLE_S = 0.05  # largest time between two checks of `until`
 REPLY_S = 0.005  # the same while a response waits for the discovery of its client
+TAKEN = 16  # requests of a service, or messages, that are taken at a time at least
 CLOSE_S = 1.0  # time that `close` waits for published messages to be delivered
 
 
@@ -73,6 +75,7 @@ class DdsBus:
         self._timers = Timers()
         self._pending: deque[Callable[[], None]] = deque()
         self._checked_s = self._polled_s = self.now()
+        self._unix = ClockOffset(time.time)
         self._closed = False
 
     def now(self) -> float:
@@ -130,7 +133,7 @@ class DdsBus:
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
         """See `RawBus.subscribe_raw`."""
-        self._subscribe(topic, kind, profile, callback, None)
+        self._subscribe(topic, kind, profile, callback, None, recorded=True)
 
     def _subscribe(
         self,
@@ -139,11 +142,13 @@ class DdsBus:
         profile: Profile,
         on_message: Callable[[bytes, float], None],
         watched: TopicWatch | None,
+        recorded: bool = False,
     ) -> None:
         from cyclonedds.sub import DataReader
 
         full, made = self._topic(topic, kind)
-        quality, type_hash = QUALITY[profile], self._ros.type_hash(WIRE[kind].ros_type)
+        quality = QUALITY[profile].recorded() if recorded else QUALITY[profile]
+        type_hash = self._ros.type_hash(WIRE[kind].ros_type)
         asked, repeats = quality.asked(), Repeats()
 
         def on_sample(cdr: bytes, info: Any, received_s: float) -> None:
@@ -154,7 +159,7 @@ class DdsBus:
         for ask in asked:
             dds = DataReader(self._participant, made, self._types.reader_qos(ask, quality, type_hash))
             # The first reader matches every publisher, so only its mismatches are reported.
-            self._attach(_Reader(full, dds, on_sample, watched, first=ask is asked[0]))
+            self._attach(_Reader(full, dds, on_sample, watched, ask is asked[0], quality.depth))
             self._graph.add([dds], [])
 
     def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
@@ -272,17 +277,19 @@ class DdsBus:
         buffered = self._waitset.wait(0) > 0
         if not buffered and min(idle_s, timeout_s) > 0.0:
             self._waitset.wait(int(min(idle_s, timeout_s) * 1e9))
-        woke_s, unix_s, take = self.now(), time.time(), self._types.take
+        woke_s, unix_s, take = self.now(), self._unix.update(), self._types.take
         # A message that was buffered came after the last poll. The sender's clock says when, in this
         # interval.
         earliest_s = self._polled_s if buffered else woke_s
+        found: list[tuple[float, Callable[[], None]]] = []
         for reader in self._readers:
-            for cdr, info in take(reader.dds, 16):
+            for cdr, info in take(reader.dds, reader.most):
                 if info.valid_data:
-                    age_s = unix_s - info.source_timestamp / 1e9
+                    sent_s = info.source_timestamp / 1e9 - unix_s
                     # A latched message from before the subscription is received at the subscription.
-                    received_s = min(woke_s, max(earliest_s, reader.since_s, woke_s - age_s))
-                    self._pending.append(partial(reader.on_sample, cdr, info, received_s))
+                    received_s = min(woke_s, max(earliest_s, reader.since_s, sent_s))
+                    found.append((received_s, partial(reader.on_sample, cdr, info, received_s)))
+        self._pending.extend(handle for _, handle in sorted(found, key=lambda pair: pair[0]))
         self._polled_s = woke_s
         if self._publisher_watch is not None:  # after taking, before handling: see PublisherWatch
             self._publisher_watch.poll()
@@ -340,7 +347,9 @@ class _Reader:
         on_sample: Callable[[bytes, Any, float], None],
         watch: TopicWatch | None,
         first: bool = True,
+        depth: int = 1,
     ) -> None:
+        self.most = max(depth, TAKEN)  # taken at a time: all, because one that is left behind looks later
         self.topic, self.dds, self.on_sample, self.watch, self.first = topic, dds, on_sample, watch, first
         self.since_s = time.monotonic()
         self.condition: Any = None

@@ -1,0 +1,107 @@
+"""A recording holds every state and command, in the order of receipt, whatever interrupted the recorder."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
+
+from rosbags.highlevel import AnyReader
+
+from hardware import messages as m
+from hardware.bus.dds.bus import DdsBus
+from hardware.bus.dds.cdr import ros_types
+from hardware.bus.in_process import InProcessWorld
+from hardware.nodes.recorder import RecorderConfig, RecorderNode
+from hardware.topics import JOINT_STATES, SAFE
+from tests.hardware.arm_descriptions import command, state
+from tests.hardware.scripted_bus import ScriptedBus
+
+TOPICS = (JOINT_STATES, SAFE)
+COUNT = 100
+
+
+def read(folder: Path) -> list[tuple[str, int, int]]:
+    """(topic, stamp [ns], number in its first joint) of the only recording, in the order of reading."""
+    (path,) = folder.glob("episode_*")
+    kinds = {"joint_states": m.JointState, "command/safe": m.JointTrajectory}
+    rows = []
+    with AnyReader([path], default_typestore=ros_types().store) as reader:
+        for connection, stamp_ns, raw in reader.messages():
+            record = ros_types().decode(bytes(raw), kinds[connection.topic])
+            rows.append((connection.topic, stamp_ns, int(np.ravel(record.position_rad)[0])))
+    return rows
+
+
+def test_in_process_all_of_three_are_recorded(tmp_path: Path) -> None:
+    """Three states and a command in one callback, at one instant: a queue of one kept the last state."""
+    world = InProcessWorld()
+    node = RecorderNode(
+        world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), TOPICS, lambda _: None
+    )
+    robot = world.bus("robot")
+    tell, send = JOINT_STATES.publisher(robot), SAFE.publisher(robot)
+
+    def speak() -> None:
+        for number in range(3):
+            tell(state([number, 0.0, 0.0]))
+            send(command([10.0 + number, 0.0, 0.0]))
+
+    robot.timer(0.1, speak)
+    robot.spin(lambda: world.now() >= 0.15)
+    node.last_word()
+    rows = read(tmp_path)
+    assert [number for _, _, number in rows] == [0, 10, 1, 11, 2, 12]
+    assert {stamp for _, stamp, _ in rows} == {100_000_000}
+
+
+def test_a_recorder_that_was_busy_loses_nothing(domain: int, tmp_path: Path) -> None:
+    """Half a second of a slow disk over DDS: 100 states and 100 commands in turns, which is how they are read."""
+    with closing(DdsBus("robot", domain=domain)) as bus, closing(DdsBus("recorder", domain=domain)) as other:
+        node = RecorderNode(other, RecorderConfig(str(tmp_path), start=True), TOPICS, lambda _: None)
+        tell, send = JOINT_STATES.publisher(bus), SAFE.publisher(bus)
+        end_s = time.monotonic() + 0.5
+        other.spin(lambda: time.monotonic() > end_s)
+        for number in range(COUNT):
+            tell(state([number, 0.0, 0.0]))
+            send(command([number, 0.0, 0.0], number))
+            time.sleep(0.002)
+        end_s = time.monotonic() + 0.5
+        other.spin(lambda: time.monotonic() > end_s)
+        node.last_word()
+    rows = read(tmp_path)
+    assert [(topic, number) for topic, _, number in rows] == [
+        (topic.name, number) for number in range(COUNT) for topic in TOPICS
+    ]
+    spans_s = np.diff([stamp for topic, stamp, _ in rows if topic == SAFE.name]) / 1e9
+    assert spans_s.min() > 0.001  # as they were sent, not as they were handled
+
+
+class Interrupted(ScriptedBus):
+    """Its program is interrupted for 20 ms before it reads the clock of stamps, every second time."""
+
+    reads = 0
+
+    def stamp(self) -> float:
+        self.reads += 1
+        if self.reads % 2:
+            self.now_s += 0.02
+        return super().stamp()
+
+
+def test_an_interruption_swaps_no_messages(tmp_path: Path) -> None:
+    """Ten states, 5 ms apart: read one after the other, the two clocks put a later one first."""
+    bus = Interrupted()
+    node = RecorderNode(bus, RecorderConfig(str(tmp_path), start=True), TOPICS, lambda _: None)
+    for number in range(10):
+        bus.heard[JOINT_STATES.name](state([number, 0.0, 0.0]), 10.0 + 0.005 * number)
+        bus.now_s = 20.0 + 0.005 * number
+    node.last_word()
+    rows = read(tmp_path)
+    assert [number for _, _, number in rows] == list(range(10))
+    assert np.diff([stamp for _, stamp, _ in rows]) == pytest.approx([5e6] * 9, abs=300)
