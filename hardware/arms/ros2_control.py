@@ -8,11 +8,12 @@ keeps the last forward command. Do not use this driver with a velocity controlle
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
 from hardware.arms.bounds import CommandLimiter, JointLimits, check_names
-from hardware.arms.controller_check import PARAMETERS, ControllerFacts, controller_facts
+from hardware.arms.controller_check import PARAMETERS, ControllerFacts, Output, controller_facts
 from hardware.arms.controller_output import ControllerOutput, ForwardOutput, StreamedOutput
 from hardware.arms.waypoint_stream import WaypointStream
 from hardware.bus.protocol import ActionBus, Bus, ParameterBus, Profile
@@ -175,15 +176,18 @@ class Ros2ControlDriver:
         return StreamedOutput(self.names, stream, publish)
 
     def _facts(self) -> ControllerFacts:
-        usual = ControllerFacts("trajectory" if self._output == "auto" else self._output)  # type: ignore[arg-type]
+        usual = ControllerFacts("trajectory" if self._output == "auto" else cast(Output, self._output))
         if not isinstance(self._bus, ParameterBus):
             return usual
         try:
             found = self._bus.parameters(self._controller, PARAMETERS, ASK_S)
         except BusError as error:
-            self._say(
-                f"{self._robot}: its parameters are not known, so output={usual.output} is used. {error}"
-            )
+            if self._output == "auto":
+                raise DriverError(
+                    f"The controller '{self._controller}' is not there yet: {error} For an arm whose controller "
+                    "has no node of its own, say output=trajectory, forward or action."
+                ) from error
+            self._say(f"{self._robot}: its parameters are not known, and not checked. {error}")
             return usual
         return controller_facts(self._controller, self._kind(), found, self.names, self._output)
 

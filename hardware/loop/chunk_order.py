@@ -27,7 +27,12 @@ class ChunkOrder:
         self._newest_s = self._chunk_s = -math.inf
 
     def see(self, stamp_s: float, played: int) -> None:
-        """Take a state. played: number of actions played by then."""
+        """Take a state. played: number of actions played by then.
+
+        A clock that was set back, such as a simulator's, begins anew: chunks of before are ahead of it.
+        """
+        if stamp_s < self._newest_s - AHEAD_S:
+            self.reset()
         self._newest_s = stamp_s
         self._counter.see(stamp_s, played)
 
@@ -53,8 +58,5 @@ class ChunkOrder:
                 f"its stamp is {stamp_s - self._newest_s:.3g} s later than that of the newest state: {give}"
             )
         if stamp_s <= self._chunk_s:
-            return (
-                "its stamp is not later than that of the chunk before: infer from a newer state, or call "
-                "~/reset after a clock was set back"
-            )
+            return "its stamp is not later than that of the chunk before: infer from a newer state"
         return ""

@@ -79,7 +79,7 @@ class Controller:
             stages = stages[1:]
         for (begin_s, a), (end_s, b) in itertools.pairwise(stages):
             if begin_s <= now_s < end_s:
-                return _between(a, b, end_s - begin_s, now_s - begin_s)
+                return between(a, b, end_s - begin_s, now_s - begin_s)
         place, speed, acceleration = stages[-1][1]
         return place, speed or 0.0, acceleration or 0.0
 
@@ -89,7 +89,7 @@ def _point(message: JointTrajectory, i: int) -> tuple[float, State]:
     return float(message.times_s[i]), (float(message.position_rad[i, 0]), speed, None)
 
 
-def _between(a: State, b: State, span_s: float, t_s: float) -> State:
+def between(a: State, b: State, span_s: float, t_s: float) -> State:
     """The polynomial of lowest degree through what both ends say."""
     ends = [[value for value in end if value is not None] for end in (a, b)]
     known = min(map(len, ends))  # 1: positions, 2: velocities, 3: accelerations

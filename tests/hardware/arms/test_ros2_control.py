@@ -14,7 +14,7 @@ from hardware.bus.protocol import Bus, Profile
 from hardware.driver import Driver, make_driver
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.states import JointCommand
-from robo_rl.core.errors import ConfigError, DriverError, UnknownNameError
+from robo_rl.core.errors import BusError, ConfigError, DriverError, UnknownNameError
 from tests.hardware.scripted_bus import ScriptedBus
 
 LIMITS: dict[str, Any] = {"low_rad": [-1.0, -2.0], "high_rad": [1.0, 2.0], "velocity_rad_s": [1.0, 2.0]}
@@ -141,6 +141,26 @@ def test_a_controller_that_continues_its_own_trajectory_is_left_to_begin_it() ->
     connected("auto", _AskedBus(JTC, **USUAL, interpolate_from_desired_state=False))
     (advice,) = SAID
     assert "Set interpolate_from_desired_state: true" in advice
+
+
+class _SilentBus(_AskedBus):
+    """A bus on which no controller answers."""
+
+    def parameters(self, node: str, names: Any, timeout_s: float) -> dict[str, Any]:
+        raise BusError(f"No node '{node}' answers.")
+
+
+def test_a_controller_that_is_not_there_yet_is_waited_for_unless_the_output_is_said() -> None:
+    """Commands for a controller that is not loaded would go nowhere; some arms have an action and no such node."""
+    with pytest.raises(
+        DriverError, match=r"is not there yet: No node 'jtc' answers\. .* say output=trajectory"
+    ):
+        connected("auto", _SilentBus(JTC))
+    SAID.clear()
+    bus, arm = connected("trajectory", _SilentBus(JTC))
+    arm.write(JointCommand(np.array([0.1, 0.2])))
+    assert len(bus.sent["jtc/joint_trajectory"]) == 1
+    assert "not checked. No node 'jtc' answers." in SAID[0]
 
 
 @pytest.mark.parametrize(

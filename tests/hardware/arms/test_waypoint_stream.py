@@ -9,10 +9,28 @@ from hypothesis import strategies as st
 
 from hardware.arms.bounds import JointLimits
 from hardware.arms.waypoint_stream import WaypointStream
+from tests.hardware.arms.jtc_model import State, between
 from tests.hardware.arms.stream_run import moved, single, stream
 
 PERIOD_S = 0.02
 LIMITS = JointLimits((-1.0,), (1.0,), (2.0,))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "place", "speed"),
+    [
+        ((0.0, None, None), (1.0, 5.0, None), 0.5, 1.0),  # linear: one end has no velocity
+        ((0.0, 0.0, None), (1.0, 0.0, 7.0), 0.5, 1.5),  # cubic: 3 s^2 - 2 s^3
+        ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0), 0.5, 1.875),  # quintic: 10 s^3 - 15 s^4 + 6 s^5
+        ((0.0, 1.0, None), (0.0, -1.0, None), 0.25, 0.0),
+    ],
+)
+def test_the_model_interpolates_as_the_controller_documents(
+    a: State, b: State, place: float, speed: float
+) -> None:
+    """Half way in one second, by hand."""
+    found = between(a, b, 1.0, 0.5)
+    assert found[:2] == pytest.approx((place, speed))
 
 
 def test_a_stream_of_single_waypoints_saws() -> None:

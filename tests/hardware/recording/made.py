@@ -21,7 +21,7 @@ Said = tuple[str, m.Message, int]  # topic, message, when it was received [ns af
 
 
 def record(folder: Path, said: Iterable[Said], name: str = "episode_1") -> Path:
-    """As the recorder writes it: relative names, MCAP."""
+    """As the recorder writes it: full names, MCAP."""
     rows = sorted(said, key=lambda row: row[2])
     types = {topic: WIRE[type(message)].ros_type for topic, message, _ in rows}
     channels = {topic: Channel(ros_type, Profile.STATE) for topic, ros_type in types.items()}
