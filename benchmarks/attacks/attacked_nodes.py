@@ -1,4 +1,4 @@
-"""Nodes under attack: how each is made, and the ordinary traffic after which it must do its work again."""
+"""Nodes under attack: how each is built, and the ordinary messages after which it must work again."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Pad:
 
 
 class Craft:
-    """Driver of a quadcopter that hovers, whatever it is told."""
+    """Driver of a quadcopter that hovers whatever it receives."""
 
     names: tuple[str, ...] = ()
 
@@ -279,4 +279,4 @@ def _arm_driver(bus: LoneBus, limits: JointLimits) -> SimulatedArmDriver:
 
 
 def _quiet(sentence: str) -> None:
-    """What a node says in the terminal is not looked at."""
+    """Terminal output of a node is ignored."""

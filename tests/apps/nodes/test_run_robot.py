@@ -162,7 +162,7 @@ def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFix
         (["robot=sim_quad"], "was made for arm6/reach, not for a quadcopter"),
         (["robot=sim_arm", "rate_hz=10"], "leave env and rate_hz out"),
         (["robot=sim_quad", "realtime=true"], "realtime=true is for robot=sim_arm and a bundle of chunks"),
-        (["realtime=true"], "realtime=true is for robot=sim_arm: an environment waits for each chunk"),
+        (["realtime=true"], "realtime=true is for robot=sim_arm only: an environment waits for each chunk"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -56,7 +56,7 @@ def test_the_list_shows_topics_types_and_nodes(talker: int, capsys: pytest.Captu
         ["/lab/manifest", "std_msgs/msg/String", "/lab/talker", "-"],
     ]
     assert main(["topic", "list", "namespace=arm"]) == 3
-    assert "No topic lies below '/arm/'. There are: /lab/camera/view/image_raw, " in capsys.readouterr().err
+    assert "There is no topic below '/arm/'. Topics: /lab/camera/view/image_raw, " in capsys.readouterr().err
 
 
 def test_info_tells_the_quality_of_each_end(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +109,7 @@ def test_a_silent_topic_is_said_to_be_silent(talker: int, capsys: pytest.Capture
     """Nobody publishes it: it is waited for, and both facts are said."""
     assert main(["topic", "hz", "/lab/estop", "seconds=1.3"]) == 0
     said = capsys.readouterr()
-    assert "nobody publishes '/lab/estop' yet; waiting for who does." in said.err
+    assert "'/lab/estop' has no publisher yet; waiting." in said.err
     assert re.match(r"silent for 1\.\d s\n", said.out)
 
 
