@@ -65,7 +65,7 @@ def measure(name: str, widths: tuple[int, ...], folder: Path, calls: int, rounds
     export = write_c_header(path, "policy", layers, scale, examples, {"network": "random weights"})
     difference = verify_c_header(path, "policy", layers, scale)
     program = build(folder)
-    # Best of the rounds: other processes slow a round, and never speed one up.
+    # Best of the rounds: load of other processes only makes rounds slower.
     best_s = min(float(subprocess.check_output([program, str(calls)]).split()[0]) for _ in range(rounds))
     about = {"widths": "-".join(map(str, widths)), "flags": "gcc -O2"}
     emit(f"c/{name}/us_per_call", 1e6 * best_s / calls, "us", aim=AIM_US, calls=calls, rounds=rounds, **about)

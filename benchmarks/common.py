@@ -29,7 +29,7 @@ __all__ = ["commit", "cpu_seconds", "emit", "machine", "own_folder", "parser", "
 RESULTS = Path(__file__).parent / "results"
 _options = argparse.Namespace(
     quick=False, out=None
-)  # what `parser` read; `emit` marks and copies lines by it
+)  # options read by `parser`; `emit` marks and copies lines by them
 
 
 def results_file() -> Path:
@@ -63,11 +63,10 @@ def parser(description: str) -> argparse.ArgumentParser:
 
 
 def own_folder(folder: Path) -> Path:
-    """`folder`, where finished work is kept and not done again; of a quick run a temporary one, gone when it
-    ends.
+    """`folder`, in which finished work is kept; in a quick run a temporary folder, deleted at the end.
 
-    So a full run takes nothing of a quick one for its own, a quick run says nothing that it did not measure,
-    and two of them at the same time do not meet.
+    So a full run does not reuse results of a quick one, a quick run reports only what it measured, and two
+    parallel quick runs do not interfere.
     """
     if not _options.quick:
         return folder
@@ -77,13 +76,13 @@ def own_folder(folder: Path) -> Path:
 
 
 def emit(name: str, value: float, unit: str, **extra: Any) -> None:
-    """Print one result as a JSON line, with machine, commit and versions; append it to `--out` when given.
+    """Print one result as a JSON line, with machine, commit and versions; append it to `--out` if given.
 
-    JSON has no word for NaN and infinity: a value that is none is said on stderr instead, beside a value it
-    is null.
+    JSON has no NaN and infinity: such a value is reported on stderr instead of a line; in further fields it
+    becomes null.
     """
     if not math.isfinite(value):
-        print(f"{name}: there is no figure to tell ({value})", file=sys.stderr)
+        print(f"{name}: no finite value ({value})", file=sys.stderr)
         return
     line: dict[str, Any] = {"name": name, "value": value, "unit": unit, **_finite(extra)}
     if _options.quick:
@@ -99,7 +98,7 @@ def emit(name: str, value: float, unit: str, **extra: Any) -> None:
 
 
 def verb(name: str, *words: str, **settings: Any) -> None:
-    """Run a verb of the command line as a user types it; words are `key=value`. Exits where the verb fails."""
+    """Run a verb of the command line; words are `key=value`. Exits if the verb fails."""
     from robo_rl.apps.cli.main import main
 
     given = [
@@ -111,7 +110,7 @@ def verb(name: str, *words: str, **settings: Any) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for every NaN and infinity in it."""
+    """The value with None for every NaN and infinity in it."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -20,7 +20,7 @@ def main() -> None:
     args = options.parse_args()
     if args.quick:
         print(
-            "make demo has no quick form, and its figures are no quick run's: no line. Leave --quick out.",
+            "make demo has no quick form, so no line is written. Leave --quick out.",
             file=sys.stderr,
         )
         return
@@ -29,7 +29,7 @@ def main() -> None:
     found = json.loads(args.results.read_text())
     if found["machine"] != machine():
         raise SystemExit(
-            f"{args.results} was measured on {found['machine']}. Run this there: its lines name the machine."
+            f"{args.results} was measured on {found['machine']}. Run this there: lines name the machine."
         )
     for row in found["rows"]:
         rate = {key: row[key] for key in ("k", "n", "wilson95", "p_vs_base", "env_steps", "train_cpu_s")}

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the stand-ins are the tests'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # stand-ins are part of the tests
 
 from common import emit, parser
 
@@ -45,8 +45,8 @@ class Stand:
     fake: str
     feeder: str
     robot: Callable[[], tuple[list[str], dict[str, Any]]]
-    flies: Callable[[Event], bool]  # is it being commanded?
-    rests: Callable[[Event], bool]  # was that the stop, by order of the driver?
+    flies: Callable[[Event], bool]  # True for an event of a commanded motion
+    rests: Callable[[Event], bool]  # True for an event of a stop by the driver
 
 
 def ur() -> tuple[list[str], dict[str, Any]]:
@@ -79,7 +79,7 @@ def crazyswarm2() -> tuple[list[str], dict[str, Any]]:
 
 OFFBOARD, LAND = [6, 0], [4, 6]  # PX4's main and sub mode
 NAV_OFFBOARD, NAV_LAND = 14, 18  # its nav_state
-EXTRAS = {"px4_topics": "dds", "crazyswarm2": "dds"}  # where the extra has another name than the driver
+EXTRAS = {"px4_topics": "dds", "crazyswarm2": "dds"}  # drivers whose extra has another name
 STANDS = {
     "ur": Stand("rtde_control", "arms.fake_ur", "feeder", ur, lambda e: e["event"] == "servo",
                 lambda e: e["event"] == "servo_stop"),
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def stop_ms(name: str, how: str) -> float:
-    """One round, from two fresh processes. Raises SystemExit when the robot is not stopped at all."""
+    """One round with two new processes. Raises SystemExit if the robot is not stopped."""
     stand = STANDS[name]
     arguments, settings = stand.robot()
     with (
@@ -131,7 +131,7 @@ def stop_ms(name: str, how: str) -> float:
 
 @contextmanager
 def peer(module: str, *arguments: str) -> Iterator[Peer]:
-    """A stand-in or a feeder; what a peer that does not come up says is one line."""
+    """Process of a stand-in or a commander; a start failure is reported in one line."""
     try:
         made = Peer(module, *arguments)
     except AssertionError as error:

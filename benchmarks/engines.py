@@ -27,17 +27,17 @@ from sim.scenes.task_env import TaskVecEnv, make_task_env
 from sim.tasks.table import all_tasks
 
 PEER = "peg-insert-side-v3"
-MANY = 1024  # lanes; more than these are measured in every third round
+MANY = 1024  # from this number of lanes on, measured in every third round
 GPU_LANES = (256, 1024, 4096, 16384)
 
 
 def commanded(env: TaskVecEnv) -> torch.Tensor:
-    """What the expert does now."""
+    """Current action of the expert."""
     return env.from_script(env.script()).to("cpu", torch.float32)
 
 
 class Runner:
-    """Episodes of the expert in one environment; the clock runs during steps of it alone."""
+    """Episodes of the expert in one environment; only its steps are timed."""
 
     def __init__(self, task: str, engine: str, lanes: int, threads: int) -> None:
         self.env = make_task_env(task, lanes, engine=engine, threads=threads)
@@ -53,7 +53,7 @@ class Runner:
         self.env._engine.step = timed  # type: ignore[method-assign]  # only to see the physics' share of the time
 
     def round(self, steps: int) -> tuple[float, float]:
-        """(env steps per CPU-second, share of the time that is not physics, over the physics' time)."""
+        """(env steps per CPU-second, non-physics time as a fraction of the physics' time)."""
         self.engine_s = self.step_s = 0.0
         for _ in range(steps):
             action = commanded(self.env)
@@ -64,9 +64,7 @@ class Runner:
 
 
 class PlainMujoco:
-    """`mj_step` and nothing else, through the states and commands of an expert's episodes, one world after
-    another.
-    """
+    """`mj_step` alone, on the states and commands of an expert's episodes, one world after another."""
 
     def __init__(self, task: str, lanes: int = 16, steps: int = 40) -> None:
         env = make_task_env(task, lanes)
@@ -99,7 +97,7 @@ class PlainMujoco:
 
 
 def metaworld_round(budget_s: float) -> float:
-    """The package's own step and reset under its own scripted policy, whose time is not counted."""
+    """The package's own step and reset with its own scripted policy, whose time is not counted."""
     from metaworld.env_dict import ALL_V3_ENVIRONMENTS
     from metaworld.policies import ENV_POLICY_MAP
 
@@ -123,8 +121,8 @@ def metaworld_round(budget_s: float) -> float:
 def measure(task: str, engine: str, options: argparse.Namespace) -> None:
     """Rates at 64 lanes with one thread and two, and at 4,096; interleaved, the median of the rounds.
 
-    A round is longer than an episode, however many lanes there are: half of one, before the grasp, is
-    cheaper.
+    A round is longer than an episode for any number of lanes, because the part of an episode before the grasp
+    is cheaper.
     """
     rounds, steps = (3, 20) if options.quick else (9, 40)
     counts = [(64, 1)] if options.quick or engine != "mujoco" else [(4096, 1), (64, 2), (64, 1)]
@@ -170,7 +168,7 @@ def measure(task: str, engine: str, options: argparse.Namespace) -> None:
 
 
 def measure_wall(task: str, options: argparse.Namespace) -> None:
-    """Does a second core help? Wall rates, so only of a quiet machine."""
+    """Gain from a second core. These are wall rates, so they need an idle machine."""
     walls = {}
     for threads in (1, 2):
         env = make_task_env(task, 256, threads=threads)
@@ -192,7 +190,7 @@ def measure_wall(task: str, options: argparse.Namespace) -> None:
 
 
 def measure_pictures(options: argparse.Namespace) -> None:
-    """84 x 84, one camera, a scene of primitive shapes; beside the renderer's own settings of a stock
+    """84 x 84 images of one camera, scene of primitive shapes; compared with the renderer settings of a stock
     MuJoCo.
     """
     env = make_task_env("lift", 1, render_size=84)
@@ -248,7 +246,7 @@ def main(options: argparse.Namespace) -> None:
             try:
                 measure(task, engine, options)
             except MissingDependencyError as error:
-                print(f"# {engine} is left out: {error}")
+                print(f"# {engine} is not measured: {error}")
         if "mujoco" in options.engines:
             measure_wall(task, options)
     if "mujoco" in options.engines:

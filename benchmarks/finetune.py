@@ -37,7 +37,7 @@ FINAL_SEED = 1  # episodes of the table; evaluations during training use 0, choi
 
 @dataclass(frozen=True)
 class SeedResult:
-    """One seed, everything on the same final episodes."""
+    """Results of one seed, all on the same final episodes."""
 
     seed: int
     base: float
@@ -47,22 +47,25 @@ class SeedResult:
     env_steps_to_95: int | None  # first evaluation in training at or above 95 %
     env_steps: int
     cpu_s: float
-    worst_drop: float  # of training's evaluations, below the one at step 0
+    worst_drop: float  # largest fall of an evaluation in training below the one at step 0
 
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--task", choices=[*DEMOS, "all"], default="peg-insert-side")
     options.add_argument(
-        "--method", default="steering", help="methods that improve a base, several by commas"
+        "--method", default="steering", help="methods that improve a base, separated by commas"
     )
-    options.add_argument("--seeds", type=int, default=3, help="how many, from 0")
-    options.add_argument("--base-seed", type=int, help="one base for all seeds: that of this seed")
+    options.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0")
+    options.add_argument("--base-seed", type=int, help="seed of one base shared by all seeds")
     options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
     options.add_argument(
-        "--folder", type=Path, default=Path("runs/benchmark"), help="where runs go; done ones are kept"
+        "--folder",
+        type=Path,
+        default=Path("runs/benchmark"),
+        help="folder of the runs; finished ones are kept",
     )
-    options.add_argument("--jobs", type=int, default=2, help="seeds side by side")
+    options.add_argument("--jobs", type=int, default=2, help="number of parallel seeds")
     args = options.parse_args()
     seeds, folder = 1 if args.quick else args.seeds, own_folder(args.folder)
     for task in DEMOS if args.task == "all" else [args.task]:
@@ -72,7 +75,7 @@ def main() -> None:
                 for seed in range(seeds)
             ]
             if args.base_seed is not None:
-                make_base(calls[0])  # once, before several processes would
+                make_base(calls[0])  # once, before several processes would do it
             with ProcessPoolExecutor(min(args.jobs, seeds), initializer=exit_with_parent) as pool:
                 summarise(calls, list(pool.map(run_seed, calls)))
 
@@ -84,7 +87,7 @@ class Call:
     task: str
     method: str
     seed: int
-    base_seed: int | None  # whose demonstrations and base; none: its own
+    base_seed: int | None  # seed of demonstrations and base; none: the same as `seed`
     folder: Path
     env_steps: int | None
     quick: bool
@@ -111,7 +114,7 @@ class Call:
 
 
 def run_seed(call: Call) -> SeedResult:
-    """Demonstrations, base, method and measurement of one seed; what is on disk already is not done again."""
+    """Demonstrations, base, method and measurement of one seed; existing results are reused."""
     done = call.home / f"{call.label}.json"
     if not done.exists():
         call.home.mkdir(parents=True, exist_ok=True)
@@ -124,7 +127,7 @@ def run_seed(call: Call) -> SeedResult:
 
 
 def make_base(call: Call) -> None:
-    """Demonstrations and base policy, unless they are there."""
+    """Demonstrations and base policy; existing ones are reused."""
     data, base = call.base_folder / "demonstrations", call.base_folder / "base"
     if (base / "policy").exists():
         return
@@ -182,12 +185,12 @@ def _run(call: Call) -> SeedResult:
         cpu_s=curve.train_cpu_s,
         worst_drop=max(
             (curve.rates[0].rate - rate.rate for rate in curve.rates), default=0.0
-        ),  # good bases stay
+        ),  # good bases must not get worse
     )
 
 
 def summarise(calls: list[Call], results: list[SeedResult]) -> None:
-    """Mean and interquartile mean with bootstrap intervals, and the worst seed; `trained_at`: commits of
+    """Mean and interquartile mean with bootstrap intervals, and the worst seed. trained_at: commits of the
     trainings.
     """
     import numpy as np
@@ -217,7 +220,7 @@ def summarise(calls: list[Call], results: list[SeedResult]) -> None:
         )
     emit(f"{name}/cpu_s{suffix}", fmean(result.cpu_s for result in results), "cpu-s", seeds=len(results))
     emit(f"{name}/worst_drop_points{suffix}", 100 * max(result.worst_drop for result in results), "points")
-    # Under the method's name: another method may have been run on other seeds, and so on other bases.
+    # Named after the method: other methods may have been run on other seeds, and so on other bases.
     for what, rates in (
         ("base", [r.base for r in results]),
         ("base_zero_noise", [r.base_zero_noise for r in results]),

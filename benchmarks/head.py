@@ -35,8 +35,7 @@ from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.unet1d import Unet1dConfig
 
-# Diffusion Policy's low-dimensional shape: a condition of 2 x 20 numbers, chunks of 16 two-dimensional
-# actions.
+# Shape of Diffusion Policy's low-dimensional tasks: a condition of 2 x 20 numbers, chunks of 16 2-D actions.
 ENV = EnvSpec("benchmark/head", {"state": ArraySpec((20,))}, ActionSpec((-1.0,) * 2, (1.0,) * 2), 300, 10.0)
 TO, TP, TA = 2, 16, 8
 
@@ -45,7 +44,7 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--teacher", type=Path, help="policy folder or run that the head was distilled from")
     options.add_argument("--head", type=Path, help="policy folder or run of the head")
-    options.add_argument("--episodes", type=int, default=200, help="paired episodes of the two")
+    options.add_argument("--episodes", type=int, default=200, help="number of paired episodes")
     args = options.parse_args()
     torch.set_num_threads(1)
     rounds = 5 if args.quick else 40
@@ -55,7 +54,7 @@ def main() -> None:
             "unet_5m": Unet1dConfig(widths=[64, 128, 256]),
         }
         if args.quick:
-            del nets["unet_5m"]  # the graph of its 10 steps alone takes a minute to write
+            del nets["unet_5m"]  # writing the graph of its 10 steps takes a minute
         for name, net in nets.items():
             head, base = (
                 runnable(policy, Path(folder) / f"{name}-{kind}") for kind, policy in make(net).items()
@@ -74,7 +73,7 @@ def main() -> None:
 
 
 def make(net: NetConfig) -> dict[str, SavedPolicy]:
-    """A head and a 10-step base with this network and random weights: speed does not depend on them."""
+    """A head and a 10-step base with this network and random weights, which do not affect the speed."""
     normalizer = Normalizer({"state": (20,)})
     encoder = ObsEncoder(ENV.obs, TO, normalizer, ImageEncoderConfig())
     shape = GenerativeConfig(TO, TP, TA, net, FlowConfig(steps=10))
@@ -90,8 +89,8 @@ def runnable(policy: SavedPolicy, folder: Path) -> OnnxPolicy:
 
 
 def interleaved(first: ChunkPolicy, second: ChunkPolicy, rounds: int) -> tuple[float, float]:
-    """Best CPU seconds per decision of each, measured in turns: other processes slow both, and never speed
-    one up.
+    """Best CPU seconds per decision of each, measured in turns: load of other processes only makes both
+    slower.
     """
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
@@ -111,7 +110,7 @@ def seconds_per_decision(policy: ChunkPolicy, decisions: int = 50) -> float:
 
 
 def success_gap(teacher: Path, head: Path, episodes: int) -> None:
-    """Teacher minus head on the same episodes, in points."""
+    """Success of the teacher minus that of the head on the same episodes, in percentage points."""
     from policies.base.noise import EpisodeNoise
     from policies.executor import ChunkExecutor
     from robo_rl.eval.rollout import compare, eval_seeds, evaluate

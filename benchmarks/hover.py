@@ -47,15 +47,15 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=5, help="trainings per budget, from seed 0")
     options.add_argument("--updates", default="700,1600", help="budgets in updates, by commas")
     options.add_argument("--craft", default="cf2x_l2f", help="which craft")
-    options.add_argument("--level", default="motors", choices=LEVELS, help="what is commanded")
+    options.add_argument("--level", default="motors", choices=LEVELS, help="command level")
     options.add_argument("--methods", help=f"compare these, by commas, or all: {', '.join(ARMS)}")
     options.add_argument(
-        "--budgets", default="30,60", help="of --methods: CPU seconds of training, by commas"
+        "--budgets", default="30,60", help="with --methods: CPU seconds of training, separated by commas"
     )
     options.add_argument(
-        "--marks", type=int, default=6, help="of --methods: points on the curve of the first seed"
+        "--marks", type=int, default=6, help="with --methods: number of points on the first seed's curve"
     )
-    options.add_argument("--picture", type=Path, help="of --methods: draw those curves into this PNG")
+    options.add_argument("--picture", type=Path, help="with --methods: PNG file for these curves")
     args = options.parse_args()
     torch.set_num_threads(1)
     if args.methods and args.level != "motors":
@@ -81,10 +81,10 @@ def main() -> None:
 
 
 def methods(args: Namespace) -> None:
-    """The table of learners at equal CPU seconds."""
+    """Write the table of learners at equal CPU seconds."""
     names = list(ARMS) if args.methods == "all" else args.methods.split(",")
     if unknown := sorted(set(names) - set(ARMS)):
-        raise SystemExit(f"--methods {', '.join(unknown)}: there is no such arm. Known: {', '.join(ARMS)}.")
+        raise SystemExit(f"--methods {', '.join(unknown)}: unknown. Known: {', '.join(ARMS)}.")
     base = (
         FlyConfig(craft=args.craft, eval_episodes=100, eval_s=2.0, eager=True)
         if args.quick
@@ -98,12 +98,12 @@ def methods(args: Namespace) -> None:
 
 
 def report(name: str, rows: list[FlyRow]) -> None:
-    """Mean over seeds and every seed; compilation is told apart from training."""
+    """Mean over seeds and every seed; compilation time is reported separately from training."""
     errors = [math.inf if item.position_error_m is None else item.position_error_m for item in rows]
     ended = [item.terminated_fraction for item in rows]
     cpu_s = [item.train_cpu_s for item in rows]
     spent = {"train_cpu_s": round(fmean(cpu_s), 1)} if any(cpu_s) else {}
-    if math.isfinite(fmean(errors)):  # else nobody stayed, which the next line says
+    if math.isfinite(fmean(errors)):  # otherwise no flight stayed, as the next line reports
         emit(
             f"{name}/position_error_m",
             round(fmean(errors), 4),

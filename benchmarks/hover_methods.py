@@ -29,15 +29,15 @@ ARMS = ("first_order", "first_order_lqr", "shac", "td3", "sac", "ppo")
 
 @dataclass(frozen=True)
 class Point:
-    """A policy, measured after so many CPU seconds of training."""
+    """A policy measured after some CPU seconds of training."""
 
     cpu_s: float
-    error_m: float  # infinite where nobody stayed
+    error_m: float  # infinite if no flight stayed
     left: float
 
 
 def arm(name: str, base: FlyConfig, updates: int, seed: int) -> FlyConfig:
-    """The settings of an arm: `base` with a method and, where `_lqr` stands behind it, its start."""
+    """Settings of an arm of the comparison: `base` with a method and, for names in `_lqr`, the LQR start."""
     start = "lqr" if name.endswith("_lqr") else "random"
     return replace(base, method=METHODS[name.removesuffix("_lqr")](), start=start, updates=updates, seed=seed)
 
@@ -45,7 +45,7 @@ def arm(name: str, base: FlyConfig, updates: int, seed: int) -> FlyConfig:
 def compare(
     names: list[str], base: FlyConfig, budgets_s: list[float], seeds: int, marks: int, probe_s: float
 ) -> dict[str, list[Point]]:
-    """Train and report every arm; returns the curve of each arm's first seed at the largest budget."""
+    """Train and report every arm; returns each arm's first-seed curve at the largest budget."""
     curves: dict[str, list[Point]] = {}
     for name in names:
         speed = updates_per_s(name, base, probe_s)
@@ -70,7 +70,7 @@ def compare(
 
 
 def updates_per_s(name: str, base: FlyConfig, probe_s: float) -> float:
-    """Of a training of this arm once it is under way, of the updates that learn."""
+    """Updates per CPU-second of this arm, after its start, for updates that learn."""
     config = arm(name, base, 10**6, seed=1000)
     setting = FlightSetup.of(config)
     trainer = make_training(config, setting, config.seed).trainer
@@ -83,7 +83,7 @@ def updates_per_s(name: str, base: FlyConfig, probe_s: float) -> float:
 
 
 def train(config: FlyConfig, marks: int) -> tuple[list[Point], int]:
-    """One training, measured `marks` times on its way. Returns the points, and the environment's steps."""
+    """One training, measured `marks` times. Returns the points, and the environment's steps."""
     setting = FlightSetup.of(config)
     training = make_training(config, setting, config.seed)
     trainer, policy = training.trainer, training.policy
@@ -110,7 +110,7 @@ def report(name: str, runs: list[Point], updates: int, env_steps: int) -> None:
         ("terminated_fraction", [run.left for run in runs], "fraction"),
     ):
         mean, extra = sum(values) / len(values), {}
-        if not math.isfinite(mean):  # of a seed nobody stayed; how many left is said
+        if not math.isfinite(mean):  # no flight of some seed stayed; the fraction that left is reported
             continue
         if len(values) > 1:
             found = mean_over_seeds(values)
@@ -128,7 +128,9 @@ def report(name: str, runs: list[Point], updates: int, env_steps: int) -> None:
 
 
 def picture(path: Path, curves: dict[str, list[Point]]) -> None:
-    """Error of those that stayed, and who left, against the CPU seconds of training."""
+    """Plot of the error of flights that stayed, and of the fraction that left, over CPU seconds of
+    training.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

@@ -63,7 +63,7 @@ def frame(seed: int, i: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
 
 
 def record_for_ever(path: Path, first_seed: int, progress_fd: int) -> None:
-    """The victim."""
+    """The recording process, which is killed."""
     writer = DatasetWriter.open(path, min_free_bytes=0)
     for seed in range(first_seed, first_seed + 10**6):
         committed = seed - first_seed
@@ -76,7 +76,7 @@ def record_for_ever(path: Path, first_seed: int, progress_fd: int) -> None:
 
 
 def kill_once(path: Path, first_seed: int, delay_s: float) -> tuple[int, int, int]:
-    """Record, kill after `delay_s`. Returns the victim's last report."""
+    """Record, kill after `delay_s`; returns the last report of the killed process."""
     with (path.parent / "progress").open("w+b", buffering=0) as progress:
         progress.write(PROGRESS.pack(first_seed, 0, 0))
         if (pid := os.fork()) == 0:
@@ -89,7 +89,7 @@ def kill_once(path: Path, first_seed: int, delay_s: float) -> tuple[int, int, in
 
 
 def wrong_rows(episode: Episode) -> int:
-    """Rows that are not those that were recorded (JPEG: further than 8 grey levels away)."""
+    """Number of rows that differ from the recorded ones (JPEG: by more than 8 grey levels)."""
     seed, slack = episode.meta.seed or 0, 8 if episode.dataset.jpeg_keys else 0
     wrong = 0
     for i in range(episode.obs_rows):
@@ -103,7 +103,7 @@ def wrong_rows(episode: Episode) -> int:
 
 
 def round_of(path: Path, count: Count, delay_s: float) -> None:
-    """One kill, one recovery, and the count of what is missing."""
+    """One kill, one recovery, and the count of lost data."""
     before = len(EpisodeStore(path))
     first_seed = 1000 * (count.kills + 1)
     seed, frames, committed = kill_once(path, first_seed, delay_s)
@@ -124,9 +124,9 @@ def round_of(path: Path, count: Count, delay_s: float) -> None:
 
 def main() -> None:
     options = parser(__doc__ or "")
-    options.add_argument("--kills", type=int, default=200, help="how often to kill the recorder")
-    options.add_argument("--codec", choices=("raw", "jpeg"), default="raw", help="how images are stored")
-    options.add_argument("--seed", type=int, default=0, help="of the instants")
+    options.add_argument("--kills", type=int, default=200, help="number of kills")
+    options.add_argument("--codec", choices=("raw", "jpeg"), default="raw", help="storage of images")
+    options.add_argument("--seed", type=int, default=0, help="seed of the instants")
     args = options.parse_args()
     codec: Codec = "jpeg" if args.codec == "jpeg" else "raw"
     count, instants = Count(), random.Random(args.seed)

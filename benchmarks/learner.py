@@ -47,15 +47,13 @@ def main() -> None:
     options.add_argument(
         "--returns", action="store_true", help="train both for --env-steps and compare returns"
     )
-    options.add_argument("--env-steps", type=int, default=100_000, help="of each training")
-    options.add_argument("--seeds", type=int, default=3, help="trainings of each")
-    options.add_argument(
-        "--first-seed", type=int, default=0, help="of these trainings: further ones go on from there"
-    )
+    options.add_argument("--env-steps", type=int, default=100_000, help="environment steps of each training")
+    options.add_argument("--seeds", type=int, default=3, help="trainings per learner")
+    options.add_argument("--first-seed", type=int, default=0, help="seed of the first of these trainings")
     options.add_argument("--width", type=int, default=256, help="hidden units per layer, in --returns")
-    options.add_argument("--envs", default=",".join(ENVS), help="Gymnasium ids, by commas")
+    options.add_argument("--envs", default=",".join(ENVS), help="Gymnasium ids, separated by commas")
     options.add_argument("--learners", default=",".join(LEARNERS), help="sac, td3 or both")
-    options.add_argument("--jobs", type=int, default=2, help="trainings side by side")
+    options.add_argument("--jobs", type=int, default=2, help="number of parallel trainings")
     args = options.parse_args()
     learners = args.learners.split(",")
     for name in learners:
@@ -70,7 +68,7 @@ def main() -> None:
 
 
 def ratio(name: str, width: int, label: str, rounds: int) -> None:
-    """Gradient steps per CPU-second, ours over theirs."""
+    """Gradient steps per CPU-second, as a ratio to SB3's."""
     updates = {"ours": our_updates(name, width), "sb3": sb3_updates(name, width)}
     best = dict.fromkeys(updates, float("inf"))
     for _ in range(rounds + 1):
@@ -115,7 +113,7 @@ def sb3_updates(name: str, width: int) -> Callable[[int], None]:
 
 
 def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
-    """SB3's defaults, but for the random steps at the start, which are ours as well."""
+    """SB3's defaults, except for the number of initial random steps, which equals ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from stable_baselines3 import SAC, TD3
@@ -132,9 +130,7 @@ def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
 
 
 def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden: list[int]) -> None:
-    """Mean deterministic return after `env_steps`, each seed trained anew; each training is told as it
-    ends.
-    """
+    """Mean deterministic return after `env_steps`, for each seed; each training is reported as it ends."""
     totals: dict[str, dict[int, float]] = {"sb3_return": {}, "return": {}}
     with ProcessPoolExecutor(jobs, initializer=exit_with_parent) as pool:
         trainings = {

@@ -46,16 +46,14 @@ from robo_rl.nets.image_encoder import ImageEncoderConfig
 ROOT = Path(__file__).resolve().parents[1]
 DOMAIN, RATE_HZ = 98, 1000.0
 NAMES = tuple(f"joint{number}" for number in range(7))
-# who is killed -> what then says that the arm is held
+# killed process -> event by which the arm is reported to hold
 HELD = {"policy": Reason.STALE_COMMAND.sentence, "state": Reason.STALE_STATE.sentence, "filter": HOLDS}
 
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--only", choices=["inproc", "kill", "dds"], help="one part of it")
-    options.add_argument(
-        "--peer", choices=["commander"], help="for the process that commands, which this one starts"
-    )
+    options.add_argument("--only", choices=["inproc", "kill", "dds"], help="part to measure")
+    options.add_argument("--peer", choices=["commander"], help="internal: run as the commanding process")
     args = options.parse_args()
     if args.peer:
         return command()
@@ -114,7 +112,7 @@ def in_process(seconds: float) -> None:
 
 
 def make_head(folder: Path) -> Bundle:
-    """One network call for one action: MLP 256 x 3, fourteen numbers in, seven out; random weights."""
+    """One network call per action: MLP 256 x 3, 14 inputs, 7 outputs; random weights."""
     named = ", ".join(NAMES)
     obs = {"state": ArraySpec((14,), unit=f"rad: {named}; rad/s: {named}")}
     env = EnvSpec("benchmark/loop", obs, ActionSpec((-0.2,) * 7, (0.2,) * 7, f"rad: {named}"), 1000, RATE_HZ)
@@ -176,12 +174,12 @@ def moves(places: list[Any]) -> bool:
 
 def late(end_s: float) -> bool:
     if time.monotonic() > end_s:
-        raise SystemExit("The nodes did not do what was expected in time: is the machine overloaded?")
+        raise SystemExit("The nodes did not reach the expected state in time; the machine may be overloaded.")
     return False
 
 
 def command() -> None:
-    """The process that commands: a slow sine from where the arm is, at 50 Hz, as action_head would."""
+    """Commanding process: a slow sine from the arm's start, at 50 Hz, published as by action_head."""
     from hardware.bus.dds.bus import DdsBus
 
     robot, bus = load_description("sim_arm"), DdsBus("commander", warn=lambda sentence: None)
@@ -201,7 +199,7 @@ def command() -> None:
 
 @contextmanager
 def process(*words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is ended with the block."""
+    """Process that is ended at the end of the block."""
     env = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}"}
     started = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -47,7 +47,7 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--realtime", action="store_true", help="run both processes under SCHED_FIFO (root)")
     options.add_argument(
-        "--peer", choices=["policy", "viewer", "echo"], help="for the second process, which this one starts"
+        "--peer", choices=["policy", "viewer", "echo"], help="internal: run as the second process"
     )
     args = options.parse_args()
     if args.peer:
@@ -72,7 +72,7 @@ def measure(quick: bool, realtime: bool = False) -> None:
 
 @contextmanager
 def peer(role: str) -> Iterator[subprocess.Popen[str]]:
-    """The other process, ended whatever happens."""
+    """The second process, ended in any case."""
     process = subprocess.Popen(
         [sys.executable, __file__, "--peer", role],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])},
@@ -159,7 +159,7 @@ def measure_bare(rate_hz: int, seconds: float, realtime: bool) -> None:
 
 
 class Bare:
-    """A writer and a reader of joint states, best effort, the newest alone: the binding without a bus."""
+    """Writer and reader of joint states, best effort, newest message only: the binding without a bus."""
 
     def __init__(self, written: str, read: str) -> None:
         from cyclonedds.core import InstanceState, ReadCondition, SampleState, ViewState, WaitSet
@@ -184,13 +184,13 @@ class Bare:
         self.writer.write(self._kind.of(cdr))
 
     def wait(self, most_s: float) -> list[bytes]:
-        """What came, within that time."""
+        """The message, if one arrives within that time."""
         self._waitset.wait(int(most_s * 1e9))
         return [sample.cdr for sample in self.reader.take(4) if sample.sample_info.valid_data]
 
 
 def echo() -> None:
-    """The second process without a bus: what comes goes back, until it is killed."""
+    """Second process without a bus: echoes each message until it is killed."""
     ends = Bare("back", "there")
     while os.getppid() != 1:
         for cdr in ends.wait(1.0):
@@ -198,7 +198,7 @@ def echo() -> None:
 
 
 def measure_pictures(process: subprocess.Popen[str], seconds: float, realtime: bool) -> None:
-    """CPU that one publish takes, and pictures that did not arrive."""
+    """CPU time of one publish, and the number of images that did not arrive."""
     bus = DdsBus("camera")
     publish = image_topic("wrist").publisher(bus)
     stop = bus.publisher("stop", Flag, Profile.LATCHED)
@@ -218,7 +218,7 @@ def measure_pictures(process: subprocess.Popen[str], seconds: float, realtime: b
     bus.timer(1.0 / CAMERA_HZ, shoot)
     bus.spin(lambda: len(cpu_ms) >= seconds * CAMERA_HZ)
     settled_s = bus.now() + 0.5
-    quiet = DdsBus("quiet")  # let the last picture arrive without taking another
+    quiet = DdsBus("quiet")  # let the last image arrive without receiving another
     quiet.spin(lambda: quiet.now() > settled_s)
     quiet.close()
     stop(Flag(True))
@@ -236,7 +236,7 @@ def measure_pictures(process: subprocess.Popen[str], seconds: float, realtime: b
 
 
 def policy() -> None:
-    """The second process of the loop: a command for each state, until it is killed."""
+    """Second process of the loop: a command for each state, until it is killed."""
     bus = DdsBus("policy")
     publish = SAFE.publisher(bus)
 
@@ -248,7 +248,7 @@ def policy() -> None:
 
 
 def viewer() -> None:
-    """The second process of the camera: counts pictures until it is told to stop, and prints what it saw."""
+    """Second process of the camera: counts images until it is stopped, and prints the count."""
     bus, numbers, latency_ms, stopped = DdsBus("viewer"), set(), [], []
 
     def see(picture: Image, _: float) -> None:
@@ -270,7 +270,7 @@ def viewer() -> None:
 
 
 def _joined(bus: Any) -> bool:
-    """Has the viewer's reader found the camera?"""
+    """True if the viewer's reader has discovered the camera."""
     return any(
         reader.topic.endswith("image_raw") and reader.dds.get_matched_publications()
         for reader in bus._readers
@@ -278,7 +278,7 @@ def _joined(bus: Any) -> bool:
 
 
 def surroundings(realtime: bool) -> dict[str, Any]:
-    """What else the machine was doing."""
+    """Load of the machine during the measurement."""
     return {"load_1min": round(os.getloadavg()[0], 2), "cores": os.cpu_count(), "realtime": realtime}
 
 

@@ -25,7 +25,7 @@ from sim.tasks.stl.scene import load_mission
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--scenes", type=int, default=100, help="random scenes of every mission")
+    options.add_argument("--scenes", type=int, default=100, help="random scenes per mission")
     options.add_argument("--seeds", type=int, default=3, help="policies trained to follow curves")
     args = options.parse_args()
     torch.set_num_threads(1)

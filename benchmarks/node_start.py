@@ -1,11 +1,11 @@
-"""What it costs to start a robot's node: CPU time and memory of a fresh process until the node is built.
+"""Cost of starting a robot node: CPU time and memory of a new process until the node is built.
 
     python benchmarks/node_start.py                  # every node that needs no robot
     python benchmarks/node_start.py --only recorder
 
-The process imports, reads its settings and builds the node on a DDS bus in a domain of its own. The figures
-are the median of several processes, after a first one that compiles the bytecode, which an installed package
-has. `robot_driver` is left out, because building it connects to a robot.
+The process imports, reads its settings and builds the node on a DDS bus in its own domain. The figures are
+the median over several processes, after a first one that compiles the bytecode, as it is in an installed
+package. `robot_driver` is left out, because building it connects to a robot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the bundles are the tests'
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # bundles are made by helpers of the tests
 
 from common import emit, parser
 
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def write_bundles(folder: Path) -> None:
-    """Small untrained bundles for the simulated arm, and one that hovers."""
+    """Small untrained bundles for the simulated arm, and one for hovering."""
     env = arm_env(load_description("sim_arm").names)
     arm_bundle(folder / "chunks", env=env)
     arm_bundle(folder / "single", 1, 1, env)
@@ -77,10 +77,10 @@ def write_bundles(folder: Path) -> None:
 
 
 def measure(words: list[str], folder: str) -> tuple[float, float, bool]:
-    """(CPU seconds, MB of resident memory, whether torch was imported) of one fresh process."""
+    """(CPU seconds, MB of resident memory, whether torch was imported) of one new process."""
     environment = os.environ | {"ROS_DOMAIN_ID": DOMAIN, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    terminal, end = pty.openpty()  # for teleop by keyboard
+    terminal, end = pty.openpty()  # terminal of teleoperation by keyboard
     found = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words], stdin=end, stdout=subprocess.PIPE, text=True, check=True,
         env=environment,

@@ -89,7 +89,7 @@ def measure(config: FlyConfig, policies: list[FlightPolicy], costs: list[float])
 
 
 def tell(name: str, rows: list[FlyRow], **extra: float) -> None:
-    """Success and touches of all seeds together, and how long the way took those that arrived."""
+    """Success and collisions of all seeds together, and the time to goal of successful flights."""
     total = SuccessRate(sum(item.held.k for item in rows), sum(item.held.n for item in rows))
     emit(f"{name}/reached", total.rate, "share", k=total.k, n=total.n, wilson95=list(total.wilson()),
          per_seed=[item.held.rate for item in rows], **extra)  # fmt: skip

@@ -48,8 +48,8 @@ NAME = "pusht/keypoints"
 SOLVED_COVERAGE = 0.95
 PUBLISHED = "0.91-0.95"
 
-# An MLP, not the U-Net: on a CPU it makes 15 updates in the time of one. Predicting the action instead of the
-# preconditioned velocity, the same 40,000 updates reach 0.77.
+# An MLP, not the U-Net: on a CPU it makes 15 updates in the time of one. With the action as output instead of
+# the preconditioned velocity, the same 40,000 updates reach 0.77.
 POLICY = GenerativeConfig(
     obs_steps=2,
     chunk=16,
@@ -67,7 +67,7 @@ def main() -> None:
     options.add_argument("--episodes", type=int, default=200, help="evaluation episodes")
     options.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
     options.add_argument(
-        "--run", type=Path, help="keep checkpoints and the policy here; an interrupted run goes on"
+        "--run", type=Path, help="folder for checkpoints and policy; an interrupted run continues"
     )
     args = options.parse_args()
     torch.set_num_threads(1)
@@ -83,9 +83,9 @@ def main() -> None:
 
 
 def trained(data: Path, run: Path, config: BaseTrainConfig, seed: int, limit: int | None) -> SavedPolicy:
-    """The policy of `run` when it is finished, else a new or resumed one.
+    """The policy of `run` if it is finished, else a new or resumed one.
 
-    Raises DataError for a policy of another length of training, whose score would stand for this one's.
+    Raises DataError for a policy of another training length, whose score is not the requested one.
     """
     if (run / "policy" / "policy.json").exists():
         steps = read_policy_json(run / "policy")["train"]["steps"]

@@ -28,8 +28,9 @@ from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.demonstrators import ExpertDemonstrator
 from sim.registry import make_env, make_expert
 
-TASK = "hover:history=0"  # last actions in sight, a base copies them instead of looking where it flies
-FINAL_SEED = 1  # of the starts that are reported; evaluations on the way use 0
+# with the last actions in its observation, a base copies them and ignores its position
+TASK = "hover:history=0"
+FINAL_SEED = 1  # of the reported starts; evaluations during training use 0
 COLLECT = {"episodes": 200, "num_envs": 100}
 TRAIN = {
     "steps": 8000,
@@ -52,7 +53,7 @@ DISTILL = {
     "eval_episodes": 10,
 }
 QUICK: dict[str, dict[str, Any]] = {
-    "collect": {"episodes": 4, "num_envs": 4},  # whole flights: of those that are cut short none succeeds
+    "collect": {"episodes": 4, "num_envs": 4},  # full flights: none that is cut short succeeds
     "train": {"steps": 100},
     "finetune": {
         "env_steps": 1200,
@@ -76,10 +77,13 @@ WHO = {"base": 1.0, "base_zero_noise": 0.0, "residual": None, "head": None}  # s
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--task", default=TASK, help="of the quad suite, with its options")
+    options.add_argument("--task", default=TASK, help="task of the quad suite, with options")
     options.add_argument("--seeds", type=int, default=3, help="chains, from seed 0")
     options.add_argument(
-        "--folder", type=Path, default=Path("runs/quad_chain"), help="done stages are kept here"
+        "--folder",
+        type=Path,
+        default=Path("runs/quad_chain"),
+        help="folder of finished stages, which are kept",
     )
     args = options.parse_args()
     torch.set_num_threads(1)
@@ -100,7 +104,7 @@ def main() -> None:
 
 
 def run_seed(env: str, seed: int, home: Path, episodes: int, quick: bool) -> dict[str, Any]:
-    """The whole chain by its verbs, and every policy on the same episodes."""
+    """Run the entire chain by its verbs, and measure every policy on the same episodes."""
     done = home / "results.json"
     if done.exists():
         found: dict[str, Any] = json.loads(done.read_text())
@@ -152,7 +156,7 @@ def build(env: str, seed: int, home: Path, quick: bool) -> float:
 
 
 def teacher(name: str, episodes: int) -> tuple[list[bool], list[float | None]]:
-    """The expert without noise on the episodes of the table: (success, error [m] of those that stayed)."""
+    """Expert without noise on the episodes of the table: (success, error [m] of those that stayed)."""
     env = make_env(name, episodes)
     driver = ExpertDemonstrator(make_expert(name, env=env), episodes)
     seeds = eval_seeds(FINAL_SEED, episodes)
@@ -176,7 +180,7 @@ def teacher(name: str, episodes: int) -> tuple[list[bool], list[float | None]]:
 
 
 def report(name: str, success: list[list[bool]], errors_m: list[list[float | None] | None]) -> None:
-    """Over all seeds, every seed beside it."""
+    """Result over all seeds, with every seed."""
     rate = SuccessRate.of([one for seed in success for one in seed])
     low, high = rate.wilson()
     interval = [round(low, 3), round(high, 3)]

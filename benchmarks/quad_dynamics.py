@@ -32,7 +32,7 @@ from sim.tasks.flight.observation import FlightSenses
 
 CRAFT = load_craft("cf21")
 GRAD_STEPS = 32
-ENOUGH_S = 0.4  # a repetition lasts at least this long
+ENOUGH_S = 0.4  # shortest duration of a repetition
 REPEATS = 5
 
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def inputs(num: int, device: str = "cpu") -> tuple[Tensor, ...]:
-    """(state, command, params, external) of hovering drones, every one different."""
+    """(state, command, params, external) of hovering drones, all different."""
     random = torch.Generator().manual_seed(0)
     state = start(num)
     state[ROTOR] = CRAFT.hover_speed

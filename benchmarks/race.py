@@ -39,7 +39,7 @@ SPEEDS_M_S = (
     2.0,
     2.5,
     3.0,
-)  # of the controllers' path; two laps at the slowest take some 19 s
+)  # speeds along the controllers' path; two laps at the slowest take about 19 s
 
 
 def main() -> None:
@@ -112,7 +112,7 @@ def share(name: str, rows: list[FlyRow], **extra: float) -> None:
 
 
 def fact(name: str, key: str, rows: list[FlyRow], **extra: float) -> None:
-    """A figure of the task, mean over seeds; nothing where no seed has one."""
+    """A figure of the task, mean over seeds; nothing if no seed has one."""
     known = [value for item in rows if (value := item.facts[key]) is not None]
     if known:
         emit(name, round(fmean(known), 3), "s", per_seed=[round(value, 3) for value in known], **extra)

@@ -35,9 +35,9 @@ DEMO = {  # names of the demo's rows, in the order of the table
 
 @dataclass(frozen=True)
 class Headline:
-    """Row of a table: what was measured, the line's name, and what it is compared with.
+    """Row of a table: description, name of its line, and what it is compared with.
 
-    In `beside`, {name} stands for the value of that line and {../name} for a line beside the row's own.
+    In `beside`, {name} stands for the value of that line and {../name} for a line next to the row's own.
     """
 
     what: str
@@ -46,7 +46,7 @@ class Headline:
 
     @property
     def wanted(self) -> dict[str, str]:
-        """Placeholder -> name of the line that it stands for."""
+        """Placeholder -> name of its line."""
         fields = [field for _, field, _, _ in string.Formatter().parse(self.beside) if field]
         parent = self.name.rpartition("/")[0]
         return {field: re.sub(r"^\.\./", f"{parent}/", field) for field in fields}
@@ -74,7 +74,7 @@ def load(folder: Path) -> dict[str, Lines]:
 
 
 def number(value: float | str | None) -> str:
-    """Four significant digits, thousands separated, millions as such; a dash for a missing value."""
+    """Four significant digits with thousands separators, millions as such; a dash for a missing value."""
     if value is None:
         return "–"
     if isinstance(value, str):  # such as 790/800
@@ -105,7 +105,7 @@ def shown(line: Line) -> str:
 
 
 def brief(line: Line) -> str:
-    """Value with its unit, and how many seeds or episodes it is the mean of."""
+    """Value with its unit, and the number of seeds or episodes of the mean."""
     seeds = len(line.get("per_seed", []))
     if seeds > 1:
         return f"{with_unit(line)} ({seeds} seeds)"
@@ -113,7 +113,7 @@ def brief(line: Line) -> str:
 
 
 def demo_table(lines: Lines) -> str:
-    """Result of `make demo`, a row per policy; empty when it was not measured."""
+    """Result of `make demo`, a row per policy; empty if it was not measured."""
     rows = []
     for name, title in DEMO.items():
         line, took = lines.get(f"demo/{name}/success"), lines.get(f"demo/{name}/decision_ms_p50")
@@ -145,14 +145,14 @@ def reference(name: str, lines: Lines) -> Line | None:
 
 
 def against(ours: Line, theirs: Line) -> float | str:
-    """Value of `theirs` over the seeds that `ours` has, where `theirs` has more. Seeds count from 0."""
+    """Value of `theirs` over the seeds of `ours`, if `theirs` has more. Seeds count from 0."""
     mine, every_seed = len(ours.get("per_seed", [])), theirs.get("per_seed", [])
     value: float | str = fmean(every_seed[:mine]) if 0 < mine < len(every_seed) else theirs["value"]
     return value
 
 
 def compared(item: Headline, lines: Lines) -> str | None:
-    """The third cell of a row; None when the row or a line that it is compared with was not measured."""
+    """Third cell of a row; None if the row or a line that it is compared with was not measured."""
     if item.name not in lines:
         return None
     beside = item.beside
@@ -172,7 +172,7 @@ def table(rows: list[str]) -> str:
 
 
 def headline_table(lines: Lines) -> str:
-    """The measured rows of the table `all`, of one machine."""
+    """Measured rows of the table `all`, of one machine."""
     return table(
         [
             f"| {item.what} | {shown(lines[item.name])} | {beside} |"
@@ -183,7 +183,7 @@ def headline_table(lines: Lines) -> str:
 
 
 def full_table(lines: Lines) -> str:
-    """Every line."""
+    """Table of all lines."""
     rows = "\n".join(
         f"| `{name}` | {shown(line)} | {commits(line)} |" for name, line in sorted(lines.items())
     )
@@ -191,7 +191,9 @@ def full_table(lines: Lines) -> str:
 
 
 def commits(line: Line) -> str:
-    """Commit of the measurement; of kept trainings that were summarised later, those of the trainings."""
+    """Commit of the measurement, or, for stored trainings that were summarised later, commits of the
+    trainings.
+    """
     return ", ".join(line.get("trained_at", [line.get("demo_commit", line["commit"])]))
 
 

@@ -37,8 +37,10 @@ WORLDS_STEPPED = 512  # as many as fill a core's cache
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--seeds", type=int, default=3, help="trainings, from seed 0")
-    options.add_argument("--updates", type=int, default=SwarmConfig().updates, help="of each training")
-    options.add_argument("--speed", action="store_true", help="train nothing: only the two speeds")
+    options.add_argument(
+        "--updates", type=int, default=SwarmConfig().updates, help="updates of each training"
+    )
+    options.add_argument("--speed", action="store_true", help="measure only the two speeds, without training")
     args = options.parse_args()
     torch.set_num_threads(1)
     config = SwarmConfig(also=["8x80", "16x50", "32x20", "32x80"], seeds=args.seeds, updates=args.updates)
@@ -107,7 +109,7 @@ def stepping(config: SwarmConfig, setting: SwarmSetting) -> None:
 
 
 def thinking(config: SwarmConfig, setting: SwarmSetting, policy: SwarmPolicy) -> None:
-    """Microseconds of CPU per drone and decision, 512 drones at once, whatever the size of their swarms."""
+    """Microseconds of CPU per drone and decision, with 512 drones at once in swarms of any size."""
     for drones in (8, 16, 32):
         world = SwarmWorld(drones=drones, density=0.2, arm_m=setting.world.arm_m)
         swarm = setting.swarm(SwarmConfig(worlds=64, eager=True), world, 0)

@@ -1,11 +1,11 @@
 """From teleoperation to a policy: episodes recorded through nodes, imported, used for training, evaluated.
 
-    python benchmarks/teleop.py                    # 3 seeds of 100 episodes, beside as many of robo-rl collect
+    python benchmarks/teleop.py                    # 3 seeds of 100 episodes, and as many of robo-rl collect
 
-The operator is scripted: the expert of arm6/reach, with noise, moves a leader arm. Everything else is as on a
-robot: teleop node, safety filter, simulated arm and recorder on one bus, here in virtual time. The recordings
-are imported by `robo-rl data import`. Episodes collected directly in the environment are used for training
-and evaluated in the same way. Names: teleop/<recorded|collected>/success, teleop/import/frames_per_cpu_s.
+The operator is scripted: the expert of arm6/reach, with noise, moves a leader arm. The rest is as on a robot:
+teleop node, safety filter, simulated arm and recorder on one bus, here in virtual time. The recordings are
+imported by `robo-rl data import`. For comparison, episodes collected directly in the environment are used in
+the same way. Names: teleop/<recorded|collected>/success, teleop/import/frames_per_cpu_s.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ from sim.arms.arm6.reach import CONTROL_HZ, Arm6ReachTask
 ENV, GOAL_UNIT = "arm6/reach", "m: goal_x, goal_y, goal_z"
 NOISE = 0.1
 TRAIN = {"chunk": 16, "steps": 3000}
-HOME_SLOWLY = 0.02  # rad that the leader goes towards the next start in 1/50 s, between episodes
+HOME_SLOWLY = 0.02  # [rad per 1/50 s] of the leader towards the next start, between episodes
 
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--episodes", type=int, default=100, help="driven by each operator")
-    options.add_argument("--seeds", type=int, default=3, help="operators, from seed 0")
-    options.add_argument("--folder", type=Path, default=Path("runs/teleop"), help="done stages are kept here")
+    options.add_argument("--episodes", type=int, default=100, help="episodes per operator")
+    options.add_argument("--seeds", type=int, default=3, help="number of operators, from seed 0")
+    options.add_argument(
+        "--folder", type=Path, default=Path("runs/teleop"), help="folder of finished stages, which are kept"
+    )
     args = options.parse_args()
     torch.set_num_threads(1)
     episodes, seeds, folder = args.episodes, range(args.seeds), own_folder(args.folder)
@@ -101,7 +103,7 @@ def main() -> None:
 
 
 def trained(data: Path, run: Path, seed: int, *, quick: bool) -> dict[str, Any]:
-    """Train on the dataset, evaluate without noise on starts that no seed has seen; {"k", "n"}."""
+    """Train on the dataset, evaluate without noise on starts that no seed has used; {"k", "n"}."""
     result = run / "result.json"
     if not result.exists():
         settings = TRAIN | ({"steps": 50} if quick else {})
@@ -112,13 +114,11 @@ def trained(data: Path, run: Path, seed: int, *, quick: bool) -> dict[str, Any]:
 
 
 def _silent(sentence: str) -> None:
-    """What nodes say is on the bus as well."""
+    """Terminal output of nodes is also on the bus."""
 
 
 class Operator:
-    """A leader arm in the hand of the expert, who sees joints and goal. `goal_m` None: he brings it to
-    `rest_rad`.
-    """
+    """Leader arm moved by the expert, which observes joints and goal. goal_m None: it moves to `rest_rad`."""
 
     def __init__(self, see: Callable[[], tuple[ndarray, ndarray]], noise: float, seed: int) -> None:
         self.goal_m: Float[ndarray, " 3"] | None = None
@@ -127,17 +127,17 @@ class Operator:
         self._see, self._expert, self._steps = see, ArmExpert("reach", noise, seed), 0
 
     def begin(self, episode: int, goal_m: Float[ndarray, " 3"]) -> None:
-        """Another goal."""
+        """Set another goal."""
         self.goal_m, self.episode, self._steps = goal_m, episode, 0
 
     def poll(self, now_s: float) -> Wish:
-        """Where the leader is now."""
+        """Current position of the leader."""
         position_rad, velocity_rad_s = self._see()
         if not self.holds:
             return NOTHING
         if self.goal_m is None:
             step_rad = np.clip(self.rest_rad - position_rad, -HOME_SLOWLY, HOME_SLOWLY)
-            return Wish(True, position_rad=position_rad + 4.0 * step_rad)  # the servos follow late
+            return Wish(True, position_rad=position_rad + 4.0 * step_rad)  # the servos lag
         state = np.concatenate([position_rad, velocity_rad_s, self.goal_m]).astype(np.float32)
         which, step = torch.tensor([self.episode]), torch.tensor([self._steps])
         action = self._expert.act({"state": torch.from_numpy(state)[None]}, which, step)
@@ -149,7 +149,7 @@ class Operator:
 
 
 class Station:
-    """Arm, filter, teleop and recorder in one process, on virtual time."""
+    """Arm, filter, teleop and recorder in one process, in virtual time."""
 
     def __init__(
         self, folder: Path, seed: int, noise: float = NOISE, say: Callable[[str], None] = _silent
@@ -171,9 +171,7 @@ class Station:
         self.bus.timer(1.0 / CONTROL_HZ, self._look)
 
     def episode(self, number: int) -> bool:
-        """From a start like the environment's to a goal like its; recorded with what came of it. Returns
-        success.
-        """
+        """Record one episode from a start to a goal drawn as in the environment; returns its success."""
         start_rad, goal_m = start_of(self.task, self._elsewhere, derive_seed("teleop", self._seed, number))
         self.operator.goal_m, self.operator.rest_rad = None, start_rad
         self._until(lambda: np.abs(self.body.read()[0] - start_rad).max() < 0.02, 10.0)
@@ -201,8 +199,8 @@ class Station:
 
 
 def drive(folder: Path, episodes: int, seed: int, noise: float = NOISE) -> int:
-    """Record so many episodes into `folder`; returns how many reached their goal."""
-    part = folder.with_name(f"{folder.name}.part")  # a run that was cut off is not taken for a whole one
+    """Record so many episodes into `folder`; returns the number of successes."""
+    part = folder.with_name(f"{folder.name}.part")  # a run that was interrupted is not used as a complete one
     station = Station(part, seed, noise)
     done = sum(station.episode(number) for number in range(episodes))
     station.recorder.last_word()

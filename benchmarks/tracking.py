@@ -36,7 +36,7 @@ CONTROLLERS = ("pid", "geometric", "mellinger", "lqr")
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--seeds", type=int, default=3, help="trainings, from seed 0")
-    options.add_argument("--updates", type=int, default=900, help="updates of each")
+    options.add_argument("--updates", type=int, default=900, help="updates of each training")
     options.add_argument("--speed", type=float, default=2.0, help="largest speed on the figure, m/s")
     options.add_argument("--craft", default="cf2x_l2f", help="which craft")
     args = options.parse_args()
@@ -73,11 +73,13 @@ def main() -> None:
 
 
 def report(name: str, rows: list[FlyRow], extra: dict[str, float]) -> None:
-    """Mean over seeds; no line where of some seed nobody stayed: there is no error to tell then."""
+    """Mean over seeds; no line if no flight of some seed stayed, because its error is undefined."""
     errors = [item.position_error_m for item in rows if item.position_error_m is not None]
     ended = fmean(item.terminated_fraction for item in rows)
     if len(errors) < len(rows):
-        print(f"{name}: of {len(rows) - len(errors)} seeds nobody stayed ({ended:.1%} left)", file=sys.stderr)
+        print(
+            f"{name}: no flight stayed in {len(rows) - len(errors)} seeds ({ended:.1%} left)", file=sys.stderr
+        )
         return
     per_seed = [round(error, 4) for error in errors]
     emit(name, round(fmean(errors), 4), "m", per_seed=per_seed, terminated_fraction=ended, **extra)

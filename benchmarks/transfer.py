@@ -44,15 +44,15 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--seeds", type=int, default=3, help="trainings per task, from seed 0")
     options.add_argument(
-        "--tasks", default="hover,figure8", help="which tasks, by commas; flights or tasks of arms"
+        "--tasks", default="hover,figure8", help="tasks, separated by commas; flights or tasks of arms"
     )
     options.add_argument(
-        "--folder", type=Path, default=Path("runs/transfer-arms"), help="where arms are trained"
+        "--folder", type=Path, default=Path("runs/transfer-arms"), help="folder of the trainings of arms"
     )
-    options.add_argument("--arms", default=",".join(ARMS), help="which trainings of arms, by commas")
+    options.add_argument("--arms", default=",".join(ARMS), help="trainings of arms, separated by commas")
     options.add_argument("--updates", type=int, default=900, help="updates of each training")
     options.add_argument("--episodes", type=int, default=1000, help="starts per policy and engine")
-    options.add_argument("--run", type=Path, help="fly the policies of this run instead of training any")
+    options.add_argument("--run", type=Path, help="use the policies of this run instead of training")
     args = options.parse_args()
     torch.set_num_threads(1)
     seeds, episodes = (1, min(args.episodes, 20)) if args.quick else (args.seeds, args.episodes)
@@ -91,7 +91,7 @@ def flown(policy: Path, episodes: int, changes: dict[str, float]) -> list[Transf
 
 
 def report(name: str, pairs: list[list[TransferRow]]) -> None:
-    """Both engines, all seeds together and each beside it."""
+    """Results in both engines, over all seeds and per seed."""
     for rows in zip(*pairs, strict=True):
         engine = rows[0].engine
         held = SuccessRate(sum(row.held.k for row in rows), sum(row.held.n for row in rows))

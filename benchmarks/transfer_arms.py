@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 
 def report_arm(task: str, options: argparse.Namespace) -> None:
-    """Train what is missing, and emit what every engine says."""
+    """Train missing policies, and emit the success in every engine."""
     seeds, root = 1 if options.quick else options.seeds, own_folder(options.folder)
     for source in options.arms.split(",")[: 1 if options.quick else None]:
         if source not in ARMS:
@@ -61,7 +61,7 @@ def report_arm(task: str, options: argparse.Namespace) -> None:
 def results_of(
     task: str, trained: str, measured: str, seed: int, folder: Path, options: argparse.Namespace
 ) -> list[Row]:
-    """The rows of one seed's results.json."""
+    """Rows of one seed's results.json."""
     env, there = (f"arm/{task}:randomise={name}" for name in (trained, measured))
     demos, updates, steps, episodes = (3, 100, 600, 4) if options.quick else (20, 2000, 50_000, 100)
     data, base, tuned, out = (folder / name for name in ("data", "base", "tuned", f"transfer-{measured}"))

@@ -58,7 +58,7 @@ def episode_arrays(seed: int) -> Arrays:
 
 
 def write_store(path: Path, episodes: list[Arrays], codec: Codec) -> None:
-    """Record, as a robot would; emits what a frame and a commit cost."""
+    """Record as a robot would; emits the cost of a frame and of a commit."""
     writer = DatasetWriter.create(path, ENV, image_codec=codec)
     add_ms: list[float] = []
     commit_ms: list[float] = []
@@ -93,7 +93,7 @@ def write_replay_buffer(path: Path, episodes: list[Arrays]) -> None:
 
 
 def replay_buffer_reader(path: Path) -> Callable[[np.ndarray], Any]:
-    """Windows as a sequence sampler of a replay buffer reads them: one slice per key, edges padded by
+    """Windows as read by the sequence sampler of a replay buffer: one slice per key, edges padded by
     repetition.
     """
     group = zarr.open_group(path, mode="r")
@@ -129,7 +129,7 @@ def measure(name: str, read: Callable[[np.ndarray], Any], frames: int, windows: 
 
 
 def measure_loader(path: Path, epochs: int) -> None:
-    """Two workers, one epoch after the other; the workers' start is paid once, as in training."""
+    """Two workers, one epoch after another; the start of the workers is not counted, as in training."""
     dataset = WindowDataset(path, SPEC)
     loader = window_loader(dataset, BATCH, num_workers=2, persistent_workers=True)
     count, start_s, start_cpu_s = 0, time.perf_counter(), cpu_seconds()
@@ -149,7 +149,7 @@ def measure_loader(path: Path, epochs: int) -> None:
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument(
-        "--folder", type=Path, default=None, help="where to put the files; a temporary one by default"
+        "--folder", type=Path, default=None, help="folder of the files; by default a temporary one"
     )
     args = options.parse_args()
     torch.set_num_threads(1)
@@ -161,7 +161,7 @@ def main() -> None:
             write_store(root / codec, episodes, "jpeg" if codec == "jpeg" else "raw")
         write_replay_buffer(root / "buffer.zarr", episodes)
         del episodes
-        os.sync()  # what was just written must not be written back while we measure
+        os.sync()  # written data must not be flushed during the measurement
         raw = measure(
             "windows/raw/per_cpu_s", WindowDataset(root / "raw", SPEC).gather, frames, 4096 * scale, rounds
         )

@@ -21,7 +21,8 @@ def main(out: Path, quick: bool = False) -> int:
     base = rr.train(data=data, out=out / "base", steps=10 if quick else 1500, chunk=4, execute=2)
     bundle = rr.export(base.path, out=out / "bundle", noise="zero")
     policy, noise = OnnxPolicy(bundle), bundle_noise(bundle)
-    executor = ChunkExecutor(policy, 1)  # queues the chunk's actions and plans again when they are used up
+    # queues the actions of a chunk and plans again when the queue is empty
+    executor = ChunkExecutor(policy, 1)
     env, solved = gym.make("Point-v0"), 0
     episodes = 2 if quick else 20
     for seed in range(episodes):

@@ -1,4 +1,4 @@
-"""Train a quadcopter to hover through differentiable dynamics, and read what it measured."""
+"""Train a quadcopter to hover through differentiable dynamics, and read its results."""
 
 from __future__ import annotations
 

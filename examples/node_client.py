@@ -1,11 +1,11 @@
-"""Drive a robot from a program of your own, as a node beside the others: hear joint states, send commands.
+"""Drive a robot from a program of your own, as a node among others: receive joint states, send commands.
 
     robo-rl up arm_sim                  # in one terminal: the simulated arm behind its safety filter
     python examples/node_client.py      # in another, with the same ROS_DOMAIN_ID
 
-The commands go to the filter on `command/raw`, and the robot follows only what the filter sends on. Half way, the
-client asks for a jump of 3 rad; the filter limits the arm to its velocity. With ROS 2 sourced, the same program
-runs over rclpy.
+The commands go to the filter on `command/raw`, and the robot executes only what the filter sends. Half way,
+the client commands a jump of 3 rad; the filter limits the arm to its velocity. With ROS 2 sourced, the same
+program uses rclpy.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ SWING_RAD, PERIOD_S, JUMP_RAD = 0.2, 4.0, 3.0
 
 
 class Client:
-    """Swings the first joint around where it found it. Callbacks run one at a time, in the thread of `spin`."""
+    """Swings the first joint around its initial position. Callbacks run one at a time, in the thread of
+    `spin`.
+    """
 
     def __init__(self, bus: Bus, robot: RobotDescription, seconds: float) -> None:
         self._bus, self._robot, self._seconds = bus, robot, seconds
         self._start_rad: np.ndarray | None = None
         self._start_s = 0.0
         self.measured_rad: list[float] = []  # of the first joint
-        self.safe_rad: list[float] = []  # commands that the filter sent on
+        self.safe_rad: list[float] = []  # commands sent by the filter
         self._send = RAW.publisher(bus)
         JOINT_STATES.subscribe(bus, self._on_state)
         SAFE.subscribe(
@@ -52,7 +54,7 @@ class Client:
 
     def _tick(self) -> None:
         if self._start_rad is None:
-            return  # the robot was not heard yet
+            return  # no state was received yet
         t_s, target_rad = self._bus.now() - self._start_s, self._start_rad.copy()
         target_rad[0] += SWING_RAD * math.sin(2.0 * math.pi * t_s / PERIOD_S)
         if t_s > self._seconds / 2:
@@ -70,11 +72,11 @@ def main(seconds: float = 8.0) -> Client:
     finally:
         bus.close()
     if not client.safe_rad:
-        sys.exit("Nobody answered: start `robo-rl up arm_sim` first, with the same ROS_DOMAIN_ID.")
+        sys.exit("No joint states arrived: start `robo-rl up arm_sim` first, with the same ROS_DOMAIN_ID.")
     moved_rad = max(client.measured_rad) - min(client.measured_rad)
     print(f"{robot.names[0]} moved over {moved_rad:.2f} rad")
     step_rad = float(np.abs(np.diff(client.safe_rad)).max())
-    print(f"asked for a jump of {JUMP_RAD} rad; the filter's largest step was {step_rad:.3f} rad")
+    print(f"commanded a jump of {JUMP_RAD} rad; the filter's largest step was {step_rad:.3f} rad")
     return client
 
 

@@ -1,6 +1,6 @@
 """A task of your own for an arm: push a cube 5 cm along x. Axes: k starting episodes, n worlds.
 
-`weights` and `terms` make the dense reward; `expert` is the scripted controller that records demonstrations.
+`weights` and `terms` define the dense reward; `expert` is the scripted controller of the demonstrations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NudgeTask:
 
     name: str = "nudge"
     scene: str = "lift.xml"  # in sim/assets, or an absolute path
-    numbers: int = 1  # uniform numbers that an episode's start takes
+    numbers: int = 1  # number of uniform numbers that the start of an episode needs
     max_steps: int = 60
     hold_steps: int = 1
     reach: Reach = field(default_factory=lambda: Reach(low_m=(0.2, -0.3, 0.015)))
@@ -36,7 +36,7 @@ class NudgeTask:
     weights: dict = field(default_factory=lambda: {"way": 1.0})
 
     def edit(self, spec: Any) -> None:
-        """No dials in the MJCF."""
+        """Change nothing in the MJCF."""
 
     def start(self, uniform: Tensor, q_rad: Tensor, tool: Any, wiring: Any) -> tuple[Any, Tensor]:
         start = wiring.start(q_rad, opening_m=0.0)
@@ -64,7 +64,7 @@ class NudgeTask:
 
 
 def main(out: Path, quick: bool = False) -> rr.Dataset:
-    """Demonstrations of the task's expert, recorded as `robo-rl collect task=nudge` does."""
+    """Demonstrations of the task's expert, recorded as by `robo-rl collect task=nudge`."""
     MANIPULATION["nudge"] = ("own_arm_task:NudgeTask", None)
     episodes = 2 if quick else 20
     collect(CollectConfig("arm/nudge", str(out / "nudge"), episodes=episodes, num_envs=2, num_workers=0))

@@ -1,7 +1,7 @@
 """Write a dataset of your own robot, read it back, and train a policy on it.
 
-The contract, `EnvSpec`, names what a policy observes and commands, with shapes and units. A name that begins
-with `robot/` says that no simulator has this environment.
+The contract, `EnvSpec`, names the observations and commands of a policy, with shapes and units. A name that
+begins with `robot/` means that no simulator has this environment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(out: Path, quick: bool = False) -> rr.Run:
             joints, goal = rng.uniform(-0.8, 0.8, (2, 3)).astype(np.float32)
             with data.episode(task="go to the rest pose", operator="me") as episode:
                 for _ in range(15):
-                    command = joints + 0.3 * (goal * 0.0 - joints)  # joint targets, what the robot executed
+                    command = joints + 0.3 * (goal * 0.0 - joints)  # joint targets that the robot executed
                     episode.add({"state": joints}, command)
                     joints = command
                 episode.commit(success=True)

@@ -1,4 +1,4 @@
-"""A Gymnasium environment of your own: a point drives to a goal. `gym/point_env:Point-v0` names it.
+"""A Gymnasium environment of your own: a point moves to a goal. Its name is `gym/point_env:Point-v0`.
 
 `record` writes demonstrations of a simple controller as a dataset. The other examples use both.
 """
@@ -53,7 +53,7 @@ gym.register("Point-v0", Point, max_episode_steps=STEPS)
 
 
 def controller(obs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Drive straight to the goal."""
+    """Move straight to the goal."""
     return np.clip((obs[2:] - obs[:2]) / 0.1, -1.0, 1.0).astype(np.float32)
 
 

@@ -1,8 +1,8 @@
-"""Improve an imitated base by steering: an actor chooses the noise from which the base makes its actions.
+"""Improve an imitated base by steering: an actor chooses the noise from which the base samples its actions.
 
     PYTHONPATH=examples python examples/steering.py
 
-The base's weights stay as they are. It is `base_and_residual.py` with another method.
+The base's weights do not change. Apart from the method, this equals `base_and_residual.py`.
 """
 
 from __future__ import annotations

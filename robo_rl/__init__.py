@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The name from `robo_rl.api`, imported now."""
+    """Attribute of `robo_rl.api`, imported at its first use."""
     if name not in __all__:
         raise AttributeError(
             f"module 'robo_rl' has no attribute '{name}', expected one of: {', '.join(__all__)}."

@@ -1,4 +1,4 @@
-"""`python -m robo_rl` is `robo-rl`."""
+"""`python -m robo_rl`, the same as `robo-rl`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 
 
 def main() -> int:
-    """Ctrl-C is answered in a sentence from here on: the command line takes a moment to import."""
+    """Run the command line; Ctrl-C during its imports is answered by a sentence."""
     try:
         from robo_rl.apps.cli import main as cli
     except KeyboardInterrupt:
-        print("robo-rl: stopped; nothing was begun.", file=sys.stderr)
+        print("robo-rl: stopped; nothing was started.", file=sys.stderr)
         return 130
     return cli.main()
 

@@ -1,4 +1,4 @@
-"""Python API: what the verbs of `robo-rl` do, as functions that return objects.
+"""Python API: the verbs of `robo-rl` as functions that return objects.
 
     import robo_rl as rr
 
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run. Rates are None where the verb measures none; both are on the same episodes."""
+    """A finished run. Rates are None if the verb measures none; both are on the same episodes."""
 
     path: Path  # folder of the run
     rate: SuccessRate | None = None  # success of the policy, with its 95 % interval
@@ -73,12 +73,12 @@ class Run:
         return self.path / "policy"
 
     def load_policy(self, device: str = "auto") -> LoadedPolicy:
-        """The policy that the run left."""
+        """Load the policy of the run."""
         return load_policy(self.path, device=device)
 
 
 def make_env(name: str, num_envs: int = 1, num_workers: int = 0, **options: Any) -> VecEnv:
-    """A vector environment of `num_envs` lanes; `robo-rl info` lists the names.
+    """Vector environment of `num_envs` lanes; `robo-rl info` lists the names.
 
     Options are those of the environment, e.g. `max_episode_steps` and `reward`. Modules named in
     ROBO_RL_PLUGINS are imported first.
@@ -90,12 +90,12 @@ def make_env(name: str, num_envs: int = 1, num_workers: int = 0, **options: Any)
 
 
 def load_policy(path: str | Path, *, device: str = "auto") -> LoadedPolicy:
-    """The policy of a policy folder, a run, a checkpoint (`<run>@<step>`) or a bundle."""
+    """Policy of a policy folder, a run, a checkpoint (`<run>@<step>`) or a bundle."""
     return open_policy(path, pick_device(device))
 
 
 def load_bundle(path: str | Path) -> Bundle:
-    """A bundle: its manifest, checked against its files."""
+    """Bundle: its manifest, checked against its files."""
     return _load_bundle(Path(path))
 
 
@@ -150,13 +150,13 @@ def export(policy: str | Path, *, out: str | Path, progress: bool = False, **set
 
 
 def _settings(verb: str, schema: type[T], settings: dict[str, Any], **named: str | Path) -> T:
-    """The verb's settings, checked as on the command line."""
+    """Settings of the verb, checked as on the command line."""
     load_plugins()
     return load_config(verb, [f"{key}={value}" for key, value in flat(named | settings)], schema)
 
 
 def _measured(path: Path, policy: str, before: str) -> Run:
-    """A run with the rates that its results.json holds."""
+    """Run with the rates of its results.json."""
     results = read_json(path / "results.json")
     return Run(path, *(_rate(results.get(key)) for key in (policy, before)))
 
@@ -167,7 +167,7 @@ def _rate(result: dict[str, Any] | None) -> SuccessRate | None:
 
 @contextlib.contextmanager
 def _output(shown: bool) -> Iterator[None]:
-    """Progress bars and sentences as on the command line, or none."""
+    """Show progress bars and messages as on the command line, or none."""
     if shown:
         yield
         return

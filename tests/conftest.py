@@ -24,7 +24,7 @@ class HasFileno(Protocol):
 
 
 def pytest_configure() -> None:
-    """Two test workers on two cores: more threads would only fight."""
+    """Two test workers on two cores: more threads would compete."""
     torch.set_num_threads(1)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # A shell starts background jobs with Ctrl-C ignored; programs under test would inherit that.
@@ -32,7 +32,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what this machine cannot run."""
+    """Skip tests that this machine cannot run, with the reason."""
     missing = {}
     if not torch.cuda.is_available():
         missing["gpu"] = pytest.mark.skip(reason="torch sees no GPU here")
@@ -50,9 +50,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_wait_for_the_disk() -> Iterator[None]:
-    """Let fsync return at once: thousands of calls of 3 to 6 ms each would be a fifth of the suite's time.
+    """Let fsync return at once: thousands of calls of 3 to 6 ms each would take a fifth of the suite's time.
 
-    The tests of power loss and of full disks watch or replace the call itself; no test pulls the plug.
+    Tests of power losses and full disks observe or replace the call themselves.
     """
 
     def fsync(file: int | HasFileno) -> None:
@@ -65,7 +65,9 @@ def no_wait_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_table_of_onnx_operators() -> Iterator[None]:
-    """Share PyTorch's table of ONNX operators: every export builds it anew, a quarter of a small export."""
+    """Share PyTorch's table of ONNX operators, which every export rebuilds in a quarter of a small export's
+    time.
+    """
     export: Callable[..., Any] = torch.onnx.export
 
     with pytest.MonkeyPatch.context() as patch:
@@ -84,7 +86,7 @@ def one_table_of_onnx_operators() -> Iterator[None]:
 
 @pytest.fixture
 def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A DDS domain of this test's own, also for the processes that it starts."""
+    """A DDS domain for this test, also for the processes that it starts."""
     with free_domain() as number:
         monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
         monkeypatch.delenv("ROBO_RL_INTERFACE", raising=False)

@@ -1,4 +1,4 @@
-"""What setup.cfg asks for, what requirements.lock pins, and what is installed of it."""
+"""Requirements of setup.cfg, pins of requirements.lock, and installed packages."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def requirements(text: str) -> list[Requirement]:
 
 
 def declared() -> dict[str, list[Requirement]]:
-    """Extra (or "core") -> what setup.cfg asks for."""
+    """Extra (or "core") -> requirements in setup.cfg."""
     config = setup_cfg()
     extras = {name: requirements(text) for name, text in config["options.extras_require"].items()}
     return {"core": requirements(config["options"]["install_requires"])} | extras
 
 
 def locked() -> dict[str, str]:
-    """Canonical name -> pinned version, of what is pinned for this Python."""
+    """Canonical name -> pinned version, for this Python."""
     pins = requirements((ROOT / "requirements.lock").read_text())
     meant = [pin for pin in pins if pin.marker is None or pin.marker.evaluate()]
     return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in meant}
 
 
 def as_locked() -> set[str]:
-    """Canonical names of what is installed here as it is pinned."""
+    """Canonical names of packages that are installed in the pinned version."""
     found = {}
     for name in locked():
         try:

@@ -1,8 +1,8 @@
-"""`pytest -p tests.shapes`: every call in our packages is held to its annotations, shapes of tensors
-included.
+"""`pytest -p tests.shapes`: every call in our packages is checked against its annotations, including tensor
+shapes.
 
-Checked so, a small policy step takes twice as long and cannot be compiled: a second run of the pure parts'
-tests, by `make shapes`. An int is taken for a float, as mypy takes it (PEP 484).
+A small policy step then takes twice as long and cannot be compiled, so this is a second run of the pure
+parts' tests, by `make shapes`. An int is accepted as a float, as in mypy (PEP 484).
 """
 
 from __future__ import annotations

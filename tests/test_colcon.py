@@ -16,7 +16,7 @@ pytest.importorskip("colcon_ros", reason="colcon is not installed: pip install '
 
 
 def run(workspace: Path, *words: str) -> str:
-    """A command in the workspace, as a user's shell has it: without this checkout on the path."""
+    """Run a command in the workspace as in a user's shell, without this checkout on the path."""
     environment = {
         key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "AMENT_PREFIX_PATH")
     }
@@ -41,7 +41,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def test_colcon_sees_a_ros_package(workspace: Path) -> None:
-    """And not plain Python, to which it falls back silently: then `ros2 launch` would not find the
+    """Not as plain Python, to which colcon falls back silently: `ros2 launch` would then not find the
     package.
     """
     assert run(workspace, "colcon", "list").split() == ["robo_rl", "src/robo_rl", "(ros.ament_python)"]
@@ -50,7 +50,7 @@ def test_colcon_sees_a_ros_package(workspace: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [(), ("--symlink-install",)], ids=["copied", "linked"])
 def test_colcon_installs_what_ros_looks_for(workspace: Path, mode: tuple[str, ...]) -> None:
-    """The marker, package.xml, launch files and the command; and in a shell that sourced it, modules start by
+    """The marker, package.xml, launch files and the command; in a shell that sourced it, modules start by
     -m.
     """
     run(workspace, "colcon", "build", *mode)

@@ -1,6 +1,4 @@
-"""The documentation: its links lead somewhere, its commands are accepted, its tables are the files they speak
-of.
-"""
+"""Documentation: links exist, commands are valid, and tables equal the files that they describe."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def name_of(path: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub makes of the headings."""
+    """Anchor that GitHub makes of a heading."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -51,7 +49,7 @@ def broken_links(page: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link is a file of the project; what stands behind # is one of its headings."""
+    """Every relative link is a file of the project; the text after # is one of its headings."""
     assert not list(broken_links(page))
 
 
@@ -65,19 +63,19 @@ def navigated(entry: Any) -> Iterator[str]:
 
 
 def test_the_navigation_holds_every_page_once() -> None:
-    """The site shows each page of docs/ in one place; README.md leads to the first of them."""
+    """The site lists each page of docs/ once; README.md links to the first of them."""
     nav = list(navigated(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
     assert sorted(nav) == sorted(str(page.relative_to(ROOT / "docs")) for page in PAGES)
     assert "(docs/index.md)" in (ROOT / "README.md").read_text()
 
 
 def test_the_front_page_is_short() -> None:
-    """README.md is for newcomers; figures and caveats stand in docs/."""
+    """README.md is for newcomers; figures and caveats are in docs/."""
     assert len((ROOT / "README.md").read_text().split()) <= 900
 
 
 def commands() -> dict[str, list[dict[str, str]]]:
-    """Verb -> settings of each line of the fenced blocks that calls `robo-rl`."""
+    """Verb -> settings of each line in fenced blocks that calls `robo-rl`."""
     blocks = [body for page in [ROOT / "README.md", *PAGES] for _, body in FENCE.findall(page.read_text())]
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     found: dict[str, list[dict[str, str]]] = {}
@@ -95,9 +93,7 @@ def commands() -> dict[str, list[dict[str, str]]]:
 
 
 def packed(given: list[dict[str, str]], free: set[str]) -> list[dict[str, str]]:
-    """These commands in as few as possible, because loading is slow; of `free` keys any value stands for
-    all.
-    """
+    """These commands in as few as possible, because loading is slow. Keys in `free` may have any value."""
     packs: list[dict[str, str]] = []
     for command in given:
         fits = (
@@ -111,9 +107,7 @@ def packed(given: list[dict[str, str]], free: set[str]) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("name", commands())
 def test_commands_are_accepted(name: str) -> None:
-    """The verb exists, its settings take every key and value as they stand, and none that it needs is
-    missing.
-    """
+    """The verb exists, its settings accept every key and value, and no required one is missing."""
     assert name in VERBS
     schema, given = load_schema(VERBS[name]), commands()[name]
     known = settings(schema)
@@ -141,10 +135,9 @@ def rows(page: Path) -> Iterator[list[str]]:
 
 @cache
 def documented() -> dict[str, dict[str, Any]]:
-    """Method -> setting -> value, from the tables whose head is `setting` and methods.
+    """Method -> setting -> value, from tables whose header is `setting` and methods.
 
-    A row may name several settings, their values then stand in the same order, or a whole group, as {key:
-    value}.
+    A row may name several settings, with values in the same order, or a group, as {key: value}.
     """
     found: dict[str, dict[str, Any]] = {}
     for page in PAGES:
@@ -168,14 +161,12 @@ def documented() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_has_its_values_on_a_page(method: str) -> None:
-    """The tables hold what the files hold, no value more and none less: a recipe that changes changes its
-    page.
-    """
+    """The tables equal the files in every value: a changed recipe needs a changed page."""
     assert documented().get(method) == flat(METHODS[method])
 
 
 def test_every_method_has_a_command() -> None:
-    """What a page describes can be run from it, and no command names a method that there is not."""
+    """Every described method has a command, and no command names an unknown method."""
     assert {command["method"] for command in commands()["finetune"] if "method" in command} == set(METHODS)
 
 
@@ -185,7 +176,7 @@ PACKAGES = "robo_rl|policies|sim|hardware|benchmarks|tests|launch|docker|docs|ex
 
 @pytest.mark.parametrize("page", NAMED_PAGES, ids=name_of)
 def test_files_that_a_page_names_are_there(page: Path) -> None:
-    """Paths such as `sim/registry.py`; <name> and * stand for several files, -v0 ends an environment's name."""
+    """Paths such as `sim/registry.py`; <name> and * match several files, -v0 ends an environment's name."""
     named = re.findall(rf"(?<![\w/.])((?:{PACKAGES})/[\w/.{{}}*<>-]*[\w}}>*])", page.read_text())
     paths = [file for file in named if "<" not in file and "-v0" not in file]
     gone = [file for file in paths if not list(ROOT.glob(without_braces(file)))]
@@ -193,13 +184,13 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
 
 
 def without_braces(path: str) -> str:
-    """`sim/{a,b}.py` as a pattern of glob, which knows no braces."""
+    """`sim/{a,b}.py` as patterns for glob, which has no braces."""
     return re.sub(r"\{[^}]*\}?", "*", path)
 
 
 @pytest.mark.parametrize("page", NAMED_PAGES, ids=name_of)
 def test_modules_that_a_page_names_are_there(page: Path) -> None:
-    """Dotted names such as `sim.registry.make_env`: the module exists and has what is named of it."""
+    """Dotted names such as `sim.registry.make_env`: the module exists and has the attribute."""
     text = re.sub(r"[\w-]+\.(?:md|launch\.py)\b", "", page.read_text())  # names of files, not of modules
     named = re.findall(r"(?<![\w/.])(?:robo_rl|policies|sim|hardware)(?:\.[A-Za-z_]\w*)+", text)
     assert not [name for name in set(named) if not resolves(name)]

@@ -32,12 +32,12 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in NAMES]
 )
 def test_the_example_runs(name: str, tmp_path: Path) -> None:
-    """From its first line to its result."""
+    """Run an example completely."""
     assert import_module(name).main(tmp_path, quick=True) is not None
 
 
 def test_steering_is_the_residual_example_with_another_method(tmp_path: Path) -> None:
-    """Its script calls the same function."""
+    """Running it as a script calls the same function."""
     run = import_module("base_and_residual").main(tmp_path, quick=True, method="steering")
     assert run.rate.n == run.before.n == 4
     assert "main(Path(" in (EXAMPLES / "steering.py").read_text()
@@ -67,7 +67,9 @@ def cells() -> list[dict[str, Any]]:
 
 
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cells one after another, with small numbers instead of those of the cell tagged "parameters"."""
+    """Run the notebook's cells in order, with small values instead of those in the cell tagged
+    "parameters".
+    """
     import matplotlib.pyplot as plt
 
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))

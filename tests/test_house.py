@@ -1,4 +1,4 @@
-"""The layout of the code: folders of a readable size, one name per public class, no circles of imports."""
+"""Layout of the code: small folders, unique public class names, no import circles."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_no_folder_is_crowded_and_no_file_is_long() -> None:
 
 
 def test_modules_import_each_other_without_circles() -> None:
-    """Imports inside functions and for type checkers count, too: they hide a circle, they do not open it."""
+    """Imports inside functions and for type checkers count, because a circle through them is still one."""
     edges = {name: imports(name, tree) for name, tree in trees().items()}
     assert [sorted(circle) for circle in circles(edges) if len(circle) > 1] == []
 
 
 def test_one_module_compares_spellings() -> None:
-    """Every did-you-mean is `robo_rl.core.nearest`, so that all suggest alike."""
+    """All suggestions use `robo_rl.core.nearest`."""
     assert [name for name, tree in trees().items() if "difflib" in packages_of(tree)] == [
         "robo_rl.core.nearest"
     ]

@@ -1,6 +1,4 @@
-"""requirements.lock: it pins what is asked for, is closed, and what it brings is there, so that no test is
-skipped.
-"""
+"""requirements.lock pins all requirements, is closed, and is installed, so that no test is skipped."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ for name in sys.argv[1:]:
 
 
 def test_lock_pins_what_the_metadata_asks_for() -> None:
-    """Every extra but those that are left out is in the lock, inside the stated range; the second OpenCV is
+    """Every extra except the excluded ones is in the lock, inside the stated range; the second OpenCV is
     not.
     """
     pins = locked()
@@ -53,7 +51,7 @@ def test_lock_pins_what_the_metadata_asks_for() -> None:
 
 
 def test_lock_is_closed() -> None:
-    """Whatever a locked package needs is locked, too: `--no-deps` installs nothing else (OpenCV of gym-pusht
+    """All dependencies of locked packages are locked: `--no-deps` installs nothing else (OpenCV of gym-pusht
     aside).
     """
     pins = locked()
@@ -68,7 +66,7 @@ def test_lock_is_closed() -> None:
 
 
 def skipped_without() -> dict[str, str]:
-    """Module -> a test file that is skipped where it cannot be imported, by its calls of `importorskip`."""
+    """Module -> a test file that is skipped without it, by its calls of `importorskip`."""
     found: dict[str, str] = {}
     for path in sorted(TESTS.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -81,14 +79,14 @@ def skipped_without() -> dict[str, str]:
 
 
 def distribution_of(module: str) -> str:
-    """Canonical name of what is installed for `import module`."""
+    """Canonical name of the package that provides `import module`."""
     top = module.split(".")[0]
     known = {package.module: package.distribution for package in PACKAGES}
     return canonicalize_name(known.get(top, top))
 
 
 def test_lock_brings_whatever_tests_are_skipped_without() -> None:
-    """Tests that need a package outside the lock would be skipped everywhere, and nobody would know."""
+    """Tests that need a package outside the lock would be skipped everywhere, unnoticed."""
     pins = locked()
     meant = {package.module for package in PACKAGES if package.extra in LEFT_OUT}
     for module, file in skipped_without().items():

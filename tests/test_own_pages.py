@@ -1,4 +1,4 @@
-"""The page on one's own robot, task and engine: its code runs as it stands, and what it makes keeps the
+"""The page on one's own robot, task and engine: its code runs unchanged, and its classes fulfil the
 contract.
 """
 
@@ -26,8 +26,8 @@ BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```$", flags=re.DOTALL | re.MULT
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Blocks that begin with a file's name become that file; the others run in order. Returns what each left
-    behind.
+    """Write blocks that begin with a file name to that file, and run the others in order. Returns their
+    results.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -50,7 +50,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
 
 
 def test_the_page_runs(made: list[dict[str, Any]]) -> None:
-    """The robot lifts, the task is solved by its expert, the engine counts."""
+    """The robot lifts, the expert solves the task, the engine counts."""
     robot, task, engine = (space["env"] for space in made)
     assert "tool x, y, z" in robot.spec.action.unit
     seeds = EpisodeSeeds(("own", 0))
@@ -76,7 +76,7 @@ def test_a_task_of_ones_own_keeps_the_contract(
 def test_a_module_of_ones_own_is_loaded_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command line knows tasks that a plugin adds, and says when the plugin is not there."""
+    """The command line accepts tasks of a plugin, and reports a missing plugin."""
     (tmp_path / "my_plugin_for_a_test.py").write_text(
         'from sim.tasks.table import MANIPULATION\n\nMANIPULATION["mine"] = ("my_tasks:NudgeTask", None)\n'
     )

@@ -1,4 +1,4 @@
-"""The project itself: what is packaged, what the README promises, what a robot imports."""
+"""Packaging, README and imports of the robot's part."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def tracked() -> list[Path]:
 
 
 def test_one_version_everywhere() -> None:
-    """pip, colcon and citations must not disagree."""
+    """pip, colcon and the citation state the same version."""
     version = setup_cfg()["metadata"]["version"]
     assert ET.parse(ROOT / "package.xml").findtext("version") == version
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_package_xml_is_what_colcon_needs() -> None:
-    """An invalid e-mail makes colcon treat the project as plain Python, silently; launch/ must never be a
+    """An invalid e-mail makes colcon treat the project as plain Python, silently; launch/ must not be a
     package.
     """
     package = ET.parse(ROOT / "package.xml")
@@ -85,7 +85,7 @@ def test_package_xml_is_what_colcon_needs() -> None:
 
 
 def test_doctor_knows_every_dependency() -> None:
-    """A package that an extra installs is in doctor's table, under an extra that really installs it."""
+    """A package that an extra installs is in doctor's table, under the right extra."""
     wanted = declared()
     for package in PACKAGES:
         if package.distribution in ("omegaconf", "PyYAML"):  # come with hydra-core
@@ -133,7 +133,7 @@ def test_wheel_holds_code_and_data(tmp_path: Path) -> None:
 
 
 def test_no_file_names_a_machine() -> None:
-    """No path, index or address of the machine where something was written or measured."""
+    """No path, index or address of a development machine."""
     forbidden = re.compile(
         "|".join(
             [
@@ -157,7 +157,7 @@ def test_no_file_names_a_machine() -> None:
 
 
 def test_config_files_are_short() -> None:
-    """Groups of values, not configuration monsters."""
+    """YAML files stay short."""
     for path in (ROOT / "robo_rl" / "conf").rglob("*.yaml"):
         assert len(path.read_text().splitlines()) <= 20, path
 
@@ -170,7 +170,7 @@ def readme_commands() -> list[list[str]]:
 
 @pytest.mark.parametrize("command", readme_commands(), ids=" ".join)
 def test_readme_commands_are_valid(command: list[str]) -> None:
-    """Every command of the tour names a verb and settings that exist."""
+    """Every command of the tour has existing verbs and settings."""
     words = 2 if command[0] in GROUPS else 1
     name, overrides = by_engine(" ".join(command[:words]), command[words:])
     load_config(name, overrides, load_schema(VERBS[name]))
@@ -178,7 +178,7 @@ def test_readme_commands_are_valid(command: list[str]) -> None:
 
 @pytest.mark.parametrize("name", list(VERBS))
 def test_examples_of_verbs_are_valid(name: str) -> None:
-    """The examples in `--help` work as they stand."""
+    """The examples in `--help` are valid."""
     for example in VERBS[name].examples:
         overrides = [word for word in example.split()[1 + len(name.split()) :] if not word.startswith("--")]
         verb, given = by_engine(name, [word for word in overrides if word != "-m"])

@@ -1,6 +1,4 @@
-"""What a robot installs: neither trainer, store nor simulator. Runs on Python 3.10 as well (`make
-test-robot`).
-"""
+"""A robot's installation: no trainer, store or simulator. Also runs on Python 3.10 (`make test-robot`)."""
 
 from __future__ import annotations
 

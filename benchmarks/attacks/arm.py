@@ -1,4 +1,4 @@
-"""Attack of the arm's safety filter: random worlds, and an oracle that knows its promises and none of its code.
+"""Attack of the arm's safety filter: random worlds, and an oracle that knows its promises but not its code.
 
 Generator and oracle are those of `tests/hardware/safety`.
 """
@@ -15,7 +15,7 @@ NASTY = [np.nan, np.inf, -np.inf, -0.0, 5e-324, 1e308, 3.0, -1e-9]
 
 
 def regime(rng: np.random.Generator) -> Regime:
-    """A world that is as bad as the draw wants it."""
+    """A random world at the given level of adversity."""
     return Regime(
         robot=str(rng.choice(sorted(ROBOTS))),
         reach_rad=float(rng.choice([0.001, 0.02, 0.1, 1.0, 100.0])),

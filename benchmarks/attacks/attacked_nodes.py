@@ -1,4 +1,4 @@
-"""Nodes under attack: how each is made, and the ordinary traffic after which it must do its work again."""
+"""Nodes under attack: how each is built, and the ordinary messages after which it must work again."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Pad:
 
 
 class Craft:
-    """Driver of a quadcopter that hovers, whatever it is told."""
+    """Driver of a quadcopter that hovers whatever it receives."""
 
     names: tuple[str, ...] = ()
 
@@ -295,4 +295,4 @@ def _controller(bus: LoneBus, limits: JointLimits, names: tuple[str, ...]) -> Ro
 
 
 def _quiet(sentence: str) -> None:
-    """What a node says in the terminal is not looked at."""
+    """Terminal output of a node is ignored."""

@@ -1,4 +1,4 @@
-"""Messages that a bus can carry and that no sender in its senses would send, at random."""
+"""Random messages that a bus can transport but no correct sender would send."""
 
 from __future__ import annotations
 

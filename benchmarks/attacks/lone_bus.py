@@ -1,4 +1,4 @@
-"""A bus for one attacked node: the attack is everybody else."""
+"""Bus of a single attacked node; the attack plays all other nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hardware.bus.protocol import Answer, Profile
 
 
 class LoneBus:
-    """Holds what the node asked for; time passes in `advance` only.
+    """Holds the node's publishers and subscriptions; time advances in `advance` only.
 
     heard: topic -> (type, callback). sent: topic -> newest message and number of messages.
     """

@@ -1,4 +1,4 @@
-"""Attack of the episode store by power losses, in simulation (`power_loss`)."""
+"""Attack of the episode store by simulated power losses (`power_loss`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENV = EnvSpec(
     100,
     10.0,
 )
-DATASET = Path("lab/monday/set")  # below the folder that is there before: its parents are new, too
+DATASET = Path("lab/monday/set")  # the parents of this folder are new, too
 EPISODES, LONGEST = 4, 6
 
 
@@ -54,10 +54,10 @@ def record(root: Path, rng: random.Random, codec: Codec) -> DiskLog:
 
 
 def violations(root: Path, acknowledged: dict[int, int]) -> list[str]:
-    """What a dataset after a loss lacks. acknowledged: seed -> frames of the episodes that must be there."""
+    """What a dataset lacks after a loss. acknowledged: seed -> frames of the episodes that must exist."""
     dataset = root / DATASET
     if not acknowledged and not (dataset / "dataset.json").exists():
-        return []  # nothing had been promised
+        return []  # nothing had been acknowledged
     found: list[str] = []
     try:
         recover(dataset)
@@ -74,7 +74,7 @@ def violations(root: Path, acknowledged: dict[int, int]) -> list[str]:
 
 
 def _wrong(episode: Episode) -> str:
-    """Reason why an episode holds what nobody recorded; empty when there is none."""
+    """Difference of an episode from the recorded one, in words; empty if they are equal."""
     seed = episode.meta.seed or 0
     try:
         rows = episode.obs("state")
@@ -88,7 +88,7 @@ def _wrong(episode: Episode) -> str:
 
 @contextmanager
 def _no_waiting() -> Iterator[None]:
-    """Leave out real fsyncs: the disk that loses power is the simulated one."""
+    """Leave out real fsyncs: the disk that loses power is simulated."""
     original, os.fsync = os.fsync, lambda fd: None
     try:
         yield

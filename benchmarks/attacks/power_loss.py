@@ -1,8 +1,9 @@
-"""Power losses simulated: the disk calls of a program are logged, and the disk is rebuilt as a loss could leave it.
+"""Simulated power losses: a program's disk calls are logged, and the disk is rebuilt as a loss could leave
+it.
 
-Two models of what survives. "strict": only what fsync was called for, and any part of the rest; a file's fsync does
-not keep its name, that of its folder does (POSIX). "journal": names and lengths survive in the order of the calls, up
-to some instant after the last fsync of anything; data of files without an fsync may be missing (ext4, data=ordered).
+Two models of what survives. "strict": only what was synced, and any part of the rest; a file's fsync does not
+sync its name, that of its folder does (POSIX). "journal": names and lengths survive in the order of the
+calls, up to some instant after the last fsync; data of unsynced files may be missing (ext4, data=ordered).
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ class DiskLog:
         self._nodes[self.root.stat().st_ino] = 0
 
     def acknowledge(self, what: Any) -> None:
-        """Note that from here on the program relies on `what`."""
+        """Record that the program relies on `what` from here on."""
         self.marks.append((len(self.calls), what))
 
     @contextmanager
     def logging(self) -> Iterator[None]:
-        """Log what goes through the functions of `os`. Writes that take another way are seen as never made."""
+        """Log calls of `os` functions. Writes by other means count as never made."""
         wraps: dict[str, Callable[..., Any]] = {
             **{"open": self._open, "write": self._write, "ftruncate": self._ftruncate, "fsync": self._fsync},
             **{"mkdir": self._mkdir, "rename": self._rename, "replace": self._rename, "sync": self._sync},
@@ -143,7 +144,7 @@ class _Disk:
     folders: dict[int, dict[str, int]] = field(default_factory=lambda: {0: {}})
 
     def apply(self, call: DiskCall) -> None:
-        """Do what a call does to names and lengths. A name that is not there, because it was lost, does nothing."""
+        """Apply a call to names and lengths. A name that was lost is ignored."""
         if call.kind in ("create", "mkdir"):
             self.folders.setdefault(call.folder, {})[call.name] = call.node
             if call.kind == "mkdir":
@@ -165,13 +166,13 @@ class _Disk:
 
 
 def after_loss(log: DiskLog, instant: int, model: Model, rng: random.Random) -> _Disk:
-    """Disk as it may be when the power fails after `instant` calls."""
+    """Possible state of the disk after a power loss that follows `instant` calls."""
     calls = log.calls[:instant]
     return _strict(calls, rng) if model == "strict" else _journal(calls, rng)
 
 
 def _strict(calls: list[DiskCall], rng: random.Random) -> _Disk:
-    luck = rng.choice([0.0, 0.0, 0.5, 0.9])  # chance of a call that nobody synced
+    luck = rng.choice([0.0, 0.0, 0.5, 0.9])  # probability that an unsynced call survives
     synced = [_last_fsync(calls)]
     disk = _Disk()
     for i, call in enumerate(calls):
@@ -208,7 +209,7 @@ def _last_fsync(calls: list[DiskCall]) -> dict[int, int]:
 
 
 def _folders(call: DiskCall) -> tuple[int, ...]:
-    """Folders whose fsync makes a call safe; a rename is one change of two."""
+    """Folders whose fsync makes a call safe; a rename changes two."""
     return (call.folder, call.to_folder) if call.kind == "rename" else (call.folder,)
 
 
@@ -224,7 +225,7 @@ def _data(disk: _Disk, call: DiskCall) -> None:
 
 
 def _lose_data(disk: _Disk, rng: random.Random) -> None:
-    """Of data without an fsync all, a beginning or nothing is there."""
+    """Unsynced data survive completely, in part, or not at all."""
     for node, (data, safe) in disk.files.items():
         if data != safe:
             kept = rng.choice([len(data), rng.randint(0, len(data)), 0])
@@ -232,7 +233,7 @@ def _lose_data(disk: _Disk, rng: random.Random) -> None:
 
 
 def write_out(disk: _Disk, folder: Path, node: int = 0) -> None:
-    """Make a simulated disk real, below `folder`."""
+    """Write a simulated disk below `folder`."""
     folder.mkdir(exist_ok=True)
     for name, child in disk.folders.get(node, {}).items():
         if child in disk.folders:

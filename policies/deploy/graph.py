@@ -22,7 +22,9 @@ _TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}  # types of ob
 
 
 class OnnxGraph:
-    """An ONNX graph. source: path or bytes. One intra-op thread: at batch 1 more threads only use more CPU."""
+    """An ONNX graph. source: path or bytes. One intra-op thread: at batch 1 more threads only use more
+    CPU.
+    """
 
     def __init__(self, source: Path | bytes, name: str, device: Device = "auto", threads: int = 1) -> None:
         runtime = _onnxruntime()

@@ -51,7 +51,9 @@ class SteeredPolicy(nn.Module):
     def path(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
-        """Path of the base from the steered noise. Its first point is the noise input, which a head receives."""
+        """Path of the base from the steered noise. Its first point is the noise input, which a head
+        receives.
+        """
         assert isinstance(self.base, PathPolicy)
         points, times = self.base.path(features, self.steer(features, noise))
         return [noise, *points[1:]], times

@@ -1,4 +1,4 @@
-"""`robo-rl call`: one Trigger service of a running node, with or without ROS."""
+"""`robo-rl call`: call a Trigger service of a running node, with or without ROS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from robo_rl.conf.up import CallConfig
 
 
 def main(config: CallConfig) -> int:
-    """Print the answer; 0 for yes, 1 for no. Raises BusError when nobody answers."""
+    """Print the answer; 0 for success, 1 for failure. Raises BusError if no server answers."""
     bus = make_bus(f"call_{os.getpid()}", config.namespace, config.bus)
     try:
         yes, sentence = bus.call(config.service, config.timeout_s)

@@ -1,7 +1,7 @@
-"""`robo-rl collect`: episodes of a scripted expert or of a trained policy, into a dataset.
+"""`robo-rl collect`: record episodes of a scripted expert or a trained policy into a dataset.
 
-Episodes are recorded side by side and committed in the order of their seeds, so that the dataset depends
-neither on the number of lanes nor on interruptions, and so that short episodes are not favoured.
+Episodes are recorded in parallel and committed in the order of their seeds. So the dataset does not depend on
+the number of lanes or on interruptions, and short episodes are not favoured.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from robo_rl.runs.progress import progress
 from sim.registry import make_env
 
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
-FARTHEST = 100_000  # seeds searched for those of a dataset, which may hold some of another `seed`
+FARTHEST = 100_000  # seeds searched for those of a dataset, which may also hold some of another `seed`
 
 
 def main(config: CollectConfig) -> int:
@@ -48,7 +48,9 @@ def main(config: CollectConfig) -> int:
             try:
                 collection.run(config.episodes - have, first_index(config.seed, store))
             except KeyboardInterrupt as stop:
-                kept = f"{bar.n} of {config.episodes} episodes are in {config.out}; the same command goes on"
+                kept = (
+                    f"{bar.n} of {config.episodes} episodes are in {config.out}; the same command continues"
+                )
                 raise KeyboardInterrupt(kept) from stop
     tried = f", {collection.kept} of {collection.tried} tried" if collection.tried else ""
     print(f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   robo-rl data info path={config.out}")
@@ -64,7 +66,7 @@ def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
 
 
 def first_index(seed: int, store: EpisodeStore) -> int:
-    """Index of the first seed after those that are in the dataset already."""
+    """Index of the first seed after those already in the dataset."""
     missing = {episode.meta.seed for episode in store}
     index, seeds = 0, EpisodeSeeds(("collect", seed))
     while missing and seeds.count < FARTHEST:
@@ -83,17 +85,17 @@ class Collection:
         self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
         self.tried = self.kept = 0
         self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
-        self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest that is not committed
+        self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest uncommitted one
 
     def run(self, wanted: int, first: int) -> None:
-        """Record `wanted` episodes from seed index `first`. Raises EnvError when too few attempts succeed."""
+        """Record `wanted` episodes from seed index `first`. Raises EnvError if too few attempts succeed."""
         most = self.config.attempts or max(50, MOST_ATTEMPTS * wanted)
         obs, lanes, upcoming = self._start(first)
         while self.kept < wanted:
             if self.tried >= most:
                 raise EnvError(
-                    f"Only {self.kept} of {self.tried} episodes succeeded, {wanted} were wanted; those are "
-                    "kept. Lower the noise, keep failures by keep=all, or allow more attempts."
+                    f"Only {self.kept} of {self.tried} episodes succeeded, {wanted} were requested. These "
+                    "are kept. Lower the noise, keep failures by keep=all, or allow more attempts."
                 )
             action = self._clipped(self.driver.act())
             following, reward, terminated, _, info = self.env.step(action)

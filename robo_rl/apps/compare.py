@@ -31,10 +31,10 @@ def main(config: CompareConfig) -> int:
 
 
 def final_success(runs: list[PastRun]) -> str:
-    """Success with its 95 % interval: of Wilson for one run, by bootstrap over runs for three or more.
+    """Success with its 95 % interval: Wilson for one run, bootstrap over runs for three or more.
 
-    Episodes of one run share its training, so episodes of several runs are not independent of each other and
-    are not pooled. Two runs are too few for an interval: the rate of each is given.
+    Episodes of one run share its training, so episodes of several runs are not independent and are not
+    pooled. Two runs are too few for an interval; their rates are listed.
     """
     rates = [run.rate for run in runs if run.rate is not None]
     if not rates:
@@ -51,16 +51,16 @@ def final_success(runs: list[PastRun]) -> str:
 
 
 def read_group(name: str) -> list[PastRun]:
-    """One run, or the runs below a folder: seeds of one setting. Raises CheckpointError when there is none."""
+    """One run, or the runs below a folder (seeds of one setting). Raises CheckpointError without a run."""
     if runs := [PastRun.read(path) for path in find_runs(Path(name))]:
         return runs
     raise CheckpointError(f"{name} holds no run. Give the folder of a run, or one around several seeds.")
 
 
 def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
-    """Wilson intervals over episodes for one run, bootstrap intervals over runs for several.
+    """Curve with Wilson intervals over episodes for one run, or bootstrap intervals over runs for several.
 
-    None where no run was evaluated on the way. Raises ConfigError for seeds evaluated at other steps.
+    None if no run was evaluated during training. Raises ConfigError for runs evaluated at different steps.
     """
     measured = [run.curve for run in runs if run.curve is not None and run.curve.env_steps]
     if not measured:

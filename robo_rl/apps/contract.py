@@ -17,7 +17,7 @@ from robo_rl.core.errors import ConfigError
 
 
 def main(config: ContractConfig) -> int:
-    """Say that it fits, or raise CheckpointError with every mismatch."""
+    """Print that the bundle fits, or raise CheckpointError with every mismatch."""
     bundle = load_bundle(Path(config.bundle))
     if bundle.env.name.startswith("quad/"):
         return _flight(config, bundle)
@@ -27,7 +27,7 @@ def main(config: ContractConfig) -> int:
     if goal and config.robot == "sim_arm":
         check_goal(bundle, SIM_GOAL, SIM_TASK)
     cameras = f", cameras {', '.join(robot.cameras)}" if robot.cameras else ""
-    told = f", is told its task by {', '.join(goal)}" if goal else ""
+    told = f", has the goal input {', '.join(goal)}" if goal else ""
     print(
         f"{bundle.name} fits {robot.name}: {len(robot.joints)} joints within their ranges, acts at "
         f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){cameras}{told}."
@@ -55,7 +55,7 @@ def _flight(config: ContractConfig, bundle: Bundle) -> int:
 
 
 def link_of(config: ContractConfig) -> QuadLink:
-    """By the name of a driver, or by its settings file. Raises ConfigError for the simulated craft."""
+    """Link of a driver's name or settings file. Raises ConfigError for the simulated quadcopter."""
     if config.robot == "sim_quad":
         raise ConfigError(
             "robot=sim_quad takes every flight bundle and needs no contract: "
@@ -68,10 +68,10 @@ def link_of(config: ContractConfig) -> QuadLink:
 
 
 def next_step(config: ContractConfig, bundle: Bundle) -> str:
-    """The simulated arm, or the real one beside which nothing is armed yet."""
+    """Next command: on the simulated arm, or on the real one, not armed."""
     goal = goal_names(bundle)
     if config.robot == "sim_arm":
-        if not goal:  # nothing for `run` to judge by
+        if not goal:  # `run` would have no score
             return f"robo-rl up arm_sim bundle={config.bundle}"
         return f"robo-rl run bundle={config.bundle} robot=sim_arm episodes=5"
     fits = f"robo-rl up arm bundle={config.bundle} robot={config.robot}"

@@ -32,8 +32,8 @@ def merge(config: DataMergeConfig) -> int:
 
 
 def validate(config: DataValidateConfig) -> int:
-    """Print the faults; 2 when there is an error among them, 0 for warnings only."""
-    DatasetMeta.load(Path(config.path))  # raises for a folder that is no dataset
+    """Print the faults; returns 2 if one is an error, 0 if all are warnings."""
+    DatasetMeta.load(Path(config.path))  # raises if the folder is no dataset
     if config.recover:
         for episode in recover(config.path):
             state = "complete" if episode.complete else "incomplete"

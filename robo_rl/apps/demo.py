@@ -1,8 +1,8 @@
-"""`robo-rl demo`: the whole workflow once, from demonstrations to a single-step policy, with a report.
+"""`robo-rl demo`: the entire workflow, from demonstrations to a single-step policy, with a report.
 
-Every stage is a call of the verb that a user would type. Finished stages are noted in `out`/stages.json and
-kept when the demo is started again with the same settings; training continues from its checkpoint, and the
-time of a stage before Ctrl-C counts.
+Each stage is a call of the verb that a user would type. Finished stages are recorded in `out`/stages.json and
+kept when the demo is started again with the same settings. Training then continues from its checkpoint, and
+the time of a stage before Ctrl-C counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from robo_rl.runs.outputs import check_folder
 
 
 def main(config: DemoConfig) -> int:
-    """Run every stage, print the table and leave report.html, results.json and bundle/ in `out`."""
+    """Run every stage, print the table and write report.html, results.json and bundle/ into `out`."""
     out = Path(config.out)
     check_folder("out", config.out)
     check_out(out)
@@ -30,7 +30,7 @@ def main(config: DemoConfig) -> int:
     with FolderLock(out, "folder"):
         if config.overwrite and replaced.contents(out):
             aside = replaced.move_aside(out)
-            print(f"The demo that was in {out} is kept in {aside} until this one is done.")
+            print(f"The previous demo in {out} is kept in {aside} until this one is done.")
         check_same(config, out)
         code = run_stages(config, out)
         replaced.drop(out)
@@ -38,7 +38,7 @@ def main(config: DemoConfig) -> int:
 
 
 def run_stages(config: DemoConfig, out: Path) -> int:
-    """Every stage that is not done yet, then the report."""
+    """Run every stage that is not done yet, then the report."""
     stages = Stages(out)
     data, base = out / "demonstrations", out / "base"
     stages.run(

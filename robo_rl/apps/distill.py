@@ -1,4 +1,4 @@
-"""`robo-rl distill`: any policy into a head that decides in a single network call."""
+"""`robo-rl distill`: distil a policy into a head that needs a single network call per decision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policies.base.noise import EpisodeNoise
 from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
-from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, generative_base, sampling_path
+from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, generative_base, sampling_path
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
@@ -26,15 +26,15 @@ from sim.registry import make_env
 
 
 def main(config: DistillVerb) -> int:
-    """Distil, leave the head in `out`/policy and compare it with its teacher on the same episodes."""
+    """Distil, save the head in `out`/policy and compare it with its teacher on the same episodes."""
     torch.set_num_threads(1)
     folder = find_policy(config.teacher)
     teacher, noise_scale = load_policy(folder), trained_noise(folder)
     generative_base(teacher)
     if config.consistency > 0.0 and sampling_path(teacher) is None:
         raise ConfigError(
-            "consistency > 0 needs a teacher that walks from noise to action, and a residual has no walk. "
-            "Set consistency=0, or distil the policy below it."
+            "consistency > 0 needs a teacher that samples in several steps, which a residual policy does "
+            "not. Set consistency=0, or distil its base."
         )
     name = config.env or trained_env_spec(folder).name
     with closing(make_env(name, config.num_envs, 0, max_episode_steps=config.max_episode_steps)) as env:
@@ -54,8 +54,8 @@ def main(config: DistillVerb) -> int:
 
 def distill_policy(
     config: DistillVerb, teacher: SavedPolicy, noise_scale: float, env: VecEnv, run: RunDir
-) -> Distilled:
-    """Run every round, from the last saved state of `run` where it is resumed."""
+) -> DistillationResult:
+    """Run every round; a resumed `run` continues from its last saved state."""
     rounds = Rounds(config, teacher, noise_scale, env)
     total = config.steps * (config.rounds + 1)
     with resumable(
@@ -73,7 +73,7 @@ def distill_policy(
 
 
 class _Training:
-    """Rounds as the training loop sees them: one update, or one collection of states, at a time."""
+    """Rounds in the form of the training loop: one update, or one collection of states, per step."""
 
     def __init__(self, rounds: Rounds, session: RunSession) -> None:
         self._rounds, self._session = rounds, session
@@ -99,11 +99,13 @@ class _Training:
         bar = self._session.bar
         bar.set_postfix_str(f"collecting states, {env_steps} steps", refresh=False)
         bar.update(0)
-        self._session.raise_if_stopped()  # a collection that was interrupted is made again from its start
+        self._session.raise_if_stopped()  # an interrupted collection is repeated from its start
 
 
-def report(config: DistillVerb, teacher: SavedPolicy, result: Distilled, env: VecEnv, run: RunDir) -> None:
-    """Head and teacher on the same episodes."""
+def report(
+    config: DistillVerb, teacher: SavedPolicy, result: DistillationResult, env: VecEnv, run: RunDir
+) -> None:
+    """Evaluate head and teacher on the same episodes, and print and save the results."""
     seeds = eval_seeds(config.eval_seed, config.eval_episodes)
     shape, noise = (teacher.chunk, teacher.action_spec.dim), result.noise_scale
     after = evaluate(env, result.head, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
@@ -120,7 +122,7 @@ def report(config: DistillVerb, teacher: SavedPolicy, result: Distilled, env: Ve
     print(f"Policy: {run.policy}\nNext:   robo-rl export policy={run.path} out={run.path}/bundle")
 
 
-def train_note(config: DistillVerb, result: Distilled) -> dict[str, Any]:
+def train_note(config: DistillVerb, result: DistillationResult) -> dict[str, Any]:
     """Note on the origin of the head."""
     return {
         "verb": "distill",

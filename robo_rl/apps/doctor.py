@@ -1,4 +1,4 @@
-"""`robo-rl doctor`: what this machine can do, what is missing, and the command that installs it."""
+"""`robo-rl doctor`: capabilities of this machine, missing packages, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from robo_rl.conf.schema import DoctorConfig
 from robo_rl.core.packages import PACKAGES, installed_version
 from robo_rl.core.provenance import commit, machine, versions
 
-State = Literal["ok", "missing", "note"]  # "note": nothing is broken, but something is not possible here
-DISK_FREE_GB = 5.0  # under this a recording of images soon stops
+State = Literal["ok", "missing", "note"]  # "note": works, with a limitation
+DISK_FREE_GB = 5.0  # less is soon filled by a recording of images
 PYTHONS = ((3, 10), (3, 11), (3, 12))
 
-# Draws 64 x 64 pixels of a lit plane in a fresh process: a broken driver may abort the process that tries it.
+# Draws 64 x 64 pixels of a lit plane in a new process, because a broken driver may abort it.
 PROBE = """
 import mujoco
 body = '<light pos="0 0 3"/><geom type="plane" size="1 1 1"/>'
@@ -37,7 +37,7 @@ renderer.close()
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; `hint` is the command that installs what is missing."""
+    """One line of the report. hint: command that installs what is missing."""
 
     what: str
     state: State
@@ -46,7 +46,7 @@ class Finding:
 
 
 def main(config: DoctorConfig) -> int:
-    """Print the findings; 0 when the core works, 2 when a part of the core is missing."""
+    """Print the findings; returns 0 if the core works, 2 if a part of the core is missing."""
     findings = [*machine_findings(), *package_findings(), torch_finding(), *ros_findings()]
     if config.render:
         findings.append(render_finding())
@@ -60,7 +60,7 @@ def main(config: DoctorConfig) -> int:
 
 
 def table(findings: list[Finding]) -> str:
-    """Aligned text, with what to install at the end."""
+    """Aligned text, with installation commands at the end."""
     width = max(len(finding.what) for finding in findings)
     lines = [f"{f.what:<{width}}  {f.state:<7}  {f.detail}" for f in findings]
     hints = list(dict.fromkeys(f.hint for f in findings if f.hint))
@@ -104,7 +104,7 @@ def package_findings() -> Iterator[Finding]:
 
 
 def torch_finding() -> Finding:
-    """Finding on the GPU: the one that torch sees, or one that torch cannot use."""
+    """Finding on the GPU that torch uses, or on one that torch cannot use."""
     if util.find_spec("torch") is None:
         return Finding("GPU", "note", "unknown without torch")
     import torch
@@ -123,7 +123,9 @@ def torch_finding() -> Finding:
 
 
 def ros_findings() -> Iterator[Finding]:
-    """Finding on ROS 2: whether it is sourced, whether this Python can use it, and which bus nodes choose."""
+    """Findings on ROS 2: whether it is sourced, whether this Python can use it, and which bus nodes
+    choose.
+    """
     distribution = os.environ.get("ROS_DISTRO")
     found = sorted(Path("/opt/ros").glob("*/setup.bash")) if Path("/opt/ros").is_dir() else []
     rclpy = util.find_spec("rclpy") is not None
@@ -165,7 +167,7 @@ def network_finding(rclpy: bool) -> Finding:
 
 
 def render_finding() -> Finding:
-    """Which way of drawing without a display works."""
+    """Finding on the method of rendering that works without a display."""
     if util.find_spec("mujoco") is None:
         return Finding("rendering", "note", "unknown without mujoco")
     if (works := next(filter(_renders, ("egl", "osmesa")), None)) is not None:

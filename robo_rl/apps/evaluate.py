@@ -1,4 +1,4 @@
-"""`robo-rl evaluate`: success with its interval, and two policies on the same episodes."""
+"""`robo-rl evaluate`: success rate with its interval, and comparison of two policies on the same episodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sim.registry import make_env
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Success of a policy, and of another one on the same episodes."""
+    """Success of a policy, and of a second one on the same episodes."""
 
     env: str
     policy: EvalResult
@@ -51,7 +51,7 @@ class Evaluation:
 
 
 def main(config: EvaluateConfig) -> int:
-    """Evaluate, and print what was measured."""
+    """Evaluate, and print the results."""
     done = run_evaluation(config)
     print(f"{find_policy(config.policy)} on {done.env}: {done.policy}")
     print(f"decision: {done.decisions[0]}, batch of 1, {pick_device(config.device)}")
@@ -64,7 +64,7 @@ def main(config: EvaluateConfig) -> int:
 
 
 def run_evaluation(config: EvaluateConfig) -> Evaluation:
-    """Evaluate, write the files that `config` names, and note the success in the policy's folder."""
+    """Evaluate, write the files that `config` names, and save the success note in the policy's folder."""
     check_outputs(config)
     device = pick_device(config.device)
     first = open_policy(config.policy, device)
@@ -94,7 +94,7 @@ def run_evaluation(config: EvaluateConfig) -> Evaluation:
 
 
 def check_outputs(config: EvaluateConfig) -> None:
-    """Raise ConfigError for results and films that could not be written after the work."""
+    """Raise ConfigError for result and video paths that could not be written after the evaluation."""
     check_file("out", config.out)
     check_file("video", config.video)
     if config.video and config.video_episodes > config.episodes:
@@ -102,7 +102,7 @@ def check_outputs(config: EvaluateConfig) -> None:
 
 
 def measure(config: EvaluateConfig, actor: LoadedPolicy, env: VecEnv, label: str) -> EvalResult:
-    """Every episode of the evaluation once."""
+    """Run every episode of the evaluation once."""
     with progress(config.episodes, label, "episode") as bar:
         seeds = eval_seeds(config.seed, config.episodes)
         return evaluate(
@@ -111,12 +111,12 @@ def measure(config: EvaluateConfig, actor: LoadedPolicy, env: VecEnv, label: str
 
 
 def executor_factory(config: EvaluateConfig) -> Callable[[ChunkPolicy, int], ChunkExecutor]:
-    """The executor that training and the robot use, with the settings of this evaluation."""
+    """Factory of the executor of training and robot, with the settings of this evaluation."""
     return partial(ChunkExecutor, execute=config.execute, ensemble=config.ensemble)
 
 
 def noise_of(config: EvaluateConfig, actor: LoadedPolicy) -> EpisodeNoise:
-    """The noise of every episode, keyed by its seed."""
+    """Noise of every episode, keyed by its seed."""
     return EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), noise_scale(config, actor))
 
 
@@ -128,17 +128,17 @@ def verdict(first: EvalResult, second: EvalResult) -> str:
     """Comparison of two policies on the same episodes."""
     test = compare(first, second)
     counts = (
-        f"same {len(first.seeds)} episodes: {test.only_first} only the first solves, "
-        f"{test.only_second} only the second"
+        f"same {len(first.seeds)} episodes: only the first policy solves {test.only_first}, "
+        f"only the second {test.only_second}"
     )
-    word = "no difference beyond chance" if test.p_value >= 0.05 else "a difference beyond chance"
+    word = "no significant difference" if test.p_value >= 0.05 else "a significant difference"
     return f"{counts}; exact McNemar p = {p_value(test.p_value).removeprefix('= ')}: {word}"
 
 
 def summary(
     config: EvaluateConfig, env: str, actor: LoadedPolicy, results: dict[str, EvalResult], latency: Latency
 ) -> dict[str, Any]:
-    """Success of the first policy, with the settings that measure it again."""
+    """Success of the first policy, with the settings that reproduce it."""
     return success_note(results["policy"].rate, env, config.seed, noise_scale(config, actor)) | {
         "decision_ms_p50": latency.p50_ms,
         "decision_ms_p99": latency.p99_ms,
@@ -148,18 +148,17 @@ def summary(
 
 
 def keep_note(folder: Path, note: dict[str, Any]) -> None:
-    """Note the success beside the policy; print a line where its folder cannot be written."""
+    """Save the success note with the policy; print a line if its folder cannot be written."""
     try:
         write_success_note(folder, note)
     except OSError as error:
         print(
-            f"not noted in {folder} ({error.strerror}): a bundle exported from it will not state this "
-            "success."
+            f"success not saved in {folder} ({error.strerror}): a bundle exported from it will not state it."
         )
 
 
 def plain(config: EvaluateConfig) -> bool:
-    """True where the policy was run as it will be deployed; only then the success is noted beside it."""
+    """True if the policy was run as it will be deployed; only then its success note is saved."""
     return (
         config.env is None
         and config.execute is None
@@ -169,7 +168,7 @@ def plain(config: EvaluateConfig) -> bool:
 
 
 def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
-    """The first episodes of the evaluation as an MP4."""
+    """Film the first episodes of the evaluation as MP4."""
     from robo_rl.eval.video import record_episodes
 
     with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:

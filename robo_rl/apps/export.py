@@ -15,7 +15,7 @@ from robo_rl.runs.success_note import read_success_note
 
 
 def main(config: ExportConfig) -> int:
-    """Export, and print what the bundle holds."""
+    """Export, and print the contents of the bundle."""
     bundle, noise = write(config)
     parity = max(graph["parity"] for graph in bundle.manifest["graphs"])
     print(
@@ -24,17 +24,17 @@ def main(config: ExportConfig) -> int:
     )
     if bundle.manifest["measured"] is None and bundle.env.simulated:
         again = f"robo-rl evaluate policy={find_policy(config.policy)} noise={0 if noise == 'zero' else 1}"
-        print(f"        its success with {noise} noise is unknown; to note it: {again}, then export again")
+        print(f"        its success with {noise} noise is unknown; to measure it: {again}, then export")
     robot = "" if bundle.env.simulated else f"robo-rl contract bundle={config.out} robot=<its description>"
     print(f"Next:   {robot or f'robo-rl run bundle={config.out}'}")
     return 0
 
 
 def write(config: ExportConfig) -> tuple[Bundle, Noise]:
-    """Write the bundle, with its graph checked against torch; the bundle and how it draws its noise."""
+    """Write the bundle, with its graph compared with torch; returns the bundle and its kind of noise."""
     folder, out = find_policy(config.policy), Path(config.out)
     if (folder / MANIFEST).is_file():
-        raise ConfigError(f"{folder} is a bundle already. Give the policy folder that it was made of.")
+        raise ConfigError(f"{folder} is a bundle already. Give the policy folder of its export.")
     data, measured = read_policy_json(folder), read_success_note(folder)
     noise = noise_mode(config.noise, measured, data["train"])
     if measured is not None and measured["noise"] != (0.0 if noise == "zero" else 1.0):
@@ -52,9 +52,9 @@ def write(config: ExportConfig) -> tuple[Bundle, Noise]:
 
 
 def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict[str, Any]) -> Noise:
-    """Noise of the bundle: `asked`, else that of the evaluation, else that of the training.
+    """Noise of the bundle: `asked`, or that of the last evaluation, or that of training.
 
-    Raises ConfigError for a scale other than 0 and 1, which a bundle cannot draw.
+    Raises ConfigError for a scale other than 0 and 1, which bundles do not support.
     """
     if asked not in (None, "gaussian", "zero"):
         raise ConfigError(f"noise={asked} cannot be used, expected: gaussian | zero, or none.")
@@ -62,8 +62,8 @@ def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict
         scale = trained.get("noise", 1.0) if measured is None else measured["noise"]
         if scale not in (0.0, 1.0):
             raise ConfigError(
-                f"This policy was last run with its noise scaled by {scale:g}; a bundle draws none or N(0, "
-                "I). Say which by noise=zero or noise=gaussian."
+                f"This policy was last run with its noise scaled by {scale:g}, but a bundle has zero noise "
+                "or N(0, I). Choose by noise=zero or noise=gaussian."
             )
         return "zero" if scale == 0.0 else "gaussian"
     return cast("Noise", asked)

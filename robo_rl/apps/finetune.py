@@ -13,8 +13,8 @@ from robo_rl.runs.run_dir import RunDir
 
 
 def main(config: FinetuneVerb) -> int:
-    """Fine-tune, leave the policy in `out`/policy and compare it with its base on the same episodes."""
-    torch.set_num_threads(1)  # these networks are too small to share out, and runs side by side would fight
+    """Fine-tune, save the policy in `out`/policy and compare it with its base on the same episodes."""
+    torch.set_num_threads(1)  # these networks are too small for threads, and parallel runs would compete
     if config.method.name == "auto":
         return finetune_auto(config)
     base = load_base(config)

@@ -13,7 +13,7 @@ from robo_rl.flight.rows import FlyRow
 
 
 def main(config: FlyConfig) -> int:
-    """Train `seeds` policies, compare them with classical controllers, and leave pictures, bundle and C."""
+    """Train `seeds` policies, compare them with classical controllers, and write plots, bundle and C code."""
     torch.set_num_threads(1)
     check_own(config)
     config, setting = fly_setup(config)

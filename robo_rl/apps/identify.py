@@ -1,4 +1,4 @@
-"""`robo-rl identify`: fit the simulated arm to recorded motion, and test the fit on other motion."""
+"""`robo-rl identify`: fit the simulated arm to recorded motion, and test the fit on held-out motion."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ _JOINTS, _SPEEDS = "joints", "joint speeds"  # segments of an observation
 
 
 def main(config: IdentifyConfig) -> int:
-    """Fit, print a table, and leave results.json and randomise.yaml in `out`."""
+    """Fit, print a table, and write results.json and randomise.yaml into `out`."""
     check_folder("out", config.out)
     store = EpisodeStore(config.data, complete_only=True)
     name = config.env or store.spec.name
     with closing(make_env(name, 1)) as env:
         if not isinstance(env, TaskVecEnv) or not isinstance(env.wiring, Wiring):
-            raise ConfigError(
-                f"{name} is no manipulation environment; there is no simulated arm in it to be fitted."
-            )
+            raise ConfigError(f"{name} is not a manipulation environment, so it has no arm to fit.")
         check_recorded(store, env)
         columns = columns_of(env)
         model, joints = ArmModel(env.wiring, SUBSTEPS), env.wiring.robot.joints
         hz = env.spec.control_hz
     if not 0.0 < config.held_out < 1.0:
         raise ConfigError(
-            f"held_out={config.held_out:g} is no share of episodes; give more than 0 and less than 1."
+            f"held_out={config.held_out:g} cannot be used, expected a fraction of episodes between 0 and 1."
         )
     delays = config.delays if config.delays is not None else [0, 1, 2]
     if not delays or min(delays) < 0:
         raise ConfigError(
-            f"delays={delays} cannot be tried; give whole numbers of 0 or more, such as [0,1,2]."
+            f"delays={delays} cannot be used, expected whole numbers of at least 0, such as [0,1,2]."
         )
     parts = [cut(*motion(episode, columns, hz), config.steps, max(delays) + model.lead) for episode in store]
     if len(parts) < 2:
         raise DataError(
-            f"{config.data} holds {len(parts)} episodes; at least 2 are needed, one of them to judge by."
+            f"{config.data} holds {len(parts)} episodes; at least 2 are needed, one of them held out."
         )
     kept_out = min(len(parts) - 1, max(1, round(config.held_out * len(parts))))
-    fitted, unseen = (some(join(each), config.stretches) for each in (parts[:-kept_out], parts[-kept_out:]))
+    fitted, unseen = (
+        evenly_spread(join(each), config.stretches) for each in (parts[:-kept_out], parts[-kept_out:])
+    )
     try:
         with progress(len(delays) * MOST_ROUNDS, "identify", "simulation") as bar:
             found = fit(model, fitted, delays, bar.update)
@@ -65,8 +65,8 @@ def main(config: IdentifyConfig) -> int:
         raise KeyboardInterrupt("nothing was written") from stop
     if not found.found.any():
         raise DataError(
-            f"No joint in {config.data} moves enough to tell its stiffness from its damping. Record motion "
-            "in free space that goes back and forth within a second, every joint by 0.1 rad or more."
+            f"No joint in {config.data} moves enough to identify its stiffness and damping. Record motion in "
+            "free space that goes back and forth within a second, every joint by 0.1 rad or more."
         )
     before, after = (
         rms(model.errors(unseen, each[None], delay)[0])
@@ -78,7 +78,7 @@ def main(config: IdentifyConfig) -> int:
 
 
 def check_recorded(store: EpisodeStore, env: TaskVecEnv) -> None:
-    """Raise ConfigError where the recorded numbers are not this arm's joints and targets."""
+    """Raise ConfigError if the recorded numbers are not this arm's joints and targets."""
     named = ", ".join(env.wiring.robot.joints)
     if not store.spec.action.unit.startswith(f"rad: {named}"):
         raise ConfigError(
@@ -93,22 +93,22 @@ def check_recorded(store: EpisodeStore, env: TaskVecEnv) -> None:
 
 
 def columns_of(env: TaskVecEnv) -> dict[str, slice]:
-    """Columns of joints and, where recorded, their speeds in the state."""
+    """Columns of joints and, if recorded, their velocities in the state."""
     columns, start = {}, 0
     for part, count, _ in env.task.obs_parts:
         columns[part] = slice(start, start + count)
         start += count
     if _JOINTS not in columns:
-        raise ConfigError(f"{env.spec.name} shows no joint positions; they are what a model is fitted to.")
+        raise ConfigError(f"{env.spec.name} observes no joint positions, to which a model is fitted.")
     return columns
 
 
 def motion(
     episode: Episode, columns: dict[str, slice], hz: float
 ) -> tuple[Float[ndarray, "ends j"], Float[ndarray, "ends j"], Float[ndarray, "t j"]]:
-    """(positions [rad], speeds [rad/s], targets [rad]); ends = t + 1.
+    """(positions [rad], velocities [rad/s], targets [rad]); ends = t + 1.
 
-    Speeds are central differences where they were not recorded.
+    Velocities that were not recorded are central differences.
     """
     state = np.asarray(episode.obs("state"), np.float64)
     q_rad = state[:, columns[_JOINTS]]
@@ -121,8 +121,8 @@ def motion(
     return q_rad, dq_rad_s, np.asarray(episode.action, np.float64)[:steps, : q_rad.shape[1]]
 
 
-def some(segments: Segments, most: int) -> Segments:
-    """At most this many items, spread evenly over all."""
+def evenly_spread(segments: Segments, most: int) -> Segments:
+    """At most `most` segments, evenly spread."""
     rows = np.unique(
         np.linspace(0, len(segments.q_rad) - 1, min(most, len(segments.q_rad))).round().astype(int)
     )
@@ -199,15 +199,15 @@ def report(
     console.print(table)
     console.print("Factors on the model's stiffness and damping, with one standard deviation.", style="dim")
     for name, (factor, std) in found.motors.items():
-        untold = "" if std < KNOWN else ", not told by this motion: left out of randomise.yaml"
+        untold = "" if std < KNOWN else ", not identified by this motion: not in randomise.yaml"
         print(
             f"{name} of all servos: {factor:.3f} ± {factor * std:.3f} times that of the actuator "
             f"model{untold}"
         )
     if unknown := [joint for joint, known in zip(joints, found.found, strict=True) if not known]:
         print(
-            f"not told by this motion: {', '.join(unknown)}; they stay near the model and out of "
-            "randomise.yaml. To find them, record motion in which they go back and forth."
+            f"not identified by this motion: {', '.join(unknown)}; they keep values near the model's and are "
+            "not in randomise.yaml. To identify them, record motion in which they go back and forth."
         )
     motors = f"actuator={option_of(env, 'actuator')}," if found.motors else ""
     print(

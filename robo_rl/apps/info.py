@@ -1,4 +1,4 @@
-"""`robo-rl info`: versions, and every name that a setting can take."""
+"""`robo-rl info`: versions, and all names that settings accept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN_ENVIRONMENTS = (
 
 
 def main(config: InfoConfig) -> int:
-    """Print the facts, for people or as JSON."""
+    """Print the facts, as text or JSON."""
     facts = gather()
     print(json.dumps(facts, indent=2) if config.json else text(facts))
     return 0

@@ -1,4 +1,6 @@
-"""`robo-rl mission`: plan missions given as formulas, fly the plans, and judge them by the same formulas."""
+"""`robo-rl mission`: plan missions given as formulas, fly the plans, and evaluate them by the same
+formulas.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ from sim.tasks.stl.scene import load_mission
 
 
 def main(config: MissionConfig) -> int:
-    """Plan, fly, print one table, and leave results.json and missions.png in `out`."""
+    """Plan, fly, print the table, and write results.json and missions.png into `out`."""
     torch.set_num_threads(1)
     if not config.missions:
-        raise ConfigError("missions=[] leaves nothing to fly. Name some, such as missions=[reach,patrol].")
+        raise ConfigError("missions=[] names no mission. Name some, such as missions=[reach,patrol].")
     missions = [load_mission(name) for name in config.missions]  # wrong names stop the run before the work
     for name in config.controllers:
         if name not in CONTROLLERS:

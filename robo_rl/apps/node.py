@@ -1,6 +1,6 @@
-"""`python -m robo_rl.apps.node <node> key=value ...`: one node on any bus.
+"""`python -m robo_rl.apps.node <node> key=value ...`: run one node on any bus.
 
-Launch files and `robo-rl up` start these. Everything after "--ros-args" is left to rclpy, which reads the
+Launch files and `robo-rl up` start these. Arguments after "--ros-args" are left to rclpy, which reads the
 command line itself.
 """
 
@@ -29,9 +29,9 @@ STARTING = "while it was starting: nothing was sent."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one node until it is stopped.
+    """Run one node until it is stopped; returns the exit code.
 
-    Returns the exit code; a user's mistake is one sentence, no traceback.
+    A user's mistake is printed as one sentence without a traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     if "--ros-args" in arguments:
@@ -46,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(
             f"{arguments[0] if arguments else 'node'}: The package '{error.name}' is not installed for "
-            f"{sys.executable}. Install robo-rl's packages for this Python, or activate the virtual environment "
-            "that has them; see docs/ros2.md.",
+            f"{sys.executable}. Install robo-rl's packages for this Python, or activate the virtual "
+            "environment that has them; see docs/ros2.md.",
             file=sys.stderr,
         )
         return MissingDependencyError.exit_code
@@ -79,7 +79,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
-    """Build the node and its bus; `bus` is given for nodes that share a process."""
+    """Build the node and its bus. bus: given for nodes that share a process."""
     from hardware.bus.choose import make_bus
 
     builder, _, extra = NODES[name]

@@ -1,7 +1,7 @@
-"""`robo-rl pull`: a run, policy, bundle or dataset from the Hugging Face Hub into a new folder.
+"""`robo-rl pull`: download a run, policy, bundle or dataset from the Hugging Face Hub into a new folder.
 
-Files are downloaded beside `out` and compared with the checksums of their listing; only a complete and readable
-folder is renamed to `out`.
+Files are downloaded into a folder next to `out` and compared with the checksums of their listing. Only a
+complete and readable folder is renamed to `out`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEXT = {
 
 
 def main(config: PullConfig) -> int:
-    """Download, check and rename; print what came."""
+    """Download, check and rename; print what was downloaded."""
     out = Path(config.out)
     _check_free(out)
     repo = HubRepo(config.repo, "dataset" if config.kind == "dataset" else "model")
@@ -37,7 +37,7 @@ def main(config: PullConfig) -> int:
     draft.mkdir(parents=True, exist_ok=True)
     with FolderLock(draft, "folder"):  # two pulls into one folder
         try:
-            shutil.rmtree(draft / "files", ignore_errors=True)  # of a pull that was killed
+            shutil.rmtree(draft / "files", ignore_errors=True)  # from a pull that was killed
             repo.download(contents, commit, draft / "files")
             _check(contents, draft / "files", config.repo)
             _check_free(out)
@@ -55,18 +55,18 @@ def main(config: PullConfig) -> int:
 
 
 def _check_free(out: Path) -> None:
-    """Raise ConfigError where something is at `out`; an empty folder is nothing."""
+    """Raise ConfigError if `out` exists and is not an empty folder."""
     check_folder("out", str(out))
     if out.is_symlink() or out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise ConfigError(f"out={out} exists already, and nothing is replaced. Choose a new folder.")
 
 
 def _check(contents: HubContents, folder: Path, source: str) -> None:
-    """Keep only the listed files, each with its checksum, and read what they say they are.
+    """Delete files that are not listed, compare checksums, and read the rest as its kind.
 
     Raises DataError for a file that is missing or differs.
     """
-    shutil.rmtree(folder / ".cache", ignore_errors=True)  # bookkeeping of the download
+    shutil.rmtree(folder / ".cache", ignore_errors=True)  # metadata of the download
     for file in folder.rglob("*"):
         if not file.is_dir() and file.relative_to(folder).as_posix() not in contents.files:
             file.unlink()
@@ -76,8 +76,8 @@ def _check(contents: HubContents, folder: Path, source: str) -> None:
             raise DataError(f"{source} lists {path}, which it does not hold. Its owner has to push it again.")
         if sha256_of(file) != entry["sha256"]:
             raise DataError(
-                f"{path} of {source} differs from its checksum: it was changed or cut off. Pull again; if that does "
-                "not help, its owner has to push it again."
+                f"{path} of {source} differs from its checksum: it was changed or truncated. Pull again; if "
+                "that does not help, its owner has to push it again."
             )
     complete(contents.kind, folder)
     check_kind(contents.kind, folder)

@@ -17,7 +17,7 @@ def main(config: PushConfig) -> int:
     """Push the folder and print its address."""
     folder = Path(config.path)
     written = kind_of(folder) in ("run", "dataset")
-    with FolderLock(folder, "folder") if written else nullcontext():  # nobody writes it meanwhile
+    with FolderLock(folder, "folder") if written else nullcontext():  # no other process writes it meanwhile
         _push(config, folder)
     return 0
 

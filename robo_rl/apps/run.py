@@ -23,7 +23,7 @@ DEVICES: dict[str, Device] = {"auto": "auto", "cpu": "cpu", "cuda": "cuda"}
 
 
 def main(config: RunConfig) -> int:
-    """Run, and report the deadlines."""
+    """Run, and report deadlines and success."""
     if config.rate_hz is not None and config.rate_hz <= 0.0:
         raise ConfigError(f"rate_hz={config.rate_hz} cannot be used, expected a rate above 0 Hz.")
     check_file("out", config.out)
@@ -34,7 +34,7 @@ def main(config: RunConfig) -> int:
         return run_robot(config, bundle)
     if config.realtime:
         raise ConfigError(
-            "realtime=true is for robot=sim_arm: an environment waits for each chunk, so none is late."
+            "realtime=true is for robot=sim_arm only: an environment waits for each chunk. Leave it out."
         )
     policy = OnnxPolicy(bundle, DEVICES[config.device], config.threads)
     rate_hz = config.rate_hz or bundle.env.control_hz
@@ -63,19 +63,19 @@ def main(config: RunConfig) -> int:
 
 
 def next_step(bundle: Bundle) -> str:
-    """The same bundle through the nodes of a robot; empty for what no robot here can be driven by."""
+    """Command for the same bundle through the nodes of a robot; empty if no robot here can be driven by
+    it.
+    """
     if bundle.env.name.startswith("quad/"):
-        # The nodes of a quadcopter hold a point, within the envelope that successful flights have shown.
+        # The nodes of a quadcopter hold a point, within the envelope that measured flights have shown.
         flies = bundle.env.name.partition(":")[0] == "quad/hover" and bundle.envelope is not None
         return f"robo-rl run bundle={bundle.folder} robot=sim_quad" if flies else ""
-    elsewhere = bundle.env.name.startswith(
-        ("arm/", "hand/", "mobile/")
-    )  # robots that no description here is of
+    elsewhere = bundle.env.name.startswith(("arm/", "hand/", "mobile/"))  # robots without a description here
     if action_joints(bundle.env.action.unit) and not elsewhere:
         return f"robo-rl contract bundle={bundle.folder} robot=sim_arm"
     return ""
 
 
 def write_report(path: Path, report: LoopReport, name: str) -> None:
-    """The report as JSON, with where it was measured."""
+    """Write the report as JSON, with machine and commit."""
     write_json(path, {"bundle": name, **asdict(report), "machine": machine(), "commit": commit()})

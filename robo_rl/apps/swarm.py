@@ -1,4 +1,6 @@
-"""`robo-rl swarm`: train one policy for every drone of a swarm among obstacles; measure, draw and export it."""
+"""`robo-rl swarm`: train one policy for every drone of a swarm among obstacles; measure, draw and export
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from robo_rl.flight.swarm.setting import SwarmSetting
 
 
 def main(config: SwarmConfig) -> int:
-    """Train `seeds` policies, measure each on the same unseen worlds, and leave table, pictures and bundle."""
+    """Train `seeds` policies, measure each in the same unseen worlds, and write table, plots and bundle."""
     torch.set_num_threads(1)
     setting = SwarmSetting.of(config)
     with start_run(config) as run:

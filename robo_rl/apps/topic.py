@@ -1,4 +1,4 @@
-"""`robo-rl topic list|info|echo|hz`: the topics of running nodes, seen over DDS without ROS."""
+"""`robo-rl topic list|info|echo|hz`: topics of running nodes, observed over DDS without ROS."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from hardware.bus.readable import readable
 from robo_rl.conf.topic import TopicEchoConfig, TopicHzConfig, TopicInfoConfig, TopicListConfig
 from robo_rl.core.errors import BusError
 
-LINE_S = 1.0  # between two lines of `topic hz`
-WAIT_S = 0.05  # the longest wait between two calls of `take`
+LINE_S = 1.0  # interval of the lines of `topic hz`
+WAIT_S = 0.05  # longest interval between two calls of `take`
 
 Take = Callable[[TopicIntrospector, str, Sequence[ReceivedMessage]], bool]
 
 
 def list_topics(config: TopicListConfig) -> None:
-    """Print them, aligned. Raises BusError where there is nobody."""
+    """Print the topics, aligned. Raises BusError if there is none."""
     below = f"{namespace_of(config.namespace)}/"
-    with closing(TopicIntrospector()) as onlooker:
+    with closing(TopicIntrospector()) as introspector:
         time.sleep(config.wait_s)
-        ends = onlooker.endpoints()
+        ends = introspector.endpoints()
         if not ends:
-            raise BusError(onlooker.no_nodes_message())
+            raise BusError(introspector.no_nodes_message())
     shown = [end for end in ends if end.topic.startswith(below)]
     if not shown:
         raise BusError(
-            f"No topic lies below '{below}'. There are: {', '.join(sorted({end.topic for end in ends}))}."
+            f"There is no topic below '{below}'. Topics: {', '.join(sorted({end.topic for end in ends}))}."
         )
     rows = [_row(topic, list(group)) for topic, group in groupby(shown, key=lambda end: end.topic)]
     rows.insert(0, ("topic", "type", "published by", "heard by"))
@@ -46,10 +46,10 @@ def list_topics(config: TopicListConfig) -> None:
 
 
 def info(config: TopicInfoConfig) -> None:
-    """Print them, publishers first. Raises BusError for a topic that nobody has."""
+    """Print the topic's endpoints, publishers first. Raises BusError for an unknown topic."""
     topic = resolve(config.topic, namespace_of(config.namespace), "")
-    with closing(TopicIntrospector()) as onlooker:
-        ends = onlooker.find(topic, config.wait_s)
+    with closing(TopicIntrospector()) as introspector:
+        ends = introspector.find(topic, config.wait_s)
     print(f"{topic}: {', '.join(sorted({end.ros_type for end in ends}))}")
     for publishes, title in ((True, "published by"), (False, "heard by")):
         words = [_words(end) for end in ends if end.publishes is publishes]
@@ -59,24 +59,24 @@ def info(config: TopicInfoConfig) -> None:
 
 
 def echo(config: TopicEchoConfig) -> None:
-    """Print until the count is full, the time is over, or Ctrl-C."""
+    """Print messages until the count or time is reached, or until Ctrl-C."""
     left = config.count
 
-    def take(onlooker: TopicIntrospector, ros_type: str, heard: Sequence[ReceivedMessage]) -> bool:
+    def take(introspector: TopicIntrospector, ros_type: str, heard: Sequence[ReceivedMessage]) -> bool:
         nonlocal left
         for one in heard[:left]:
-            print(f"{readable(onlooker.read(one, ros_type), config.cut)}\n---", flush=True)
+            print(f"{readable(introspector.read(one, ros_type), config.cut)}\n---", flush=True)
         left = None if left is None else max(0, left - len(heard))
         return left != 0
 
-    _hear(config, take)
+    _receive(config, take)
 
 
 def hz(config: TopicHzConfig) -> None:
-    """Print until the time is over, with a last line then, or until Ctrl-C."""
+    """Print rates until the time is reached, with a last line, or until Ctrl-C."""
     meter, last_s, line_s, new = PaceMeter(config.window), time.monotonic(), time.monotonic() + LINE_S, 0
 
-    def take(onlooker: TopicIntrospector, ros_type: str, heard: Sequence[ReceivedMessage]) -> bool:
+    def take(introspector: TopicIntrospector, ros_type: str, heard: Sequence[ReceivedMessage]) -> bool:
         nonlocal last_s, line_s, new
         for one in heard:
             meter.add(one.writer, one.sent_s, one.received_s, len(one.cdr))
@@ -87,7 +87,7 @@ def hz(config: TopicHzConfig) -> None:
             line_s, new = now_s + LINE_S, 0
         return True
 
-    _hear(config, take)
+    _receive(config, take)
     print(_line(meter, new, time.monotonic() - last_s))
 
 
@@ -106,25 +106,26 @@ def _words(end: Endpoint) -> str:
 
 
 def _line(meter: PaceMeter, new: int, silent_s: float) -> str:
-    """One line on the messages since the last line, or on those before when none came."""
+    """Line on the messages since the last line; if there was none, on those before."""
     pace = meter.pace()
     if new == 0:
         return f"silent for {silent_s:.1f} s" + (f"; before: {pace}" if pace else "")
     return str(pace) if pace else "one message so far"
 
 
-def _hear(config: TopicEchoConfig | TopicHzConfig, take: Take) -> None:
-    """take(onlooker, ROS type, what came, at times nothing) until it says false. Raises BusError as Onlooker
-    does.
+def _receive(config: TopicEchoConfig | TopicHzConfig, take: Take) -> None:
+    """Call take(introspector, ROS type, new messages, possibly none) until it returns False.
+
+    Raises BusError as the introspector does.
     """
     topic, count = resolve(config.topic, namespace_of(config.namespace), ""), 0
     end_s = float("inf") if config.seconds is None else time.monotonic() + config.seconds
-    with closing(TopicIntrospector()) as onlooker:
-        ends = onlooker.find(topic, config.wait_s)
-        with closing(onlooker.listen(ends)) as ear:
+    with closing(TopicIntrospector()) as introspector:
+        ends = introspector.find(topic, config.wait_s)
+        with closing(introspector.listen(ends)) as ear:
             if not any(end.publishes for end in ends):
                 print(
-                    f"robo-rl: nobody publishes '{topic}' yet; waiting for who does.",
+                    f"robo-rl: '{topic}' has no publisher yet; waiting.",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -133,6 +134,6 @@ def _hear(config: TopicEchoConfig | TopicHzConfig, take: Take) -> None:
                 while going and time.monotonic() < end_s:
                     heard = list(ear.take(min(WAIT_S, max(0.0, end_s - time.monotonic()))))
                     count += len(heard)
-                    going = take(onlooker, ends[0].ros_type, heard)
+                    going = take(introspector, ends[0].ros_type, heard)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(f"{count} messages of '{topic}' came") from None

@@ -1,4 +1,4 @@
-"""`robo-rl transfer`: fly a policy of one physics engine, unchanged, in another one, on the same starts."""
+"""`robo-rl transfer`: run a policy, unchanged, in another physics engine on the same starts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOT_SWARMS = ("height_m", "above_m", "randomize", "controllers", "speed_m_s", "p
 
 
 def main(config: TransferConfig) -> int:
-    """Fly in both engines, print one table, and leave results.json and pictures in `out`."""
+    """Fly in both engines, print the table, and write results.json and plots into `out`."""
     torch.set_num_threads(1)
     check_folder("out", config.out)
     check_size(config.size)
@@ -63,5 +63,5 @@ def refuse(config: TransferConfig, keys: tuple[str, ...], meant_for: str, not_fo
         f"{key}={getattr(config, key)}" for key in keys if getattr(config, key) != getattr(plain, key)
     ]:
         raise ConfigError(
-            f"{', '.join(given)} cannot be used: for {meant_for}, not for {not_for}. Leave it out."
+            f"{', '.join(given)} cannot be used: it is for {meant_for}, not for {not_for}. Leave it out."
         )

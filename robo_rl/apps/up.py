@@ -1,4 +1,4 @@
-"""`robo-rl up`: a set of nodes on a machine without ROS, each a process, as the launch files start them with
+"""`robo-rl up`: run a set of nodes on a machine without ROS, one process each, as the launch files do with
 ROS.
 """
 
@@ -17,8 +17,8 @@ from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
 from robo_rl.conf.up import UpConfig
 
-COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that tell the filter where to go
-# What sets may take.
+COMMANDING = {"action_head", "quad_policy", "teleop"}  # nodes that send commands to the filter
+# Settings of sets.
 ARGUMENTS = (
     "bundle",
     "robot",
@@ -51,7 +51,7 @@ def main(config: UpConfig) -> int:
     texts = {name: _text(value) for name, value in asked.items() if value is not None}
     namespace_of(config.namespace)
     bus = choose(config.bus)
-    check_installed(bus)  # says what is missing once, before anything starts
+    check_installed(bus)  # reports what is missing once, before anything starts
     common = [f"bus={bus}", f"namespace={config.namespace}"]
     words = chosen.commands(texts)
     checked = subprocess.run(
@@ -74,12 +74,12 @@ def main(config: UpConfig) -> int:
 
 
 def _typist(words: Mapping[str, Sequence[str]]) -> str | None:
-    """The node that reads the keys of this terminal."""
+    """Node that reads the keys of this terminal."""
     return "teleop" if "device=keyboard" in words.get("teleop", ()) else None
 
 
 def _wants(chosen: NodeSet) -> str:
-    """The first of the set's arguments that starts a node which does."""
+    """First argument of the set that starts a commanding node."""
     commanding = [member.when for member in chosen.members if member.node in COMMANDING and member.when]
     return f"; {commanding[0]}=... starts one that does" if commanding else ""
 

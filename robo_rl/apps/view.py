@@ -25,8 +25,10 @@ from robo_rl.runs.window import Staged, has_screen, show
 from sim.registry import make_env
 
 
-class Unskilled:
-    """Random actions, uniform within the limits and fixed by the seed; or none: the middle of the limits."""
+class UninformedDemonstrator:
+    """Random actions, uniform within the limits and fixed by the seed; or constant ones in the middle of the
+    limits.
+    """
 
     def __init__(self, spec: ActionSpec, moves: bool) -> None:
         self._spec, self._moves, self._rng = spec, moves, torch.Generator()
@@ -73,7 +75,7 @@ def main(config: ViewConfig) -> int:
 def film(
     env: VecEnv, driver: Demonstrator, seeds: Sequence[int], path: Path, name: str
 ) -> tuple[Recorder, list[bool]]:
-    """One episode after another, in an environment of one lane. Returns the stills and the outcomes."""
+    """Film episodes one after another in an environment of one lane; returns the stills and the outcomes."""
     success: list[bool] = []
     fps = env.spec.control_hz
     with VideoWriter(path, fps) as writer, progress(None, "view", "step") as bar:
@@ -99,7 +101,7 @@ def film(
 
 def _driver(config: ViewConfig, env: VecEnv) -> Demonstrator:
     if config.pilot != "expert":
-        return Unskilled(env.spec.action, moves=config.pilot == "random")
+        return UninformedDemonstrator(env.spec.action, moves=config.pilot == "random")
     given = CollectConfig(
         env=config.env, out=config.out, policy=config.policy, noise=config.noise, seed=config.seed, num_envs=1
     )

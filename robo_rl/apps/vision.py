@@ -21,7 +21,9 @@ from sim.tasks.flight.hover import HoverTask
 
 
 def main(config: VisionConfig) -> int:
-    """Train teacher and students, fly them on the same starts, and leave table, pictures, film and bundle."""
+    """Train teacher and students, measure them on the same starts, and write table, plots, video and
+    bundle.
+    """
     load_pybullet()  # a missing package stops the run before the work
     torch.set_num_threads(1)
     steps_per_picture(config.camera_hz, HoverTask().dt_s)

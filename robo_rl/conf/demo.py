@@ -24,4 +24,4 @@ class DemoConfig:
     episodes: int = setting(100, "episodes of each evaluation, the same for all policies", at_least=1)
     video_episodes: int = setting(2, "episodes of each policy in the film", at_least=0)
     seed: int = setting(0, "seed of all stages", at_least=0)
-    overwrite: bool = setting(False, "begin anew; false: keep the stages that are done")
+    overwrite: bool = setting(False, "start anew; false: keep finished stages")

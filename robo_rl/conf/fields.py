@@ -1,4 +1,4 @@
-"""Settings of a verb are dataclass fields; this reads from them what `--help` and error messages need.
+"""Fields of settings dataclasses, and the information on them for `--help` and error messages.
 
 `setting`, `one_of` and `variant` hold a setting's default, help text and limits. Config dataclasses must not
 be frozen: hydra writes overrides into them.
@@ -16,13 +16,12 @@ from robo_rl.core.settings import Limits, limits_of, one_of, setting, within
 
 __all__ = ["REQUIRED", "Setting", "logger_setting", "one_of", "setting", "settings", "variant", "variants"]
 
-REQUIRED: Any = "???"  # what hydra calls a value that the user must give
+REQUIRED: Any = "???"  # hydra's marker of a missing required value
 WORDS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 
 
 def variant(options: Mapping[str, type], help: str = "") -> Any:
-    """A group of settings in several variants, each a dataclass with a field `name`; the first is the
-    default.
+    """Group of settings in several variants, each a dataclass with a field `name`; the first is the default.
 
     `net: NetConfig = variant({"mlp": MlpConfig, "unet1d": UnetConfig})` gives `net=unet1d net.kernel=3`.
     """
@@ -36,13 +35,13 @@ def logger_setting() -> Any:
         "tensorboard",
         "wandb",
         "mlflow",
-        help="what shows the learning curves; metrics.jsonl is always written",
+        help="logger of the learning curves; metrics.jsonl is always written",
     )
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One key of a verb, as the user sees it."""
+    """One key of a verb as shown to the user."""
 
     key: str  # dotted, e.g. "net.width"
     type: Any
@@ -61,13 +60,13 @@ class Setting:
 
     @property
     def plain_type(self) -> Any:
-        """The type without `| None`."""
+        """Type without `| None`."""
         rest = [part for part in typing.get_args(self.type) if part is not type(None)]
         return rest[0] if self.optional and len(rest) == 1 else self.type
 
     @property
     def type_words(self) -> str:
-        """The type in a user's words, e.g. "whole number" or "[text, ...]"."""
+        """Type in words, e.g. "whole number" or "[text, ...]"."""
         if self.choices:
             return " | ".join(self.choices)
         plain = self.plain_type
@@ -78,7 +77,7 @@ class Setting:
         return f"{words} {self.limits}".strip()
 
     def allows(self, value: Any) -> bool:
-        """True unless it is a number outside the limits, or a list with one."""
+        """False for a number outside the limits, or a list with one."""
         return within(value, self.limits)
 
     @property
@@ -91,18 +90,18 @@ class Setting:
 
 
 def variants(schema: type) -> dict[str, dict[str, type]]:
-    """Field -> its variants by name, for the fields made with `variant`."""
+    """Field -> its variants by name, for fields made with `variant`."""
     return {
         item.name: dict(item.metadata["variants"]) for item in fields(schema) if "variants" in item.metadata
     }
 
 
 def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
-    """All settings of a schema by dotted key: nested dataclasses flattened, a class's own fields before
+    """All settings of a schema by dotted key, with nested dataclasses flattened and own fields before
     inherited ones.
 
-    A variant field gives its name and the settings of every variant; a key that two variants share is taken
-    from the first one.
+    A variant field yields its name and the settings of every variant; for a key shared by variants, those of
+    the first.
     """
     hints = typing.get_type_hints(schema)
     found: dict[str, Setting] = {}
@@ -120,7 +119,7 @@ def settings(schema: type, prefix: str = "") -> dict[str, Setting]:
 
 
 def _variant_settings(key: str, options: Mapping[str, type]) -> dict[str, Setting]:
-    """The settings of every variant; the meaning says which variants have it, where not all do."""
+    """Settings of every variant. The meaning names the variants of a setting that only some have."""
     inner = {option: settings(kind, key + ".") for option, kind in options.items()}
     found: dict[str, Setting] = {}
     for each in (each for group in inner.values() for each in group.values()):
@@ -132,7 +131,7 @@ def _variant_settings(key: str, options: Mapping[str, type]) -> dict[str, Settin
 
 
 def _depth(schema: type, name: str) -> int:
-    """How far up the class hierarchy a field was written."""
+    """Depth in the class hierarchy at which a field was declared."""
     return next(i for i, cls in enumerate(schema.__mro__) if name in inspect.get_annotations(cls))
 
 

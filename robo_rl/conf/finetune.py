@@ -12,13 +12,13 @@ from sim.vec.intervention import InterventionConfig
 
 @dataclass
 class MapConfig:
-    """What the actor's output means."""
+    """Settings of the action map."""
 
     kind: str = one_of(
         "steering",
         "residual",
         "direct",
-        help="what the actor's output is: initial noise of the base, correction of its action, or the action",
+        help="actor's output: initial noise of the base, correction of its action, or the action",
     )
     magnitude: float = setting(1.5, "steering: largest shift of a noise element, in standard deviations")
     origin: str = one_of(
@@ -30,7 +30,7 @@ class MapConfig:
         at_least=1,
     )
     scale: float = setting(0.2, "residual: largest correction, in normalised action units")
-    per_chunk: bool = setting(False, "residual: correct whole executed chunks instead of single steps")
+    per_chunk: bool = setting(False, "residual: correct entire executed chunks instead of single steps")
 
 
 @dataclass
@@ -52,7 +52,7 @@ class MethodConfig(FinetuneConfig):
         help="reward that is learned from: the task's, or -1 just before each intervention and 0 elsewhere",
     )
     reward_scale: float = setting(
-        1.0, "factor of the reward: reward_scale * reward + reward_bias is learned at every step"
+        1.0, "factor of the reward; learning uses reward_scale * reward + reward_bias at every step"
     )
     reward_bias: float = setting(0.0, "offset added to the scaled reward of every step")
     intervene: str = one_of(
@@ -97,7 +97,8 @@ class FinetuneVerb:
     init: str | None = setting(
         None, "earlier run whose actor and critics are loaded at the start; none: new ones"
     )
-    method: MethodConfig = field(default_factory=MethodConfig)  # the recipe; method=<name> chooses one
+    # settings of the method; method=<name> chooses one
+    method: MethodConfig = field(default_factory=MethodConfig)
     env_steps: int | None = setting(
         None, "total environment steps; none: the method's own number", at_least=1
     )
@@ -118,7 +119,7 @@ class FinetuneVerb:
         100, "episodes of the final evaluation, the same for the policy and the base", at_least=1
     )
     eval_seed: int = setting(
-        0, "seed of the evaluations; the final episodes are none of those during training", at_least=0
+        0, "seed of the evaluations; the final one uses other episodes than those during training", at_least=0
     )
     checkpoint_every: int = setting(
         2000, "environment steps between checkpoints; before the first step, offline updates", at_least=1

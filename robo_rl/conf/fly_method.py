@@ -21,7 +21,7 @@ class FirstOrderMethod:
 
 @dataclass
 class ShacMethod:
-    """Short-horizon actor-critic (Xu et al. 2022): the same with a learned cost-to-go behind a shorter
+    """Short-horizon actor-critic (Xu et al. 2022): first_order with a learned cost-to-go after a shorter
     horizon.
     """
 
@@ -30,7 +30,7 @@ class ShacMethod:
 
 @dataclass
 class RewardMethod:
-    """Settings of all methods that learn from rewards."""
+    """Settings shared by methods that learn from rewards."""
 
     lanes: int = setting(64, "number of parallel drones", at_least=1)
     reward_size: float = setting(0.05, "factor of all rewards", at_least=0.0)
@@ -39,17 +39,17 @@ class RewardMethod:
         "l2f", "task", help="reward of Eschmann et al. 2024 (l2f), or the cost of first-order learning (task)"
     )
     positive: bool = setting(
-        False, "reward alive exp(-cost / alive) instead of alive - cost, so that leaving never pays"
+        False, "reward alive exp(-cost / alive) instead of alive - cost, always positive"
     )
 
 
 @dataclass
 class Td3Method(ReplayConfig, RewardMethod):
-    """TD3 as in Learning to Fly in Seconds: asymmetric critic, its reward and curriculum.
+    """TD3 as in Learning to Fly in Seconds, with its asymmetric critic, reward and curriculum.
 
-    Fewer and larger updates than there (one per 10 steps, batch 256, rates 1e-3, gamma 0.99), for an update
-    costs here some ten times as much as in compiled C++: so n-step returns, faster targets and a nearer
-    horizon.
+    Updates are fewer and larger than there (one per 10 steps, batch 256, rates 1e-3, gamma 0.99), because an
+    update here costs about ten times as much as in compiled C++. This is compensated by n-step returns,
+    faster targets and a shorter horizon.
     """
 
     name: str = "td3"
@@ -82,14 +82,12 @@ class Td3Method(ReplayConfig, RewardMethod):
 class SacMethod(ReplayConfig, RewardMethod):
     """SAC with the same critics and curriculum, and a temperature tuned to an entropy of -2 nats per motor.
 
-    Motors average white noise out before the craft feels it, so lanes explore with noise that lasts (Eberhard
-    et al. 2023), and rewards are positive: without either it learns to leave the box.
+    Motors average white noise out, so lanes explore with correlated noise (Eberhard et al. 2023), and rewards
+    are positive. Without either, the policy learns to leave the box.
     """
 
     name: str = "sac"
-    positive: bool = setting(
-        True, "alive exp(-cost / alive) instead of alive - cost, so that leaving never pays"
-    )
+    positive: bool = setting(True, "reward alive exp(-cost / alive) instead of alive - cost, always positive")
     updates: int = setting(32, "updates of the critics per round", at_least=1)
     warmup_rounds: int = setting(4, "rounds of random actions before learning starts", at_least=0)
     lesson_rounds: int = setting(

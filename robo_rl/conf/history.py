@@ -1,4 +1,4 @@
-"""Settings of `robo-rl runs`, `compare`, `push` and `pull`: what is done with finished runs."""
+"""Settings of `robo-rl runs`, `compare`, `push` and `pull`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from robo_rl.conf.fields import REQUIRED, one_of, setting
 class RunsConfig:
     """`robo-rl runs`."""
 
-    path: str = setting("runs", "folder of a run, or one around several")
+    path: str = setting("runs", "folder of a run, or of several runs")
     settings: int = setting(6, "largest number of differing settings that a line shows", at_least=0)
     json: bool = setting(False, "print one JSON object per run instead of a table")
 
@@ -20,7 +20,7 @@ class RunsConfig:
 class CompareConfig:
     """`robo-rl compare`."""
 
-    runs: list[str] = setting(REQUIRED, "folders of runs, or folders around runs of several seeds")
+    runs: list[str] = setting(REQUIRED, "folders of runs, or folders with runs of several seeds")
     out: str = setting("runs/compare", "the plot: <out>.svg and <out>.png")
 
 
@@ -31,7 +31,7 @@ class PushConfig:
     path: str = setting(REQUIRED, "folder of a run, a policy, a bundle or a dataset")
     repo: str = setting(REQUIRED, "repository on the Hugging Face Hub: <user or organisation>/<name>")
     private: bool = setting(True, "make a new repository private; false: everybody may read it")
-    overwrite: bool = setting(False, "replace what an earlier push wrote; older versions stay in its history")
+    overwrite: bool = setting(False, "replace an earlier push; older versions stay in its history")
     message: str = setting("", "message of the commit; empty: what was pushed")
 
 
@@ -40,6 +40,6 @@ class PullConfig:
     """`robo-rl pull`."""
 
     repo: str = setting(REQUIRED, "repository on the Hugging Face Hub: <user or organisation>/<name>")
-    out: str = setting(REQUIRED, "new folder for what is downloaded")
-    kind: str = one_of("policy", "dataset", help="what the repository holds; policy: run, policy or bundle")
+    out: str = setting(REQUIRED, "new folder for the download")
+    kind: str = one_of("policy", "dataset", help="content of the repository; policy: run, policy or bundle")
     revision: str = setting("main", "branch, tag or commit")

@@ -23,7 +23,5 @@ class IdentifyConfig:
     stretches: int = setting(
         40, "largest number of stretches, spread evenly over the recorded motion", at_least=2
     )
-    held_out: float = setting(
-        0.25, "share of episodes that are left out of the fit and test it", at_least=0.0
-    )
+    held_out: float = setting(0.25, "fraction of episodes held out of the fit for its test", at_least=0.0)
     delays: list[int] | None = setting(None, "delays to try [steps]; none: 0, 1 and 2")

@@ -23,5 +23,5 @@ class MissionConfig(PlanConfig):
         50, "random scenes per mission; the policy and each controller fly each once", at_least=1
     )
     seed: int = setting(0, "seed of the scenes", at_least=0)
-    out: str = setting("runs/mission", "results.json and missions.png go here")
+    out: str = setting("runs/mission", "folder for results.json and missions.png")
     overwrite: bool = setting(False, "replace what is in `out`")

@@ -119,7 +119,7 @@ class CollectConfig:
     )
     keep: str = one_of("success", "all", help="episodes that are kept: successful ones, or all")
     attempts: int | None = setting(
-        None, "number of attempted episodes after which to give up; none: ten times `episodes`", at_least=1
+        None, "largest number of attempted episodes; none: ten times `episodes`", at_least=1
     )
     seed: int = setting(0, "seed of resets and noise", at_least=0)
     num_envs: int = setting(
@@ -146,7 +146,10 @@ class ViewConfig:
         "environment, e.g. metaworld/peg-insert-side-v3 (robo-rl info lists all); or task=lift engine=mujoco",
     )
     pilot: str = one_of(
-        "expert", "random", "still", help="who acts: the scripted expert, random actions, or zero actions"
+        "expert",
+        "random",
+        "still",
+        help="source of actions: scripted expert, random, or zero actions",
     )
     policy: str | None = setting(
         None, "policy folder, run, checkpoint (<run>@<step>) or bundle that acts instead of `pilot`"
@@ -253,7 +256,5 @@ class RunConfig:
     )
     device: str = one_of("auto", "cpu", "cuda", help="device of ONNX Runtime")
     threads: int = setting(1, "number of threads of ONNX Runtime", at_least=1)
-    realtime: bool = setting(
-        False, "robot=sim_arm: each chunk goes on where the one before still runs; for flow policies"
-    )
+    realtime: bool = setting(False, "robot=sim_arm: real-time chunking, for flow policies")
     out: str | None = setting(None, "write the report into this JSON file")

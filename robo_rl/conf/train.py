@@ -23,7 +23,7 @@ PROCESSES = {"flow": FlowConfig, "diffusion": DiffusionConfig}
 
 @dataclass
 class TrainConfig(BaseTrainConfig):
-    """`robo-rl train`: what is learned from, what is built, and how it is trained."""
+    """`robo-rl train`: data, policy and training."""
 
     data: str = setting(REQUIRED, "folder of the dataset")
     learn_from: str = one_of(

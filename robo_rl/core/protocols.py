@@ -54,7 +54,9 @@ class VecEnv(Protocol):
     def step_wait(self) -> StepResult: ...
 
     def snapshot(self) -> dict[str, Any]:
-        """State of this instant for `restore`: running seeds and the actions since, as tensors and numbers."""
+        """State of this instant for `restore`: running seeds and the actions since, as tensors and
+        numbers.
+        """
         ...
 
     def restore(self, snapshot: Mapping[str, Any]) -> Obs:
@@ -96,7 +98,9 @@ class ChunkPolicy(Protocol):
         ...
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
-        """Per-step correction of the action about to be executed; the identity except for residual policies."""
+        """Per-step correction of the action about to be executed; the identity except for residual
+        policies.
+        """
         ...
 
 

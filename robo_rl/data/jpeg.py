@@ -23,7 +23,9 @@ def encode(image: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " byt
 
 
 def decode(data: UInt8[ndarray, " bytes"], out: UInt8[ndarray, "h w 3"]) -> None:
-    """Decode a JPEG into `out` (RGB, C-contiguous). Raises DataError for another size, or if it is no JPEG."""
+    """Decode a JPEG into `out` (RGB, C-contiguous). Raises DataError for another size, or if it is no
+    JPEG.
+    """
     cv2 = _cv2()
     image = cv2.imdecode(data, cv2.IMREAD_COLOR)
     if image is None or image.shape != out.shape:

@@ -68,7 +68,9 @@ _KEYS: dict[str, KeyMap] = {
 
 
 def pusht_spec(name: str) -> EnvSpec:
-    """Contract of "pusht/state", "pusht/keypoints" or "pusht/pixels": 10 Hz, 300 steps, agent target in px."""
+    """Contract of "pusht/state", "pusht/keypoints" or "pusht/pixels": 10 Hz, 300 steps, agent target in
+    px.
+    """
     if name not in _OBS:
         raise UnknownNameError("Push-T observation", name, _OBS)
     return EnvSpec(name, _OBS[name], _ACTION, max_episode_steps=300, control_hz=10.0)

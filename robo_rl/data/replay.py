@@ -99,7 +99,9 @@ class Replay:
             self._close_episode(lane, gamma)
 
     def set_last_reward(self, lane_ids: Int[Tensor, " k"], reward: float) -> None:
-        """Overwrite the reward of the newest decision of these lanes (RLIF's -1 just before an intervention)."""
+        """Overwrite the reward of the newest decision of these lanes (RLIF's -1 just before an
+        intervention).
+        """
         self.data["reward"][lane_ids, (self.head[lane_ids] - 1) % self.slots] = reward
 
     def _close_episode(self, lane: int, gamma: float) -> None:

@@ -82,7 +82,9 @@ def render(report: Report, folder: Path) -> str:
 
 
 def _row(row: ResultRow, rows: Sequence[ResultRow]) -> dict[str, Any]:
-    """Template values of a row, with its comparison to the base: "better" or "worse" if significant, else ""."""
+    """Template values of a row, with its comparison to the base: "better" or "worse" if significant, else
+    "".
+    """
     base = next((other.rate.rate for other in rows if other.name == "base"), None)
     verdict = ""
     if base is not None and row.p_vs_base is not None and row.p_vs_base < _SIGNIFICANT:

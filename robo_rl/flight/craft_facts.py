@@ -24,5 +24,7 @@ def craft_facts(craft: Craft) -> dict[str, str]:
 
 
 def _spin(yaw_sign: float) -> str:
-    """Spin direction of a rotor, seen from above: its drag turns the body the other way, so +1 is clockwise."""
+    """Spin direction of a rotor, seen from above: its drag turns the body the other way, so +1 is
+    clockwise.
+    """
     return "clockwise" if yaw_sign > 0.0 else "counter-clockwise"

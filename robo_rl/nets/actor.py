@@ -1,4 +1,6 @@
-"""Actors: networks from (features, ctx) to u in [-1, 1]^dim. They start at u = 0, which reproduces the base."""
+"""Actors: networks from (features, ctx) to u in [-1, 1]^dim. They start at u = 0, which reproduces the
+base.
+"""
 
 from __future__ import annotations
 

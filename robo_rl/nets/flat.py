@@ -37,7 +37,9 @@ def flat_gradient(loss: Tensor, module: nn.Module) -> Float[Tensor, " p"]:
 
 
 class FlatAdam:
-    """Adam over all parameters of one module as a single vector. clip: bound on the gradient's norm; 0: none."""
+    """Adam over all parameters of one module as a single vector. clip: bound on the gradient's norm; 0:
+    none.
+    """
 
     def __init__(self, module: nn.Module, lr: float, clip: float = 0.0) -> None:
         self.module, self.clip = module, clip

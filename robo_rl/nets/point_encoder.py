@@ -17,7 +17,9 @@ from robo_rl.core.shapes import Float
 
 @dataclass
 class PointEncoderConfig:
-    """Settings of the point encoder. Points are in metres in a frame near them, e.g. the robot's base frame."""
+    """Settings of the point encoder. Points are in metres in a frame near them, e.g. the robot's base
+    frame.
+    """
 
     widths: list[int] = setting([64, 128, 256], "neurons of each layer per point")
     features: int = setting(64, "length of a cloud's feature vector", at_least=1)

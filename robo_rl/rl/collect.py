@@ -86,7 +86,9 @@ class BasePlans:
         return chunk[:, : self.executor.execute].flatten(1)
 
     def replace(self, lane_ids: LaneIds, chunk: Float[Tensor, "k Tp a"]) -> None:
-        """Replace the chunk that was just planned in these lanes. Plan and correction count as one decision."""
+        """Replace the chunk that was just planned in these lanes. Plan and correction count as one
+        decision.
+        """
         self.executor.queue(lane_ids, chunk)
         self.executor.decision[lane_ids] -= 1
 

@@ -81,8 +81,8 @@ class FineTuner:
             raise ConfigError("burn_in needs data from the base: set base_steps > 0, or burn_in=0.")
         if config.env_steps <= config.base_steps:
             raise ConfigError(
-                f"env_steps={config.env_steps} leaves no steps for learning: the base alone executes the first "
-                f"{config.base_steps} (base_steps). Raise env_steps, or lower method.base_steps."
+                f"env_steps={config.env_steps} leaves no steps for learning: the base alone executes the "
+                f"first {config.base_steps} (base_steps). Raise env_steps, or lower method.base_steps."
             )
         if config.offline_updates and "demo" not in mix.fractions:
             raise ConfigError("offline_updates need demonstrations: set method.mix.demo above 0.")
@@ -212,7 +212,9 @@ class FineTuner:
             self._check()
 
     def _diagnosis(self) -> dict[str, Any]:
-        """Logs that reveal divergence: Q of base and actor, and |Q| relative to the largest possible return."""
+        """Logs that reveal divergence: Q of base and actor, and |Q| relative to the largest possible
+        return.
+        """
         values: dict[str, Any] = {} if self._batch is None else dict(self.learner.diagnose(self._batch))
         limit = self.collector.reward.largest / max(1.0 - self.config.learner.gamma, 1e-9)
         if limit > 0.0 and "critic/q_abs_max" in self._last:
@@ -220,8 +222,8 @@ class FineTuner:
             if over > 1.0 and not self.warned:
                 self.warned = True
                 self.say(
-                    f"At {self.env_steps} steps the critics estimate |Q| = {over * limit:.3g}, above the largest "
-                    f"possible return r_max / (1 - gamma) = {limit:.3g}: they diverge. Lower "
+                    f"At {self.env_steps} steps the critics estimate |Q| = {over * limit:.3g}, above the "
+                    f"largest possible return r_max / (1 - gamma) = {limit:.3g}: they diverge. Lower "
                     "method.learner.lr_critic or method.learner.alpha."
                 )
         return values

@@ -1,4 +1,6 @@
-"""Sources of actions for recorded or shown episodes: a scripted expert, or a trained policy with its noise."""
+"""Sources of actions for recorded or shown episodes: a scripted expert, or a trained policy with its
+noise.
+"""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@
 metrics.jsonl remains the record of a run; a logger mirrors it under the same names. The id of a W&B or MLflow
 run is stored in logger.json in the run's folder, so that a resumed run continues it.
 
-W&B     writes into <run>/wandb without a network; WANDB_MODE=online uploads. Project: WANDB_PROJECT or
-robo-rl. MLflow  writes where MLFLOW_TRACKING_URI points to, by default ./mlflow.db. Experiment:
-MLFLOW_EXPERIMENT_NAME
+W&B     writes into <run>/wandb without a network; WANDB_MODE=online uploads. Project: WANDB_PROJECT or robo-rl.
+MLflow  writes where MLFLOW_TRACKING_URI points to, by default ./mlflow.db. Experiment: MLFLOW_EXPERIMENT_NAME
         or robo-rl.
 """
 

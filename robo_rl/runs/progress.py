@@ -23,7 +23,9 @@ def hidden() -> Iterator[None]:
 
 
 def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
-    """tqdm bar on stderr, for a `with` block. `.update(n)` advances it, `.set_postfix_str(text)` adds text."""
+    """tqdm bar on stderr, for a `with` block. `.update(n)` advances it, `.set_postfix_str(text)` adds
+    text.
+    """
     from tqdm import tqdm
 
     watched = sys.stderr.isatty()

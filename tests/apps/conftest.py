@@ -1,6 +1,7 @@
-"""One small dataset and one small trained policy, made by the verbs themselves, for all tests of the verbs.
+"""A small dataset and a small trained policy, made by the verbs, for all tests of the verbs.
 
-The verbs are imported where they are used: the tests of the command line alone run where there is no trainer.
+The verbs are imported where they are used: tests of the command line alone run without the trainer's
+packages.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from robo_rl.core.errors import ConfigError
 
 
 def test_the_import_is_light() -> None:
-    """A robot or a script that only wants `rr.__all__` pays for no network library and no simulator."""
+    """`rr.__all__` needs neither torch nor a simulator."""
     code = "import sys, robo_rl; dir(robo_rl); print(sorted({'torch', 'numpy', 'hydra', 'sim'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -28,7 +28,7 @@ def test_every_public_name_is_there_and_others_are_refused() -> None:
 
 
 def test_from_a_dataset_to_a_head(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Train, evaluate and distil: objects with rates and paths, and nothing printed."""
+    """Train, evaluate and distil return objects with rates and paths, and print nothing."""
     net = {"name": "mlp", "width": 16, "depth": 1, "time_dim": 8}
     run = rr.train(
         data=dataset, out=tmp_path / "base", steps=2, batch_size=8, net=net, **{"process.steps": 2}
@@ -61,7 +61,7 @@ def test_a_run_becomes_a_bundle(run: Path, dataset: Path, tmp_path: Path) -> Non
 
 
 def test_finetuning_returns_both_rates(run: Path, tmp_path: Path) -> None:
-    """A few steps of a residual on the base, measured beside the base on the same episodes."""
+    """A few steps of a residual on the base, measured together with the base on the same episodes."""
     tuned = rr.finetune(
         base=run,
         out=tmp_path / "tuned",
@@ -89,14 +89,14 @@ def test_a_mistake_is_the_sentence_of_the_command_line(dataset: Path, tmp_path: 
 
 
 def test_an_environment_by_name() -> None:
-    """As the verbs make it."""
+    """Environment of a name, with its lanes."""
     env = rr.make_env("quad/hover", 3)
     assert env.reset(iter(range(3)))["state"].shape[0] == 3
     env.close()
 
 
 def test_the_lazy_table_and_the_api_agree() -> None:
-    """Every name of `robo_rl.api` can be had as `rr.<name>`, is shown to type checkers, and nothing else is."""
+    """Every name of `robo_rl.api` is available as `rr.<name>`, known to type checkers, and no other is."""
     from robo_rl import api
 
     tree = ast.parse(Path(str(rr.__file__)).read_text())

@@ -1,4 +1,4 @@
-"""Sweeps, the list of runs and their comparison, on tiny runs and hand-written folders."""
+"""Sweeps, the list of runs and their comparison, on small runs and hand-written folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from robo_rl.core.errors import ConfigError
 
 
 def write_run(path: Path, seed: int, solved: list[int]) -> None:
-    """A fine-tuning run as its files show it: evaluations of 10 episodes every 100 steps."""
+    """Files of a fine-tuning run: evaluations of 10 episodes every 100 steps."""
     (path / "policy").mkdir(parents=True)
     (path / "run.json").write_text("{}")
     (path / "config.yaml").write_text(
@@ -42,7 +42,7 @@ def test_every_combination_is_a_run_with_its_own_folder() -> None:
 def test_a_sweep_trains_and_is_listed(
     dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`train -m seed=1,2` leaves two policies; `runs` shows the seed as the setting that differs."""
+    """`train -m seed=1,2` gives two policies; `runs` shows the seed as the differing setting."""
     small = ["steps=2", "batch_size=4", "net.width=8", "net.depth=1"]
     assert main(["train", "-m", "seed=1,2", f"data={dataset}", f"out={tmp_path / 'r'}", *small]) == 0
     assert (tmp_path / "r" / "seed=2" / "policy").is_dir()
@@ -68,7 +68,7 @@ def test_runs_shows_success_and_differences(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_compare_draws_single_runs_and_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder around seeds is one curve, and the mean of its runs' rates."""
+    """A folder of seeds is one curve, with the mean of its runs' rates."""
     write_run(tmp_path / "one", 1, [2, 5])
     write_run(tmp_path / "seeds" / "seed=1", 1, [2, 9])
     write_run(tmp_path / "seeds" / "seed=2", 2, [1, 4])
@@ -82,7 +82,7 @@ def test_compare_draws_single_runs_and_seeds(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_seeds_have_an_interval_over_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three seeds with 10, 10 and 1 of 10: pooled episodes would say [52, 84], but runs vary by far more."""
+    """Three seeds with 10, 10 and 1 of 10: pooled episodes would give [52, 84], but runs vary far more."""
     for seed, solved in enumerate((10, 10, 1)):
         write_run(tmp_path / "seeds" / f"seed={seed}", seed, [2, solved])
     write_run(tmp_path / "one", 1, [2, 5])

@@ -1,6 +1,4 @@
-"""The demo as a whole: what it refuses, keeps and counts. Its stages are tested as the verbs that they
-are.
-"""
+"""The demo as a whole: refused settings, kept stages and counted time. Stages are tested with their verbs."""
 
 from __future__ import annotations
 
@@ -24,9 +22,9 @@ from robo_rl.runs.loaded_policy import LoadedPolicy
 
 
 def test_a_demo_without_time_to_learn_is_refused_before_any_work(tmp_path: Path) -> None:
-    """Not after minutes of collecting and training a base."""
+    """Reported before collecting and training."""
     out = tmp_path / "demo"
-    with pytest.raises(ConfigError, match="steering_steps=1200 leaves nothing to learn in"):
+    with pytest.raises(ConfigError, match="steering_steps=1200 leaves no steps for learning"):
         demo.main(DemoConfig(out=str(out), steering_steps=1200))
     assert not out.exists()
 
@@ -44,7 +42,7 @@ def test_a_demo_without_time_to_learn_is_refused_before_any_work(tmp_path: Path)
 def test_a_slip_is_one_sentence_and_leaves_nothing(
     setting: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before the first stage, not as its failure: there is nothing to go on with."""
+    """Reported before the first stage."""
     (tmp_path / "file").write_text("mine")
     given = [f"out={tmp_path / 'demo'}", setting.replace("FILE", str(tmp_path / "file"))]
     assert cli.main(["demo", *given[setting.startswith("out") :]]) == 2
@@ -57,7 +55,7 @@ def test_a_slip_is_one_sentence_and_leaves_nothing(
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    """`out` of a dataset, say: neither filled with the demo's files nor emptied by overwrite=true."""
+    """`out` of a dataset is neither filled with the demo's files nor emptied by overwrite=true."""
     (tmp_path / "dataset.json").write_text("{}")
     for overwrite in (False, True):
         with pytest.raises(ConfigError, match=r"is a dataset, expected a new folder"):
@@ -66,9 +64,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_demo_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
-    """Its report would say 50 demonstrations of another task beside a table of what 20 of the first one
-    made.
-    """
+    """Otherwise the report would name settings that did not produce its table."""
     first = DemoConfig(out=str(tmp_path))
     checks.check_same(first, tmp_path)
     checks.check_same(
@@ -76,12 +72,12 @@ def test_a_demo_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
     )  # nothing was done yet: a slip, mended
     (tmp_path / stages.STAGES_FILE).write_text("{}")
     checks.check_same(replace(first, env="metaworld/push-v3", overwrite=True), tmp_path)
-    with pytest.raises(ConfigError, match=r"started with demos=20 and cannot go on with demos=50"):
+    with pytest.raises(ConfigError, match=r"started with demos=20 and cannot be continued with demos=50"):
         checks.check_same(replace(first, env="metaworld/push-v3", demos=50), tmp_path)
 
 
 def test_a_stage_costs_what_it_cost_before_ctrl_c_too(tmp_path: Path) -> None:
-    """A base that was trained in two parts must not stand in the table with the seconds of the second."""
+    """The time of a base trained in two parts is that of both."""
 
     def stopped() -> None:
         time.sleep(0.2)
@@ -95,7 +91,7 @@ def test_a_stage_costs_what_it_cost_before_ctrl_c_too(tmp_path: Path) -> None:
 
 
 def test_a_head_costs_what_its_training_did() -> None:
-    """As the other rows: its stage of 50 s held 20 s of comparing it with its teacher."""
+    """Without 20 of the stage's 50 s, which compared the head with its teacher."""
     stage, actor = (
         {"wall_s": 50.0, "cpu_s": 48.0, "stopped_s": 0.0},
         cast(LoadedPolicy, SimpleNamespace(noise=1.0)),
@@ -106,9 +102,7 @@ def test_a_head_costs_what_its_training_did() -> None:
 
 
 def test_ctrl_c_of_the_terminal_reaches_the_demo_alone(tmp_path: Path) -> None:
-    """It passes one signal on; with the terminal's own the fine-tuning would have had two, and have saved
-    nothing.
-    """
+    """Only the demo's signal reaches the fine-tuning; a second one would stop it without saving."""
     with (tmp_path / "log").open("w") as log:
         process = begin(["--version"], log)
         assert os.getpgid(process.pid) == process.pid != os.getpgrp()

@@ -1,4 +1,4 @@
-"""How much of the CPU a training takes."""
+"""CPU threads of a training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from robo_rl.runs.device import set_cpu_threads
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    """What torch would take by itself here; back to the one of all tests afterwards."""
+    """torch's own number of threads; restored to the tests' number afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -31,7 +31,7 @@ def test_one_thread_unless_there_are_images_or_the_user_says(
 
 
 def test_training_on_states_takes_one(dataset: Path, tmp_path: Path, two_threads: None) -> None:
-    """By default; the setting may differ between a run and its resumption."""
+    """The default; the setting may differ in a resumed run."""
     from robo_rl.apps import train
     from tests.apps.conftest import train_config
 

@@ -1,4 +1,4 @@
-"""`robo-rl doctor` says what is missing and how to get it."""
+"""`robo-rl doctor` names what is missing and the command that installs it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_report_is_json_with_every_package(capsys: pytest.CaptureFixture[str]) -
 def test_a_missing_simulator_comes_with_its_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Missing extras are no failure: a robot has no simulator. The command stands at the end, once."""
+    """Missing extras are no failure: a robot has no simulator. The command is printed at the end, once."""
     without(monkeypatch, "mujoco", "metaworld")
     assert doctor.main(DoctorConfig()) == 0
     said = capsys.readouterr().out
@@ -46,14 +46,14 @@ def test_a_missing_simulator_comes_with_its_command(
 def test_a_missing_core_package_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without torch nothing works, and doctor itself still has to."""
+    """Without torch nothing else works, but doctor must."""
     without(monkeypatch, "torch")
     assert doctor.main(DoctorConfig(render=False)) == 2
     assert "pip install robo-rl" in capsys.readouterr().out
 
 
 def test_unsourced_ros_is_told_from_missing_ros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sourced ROS 2 whose Python is another one is the usual reason why rclpy cannot be imported."""
+    """A ROS 2 built for another Python is the usual reason why rclpy cannot be imported."""
     monkeypatch.setenv("ROS_DISTRO", "jazzy")
     without(monkeypatch, "rclpy")
     found = {finding.what: finding for finding in doctor.ros_findings()}

@@ -1,4 +1,4 @@
-"""The verbs end to end, on one tiny dataset and one tiny policy."""
+"""The verbs end to end, on one small dataset and one small policy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def evaluate_config(policy: Path, **changes: object) -> EvaluateConfig:
 
 
 def test_training_leaves_a_policy_and_its_history(run: Path) -> None:
-    """Policy folder, checkpoints, metrics, settings: what the run directory promises."""
+    """Policy folder, checkpoints, metrics and settings are in the run folder."""
     policy = load_policy(run / "policy")
     assert policy.chunk == 8
     assert json.loads((run / "policy" / "policy.json").read_text())["train"]["data"]["episodes"] == 3
@@ -60,9 +60,7 @@ def test_training_leaves_a_policy_and_its_history(run: Path) -> None:
 
 
 def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tmp_path: Path) -> None:
-    """SIGKILL in the middle, then resume=true: weights and metrics equal those of the run that was never
-    killed.
-    """
+    """SIGKILL during training, then resume=true: weights and metrics equal those of an uninterrupted run."""
     code = (
         "import os, signal\n"
         "from pathlib import Path\n"
@@ -90,7 +88,7 @@ def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tm
 
 
 def test_training_on_nothing_leaves_nothing(tmp_path: Path) -> None:
-    """A wrong path must not leave a run folder that then is in the way."""
+    """A wrong path must not leave a run folder that blocks the corrected command."""
     with pytest.raises(DataError, match=r"dataset\.json does not exist"):
         train.main(train_config(tmp_path / "nowhere", tmp_path / "run"))
     assert not (tmp_path / "run").exists()
@@ -107,7 +105,9 @@ def test_training_on_nothing_leaves_nothing(tmp_path: Path) -> None:
 def test_a_setting_that_cannot_be_used_costs_nothing(
     slip: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Refused by its key before the dataset is read; a finished run in `out` is untouched by overwrite=true."""
+    """Refused by its key before the dataset is read; a finished run in `out` is untouched by
+    overwrite=true.
+    """
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")
     words = [f"data={tmp_path / 'nowhere'}", f"out={tmp_path / 'run'}", "overwrite=true", slip]
@@ -120,14 +120,14 @@ def test_a_setting_that_cannot_be_used_costs_nothing(
 def test_windows_beyond_every_episode_are_refused(
     dataset: Path, slip: dict[str, int], tmp_path: Path
 ) -> None:
-    """They would hold little but padding, in 100 GB of memory."""
+    """They would be mostly padding, in 100 GB of memory."""
     with pytest.raises(ConfigError, match=r"=\d+ cannot be used: the longest episode .* frames"):
         train.main(train_config(dataset, tmp_path / "run", **slip))
     assert not (tmp_path / "run").exists()
 
 
 def test_another_kind_of_thing_is_called_by_what_it_is(dataset: Path, run: Path, tmp_path: Path) -> None:
-    """A run is no dataset, a dataset no policy, a run no bundle, a file no run's folder."""
+    """A run is no dataset, a dataset no policy, a run no bundle, a file no run folder."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match=f"{run} is a run and is not a dataset"):
         train.main(train_config(run, tmp_path / "new"))
@@ -172,7 +172,7 @@ def test_evaluation_is_paired_and_repeatable(
     said = capsys.readouterr().out
     assert "success 0/3 = 0 % [0, 56]" in said
     assert (
-        "0 only the first solves, 0 only the second; exact McNemar p = 1.00: no difference beyond chance"
+        "only the first policy solves 0, only the second 0; exact McNemar p = 1.00: no significant difference"
         in said
     )
     report = json.loads((tmp_path / "e.json").read_text())
@@ -184,7 +184,7 @@ def test_evaluation_is_paired_and_repeatable(
 
 
 def test_results_that_cannot_be_written_are_refused_before_the_work(run: Path, tmp_path: Path) -> None:
-    """A slip in out= costs a second, not the evaluation that it would have come after."""
+    """A wrong out= is reported before the evaluation."""
     (tmp_path / "file").write_text("x")
     for key, path, words in (
         ("out", tmp_path, "is a folder, expected a file"),
@@ -200,13 +200,13 @@ def test_results_that_cannot_be_written_are_refused_before_the_work(run: Path, t
 def test_a_policy_that_cannot_be_written_to_is_evaluated_all_the_same(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Policies of a lab lie where one only reads: the results are written, and what is missing is said."""
+    """In a read-only policy folder, results are written, and the missing note is reported."""
     policy, out = tmp_path / "policy", tmp_path / "results.json"
     shutil.copytree(run / "policy", policy)
     (policy / "evaluation.json").mkdir(parents=True)  # cannot be replaced by a file, for whomever
     evaluate.main(EvaluateConfig(str(policy), episodes=2, num_workers=0, out=str(out)))
     assert json.loads(out.read_text())["n"] == 2
-    assert f"not noted in {policy} (Is a directory)" in capsys.readouterr().out
+    assert f"success not saved in {policy} (Is a directory)" in capsys.readouterr().out
 
 
 def test_export_and_run_carry_the_measured_success(
@@ -231,7 +231,9 @@ def test_export_and_run_carry_the_measured_success(
 def test_success_with_other_noise_is_not_promised(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Measured at zero noise, exported to run with N(0, I): the bundle says nothing, and how to find out."""
+    """Measured at zero noise, exported with N(0, I): the bundle states no success, and the message gives the
+    command.
+    """
     _note_success(run, noise=0.0)
     assert export.main(ExportConfig(str(run), str(tmp_path / "bundle"), noise="gaussian")) == 0
     assert json.loads((tmp_path / "bundle" / "manifest.json").read_text())["measured"] is None
@@ -239,7 +241,7 @@ def test_success_with_other_noise_is_not_promised(
 
 
 def test_noise_that_a_bundle_cannot_draw_is_not_rounded(run: Path, tmp_path: Path) -> None:
-    """Measured at half the noise: a bundle draws none or all of it, so the user must choose."""
+    """Measured at half the noise, which a bundle does not support, so the user must choose."""
     _note_success(run, noise=0.5)
     with pytest.raises(ConfigError, match=r"scaled by 0\.5"):
         export.main(ExportConfig(str(run), str(tmp_path / "bundle")))
@@ -251,7 +253,7 @@ def _note_success(run: Path, noise: float) -> None:
 
 
 def test_success_of_other_weights_is_not_believed(run: Path, tmp_path: Path) -> None:
-    """A note beside a policy that was trained again since is old: the bundle's success stays unknown."""
+    """A note of a policy that was trained again is outdated: the bundle states no success."""
     import shutil
 
     shutil.copytree(run / "policy", tmp_path / "policy")
@@ -261,7 +263,7 @@ def test_success_of_other_weights_is_not_believed(run: Path, tmp_path: Path) -> 
 
 
 def test_wrong_policies_are_refused(run: Path, tmp_path: Path) -> None:
-    """A folder without a policy, and a policy on an environment that it was not made for."""
+    """A folder without a policy, and a policy with an environment that it does not fit."""
     with pytest.raises(CheckpointError, match="holds no policy"):
         evaluate.main(evaluate_config(tmp_path))
     with pytest.raises(CheckpointError, match="pusht/state"):
@@ -284,7 +286,7 @@ def test_a_run_is_as_good_as_its_policy_folder(run: Path) -> None:
 
 
 def test_data_verbs(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """info says what is there; validate finds a flipped byte, names the episode and exits with 2."""
+    """info lists the contents; validate finds a flipped byte, names the episode and exits with 2."""
     assert data_verb.info(DataInfoConfig(str(dataset))) == 0
     assert "3/3 labelled episodes" in capsys.readouterr().out
     assert data_verb.info(DataInfoConfig(str(dataset), json=True)) == 0
@@ -303,7 +305,7 @@ def test_data_verbs(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_data_import_maps_keys(tmp_path: Path) -> None:
-    """A replay buffer of Push-T's layout; a key map in words; a malformed one is named."""
+    """A replay buffer in Push-T's layout; a key map; a malformed one is named."""
     source = zarr.open_group(tmp_path / "buffer.zarr", mode="w", zarr_format=2)
     source.create_array("data/state", data=np.ones((5, 5), "float32"))
     source.create_array("data/action", data=np.ones((5, 2), "float32"))
@@ -313,18 +315,18 @@ def test_data_import_maps_keys(tmp_path: Path) -> None:
     assert [episode.frames for episode in EpisodeStore(tmp_path / "out")] == [2]
     with pytest.raises(ConfigError, match="expected key:array"):
         data_import.parse_keys(["state"])
-    with pytest.raises(ConfigError, match=r"env=pusht/state .* or robot=.* not both"):
+    with pytest.raises(ConfigError, match=r"env=pusht/state.* or .*robot=.* not both"):
         data_import.main(DataImportConfig(str(tmp_path / "buffer.zarr"), "y", ENV, robot="sim_arm"))
-    with pytest.raises(ConfigError, match="Say what the buffer x was recorded on"):
+    with pytest.raises(ConfigError, match="The buffer x needs either env="):
         data_import.contract(DataImportConfig("x", "y"))
-    with pytest.raises(ConfigError, match="Say which array"):
+    with pytest.raises(ConfigError, match="Name the array"):
         data_import.contract(DataImportConfig("x", "y", ENV))
     spec, keys = data_import.contract(DataImportConfig("x", "y", ENV, keys=["state:data/s", "action:data/a"]))
     assert (spec.name, keys) == (ENV, {"state": "data/s", "action": "data/a"})
 
 
 def test_info_lists_every_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a setting can take is found without reading source."""
+    """`info` lists the values of settings."""
     assert info.main(InfoConfig(json=True)) == 0
     facts = json.loads(capsys.readouterr().out)
     assert ENV in facts["environments"]
@@ -336,7 +338,7 @@ def test_info_lists_every_name(capsys: pytest.CaptureFixture[str]) -> None:
 def test_sigterm_saves_training(
     dataset: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster's scheduler ends jobs by SIGTERM: saved as by Ctrl-C, and resumed to the same weights."""
+    """Job schedulers end jobs by SIGTERM: saved as by Ctrl-C, and resumed to the same weights."""
     advance = BaseTrainer.advance
 
     def stopped(trainer: BaseTrainer) -> None:

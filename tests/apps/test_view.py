@@ -1,4 +1,4 @@
-"""`robo-rl view`: films that can be looked at, by whoever acts."""
+"""`robo-rl view`: films of experts, policies and random actions."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def test_episodes_are_filmed_one_after_another(
 
 
 def test_two_pilots_are_refused(tmp_path: Path) -> None:
-    """Nobody could say whose episode it was."""
+    """Policy and pilot together are refused."""
     with pytest.raises(ConfigError, match="cannot both act"):
         view.main(config(tmp_path, pilot="random", policy="runs/base"))

@@ -1,4 +1,4 @@
-"""The benchmark of the drivers' stops runs, says what it promises to say, and the stop is in time."""
+"""The benchmark of the drivers' stops runs, prints its lines, and the stop is in time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODULES |= {"crazyswarm2": "cyclonedds"}
 
 
 def may_open(port: int) -> bool:
-    """Ports below 1024 are root's, or whose the kernel was told."""
+    """Ports below 1024 need root, or a setting of the kernel."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except PermissionError:
@@ -38,7 +38,7 @@ def may_open(port: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(MODULES))
 def test_a_killed_or_stalled_parent_is_a_stop_within_100_ms(name: str) -> None:
-    """The median of five rounds: what a busy machine adds to some of them is not the driver's."""
+    """The median of five rounds reduces the effect of load."""
     if find_spec(MODULES[name]) is None:
         pytest.skip(f"the package of the driver is not installed (extra [{name}])")
     if name == "xarm" and not may_open(502):

@@ -1,4 +1,4 @@
-"""What `benchmarks/finetune.py` says of its seeds."""
+"""Summary of seeds by `benchmarks/finetune.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of the loop over DDS runs, and says what it promises to say."""
+"""The benchmark of the loop over DDS runs and prints its lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_it_measures_what_others_call_for() -> None:
-    """Names and units; bounds so wide that only a broken loop is outside of them."""
+    """Names and units; bounds so wide that only a broken loop exceeds them."""
     with free_domain() as domain:
         done = subprocess.run(
             [sys.executable, "benchmarks/loop_dds.py", "--quick"],

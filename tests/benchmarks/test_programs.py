@@ -1,4 +1,4 @@
-"""Every program in benchmarks/: the options that all of them promise, and what must not be mixed up."""
+"""Every program in benchmarks/: common options, imports, and separate results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRAMS = sorted(
 
 
 def test_all_are_here() -> None:
-    """A glob that finds nothing would test nothing."""
+    """The glob must find the programs."""
     assert len(PROGRAMS) >= 23
     assert {"engines", "finetune", "pusht", "quad_dynamics"} <= set(PROGRAMS)
 
@@ -54,7 +54,7 @@ IN_APPS = {  # program -> what it uses of robo_rl.apps
 
 
 def test_programs_use_libraries_not_apps() -> None:
-    """What a benchmark measures is there for everybody: apps only put it together for the command line."""
+    """Benchmarks measure library code; apps only compose it for the command line."""
     found: dict[str, set[str]] = {}
     for path in (ROOT / "benchmarks").glob("*.py"):
         used = re.findall(
@@ -68,7 +68,7 @@ def test_programs_use_libraries_not_apps() -> None:
 def test_a_full_run_takes_no_shorter_policy_for_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """600 updates under the name of 40,000 would be seen in one number of the line alone."""
+    """A score after 600 updates must not be reported as one after 40,000."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     module: Any = import_module("pusht")
     (tmp_path / "policy").mkdir()

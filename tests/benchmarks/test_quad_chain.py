@@ -1,4 +1,4 @@
-"""The chain on a quadcopter: what its page tells to run is what its benchmark measures."""
+"""The workflow on a quadcopter: the page's commands equal the benchmark's settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def page() -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("verb", ["collect", "train", "finetune", "distill"])
 def test_the_page_and_the_benchmark_agree(chain: ModuleType, verb: str) -> None:
-    """A figure belongs to a command: both have the same settings, folders apart."""
+    """Page and benchmark have the same settings, except folders."""
     settings = getattr(chain, verb.upper())
     expected = {key: str(value) for key, value in settings.items() if key not in ONLY_MEASURED}
     told = {key: value for key, value in page()[verb].items() if key not in (*FOLDERS, *ONLY_MEASURED)}

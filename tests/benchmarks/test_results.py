@@ -1,4 +1,4 @@
-"""Benchmark lines, and the README's table that is made from them."""
+"""Benchmark lines, and the tables of README and results made from them."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def test_emit_prints_one_json_line(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_what_is_no_number_gets_into_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON has neither NaN nor infinity, and a table no use for them."""
+    """JSON has neither NaN nor infinity."""
     common.emit("race/lap_time_s", 3.2, "s", best_s=float("inf"), per_seed=[3.2, float("nan")])
     common.emit("race/lap_time_s", float("nan"), "s")
     said = capsys.readouterr()
     (text,) = said.out.splitlines()
     found = json.loads(text, parse_constant=pytest.fail)
     assert (found["value"], found["best_s"], found["per_seed"]) == (3.2, None, [3.2, None])
-    assert "there is no figure to tell" in said.err
+    assert "no finite value" in said.err
 
 
 def test_a_quick_run_keeps_to_itself(tmp_path: Path) -> None:
-    """What it leaves is not taken for a full run's, nor what an earlier quick run left for its own."""
+    """Full and quick runs must not reuse each other's results."""
     common.parser("test").parse_args([])
     assert common.own_folder(tmp_path) == tmp_path
     (tmp_path / "results.json").write_text("full")
@@ -81,7 +81,7 @@ def test_a_quick_run_keeps_to_itself(tmp_path: Path) -> None:
 
 
 def test_a_quick_run_leaves_nothing_behind() -> None:
-    """Its folder goes with the program."""
+    """Its folder is deleted at the end of the program."""
     code = (
         "import common, pathlib; common.parser('test').parse_args(['--quick'])\n"
         "own = common.own_folder(pathlib.Path('runs')); (own / 'policy').mkdir(); print(own)"
@@ -107,7 +107,7 @@ def test_cpu_seconds_grow_with_work() -> None:
 
 
 def test_table_shows_the_newest_full_run(tmp_path: Path) -> None:
-    """Quick runs stay out; a later measurement replaces an earlier one of the same name and machine."""
+    """Quick runs are left out; a later measurement replaces an earlier one of the same name and machine."""
     (tmp_path / "b.jsonl").write_text(
         line(value=2.0, date="2026-02-01") + "\n" + line(value=9.0, date="2026-03-01", quick=True)
     )
@@ -125,7 +125,7 @@ def test_table_shows_the_newest_full_run(tmp_path: Path) -> None:
 
 
 def test_a_peer_does_not_replace_us(tmp_path: Path) -> None:
-    """Lines of a peer have our name and a later date."""
+    """A peer's line has our name and a later date."""
     (tmp_path / "a.jsonl").write_text(
         line(value=5.0) + "\n" + line(value=1.0, date="2026-02-01", peer="theirs")
     )
@@ -135,7 +135,7 @@ def test_a_peer_does_not_replace_us(tmp_path: Path) -> None:
 
 
 def test_headlines_stand_beside_their_references() -> None:
-    """A name in braces stands for that line's value; a row whose reference is missing is left out."""
+    """A name in braces is replaced by that line's value; a row with a missing reference is left out."""
     lines = {
         "hover/first_order/700_updates/position_error_m": {"value": 0.0075, "unit": "m"},
         "hover/pid/position_error_m": {"value": 0.032, "unit": "m"},
@@ -146,7 +146,7 @@ def test_headlines_stand_beside_their_references() -> None:
 
 
 def test_a_method_stands_beside_the_bases_of_its_own_seeds() -> None:
-    """Two seeds with weak bases, three more with good ones that this method was not run on."""
+    """Two seeds with weak bases, three more with good ones that this method did not run on."""
     lines: dict[str, dict[str, Any]] = {
         "finetune/push/auto/success": {"value": 0.9, "unit": "fraction", "per_seed": [0.85, 0.95]},
         "finetune/push/base/success": {
@@ -162,7 +162,7 @@ def test_a_method_stands_beside_the_bases_of_its_own_seeds() -> None:
 
 
 def test_a_seed_without_a_figure_has_a_dash() -> None:
-    """Where of one seed nobody stayed there is no error to tell."""
+    """If no flight of a seed stayed, the error is undefined."""
     assert shown({"value": 0.02, "unit": "m", "per_seed": [0.02, None]}) == "0.02 m (seeds: 0.02, –)"
 
 
@@ -200,6 +200,6 @@ def test_the_front_table_takes_the_newest_of_several_machines() -> None:
 
 
 def test_readme_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever adds results rewrites the table."""
+    """Whoever adds results must regenerate the table."""
     monkeypatch.setattr("sys.argv", ["readme_table.py", "--check"])
     assert main() == 0

@@ -1,4 +1,4 @@
-"""Action maps: what an actor's output means, worked by hand."""
+"""Action maps: executed actions and noise, computed by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_zero_steering_is_the_origin(rank: int | None) -> None:
 
 
 def test_full_steering_reaches_the_magnitude_everywhere() -> None:
-    """Every element of the chunk is free: repeating one vector over time would not be."""
+    """Every element of the chunk is free; one vector repeated over time would not be."""
     u = torch.rand(5, 24) * 2.0 - 1.0
     assert torch.equal(LatentMap(8, 3, 2.0).to_noise(u, torch.zeros(5, 0)), 2.0 * u.view(5, 8, 3))
 
@@ -55,13 +55,13 @@ def test_low_rank_basis_is_orthogonal_smooth_and_keeps_the_rms() -> None:
     ],
 )
 def test_values_that_make_no_map_are_refused_by_name(build: object, word: str) -> None:
-    """A user's slip names the setting."""
+    """The error names the setting."""
     with pytest.raises(ConfigError, match=word):
         build()  # type: ignore[operator]
 
 
 def test_direct_passes_through() -> None:
-    """Without a base the critic sees what the actor says."""
+    """Without a base the critic's action is the actor's output."""
     u = torch.randn(3, 2)
     assert DirectMap(2).to_critic(u, torch.zeros(3, 0)) is u
 
@@ -75,14 +75,14 @@ def test_low_rank_shifts_are_smooth_over_the_chunk() -> None:
 
 @pytest.mark.wrong_types
 def test_the_origin_is_zero_or_gaussian() -> None:
-    """A third word would silently be the second."""
+    """Any other value would silently select the second branch."""
     with pytest.raises(ConfigError, match="gausian"):
         LatentMap(8, 2, 1.0, "gausian")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
 def test_magnitudes_are_numbers(value: float) -> None:
-    """NaN passes a check that asks "is it below zero"."""
+    """NaN passes a test for "below zero"."""
     with pytest.raises(ConfigError, match="magnitude"):
         LatentMap(8, 2, value)
     with pytest.raises(ConfigError, match="scale"):

@@ -1,6 +1,4 @@
-"""Percentiles without keeping the durations: as near to NumPy's as is promised, in memory that does not
-grow.
-"""
+"""Percentiles without storing the durations: within the stated error of NumPy's, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,7 +18,9 @@ def filled(seconds: np.ndarray) -> Durations:
 @pytest.mark.parametrize("size", [1, 2, 10, 101, 5000])
 @pytest.mark.parametrize("q", [0, 50, 99, 100])
 def test_percentiles_are_numpys_within_half_a_per_cent(size: int, q: int) -> None:
-    """From a microsecond to ten seconds, and few as well as many: NumPy's way between two ranks is kept."""
+    """From a microsecond to ten seconds, for few and many values, with NumPy's interpolation between
+    ranks.
+    """
     seconds = 10.0 ** np.random.default_rng(size).uniform(-6.0, 1.0, size)
     assert filled(seconds).percentile_s(q) == pytest.approx(
         np.percentile(seconds, q), rel=1.001 * RELATIVE_ERROR
@@ -28,7 +28,7 @@ def test_percentiles_are_numpys_within_half_a_per_cent(size: int, q: int) -> Non
 
 
 def test_the_ends_are_exact() -> None:
-    """The longest tick is what one looks for; a constant has no error at all, and nothing is 0."""
+    """The longest tick and constants are exact; without durations the result is 0."""
     many = filled(np.random.default_rng(0).exponential(1e-3, 1000))
     assert many.percentile_s(100) == pytest.approx(many.longest_s, rel=RELATIVE_ERROR)
     assert filled(np.full(7, 0.03)).percentile_s(50) == 0.03

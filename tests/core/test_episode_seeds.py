@@ -6,9 +6,7 @@ from robo_rl.core.seeding import EpisodeSeeds, derive_seed
 
 
 def test_count_is_enough_to_go_on() -> None:
-    """A resumed run hands out the seeds that the killed one would have: root and count are saved, nothing
-    else.
-    """
+    """A resumed run continues the seeds of the killed one from the saved root and count."""
     seeds = EpisodeSeeds(("train", 3))
     first = list(islice(seeds, 5))
     assert first == [derive_seed("train", 3, i) for i in range(5)]

@@ -1,4 +1,4 @@
-"""Which of many names somebody meant."""
+"""Suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ TASKS = (
     ],
 )
 def test_by_spelling_and_by_words(name: str, meant: str) -> None:
-    """The likest comes first."""
+    """The most similar name comes first."""
     assert nearest(name, TASKS, 5)[0] == meant
 
 
 @pytest.mark.parametrize("name", ["xx", "", "v3", "box"])
 def test_what_is_like_nothing_is_guessed_as_nothing(name: str) -> None:
-    """A version, and the suite that most names share, say nothing about which was meant."""
+    """Versions and suites that most names share do not affect the order."""
     assert nearest(name, TASKS, 5) == []
 
 
 def test_the_suite_that_all_share_makes_nothing_alike() -> None:
-    """Only what comes after it is compared."""
+    """Only the part after the common suite is compared."""
     assert nearest("long-suite/nope", ("long-suite/far", "long-suite/window"), 5) == []
     assert nearest("long-suite/opne", ("long-suite/far", "long-suite/open"), 5) == ["long-suite/open"]
 
 
 def test_an_exact_word_in_the_right_place_wins() -> None:
-    """More of both sides shared is likelier; no more than asked for come back."""
+    """A larger share of common words ranks higher; no more names are returned than requested."""
     names = ("arm/push", "arm/push_bar", "arm/pull", "hand/turn")
     assert nearest("push bar", names, 5)[:2] == ["arm/push_bar", "arm/push"]
     assert nearest("push bar", names, 1) == ["arm/push_bar"]

@@ -1,4 +1,4 @@
-"""Nothing that a killed program had started goes on computing."""
+"""Child processes end when their parent is killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ with ProcessPoolExecutor(2, initializer=exit_with_parent) as pool:
 
 
 def _alive(pid: int) -> bool:
-    """A zombie is not: it computes nothing and waits for its parent only."""
+    """A zombie counts as ended: it only waits for its parent."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
@@ -32,7 +32,7 @@ def _alive(pid: int) -> bool:
 
 
 def test_workers_of_a_pool_end_with_their_killed_parent() -> None:
-    """SIGKILL leaves the parent no chance to stop them: they watch it themselves."""
+    """After SIGKILL the parent cannot stop them: they watch it themselves."""
     process = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     workers = [int(process.stdout.readline()) for _ in range(2)]

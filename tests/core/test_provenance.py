@@ -1,4 +1,4 @@
-"""Where a number came from, without saying whose machine it was."""
+"""Provenance of results, without the host name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def repository(path: Path) -> Path:
 
 
 def test_commit_says_whether_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A result of changed code must not carry the name of unchanged code; new results alone are no change."""
+    """Results of changed code must not have the commit of unchanged code; new results alone are no change."""
     monkeypatch.setattr(provenance, "REPOSITORY", repository(tmp_path))
     clean = provenance.commit()
     assert len(clean) == 10
@@ -45,7 +45,7 @@ def test_commit_says_whether_files_differ(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_installed_wheel_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outside of a checkout the commit is unknown; that of a repository around it would be a lie."""
+    """Outside a checkout the commit is unknown; that of an enclosing repository would be wrong."""
     inside = repository(tmp_path) / "lib" / "site-packages"
     inside.mkdir(parents=True)
     monkeypatch.setattr(provenance, "REPOSITORY", inside)
@@ -64,7 +64,7 @@ def test_versions_are_those_installed() -> None:
 
 
 def test_machines_of_one_name_are_told_apart_by_their_vectors() -> None:
-    """Two of "AMD EPYC", of which one does twice the arithmetic, must not share a row of results."""
+    """Two CPUs named "AMD EPYC" of which one computes twice as fast must not share a row."""
     core = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx avx2{more}\n"
     assert provenance._processor(core.format(more=" avx512f") * 2) == "AMD EPYC with AVX-512"
     assert provenance._processor(core.format(more="")) == "AMD EPYC with AVX2"

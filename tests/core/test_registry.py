@@ -1,4 +1,4 @@
-"""Names to classes: a slip gets the nearest name, a missing package the command that installs it."""
+"""Registries: a mistyped name gets the nearest one, a missing package the command that installs it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TABLE = {"root": ("math:sqrt", None), "gone": ("robo_rl.core.gone:Thing", "sim")
 
 
 def test_a_name_brings_what_it_stands_for() -> None:
-    """Imported when it is asked for."""
+    """An entry is imported on lookup."""
     assert lookup("function", TABLE, "root") is math.sqrt
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    """Found, expected, what to do."""
+    """The message states what was found, what was expected and a remedy."""
     with pytest.raises(
         UnknownNameError, match=r"Unknown function 'rot'\. Did you mean 'root'\? Known: gone, root\."
     ):
@@ -28,7 +28,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 def test_a_missing_package_comes_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module is ours, the package that it imports is not there."""
+    """The module exists, but a package that it imports is absent."""
     (tmp_path / "needs_it.py").write_text("import a_package_that_is_not_there\nThing = 1\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[sim\]'"):
@@ -37,6 +37,6 @@ def test_a_missing_package_comes_with_its_command(tmp_path: Path, monkeypatch: p
 
 
 def test_a_module_of_ours_that_is_gone_is_our_defect() -> None:
-    """No advice to install something that would not help."""
+    """No advice to install a package that would not help."""
     with pytest.raises(ModuleNotFoundError, match=r"robo_rl\.core\.gone"):
         lookup("thing", TABLE, "gone")

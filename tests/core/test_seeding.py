@@ -1,4 +1,4 @@
-"""Seeds and noise follow from names and counters alone."""
+"""Seeds and noise depend on names and counters only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_derived_seed_is_one_that_every_environment_takes(path: list[int | str
 
 
 def test_a_seed_is_the_same_on_every_machine() -> None:
-    """Pinned: results that are compared over years must not move with a library."""
+    """Fixed values: results must stay comparable over years when a library changes."""
     assert derive_seed("eval", 0, 0) == 1945180267
     torch.testing.assert_close(
         episode_noise(7, 1, (1, 2)), torch.tensor([[[-0.2933, 1.7038]]]), atol=1e-4, rtol=0.0
@@ -26,12 +26,12 @@ def test_a_seed_is_the_same_on_every_machine() -> None:
 
 
 def test_names_and_positions_matter() -> None:
-    """("a", 1) is not (1, "a"), and neighbours share nothing."""
+    """("a", 1) differs from (1, "a"), and neighbouring seeds are unrelated."""
     assert len({derive_seed("a", 1), derive_seed(1, "a"), derive_seed("a", 2), derive_seed("b", 1)}) == 4
 
 
 def test_noise_of_a_decision_does_not_depend_on_how_many_there_are() -> None:
-    """Row d belongs to decision d, whether 3 or 64 are drawn: the pairing of policies rests on it."""
+    """Row d belongs to decision d, whether 3 or 64 rows are drawn: policies are paired by it."""
     assert torch.equal(episode_noise(5, 64, (8, 4))[:3], episode_noise(5, 3, (8, 4)))
 
 
@@ -43,7 +43,7 @@ def test_noise_is_standard_normal() -> None:
 
 
 def test_generators_of_one_path_draw_alike() -> None:
-    """A restored run makes its generators again by name."""
+    """A restored run rebuilds its generators by name."""
     first, second = (torch.rand(5, generator=generator("learner", 3)) for _ in range(2))
     assert torch.equal(first, second)
     assert not torch.equal(first, torch.rand(5, generator=generator("replay", 3)))

@@ -27,7 +27,7 @@ class Outer:
 
 
 def test_defaults_and_values_at_the_limit_pass() -> None:
-    """The first choice is the default; None is no number and is left alone."""
+    """The first choice is the default; None is no number and is not checked."""
     check_settings(Outer())
     check_settings(Outer(1, 1.0, 0.5, [1], Inner("b", 1)))
 
@@ -52,7 +52,7 @@ def test_the_message_names_the_key_and_what_was_expected(config: Outer, words: s
 
 
 def test_a_list_is_copied_for_every_instance() -> None:
-    """Changing one instance's list leaves the default alone."""
+    """Changing the list of one instance does not change the default."""
     first = Outer()
     first.widths.append(3)
     assert Outer().widths == [8, 8]

@@ -1,4 +1,4 @@
-"""The contract of environments: action units and limits, and JSON that brings a spec back."""
+"""Contracts of environments: action units and limits, and the round trip through JSON."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_limits_become_minus_one_and_one() -> None:
 
 @given(st.lists(st.floats(allow_nan=False, width=32), min_size=2, max_size=2))
 def test_nothing_leaves_the_limits(action: list[float]) -> None:
-    """Whatever a policy says, infinity included, the robot gets an action inside its limits."""
+    """Whatever a policy outputs, also infinity, the action is inside the limits."""
     out = PIXELS.denormalize(torch.tensor(action))
     assert (out >= torch.tensor(PIXELS.low)).all()
     assert (out <= torch.tensor(PIXELS.high)).all()
 
 
 def test_unit_limits_pass_bit_for_bit() -> None:
-    """Rounding on the way would break "a zero residual is the base" for environments that live in [-1, 1]."""
+    """Rounding would violate "a zero residual is the base" for environments with limits [-1, 1]."""
     spec, action = ActionSpec((-1.0,), (1.0,)), torch.tensor([[0.1], [1 / 3], [-0.7]])
     assert torch.equal(spec.denormalize(action), action)
 
@@ -65,7 +65,7 @@ def test_json_brings_the_spec_back() -> None:
     st.floats(-1.5, 1.5, width=32),
 )
 def test_rounding_never_leaves_the_limits(limits: tuple[float, float], action: float) -> None:
-    """low + 1 * (high - low) may lie one step above high; a driver that checks would refuse it."""
+    """low + 1 * (high - low) may be one float above high, which a driver would refuse."""
     spec = ActionSpec((limits[0],), (limits[1],))
     out = spec.denormalize(torch.tensor([action]))
     assert torch.tensor(limits[0]) <= out <= torch.tensor(limits[1])

@@ -11,7 +11,7 @@ from robo_rl.core.ticks import ticks
 
 
 class Clock:
-    """A clock that only moves when told; every sleep overshoots by 0.1 ms, as real ones do."""
+    """A clock that advances by sleeping only; each sleep overshoots by 0.1 ms, as real ones do."""
 
     def __init__(self) -> None:
         self.now_s = 5.0
@@ -44,6 +44,6 @@ def test_missed_ticks_are_skipped_not_burst() -> None:
 
 @pytest.mark.parametrize("rate_hz", [0.0, -5.0, float("nan"), float("inf")])
 def test_a_rate_that_is_none_is_refused(rate_hz: float) -> None:
-    """robo-rl run rate_hz=0 is a slip, not a ZeroDivisionError."""
+    """rate_hz=0 is a user's mistake, not a ZeroDivisionError."""
     with pytest.raises(ConfigError, match="positive"):
         next(ticks(rate_hz))

@@ -1,8 +1,7 @@
-"""Run by test_kill.py: kill a recorder at its k-th call that touches the disk, and look at what is left.
+"""Run by test_kill.py: kill a recorder at its k-th disk call, and inspect the dataset.
 
-    python die_at.py <folder> <codec> <stride>
-
-k runs from 1 in steps of `stride` until the recorder survives. Prints one JSON object per k.
+python die_at.py <folder> <codec> <stride> runs k from 1 in steps of `stride` until the recorder survives, and
+prints one JSON object per k.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FRAMES = 2
 
 
 def _die_at(k: int) -> None:
-    """From now on, the k-th call that touches the disk never returns. Half a write has happened by then."""
+    """Let the k-th disk call from now on never return; half of a write is done by then."""
     count = 0
 
     def wrap(call: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -54,7 +53,7 @@ def _record_one(path: Path, with_final_obs: bool) -> None:
 
 
 def _same(path: Path, number: int) -> bool:
-    """Is every stored row the one that was recorded? Episode 0 has seed 0, whatever came after it seed 1."""
+    """True if every stored row equals the recorded one. Episode 0 has seed 0, later ones seed 1."""
     episode = EpisodeStore(path).episode(number)
     seed = episode.meta.seed or 0
     for i in range(episode.obs_rows):
@@ -66,7 +65,7 @@ def _same(path: Path, number: int) -> bool:
 
 
 def _orphan(path: Path) -> int:
-    """A recorder forks a child (a simulator's worker, say), dies, and the child lives on. Returns the child's
+    """A recorder forks a child (e.g. a simulator's worker) and dies; the child lives on. Returns the child's
     id.
     """
     read, write = os.pipe()

@@ -1,4 +1,4 @@
-"""Small datasets for the tests: every number in a frame follows from the episode's seed and the frame's
+"""Small datasets for tests: every number of a frame follows from the episode's seed and the frame's
 position.
 """
 
@@ -33,7 +33,7 @@ def state(seed: int, frame: int) -> ndarray:
 
 
 def image(seed: int, frame: int, shape: tuple[int, ...]) -> ndarray:
-    """A smooth picture that JPEG keeps within a few grey levels."""
+    """A smooth image that JPEG keeps within a few grey levels."""
     ramp = np.arange(np.prod(shape)).reshape(shape) * 40 // np.prod(shape)
     return (ramp + (seed * 7 + frame * 3) % 200).astype(np.uint8)
 
@@ -64,7 +64,7 @@ def add_frames(episode: EpisodeWriter, seed: int, frames: int, env: EnvSpec = EN
 
 
 def interrupt(writer: DatasetWriter, seed: int, frames: int, env: EnvSpec = ENV) -> None:
-    """An episode that Ctrl-C ends."""
+    """An episode that is interrupted by Ctrl-C."""
     with suppress(KeyboardInterrupt), writer.episode(task="interrupted", seed=seed) as episode:
         add_frames(episode, seed, frames, env)
         raise KeyboardInterrupt

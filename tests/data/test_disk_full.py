@@ -1,4 +1,4 @@
-"""A full disk ends in one sentence; what was committed stays, what was recorded can still be had."""
+"""A full disk gives one sentence; committed episodes stay, and recorded frames can be recovered."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def _mount_prefix(folder: Path) -> list[str] | None:
-    """The command that runs another one with a fresh 2 MiB file system on `folder`; None where that is
-    forbidden.
+    """Command prefix that runs a command with a new 2 MiB file system on `folder`; None if that is not
+    permitted.
     """
     if shutil.which("unshare") is None:
         return None
@@ -41,7 +41,7 @@ def _mount_prefix(folder: Path) -> list[str] | None:
 
 
 def test_a_file_system_of_2_mib(tmp_path: Path) -> None:
-    """The real thing: ENOSPC from a tmpfs, in the middle of an episode and in the middle of a commit."""
+    """A real ENOSPC from a tmpfs, during an episode and during a commit."""
     if (prefix := _mount_prefix(tmp_path)) is None:
         pytest.skip("this kernel lets us mount no tmpfs (unshare)")
     command = [*prefix, sys.executable, "tests/data/fill_disk.py", str(tmp_path)]
@@ -61,7 +61,7 @@ def test_a_file_system_of_2_mib(tmp_path: Path) -> None:
 
 @contextmanager
 def _file_size_limit(limit_bytes: int) -> Iterator[None]:
-    """The kernel refuses to let any file of this process grow beyond the limit (EFBIG)."""
+    """The kernel limits the size of this process's files (EFBIG)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
     try:
@@ -86,9 +86,7 @@ def test_a_frame_that_does_not_fit_is_not_there_at_all(tmp_path: Path) -> None:
 
 
 def _full_at(n: int, call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, which fails at its n-th use as on a full disk; a write puts half of its bytes down before it
-    does.
-    """
+    """`call`, which fails at its n-th use as on a full disk; a write stores half of its bytes first."""
     left = n
 
     def counted(fd: int, *data: bytes) -> Any:
@@ -107,8 +105,8 @@ def _full_at(n: int, call: Callable[..., Any]) -> Callable[..., Any]:
 def test_wherever_the_disk_fills_a_second_try_works(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ENOSPC at the n-th call, for every n: DiskFullError, earlier episodes sound; then commit or recover
-    gets it.
+    """ENOSPC at the n-th call, for every n: DiskFullError, earlier episodes intact, then commit or recover
+    succeeds.
     """
     path, call, n = record(tmp_path / "set", [2], env=STATE_ENV), getattr(os, name), 0
     failed = True
@@ -147,7 +145,7 @@ def _record_with_failure(
 
 
 def test_no_frame_is_added_behind_a_commit_that_failed(tmp_path: Path) -> None:
-    """The index may stand behind the frames already: a frame behind it would be read from the wrong place."""
+    """The index may already follow the frames: a frame after it would be read from the wrong offset."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0)
     with writer.episode() as episode:
         add_frames(episode, 0, 50, STATE_ENV)
@@ -161,7 +159,7 @@ def test_no_frame_is_added_behind_a_commit_that_failed(tmp_path: Path) -> None:
 
 
 def test_recording_does_not_start_below_the_floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """1 GiB is the default floor. The message says what is free and what is kept."""
+    """1 GiB is the default minimum. The message states free and required space."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=2**30)
     monkeypatch.setattr(disk, "free_bytes", lambda _: 2**28)
     with pytest.raises(DiskFullError, match=r"Only 256 MiB are free .* needs 1,024 MiB"):
@@ -174,7 +172,7 @@ def test_recording_does_not_start_below_the_floor(tmp_path: Path, monkeypatch: p
 def test_a_running_episode_stops_while_it_can_still_be_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a quarter of the floor `add` refuses; the commit then has the room that the guard kept."""
+    """At a quarter of the minimum `add` refuses, which leaves space for the commit."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=2**20)
     with writer.episode() as episode:
         add_frames(episode, 0, 5, STATE_ENV)

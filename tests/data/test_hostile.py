@@ -1,4 +1,4 @@
-"""Datasets that a stranger has written: every reader raises DataError, and none follows what the file says blindly."""
+"""Datasets from untrusted sources: every reader raises DataError and checks what the files state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EPISODE = "episodes/000000/episode.json"
 
 
 def read_all(path: Path) -> None:
-    """What train does with a dataset, then info and merge."""
+    """Read the dataset as train, info and merge do."""
     store = EpisodeStore(path)
     check_episodes(store)
     windows = WindowDataset(path, WindowSpec(2, 4))
@@ -67,7 +67,7 @@ def test_no_shape_but_whole_numbers(dataset: Path, shape: Any) -> None:
     "entry", [{"dtype": "float64"}, {"shape": [3, 3]}, {"shape": [4, 2]}, {"shape": [4]}, {"shape": [9, 3]}]
 )
 def test_an_episode_must_have_the_arrays_of_its_dataset(dataset: Path, entry: dict[str, Any]) -> None:
-    """Types and shapes that exist, but not here: no reader takes the episode's word for them."""
+    """Types and shapes that are valid elsewhere: readers compare them with the dataset."""
     edit(dataset / EPISODE, lambda data: data["arrays"]["state"].update(entry))
     with pytest.raises(DataError, match="changed after the recording, or belongs to another dataset"):
         EpisodeStore(dataset).episode(0).obs("state")
@@ -86,14 +86,14 @@ def test_text_that_json_chokes_on(dataset: Path, file: str, text: str) -> None:
 
 @pytest.mark.parametrize("key", ["episode.json", "recording.json", "zarr.json", "action"])
 def test_keys_that_are_files_of_the_store(key: str) -> None:
-    """An observation is a folder of its episode, so that it cannot be called like a file there."""
+    """An observation is a folder of its episode, so it cannot have the name of a file there."""
     env = EnvSpec("robot/x", {key: ArraySpec((2,))}, ActionSpec((-1.0,), (1.0,)), 10, 5.0)
     with pytest.raises(DataError, match=f"Observation key '{key}' cannot be stored"):
         DatasetMeta(env)
 
 
 def test_a_changed_byte_is_noticed_when_it_is_read(dataset: Path) -> None:
-    """Training and single reads compare checksums; only `validate` did."""
+    """Training and single reads compare checksums; earlier only `validate` did."""
     shard = next((dataset / "episodes/000001/state").glob("c.*"))
     data = bytearray(shard.read_bytes())
     data[5] ^= 1  # a low bit of the mantissa: plausible, finite and wrong
@@ -116,7 +116,7 @@ JSON_VALUES = st.recursive(
 
 
 def _places(data: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths of all values inside of a JSON value."""
+    """Paths of all values inside a JSON value."""
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     return [place for key, value in items for place in ((*prefix, key), *_places(value, (*prefix, key)))]
 
@@ -124,7 +124,7 @@ def _places(data: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), file=st.sampled_from(["dataset.json", EPISODE]))
 def test_any_value_at_any_place_is_a_sentence(dataset: Path, data: st.DataObject, file: str) -> None:
-    """One value of a sound dataset is replaced: it is still read, or a RoboRLError says why not."""
+    """One value of a valid dataset is replaced: it is still readable, or a RoboRLError gives the reason."""
     path = dataset / file
     sound = path.read_text()
     broken = json.loads(sound)

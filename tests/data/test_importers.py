@@ -1,4 +1,4 @@
-"""Replay buffers of others: a small one made here, and the published human demonstrations of Push-T."""
+"""Import of replay buffers: a small one made here, and the published human demonstrations of Push-T."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _buffer(path: Path, **replace: ndarray) -> dict[str, ndarray]:
 
 
 def test_a_buffer_becomes_a_sound_dataset(tmp_path: Path) -> None:
-    """Every value of every episode; no label, stamp or final observation is made up."""
+    """Every value of every episode; labels, stamps and final observations are not invented."""
     arrays = _buffer(tmp_path / "buffer.zarr")
     steps: list[tuple[int, int]] = []
     keys = {**KEYS, "reward": "data/gain"}
@@ -128,7 +128,7 @@ def test_a_key_may_be_computed(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_said_and_leaves_nothing(
     tmp_path: Path, replace: dict[str, ndarray], keys: dict[str, Any], message: str
 ) -> None:
-    """The sentence names the key or array; no half-imported dataset stays behind."""
+    """The message names the key or array; no incomplete dataset remains."""
     _buffer(tmp_path / "buffer.zarr", **replace)
     with pytest.raises(DataError, match=message):
         import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, keys)
@@ -147,7 +147,7 @@ def test_foreign_paths_and_existing_targets(tmp_path: Path) -> None:
 
 
 def test_an_import_that_was_killed_is_started_again(tmp_path: Path) -> None:
-    """What it left beside the target is not mistaken for a dataset and does not stop the next try."""
+    """Leftovers next to the target are not read as a dataset and do not block the next attempt."""
     _buffer(tmp_path / "buffer.zarr")
     (tmp_path / ".set.importing").mkdir()
     (tmp_path / ".set.importing/half").write_text("done")
@@ -175,22 +175,22 @@ def test_key_points_equal_the_simulators() -> None:
 
 @pytest.mark.parametrize("variant", ["state", "keypoints", "pixels"])
 def test_the_contract_is_the_simulators(variant: str) -> None:
-    """A policy trained on imported demonstrations must run in the simulator: same keys, shapes, units,
-    limits, rate.
+    """A policy trained on imported demonstrations must run in the simulator: same keys, shapes, units, limits
+    and rate.
     """
     adapter = pytest.importorskip("sim.adapters.pusht")
     assert pusht_spec(f"pusht/{variant}") == adapter.PushTLanes(variant).spec
 
 
 def test_unknown_observation_of_pusht() -> None:
-    """The error names those that there are."""
+    """The error lists the existing names."""
     with pytest.raises(UnknownNameError, match="pusht/keypoints"):
         pusht_spec("pusht/keypoint")
 
 
 @needs_human
 def test_the_206_human_demonstrations(tmp_path: Path) -> None:
-    """All 25,650 steps, value by value against plain zarr, and a clean bill from `validate`."""
+    """All 25,650 steps, value by value against plain zarr, and no fault from `validate`."""
     name = "pusht/keypoints"
     assert import_replay_buffer(HUMAN, tmp_path / "set", pusht_spec(name), pusht_keys(name)) == 206
     store, group = EpisodeStore(tmp_path / "set"), zarr.open_group(HUMAN, mode="r")
@@ -205,11 +205,9 @@ def test_the_206_human_demonstrations(tmp_path: Path) -> None:
 
 @needs_human
 def test_the_published_key_points_are_fixed_to_the_pose(tmp_path: Path) -> None:
-    """In the block's frame the nine published points stand still within 0.2 px, so the pose's convention is
-    ours.
-
-    None of them is one of the eight vertices: the nearest is 1.3 px away from its corner, most lie inside the
-    T.
+    """In the block's frame the nine published points are constant within 0.2 px, which confirms the
+    convention of the pose. None is one of the eight vertices: the nearest is 1.3 px from its corner, most are
+    inside the T.
     """
     group = zarr.open_group(HUMAN, mode="r")
     state, points = (
@@ -246,7 +244,7 @@ def test_human_images_become_uint8(tmp_path: Path) -> None:
 def test_numbers_that_cannot_be_meant_are_refused(
     tmp_path: Path, changes: dict[str, np.ndarray], words: str
 ) -> None:
-    """Actions in other units, or NaN: refused at the import, and nothing is left behind."""
+    """Actions in other units, or NaN, are refused at import, and no dataset remains."""
     _buffer(tmp_path / "buffer.zarr", **changes)
     with pytest.raises(DataError, match=words):
         import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS)
@@ -257,7 +255,7 @@ CODE_RUNS: list[str] = []
 
 
 class _RunsCode:
-    """What a hostile file pickles: loading it calls `CODE_RUNS.append`."""
+    """Payload of a hostile pickle: loading it calls `CODE_RUNS.append`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CODE_RUNS.append, ("ran",)

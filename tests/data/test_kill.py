@@ -1,4 +1,4 @@
-"""Design promise 5: killing the recorder at any instant loses no committed episode and no whole frame."""
+"""Design promise 5: killing the recorder at any instant loses no committed episode and no complete frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several datasets become one, byte for byte, or not at all."""
+"""Several datasets become one, byte for byte, or none is created."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make(path: Path, seeds: range, env: EnvSpec = ENV, **options: Any) -> Path:
 
 @pytest.mark.parametrize("codec", ["raw", "jpeg"])
 def test_nothing_changes_but_the_number(tmp_path: Path, codec: str) -> None:
-    """Every file of every episode, marks and stamps with them; JPEGs are not encoded anew."""
+    """Every file of every episode, with labels and stamps; JPEGs are not encoded again."""
     sources = [
         make(tmp_path / "a", range(2), image_codec=codec),
         make(tmp_path / "b", range(5, 8), replace(ENV, max_episode_steps=30), image_codec=codec),
@@ -66,7 +66,7 @@ def test_nothing_changes_but_the_number(tmp_path: Path, codec: str) -> None:
 def test_only_what_was_recorded_alike(
     tmp_path: Path, env: EnvSpec, options: dict[str, Any], word: str
 ) -> None:
-    """The first difference is named, and nothing is left behind."""
+    """The first difference is named, and no dataset remains."""
     one, other = make(tmp_path / "a", range(1)), make(tmp_path / "b", range(0), env, **options)
     with pytest.raises(DataError, match=word):
         merge([one, other], tmp_path / "out")
@@ -74,7 +74,7 @@ def test_only_what_was_recorded_alike(
 
 
 def test_an_interrupted_merge_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the episodes would look like all of them."""
+    """A merge of half of the episodes would look complete."""
     source, calls = make(tmp_path / "a", range(3)), []
 
     def interrupted(*_: Any) -> None:
@@ -90,13 +90,13 @@ def test_an_interrupted_merge_leaves_nothing(tmp_path: Path, monkeypatch: pytest
 
 
 def test_no_source_is_a_mistake(tmp_path: Path) -> None:
-    """`robo-rl data merge out=x`: what is missing is said."""
+    """`robo-rl data merge out=x` names the missing setting."""
     with pytest.raises(ConfigError, match="sources"):
         merge([], tmp_path / "out")
 
 
 def test_a_dataset_cannot_be_merged_with_itself(tmp_path: Path) -> None:
-    """By whatever path it is named: every episode would count double."""
+    """Under any path: its episodes would count double."""
     source = make(tmp_path / "a", range(2))
     (tmp_path / "link").symlink_to(source)
     with pytest.raises(ConfigError, match=r"names the same dataset twice: .*/a and .*/link"):

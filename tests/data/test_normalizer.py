@@ -12,14 +12,14 @@ from robo_rl.data.normalizer import Normalizer
 
 
 def test_the_seen_range_becomes_minus_one_to_one() -> None:
-    """[2, 6] maps to [-1, 1], and far outside is clamped."""
+    """[2, 6] maps to [-1, 1], and values far outside are clamped."""
     normalizer = Normalizer.fit({"state": torch.tensor([[2.0], [6.0]])}, clip=5.0)
     out = normalizer.normalize({"state": torch.tensor([[2.0], [4.0], [6.0], [1000.0]])})["state"]
     assert out.flatten().tolist() == [-1.0, 0.0, 1.0, 5.0]
 
 
 def test_constant_dimensions_are_only_centred() -> None:
-    """Dividing by a range of nothing would amplify sensor noise without bound."""
+    """Division by a tiny range would amplify sensor noise."""
     normalizer = Normalizer.fit({"state": torch.full((10, 1), 3.0)})
     assert normalizer.normalize({"state": torch.tensor([[3.01]])})["state"].item() == pytest.approx(
         0.01, abs=1e-5
@@ -27,7 +27,7 @@ def test_constant_dimensions_are_only_centred() -> None:
 
 
 def test_other_keys_pass_and_missing_ones_are_named() -> None:
-    """Images are none of its business; a missing state is an error, not zeros."""
+    """Images are not normalised; a missing state is an error, not zeros."""
     normalizer = Normalizer({"state": (1,)})
     image = torch.zeros(1, 2, 2, 3, dtype=torch.uint8)
     assert normalizer.normalize({"state": torch.zeros(1, 1), "image.top": image})["image.top"] is image
@@ -36,7 +36,7 @@ def test_other_keys_pass_and_missing_ones_are_named() -> None:
 
 
 def test_an_observation_of_another_shape_is_refused() -> None:
-    """Broadcasting would accept a scalar state and answer nonsense."""
+    """Broadcasting would accept a scalar state and give wrong values."""
     normalizer = Normalizer({"state": (3,)})
     assert normalizer.normalize({"state": torch.zeros(5, 2, 3)})["state"].shape == (5, 2, 3)
     for wrong in (torch.zeros(5, 1), torch.zeros(5, 4), torch.zeros(())):
@@ -46,14 +46,14 @@ def test_an_observation_of_another_shape_is_refused() -> None:
 
 @given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=2, max_size=20))
 def test_what_was_seen_stays_inside_the_unit_box(values: list[float]) -> None:
-    """Fitted data map into [-1, 1], but for dimensions that hardly moved: those are only centred."""
+    """Fitted data map into [-1, 1], except for nearly constant dimensions, which are only centred."""
     data = torch.tensor(values).unsqueeze(1)
     out = Normalizer.fit({"state": data}).normalize({"state": data})["state"]
     assert out.abs().max() <= 1.0 + 1e-4
 
 
 def test_statistics_travel_with_the_weights() -> None:
-    """They are buffers: whoever has the checkpoint has them."""
+    """Statistics are buffers, so every checkpoint holds them."""
     fitted, empty = Normalizer.fit({"state": torch.tensor([[1.0], [5.0]])}), Normalizer({"state": (1,)})
     empty.load_state_dict(fitted.state_dict())
     assert [float(x) for x in empty.statistics()["state"]] == [3.0, 2.0]

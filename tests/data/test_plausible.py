@@ -1,4 +1,4 @@
-"""What cannot be learned from is refused before training, with the episode that it is in."""
+"""Data unfit for training are refused before training, with the episode's number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _edit(path: Path, **changes: Any) -> None:
 
 
 def _write(array: Path, index: int, value: float) -> None:
-    """Change one number of a stored array, and its checksum with it: what a faulty recorder would have written."""
+    """Change one number of a stored array and its checksum, as a faulty recorder would write them."""
     shard = next(array.glob("c.*"))
     data = np.memmap(shard, dtype="float32", mode="r+")
     data[index] = value
@@ -44,7 +44,7 @@ def test_sound_episodes_pass(dataset: Path) -> None:
 
 
 def test_a_flipped_exponent_of_an_action_is_noticed(dataset: Path) -> None:
-    """Byte 3 of a float32 holds its exponent: 0.5 ^ 0x40 there is 1.7e38, and one such number ruins a net."""
+    """Byte 3 of a float32 holds the exponent: 0.5 with bit 0x40 flipped is 1.7e38, which ruins a network."""
     flipped = np.array([0.5], np.float32).view(np.uint32) ^ 0x40000000
     _write(dataset / "episodes/000001/action", 2 * 2, float(flipped.view(np.float32)[0]))
     with pytest.raises(
@@ -78,14 +78,14 @@ def test_how_far_an_action_may_lie_outside() -> None:
     ],
 )
 def test_labels_of_another_type_are_a_sentence(dataset: Path, change: dict[str, Any], words: str) -> None:
-    """bool("no") is True: a label is true, false or null, and nothing else."""
+    """bool("no") is True: a label must be true, false or null."""
     _edit(dataset / "episodes/000001/episode.json", **change)
     with pytest.raises(DataError, match=words):
         EpisodeStore(dataset)
 
 
 def test_files_of_another_dataset_are_a_sentence(dataset: Path, tmp_path: Path) -> None:
-    """episode.json or dataset.json copied from elsewhere: named, not a traceback out of numpy."""
+    """episode.json or dataset.json copied from elsewhere is named in the error; numpy shows no traceback."""
     other = record(tmp_path / "other", [4, 7])
     copy = Path(shutil.copytree(dataset, tmp_path / "copy"))
     shutil.copy(other / "episodes/000001/episode.json", copy / "episodes/000001/episode.json")

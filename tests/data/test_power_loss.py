@@ -26,7 +26,7 @@ def test_no_committed_episode_is_lost_and_all_others_can_be_recovered(power: Mod
 
 
 def test_the_simulation_notices_a_missing_fsync(power: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that does not wait for its arrays loses them: without this, the test above could not fail."""
+    """A commit without fsync of its arrays loses them: this shows that the test above can fail."""
     monkeypatch.setattr(commit, "_sync", lambda directory, files: None)
     _, violations, _ = power.attack(10, seed=0)
     assert violations.total() > 0

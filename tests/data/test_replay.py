@@ -1,5 +1,5 @@
-"""Replay: n-step and Monte-Carlo returns by hand; nothing crosses an episode, a lane or the end of the
-ring.
+"""Replay buffer: n-step and Monte-Carlo returns by hand; none crosses an episode, a lane or the ring's
+end.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_three_step_returns_by_hand() -> None:
 
 
 def test_a_timeout_bootstraps_unless_declared_a_failure() -> None:
-    """The named option, not an accident."""
+    """Time-outs count as failures only with the named option."""
     replay = Replay(4, 1, WIDTHS)
     add(replay, 0, 0.0, 1.0, "truncated")
     assert everything(replay, 3)[0.0] == (1.0, 0.5, 1.0)
@@ -71,7 +71,7 @@ def test_a_timeout_bootstraps_unless_declared_a_failure() -> None:
 
 
 def test_the_newest_decision_bootstraps_from_where_it_stands() -> None:
-    """No waiting for n steps: a shorter return is still a right one."""
+    """A sample does not wait for n steps: a shorter return is valid."""
     replay = Replay(10, 1, WIDTHS)
     add(replay, 0, 0.0, 1.0)
     add(replay, 0, 1.0, 1.0)
@@ -81,7 +81,7 @@ def test_the_newest_decision_bootstraps_from_where_it_stands() -> None:
 
 
 def test_chunks_discount_by_their_length() -> None:
-    """A decision of 3 steps discounts what follows by gamma^3."""
+    """A decision of 3 steps discounts later values by gamma^3."""
     replay = Replay(10, 1, WIDTHS)
     add(replay, 0, 0.0, 1.0, steps=3)
     add(replay, 0, 1.0, 8.0, "terminated", steps=2)
@@ -90,7 +90,7 @@ def test_chunks_discount_by_their_length() -> None:
 
 
 def test_a_cut_stops_the_sum_and_bootstraps() -> None:
-    """The next entry of the lane does not follow this one."""
+    """The lane's next entry is not the successor of this one."""
     replay = Replay(10, 1, WIDTHS)
     add(replay, 0, 0.0, 1.0, cut=True)
     add(replay, 0, 50.0, 100.0)
@@ -115,7 +115,7 @@ def test_monte_carlo_returns_come_with_the_end() -> None:
 def test_returns_never_cross_an_episode_a_lane_or_the_ring(
     events: list[tuple[int, str]], n_step: int
 ) -> None:
-    """Rewards name their episode: a sum that mixed two would not be a multiple of one name."""
+    """Rewards identify their episode: a sum over two would be no multiple of one reward."""
     replay, names = Replay(24, 2, WIDTHS), [1.0, 1000.0]
     for count, (lane, end) in enumerate(events):
         add(replay, lane, names[lane] + count / 64.0, names[lane], end)
@@ -130,7 +130,7 @@ def test_returns_never_cross_an_episode_a_lane_or_the_ring(
 
 
 def floors(replay: Replay, timeout_is_failure: bool = False) -> dict[float, float | None]:
-    """obs -> return_floor of every stored decision; None where none is known."""
+    """obs -> return_floor of every stored decision; None if it is unknown."""
     batch = replay.sample(
         2000, torch.Generator().manual_seed(0), gamma=GAMMA, n_step=3, timeout_is_failure=timeout_is_failure
     )
@@ -149,8 +149,8 @@ def test_a_terminated_episode_floors_every_decision_by_its_own_return() -> None:
 
 
 def test_a_timeout_is_a_floor_only_where_it_is_the_end() -> None:
-    """A price of 1 per step, gamma 1/2: -1.5 and -1 were not the end of it, unless a time-out is declared to
-    be one.
+    """A cost of 1 per step, gamma 1/2: -1.5 and -1 are no floors after a time-out, unless it counts as a
+    failure.
     """
     replay = Replay(10, 1, WIDTHS)
     add(replay, 0, 0.0, -1.0)
@@ -161,16 +161,14 @@ def test_a_timeout_is_a_floor_only_where_it_is_the_end() -> None:
 
 
 def test_a_termination_at_the_limit_of_the_clock_is_a_termination() -> None:
-    """An environment may raise both flags at once: nothing follows either way, and nothing is
-    bootstrapped.
-    """
+    """An environment may set both flags: the episode has ended and is not bootstrapped."""
     replay = Replay(4, 1, WIDTHS)
     add(replay, 0, 0.0, 4.0, "terminated truncated")
     assert floors(replay) == {0.0: 4.0}
 
 
 def test_running_and_cut_episodes_floor_nothing() -> None:
-    """Behind the cut lie decisions that went elsewhere; the episode of lane 1 has not ended."""
+    """Decisions after the cut are stored elsewhere; the episode of lane 1 has not ended."""
     replay = Replay(20, 2, WIDTHS)
     add(replay, 0, 0.0, 1.0, cut=True)
     add(replay, 0, 1.0, 2.0, "terminated")
@@ -179,7 +177,9 @@ def test_running_and_cut_episodes_floor_nothing() -> None:
 
 
 def test_a_slot_that_is_used_again_forgets_how_its_episode_ended() -> None:
-    """Three decisions that timed out, then, in two of their slots, a success and a running episode."""
+    """Three decisions of a time-out; two of their slots are then overwritten by a success and a running
+    episode.
+    """
     replay = Replay(3, 1, WIDTHS)
     for i in range(3):
         add(replay, 0, float(i), 1.0, "truncated" if i == 2 else "")
@@ -190,9 +190,7 @@ def test_a_slot_that_is_used_again_forgets_how_its_episode_ended() -> None:
 
 
 def test_floors_are_restored_and_not_made_up_for_old_checkpoints() -> None:
-    """A state from before `timed_out` was kept cannot tell a time-out from the end: no floor where that
-    matters.
-    """
+    """States saved before `timed_out` existed do not distinguish time-outs: no floor where that matters."""
     replay, other, older = (Replay(8, 1, WIDTHS) for _ in range(3))
     add(replay, 0, 0.0, 4.0, "terminated")
     add(replay, 0, 1.0, 2.0, "truncated")
@@ -229,8 +227,8 @@ def test_too_small_a_replay_is_refused() -> None:
 
 
 def test_returns_are_not_known_across_a_cut() -> None:
-    """What followed is stored elsewhere: NaN before the cut, right after it, and no other episode leaks
-    in.
+    """Successors are stored elsewhere: NaN before the cut, correct values after it, and no mixing of
+    episodes.
     """
     replay = Replay(10, 1, WIDTHS)
     add(replay, 0, 0.0, 1.0)
@@ -251,7 +249,7 @@ def test_an_episode_longer_than_the_ring_still_gets_its_returns() -> None:
 
 
 def test_lanes_may_advance_at_different_moments() -> None:
-    """Chunk decisions end apart: lanes of 5, 1 and 0 decisions are all drawn from, in proportion."""
+    """Decisions of chunks end at different times: lanes of 5, 1 and 0 decisions are sampled in proportion."""
     replay = Replay(30, 3, WIDTHS)
     for i in range(5):
         add(replay, 0, float(i), 0.0)
@@ -264,7 +262,7 @@ def test_lanes_may_advance_at_different_moments() -> None:
     "other", [Replay(6, 3, WIDTHS), Replay(4, 2, WIDTHS), Replay(8, 2, WIDTHS | {"obs": 2})]
 )
 def test_a_state_of_another_replay_is_refused(other: Replay) -> None:
-    """Other lanes, slots or widths: one sentence, and nothing is half loaded."""
+    """Other lanes, slots or widths give one sentence, and the state is not loaded in part."""
     replay = Replay(8, 2, WIDTHS)
     for i in range(4):
         add(replay, 0, float(i), 1.0)

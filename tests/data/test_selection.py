@@ -1,4 +1,4 @@
-"""Which episodes are learned from: marks decide, and where there are none, all count."""
+"""Selection of episodes for learning by their labels; unlabelled datasets are used entirely."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = (True, False, None, True, None)
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> EpisodeStore:
-    """Two successes, a failure, two without a mark, and at position 5 one that was salvaged."""
+    """Two successes, a failure, two unlabelled episodes, and a salvaged one at index 5."""
     writer = DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=0, durable=False)
     for seed, mark in enumerate(MARKS):
         with writer.episode(seed=seed) as episode:
@@ -38,7 +38,7 @@ def mixed(tmp_path: Path) -> EpisodeStore:
 def test_marks_decide(
     mixed: EpisodeStore, rule: str, positions: tuple[int, ...], left_out: dict[str, int]
 ) -> None:
-    """Every episode is taken or counted among the reasons, once."""
+    """Every episode is selected or counted under one reason."""
     choice = select_episodes(mixed, rule)
     assert (choice.positions, choice.left_out) == (positions, left_out)
     assert len(positions) + sum(left_out.values()) == len(mixed)
@@ -46,7 +46,7 @@ def test_marks_decide(
 
 
 def test_the_user_is_told_what_was_left_out(mixed: EpisodeStore) -> None:
-    """How many and why; nothing at all where nothing was."""
+    """Number and reasons; empty if none was left out."""
     assert select_episodes(mixed, "all").sentence() == ""
     said = select_episodes(mixed, "success").sentence()
     assert said.startswith(f"Learning from 2 of the 6 episodes in {mixed.path}; left out: ")
@@ -54,6 +54,6 @@ def test_the_user_is_told_what_was_left_out(mixed: EpisodeStore) -> None:
 
 
 def test_a_rule_that_does_not_exist_is_refused(mixed: EpisodeStore) -> None:
-    """In Python, too, where no command line has checked it."""
+    """Also in Python, where no command line has checked the rule."""
     with pytest.raises(ConfigError, match=r"learn_from=best .* unfailed \| success \| all"):
         select_episodes(mixed, "best")

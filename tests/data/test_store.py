@@ -1,4 +1,4 @@
-"""The store gives back what was written, by every way of reading it."""
+"""The store returns what was written, by every way of reading it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_store_may_hold_no_final_observation_and_no_stamps(tmp_path: Path) -> None:
-    """Imported episodes have neither: n - 1 transitions, and stamps that nobody took are -1."""
+    """Imported episodes have no final observation and no stamps: n - 1 transitions, and stamps of -1."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     with writer.episode() as episode:
         for i in range(4):
@@ -141,7 +141,7 @@ def test_jpeg_is_plain_zarr_and_close_to_the_original(tmp_path: Path) -> None:
 
 
 def test_few_files_per_episode(tmp_path: Path) -> None:
-    """Hubs and file systems choke on one file per frame: 18 files for a state and two cameras, whatever the
+    """File systems and hubs handle one file per frame badly: 18 files for a state and two cameras, for any
     length.
     """
     path = record(tmp_path / "set", [30])
@@ -174,8 +174,8 @@ def test_numbers_go_on_after_reopening(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_what_is_in_the_way_is_left_alone(kind: str, tmp_path: Path) -> None:
-    """The sentence says what is there, and what somebody at a command line can do; a file cannot be opened to
-    add.
+    """The message names what exists and a remedy for the command line; a file cannot be opened to add
+    episodes.
     """
     path = tmp_path / "there"
     if kind == "folder":
@@ -189,9 +189,7 @@ def test_what_is_in_the_way_is_left_alone(kind: str, tmp_path: Path) -> None:
 
 
 def test_interleaved_writers_never_share_a_number(tmp_path: Path) -> None:
-    """Episodes recorded side by side (one per lane, or by two recorders) each get a directory of their
-    own.
-    """
+    """Episodes recorded in parallel (one per lane, or by two recorders) each get their own directory."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     other = DatasetWriter.open(tmp_path / "set", min_free_bytes=0, durable=False)
     running = [writer.episode(seed=0), other.episode(seed=1), writer.episode(seed=2)]
@@ -213,8 +211,8 @@ def test_interleaved_writers_never_share_a_number(tmp_path: Path) -> None:
 def test_a_wrong_frame_is_refused_and_leaves_nothing(
     tmp_path: Path, change: dict[str, ndarray | None], message: str
 ) -> None:
-    """The message names the key, what was found and what was expected; the next good frame lands where it
-    should.
+    """The message names the key, what was found and what was expected; the next valid frame is stored
+    correctly.
     """
     writer = DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=0, durable=False)
     with writer.episode() as episode:
@@ -229,7 +227,7 @@ def test_a_wrong_frame_is_refused_and_leaves_nothing(
 
 
 def test_unknown_stamps_and_empty_episodes_are_refused(tmp_path: Path) -> None:
-    """A mistyped stamp would be lost silently, an empty episode would break every reader."""
+    """A mistyped stamp would be lost silently, and an empty episode would break every reader."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     with writer.episode() as episode:
         with pytest.raises(DataError, match="t_captured"):
@@ -241,7 +239,7 @@ def test_unknown_stamps_and_empty_episodes_are_refused(tmp_path: Path) -> None:
 
 
 def test_numpy_scalars_and_notes_are_stored(tmp_path: Path) -> None:
-    """Labels come out of simulators as numpy scalars; notes that are no JSON are refused at the start."""
+    """Simulators return labels as numpy scalars; notes that are not JSON are refused at the start."""
     writer = DatasetWriter.create(
         tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False, info={"robot": "arm 3"}
     )
@@ -262,7 +260,7 @@ def test_numpy_scalars_and_notes_are_stored(tmp_path: Path) -> None:
 
 
 def test_an_ended_episode_takes_no_more_frames(tmp_path: Path) -> None:
-    """A frame after the commit belongs to nobody."""
+    """A frame after the commit has no episode."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     with writer.episode() as episode:
         add_frames(episode, 0, 2, STATE_ENV)
@@ -272,9 +270,7 @@ def test_an_ended_episode_takes_no_more_frames(tmp_path: Path) -> None:
 
 
 def test_leaving_the_block_early_keeps_the_frames(tmp_path: Path) -> None:
-    """An exception, Ctrl-C included, or a forgotten commit: `recover` brings the frames back, marked
-    incomplete.
-    """
+    """After an exception, Ctrl-C or a forgotten commit, `recover` restores the frames, marked incomplete."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     interrupt(writer, 1, 6, STATE_ENV)
     with pytest.raises(DataError, match="neither committed nor discarded"), writer.episode(seed=2) as episode:
@@ -289,7 +285,7 @@ def test_leaving_the_block_early_keeps_the_frames(tmp_path: Path) -> None:
 
 
 def test_recover_waits_for_no_running_recorder(tmp_path: Path) -> None:
-    """Salvaging an episode under the recorder's hands would cut it: refused while one runs."""
+    """Salvaging an episode during its recording would truncate it, so it is refused."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     with writer.episode() as episode:
         add_frames(episode, 0, 2, STATE_ENV)
@@ -300,7 +296,7 @@ def test_recover_waits_for_no_running_recorder(tmp_path: Path) -> None:
 
 
 def test_a_foreign_directory_is_named(tmp_path: Path) -> None:
-    """Not a dataset, a newer one, a broken one: one sentence each, never a KeyError."""
+    """A folder of another kind, a newer dataset and a broken one give one sentence each, no KeyError."""
     with pytest.raises(DataError, match="does not exist"):
         EpisodeStore(tmp_path / "nothing")
     path = record(tmp_path / "set", [2], env=STATE_ENV)
@@ -322,7 +318,7 @@ def test_a_foreign_directory_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["../evil", "a/b", "action", "", ".hidden"])
 def test_observation_keys_are_safe_names(tmp_path: Path, key: str) -> None:
-    """A key becomes a directory: none may leave the episode or hide one of the store's own arrays."""
+    """A key becomes a directory: it must not leave the episode or hide one of the store's arrays."""
     env = EnvSpec("x/y", {key: ArraySpec((1,))}, ENV.action, 10, 10.0)
     with pytest.raises(DataError, match="cannot be stored"):
         DatasetWriter.create(tmp_path / "set", env)

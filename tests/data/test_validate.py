@@ -1,4 +1,4 @@
-"""`validate` names the fault, the episode and what to do, for every corruption that we could think of."""
+"""`validate` names the fault, the episode and a remedy for every known kind of corruption."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def dataset(sound: Path, tmp_path: Path) -> Path:
-    """A copy of a sound dataset, to be broken."""
+    """Copy of a valid dataset, to be damaged."""
     return Path(shutil.copytree(sound, tmp_path / "set"))
 
 
@@ -105,7 +105,7 @@ CORRUPTIONS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 
 @pytest.mark.parametrize("case", CORRUPTIONS)
 def test_every_corruption_is_found_in_its_episode(dataset: Path, case: str) -> None:
-    """One corruption, one kind of fault, in episode 1 alone; the sentence tells what to do."""
+    """One corruption gives one kind of fault, in episode 1 only, with a remedy."""
     kind, corrupt = CORRUPTIONS[case]
     corrupt(dataset / EPISODE)
     faults = validate(dataset)
@@ -115,12 +115,12 @@ def test_every_corruption_is_found_in_its_episode(dataset: Path, case: str) -> N
 
 
 def test_a_sound_dataset_has_no_faults(sound: Path) -> None:
-    """A validator that cries wolf is not run."""
+    """A valid dataset has no fault."""
     assert validate(sound) == []
 
 
 def test_there_are_more_than_twelve_kinds() -> None:
-    """The target of the ecosystem page; here and in the tests below."""
+    """Target of the results page for this test and those below."""
     assert len({kind for kind, _ in CORRUPTIONS.values()}) >= 12
 
 
@@ -131,7 +131,7 @@ def _only(path: Path) -> Fault:
 
 
 def test_faults_of_the_dataset_itself(dataset: Path) -> None:
-    """A gap in the numbers, a left-over recording, a stray file: each is one warning about the dataset."""
+    """A gap in the numbers, a leftover recording and a stray file: one warning each."""
     shutil.move(dataset / EPISODE, dataset.parent / "aside")
     assert (_only(dataset).kind, _only(dataset).severity) == ("numbering_gap", "warning")
     assert "Episodes [1] are missing" in str(_only(dataset))
@@ -152,14 +152,14 @@ def test_faults_of_the_dataset_itself(dataset: Path) -> None:
     ],
 )
 def test_a_foreign_or_newer_dataset(dataset: Path, change: dict[str, Any], words: str) -> None:
-    """Nothing below a foreign dataset.json can be judged: one fault, and no exception."""
+    """Files below a foreign dataset.json cannot be checked: one fault, and no exception."""
     _edit(dataset / "dataset.json", **change)
     assert (_only(dataset).kind, _only(dataset).episode) == ("foreign_format", None)
     assert words in _only(dataset).fault
 
 
 def test_no_dataset_at_all(tmp_path: Path) -> None:
-    """A mistyped path is a fault like any other."""
+    """A mistyped path is reported like any fault."""
     assert _only(tmp_path / "nothing").kind == "foreign_format"
 
 
@@ -198,7 +198,7 @@ def _recorded(path: Path, frames: list[dict[str, Any]], env: Any = STATE_ENV) ->
     ],
 )
 def test_bad_values_are_found(tmp_path: Path, frame: dict[str, Any], kind: str, words: str) -> None:
-    """The bytes are as written, but the robot or its driver wrote nonsense in frame 3."""
+    """The bytes are as written, but frame 3 holds invalid values from the robot or driver."""
     frames: list[dict[str, Any]] = [{"stamps": {"t_capture_ns": 10 + i}} for i in range(6)]
     frames[3] |= frame
     faults = _recorded(tmp_path / "set", frames)
@@ -207,7 +207,7 @@ def test_bad_values_are_found(tmp_path: Path, frame: dict[str, Any], kind: str, 
 
 
 def test_rounding_at_a_limit_is_no_fault(tmp_path: Path) -> None:
-    """1 + 1e-6 is what float32 makes of a clipped action in other units."""
+    """float32 turns a clipped action in other units into 1 + 1e-6."""
     assert _recorded(tmp_path / "set", [{"action": [-1.000001, 2.000001]}, {"action": [0, 0]}]) == []
 
 
@@ -226,14 +226,14 @@ def test_a_loop_slower_than_it_says(tmp_path: Path) -> None:
 
 
 def test_a_dimension_that_never_moves(tmp_path: Path) -> None:
-    """Zero variance became NaN losses elsewhere: warned of, by dimension, over the whole dataset."""
+    """Zero variance leads to NaN losses: a warning names the dimension over the entire dataset."""
     faults = _recorded(tmp_path / "set", [{"action": [0.1 * i, 0.5]} for i in range(5)])
     assert [(f.kind, f.severity, f.episode) for f in faults] == [("constant_action", "warning", None)]
     assert "dimensions [1]" in faults[0].fault
 
 
 def test_broken_jpegs(tmp_path: Path) -> None:
-    """Borders that leave the blob, and bytes that are no JPEG although their checksum is right."""
+    """Offsets outside the blob, and bytes that are no JPEG although their checksum is correct."""
     path = record(tmp_path / "set", [3], codec="jpeg")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Episode, "jpeg_ends", lambda self, key: np.array([0, 900, 800, 10**6]))
@@ -249,7 +249,7 @@ def test_broken_jpegs(tmp_path: Path) -> None:
 
 
 def test_info_counts_what_is_there(tmp_path: Path) -> None:
-    """The numbers that `robo-rl data info` prints, on a dataset whose every number is known."""
+    """The numbers of `robo-rl data info`, on a dataset whose numbers are known."""
     path = record(tmp_path / "set", [6, 5, 4])
     interrupt(DatasetWriter.open(path, min_free_bytes=0), 3, 2)
     info = dataset_info(path)
@@ -265,7 +265,7 @@ def test_info_counts_what_is_there(tmp_path: Path) -> None:
 
 
 def test_info_of_an_empty_dataset(tmp_path: Path) -> None:
-    """Nothing recorded yet is no error."""
+    """An empty dataset is no error."""
     DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0)
     info = dataset_info(tmp_path / "set")
     assert (info["episodes"], info["frames_per_episode"], info["delays_ms"]) == (0, None, {})

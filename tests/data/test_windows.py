@@ -1,4 +1,4 @@
-"""Windows against the plainest slicing that one could write, and through every kind of loader."""
+"""Windows compared with plain slicing, and through every kind of loader."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_windows_equal_naive_slicing(images: Path, obs_steps: int, chunk: int) -
     final=st.booleans(),
 )
 def test_windows_of_any_episodes(lengths: list[int], obs_steps: int, chunk: int, final: bool) -> None:
-    """The final observation starts no window, and no window crosses an episode, whatever the lengths."""
+    """No window starts at the final observation or crosses an episode, for any lengths."""
     spec = WindowSpec(obs_steps, chunk)
     with TemporaryDirectory() as folder:
         path = record(Path(folder) / "set", lengths, env=STATE_ENV, final=final)
@@ -74,14 +74,14 @@ def test_windows_of_any_episodes(lengths: list[int], obs_steps: int, chunk: int,
 
 
 def test_the_first_action_belongs_to_the_last_observation(images: Path) -> None:
-    """The convention in one line: obs (t-1, t), actions (t, t+1, t+2)."""
+    """The convention: obs (t-1, t), actions (t, t+1, t+2)."""
     window = WindowDataset(images, WindowSpec(2, 3))[4]
     assert window["state"][:, 1].tolist() == [3, 4]
     np.testing.assert_array_equal(window["action"], [action(0, i) for i in (4, 5, 6)])
 
 
 def test_jpeg_windows_equal_the_readers_images(tmp_path: Path) -> None:
-    """Lossy, but the same pixels as the reader decodes, in the right places."""
+    """The same pixels as decoded by the reader, in the right places."""
     path = record(tmp_path / "set", [5, 4], codec="jpeg")
     dataset, episode = WindowDataset(path, WindowSpec(3, 2)), EpisodeStore(path).episode(1)
     window = dataset[5 + 1]
@@ -92,7 +92,7 @@ def test_jpeg_windows_equal_the_readers_images(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_delivers_every_window_once(images: Path, workers: int) -> None:
-    """Forked workers and none give the same batches; together they are the dataset."""
+    """Forked workers and no workers give the same batches, which cover the dataset."""
     dataset = WindowDataset(images, WindowSpec(2, 4))
     generator = torch.Generator().manual_seed(0)
     batches = list(window_loader(dataset, 6, num_workers=workers, generator=generator))
@@ -105,7 +105,7 @@ def test_a_loader_delivers_every_window_once(images: Path, workers: int) -> None
 
 
 def test_torchs_own_collate_works_too(images: Path) -> None:
-    """A user's plain DataLoader without our collate gets equal batches, only slower."""
+    """A plain DataLoader without our collate gives equal batches, only slower."""
     dataset = WindowDataset(images, WindowSpec(2, 4))
     theirs = next(iter(torch.utils.data.DataLoader(dataset, batch_size=5)))
     for key, value in dataset.gather(range(5)).items():
@@ -127,7 +127,7 @@ def test_a_spawned_worker_gets_a_small_dataset(images: Path) -> None:
 
 
 def test_keys_and_episodes_can_be_chosen(images: Path) -> None:
-    """State only, and only some episodes: what `train` asks for."""
+    """State keys and selected episodes only, as `train` uses it."""
     dataset = WindowDataset(images, WindowSpec(1, 2), ["state"], episodes=[2, 0])
     assert (len(dataset), set(dataset[0])) == (19, {"state", "action"})
     assert dataset[0]["state"][0, 0] == 2
@@ -150,7 +150,7 @@ def test_more_episodes_than_open_files(images: Path) -> None:
 
 @pytest.mark.parametrize("read_before", [True, False])
 def test_a_file_cut_off_under_a_running_training(tmp_path: Path, read_before: bool) -> None:
-    """An error that names the file, where a memory map would kill the process with SIGBUS."""
+    """An error that names the file; a memory map would kill the process with SIGBUS."""
     path = record(tmp_path / "set", [8], env=_big_env())
     dataset = WindowDataset(path, WindowSpec(2, 2))
     if read_before:
@@ -181,7 +181,7 @@ def test_a_changed_byte_of_an_image_is_noticed(tmp_path: Path, num_workers: int)
 
 
 def test_wrong_requests(images: Path, tmp_path: Path) -> None:
-    """Beyond the end, an empty window, an empty dataset, images into memory: one clear error each."""
+    """An index after the end, an empty window, an empty dataset, images into memory: one error each."""
     with pytest.raises(IndexError, match="0 to 19, found 3 to 20"):
         WindowDataset(images, WindowSpec()).gather([3, 20])
     with pytest.raises(ConfigError, match="at least 1"):

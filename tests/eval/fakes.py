@@ -1,4 +1,4 @@
-"""A vector env and a policy small enough to know every outcome by hand."""
+"""A vector environment and a policy whose outcomes can be computed by hand."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class PushButtonEnv:
         raise NotImplementedError
 
     def render(self, lane: int = 0) -> Tensor:
-        """A bar that grows with time, 65 x 97: odd on purpose, H.264 wants even."""
+        """A bar that grows with time, 65 x 97: odd sides, which H.264 does not accept."""
         frame = torch.full((65, 97, 3), 40, dtype=torch.uint8)
         frame[:, : 10 * (1 + self._t[lane])] = torch.tensor([80, 160, 240], dtype=torch.uint8)
         return frame
@@ -84,7 +84,7 @@ class PushButtonEnv:
 
 
 class NoisyPolicy:
-    """chunk = clamp(offset + spread * noise, -1, 1): what it does is known from the noise alone."""
+    """chunk = clamp(offset + spread * noise, -1, 1): the outcome follows from the noise alone."""
 
     def __init__(self, offset: float = 0.0, spread: float = 1.0) -> None:
         self.obs_spec = {"state": ArraySpec((2,))}

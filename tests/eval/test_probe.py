@@ -31,17 +31,17 @@ def rates(gaussian: int, zero: int, best_of: int) -> Probe:
     ],
 )
 def test_the_method_follows_from_what_the_noise_contains(probed: Probe, method: str) -> None:
-    """Steering works where the base's own noise contains a success, the residual where it does not."""
+    """Steering if the base's noise contains a success, a residual otherwise."""
     assert probed.recommend().method == method
 
 
 def test_thresholds_are_parameters() -> None:
-    """The caller tunes them on measured tasks."""
+    """Callers may set the thresholds."""
     assert rates(33, 40, 45).recommend(support=0.9).method == "steering"
 
 
 def test_best_of_contains_the_first_draw() -> None:
-    """More draws never solve fewer seeds, and one draw is the plain evaluation."""
+    """More draws never solve fewer seeds, and one draw equals the plain evaluation."""
     env, policy = PushButtonEnv(5), NoisyPolicy()
     one = probe(env, policy, ChunkExecutor, make_noise, episodes=14, best_of_seeds=14, draws=1)
     many = probe(env, policy, ChunkExecutor, make_noise, episodes=14, best_of_seeds=14, draws=6)
@@ -50,7 +50,7 @@ def test_best_of_contains_the_first_draw() -> None:
 
 
 def test_draws_are_independent_of_each_other() -> None:
-    """With symmetric noise a seed of threshold 0 fails half the time; 12 draws leave hardly one unsolved."""
+    """With symmetric noise a seed of threshold 0 fails half the time; 12 draws leave almost none unsolved."""
     probed = probe(
         PushButtonEnv(5), NoisyPolicy(), ChunkExecutor, make_noise, episodes=30, best_of_seeds=30, draws=12
     )
@@ -69,9 +69,7 @@ def test_a_seed_outside_the_support_stays_unsolved() -> None:
 
 @pytest.mark.parametrize("eval_seed", range(8))
 def test_noise_that_does_nothing_is_never_said_to_help(eval_seed: int) -> None:
-    """Best of n counts the first 10 of 30 seeds: where those are easy, the base must be judged on them
-    too.
-    """
+    """Best of n uses the first 10 of 30 seeds: if these are easy, the base must be measured on them, too."""
     env, policy = PushButtonEnv(5), NoisyPolicy(0.5, 0.0)
     found = probe(
         env, policy, ChunkExecutor, make_noise, eval_seed=eval_seed, episodes=30, best_of_seeds=10, draws=2
@@ -81,7 +79,7 @@ def test_noise_that_does_nothing_is_never_said_to_help(eval_seed: int) -> None:
 
 
 def test_a_probe_is_plain_json() -> None:
-    """It goes into run.json and the report, and comes back; files of older versions too."""
+    """A probe survives JSON, also from older versions."""
     assert rates(1, 2, 3).to_json()["best_of"]["k"] == 3
     for found in (rates(1, 2, 3), replace(rates(1, 2, 3), alone=SuccessRate(1, 25))):
         assert Probe.from_json(found.to_json()) == found

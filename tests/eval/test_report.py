@@ -43,7 +43,7 @@ def report(**changes: object) -> Report:
 
 
 def test_results_json_has_exactly_the_promised_shape(tmp_path: Path) -> None:
-    """Others read this file by these names."""
+    """Other programs read this file by these names."""
     write_results(tmp_path / "results.json", ROWS, 512.0)
     data = json.loads((tmp_path / "results.json").read_text())
     assert set(data) == {"commit", "machine", "wall_s", "rows"}
@@ -60,7 +60,7 @@ def test_results_json_has_exactly_the_promised_shape(tmp_path: Path) -> None:
 
 
 def test_the_terminal_table_holds_every_number() -> None:
-    """A log without colours and without a width must not fold or cut numbers."""
+    """Numbers in a log without colours and width must not be wrapped or cut."""
     console = Console(record=True, width=20, file=open("/dev/null", "w"))  # noqa: SIM115  closed with the test
     print_results(ROWS, console=console)
     shown = console.export_text()
@@ -106,7 +106,7 @@ def parse(html: str) -> _Page:
 
 
 def test_the_page_is_self_contained_and_says_all(tmp_path: Path) -> None:
-    """One file to mail around: no script, no font, no picture from elsewhere."""
+    """One self-contained file: no script, font or image from elsewhere."""
     figure, video = tmp_path / "curve.svg", tmp_path / "film.mp4"
     figure.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     video.write_bytes(b"film")
@@ -136,7 +136,7 @@ def test_the_page_is_self_contained_and_says_all(tmp_path: Path) -> None:
 
 
 def test_each_row_is_explained_in_a_sentence() -> None:
-    """Who opens the page need not know what a residual is; a row of somebody's own is shown without one."""
+    """Readers need not know what a residual is; other rows are shown without a description."""
     page = parse(render(report(rows=[*ROWS, row("mine", 3, None)]), Path()))
     for each in ROWS:
         assert each.meaning.endswith(".")
@@ -145,9 +145,7 @@ def test_each_row_is_explained_in_a_sentence() -> None:
 
 
 def test_what_is_wider_than_a_phone_scrolls_by_itself(tmp_path: Path) -> None:
-    """Tables and curves lie in boxes that scroll: the page keeps the width of the screen, and text is not
-    cut.
-    """
+    """Tables and curves scroll inside their boxes: the page keeps the screen's width, and text is not cut."""
     (tmp_path / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     probe = Probe(SuccessRate(33, 50), SuccessRate(40, 50), SuccessRate(25, 25), 8, 14200, 9.3)
     html = render(report(figures=[Media(tmp_path / "curve.svg", "curves")], probe=probe), tmp_path)
@@ -167,7 +165,7 @@ def test_markup_in_names_is_text() -> None:
 def test_large_videos_are_linked_relative_to_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page of 50 MB opens nowhere; the folder can still be moved as a whole."""
+    """Large videos are linked, and the folder can be moved as a whole."""
     monkeypatch.setattr(report_module, "EMBED_BYTES", 3)
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "film.mp4").write_bytes(b"film")
@@ -176,7 +174,7 @@ def test_large_videos_are_linked_relative_to_the_page(
 
 
 def test_better_and_worse_are_marked_only_beyond_chance() -> None:
-    """Green for p < 0.05 above the base, red below it, neither for a difference that chance explains."""
+    """Green for p < 0.05 above the base, red below it, neither for an insignificant difference."""
     rows = [row("base", 57, None), row("steered", 98, 1e-8), row("residual", 41, 0.004), row("head", 60, 0.7)]
     html = render(report(rows=rows), Path())
     marks = re.findall(r'<td class="n (better|worse|)">([^<]*)</td>', html)
@@ -184,7 +182,7 @@ def test_better_and_worse_are_marked_only_beyond_chance() -> None:
 
 
 def test_the_headline_names_the_best_and_its_cost() -> None:
-    """Success before and after, steps of fine-tuning, speed of the head, time of the whole job."""
+    """Success before and after, fine-tuning steps, speed of the head, total time."""
     tiles = {what: value for value, what, _ in headline(report())}
     assert tiles == {
         "success": "57 % → 98 %",
@@ -196,7 +194,7 @@ def test_the_headline_names_the_best_and_its_cost() -> None:
 
 
 def test_the_steps_of_distillation_are_not_those_of_fine_tuning() -> None:
-    """A head that beats its teacher needed the teacher's steps as well: the headline names fine-tuning's."""
+    """A head that beats its teacher also needed the teacher's steps: the headline states fine-tuning's."""
     rows = [*ROWS[:-1], row("head", 99, 2e-8, 0.08, 4000)]
     tiles = {what: (value, detail) for value, what, detail in headline(report(rows=rows))}
     assert tiles["success"][0] == "57 % → 99 %"
@@ -223,13 +221,13 @@ def test_durations_read_well(value: float, shown: str) -> None:
     ("value", "shown"), [(0.0812, "0.081"), (2.054, "2.05"), (31.44, "31.4"), (412.4, "412"), (0, "–")]
 )
 def test_latencies_keep_three_digits(value: float, shown: str) -> None:
-    """A head at 80 us and a base at 400 ms stand in one column."""
+    """A head at 80 us and a base at 400 ms share a column."""
     assert text.milliseconds(value) == shown
 
 
 def test_labels_move_apart_in_order() -> None:
-    """Two curves that end at 98 % and 97 % would print over each other: the lower one moves down, the rest
-    stays.
+    """Labels of curves that end at 98 % and 97 % would overlap: the lower one is moved down, the others
+    stay.
     """
     assert spread_labels([0.97, 0.5, 0.98], gap=0.07, top=1.0) == pytest.approx([0.91, 0.5, 0.98])
     assert spread_labels([1.05], gap=0.07, top=1.0) == [1.0]
@@ -254,6 +252,6 @@ def test_learning_curves_are_drawn_and_repeatable(tmp_path: Path) -> None:
 
 
 def test_no_curve_is_an_error_in_words(tmp_path: Path) -> None:
-    """A run that never evaluated has nothing to draw."""
+    """A run without evaluations has no curve."""
     with pytest.raises(ConfigError, match="eval_every"):
         write_learning_curves(tmp_path / "a", [])

@@ -21,7 +21,7 @@ def run(lanes: int, seeds: list[int], policy: NoisyPolicy | None = None, **kwarg
 
 @pytest.mark.parametrize("lanes", [1, 3, 10, 40])
 def test_outcomes_do_not_depend_on_the_number_of_lanes(lanes: int) -> None:
-    """The pairing: a seed's resets and noise are its own, whichever lane runs it, beside whatever else."""
+    """Pairing: resets and noise of a seed do not depend on its lane or on other lanes."""
     seeds = eval_seeds(0, 25)
     alone, together = run(1, seeds), run(lanes, seeds)
     assert (alone.seeds, alone.success, alone.length) == (together.seeds, together.success, together.length)
@@ -30,20 +30,20 @@ def test_outcomes_do_not_depend_on_the_number_of_lanes(lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", [1, 4, 7])
 def test_every_seed_once_in_seed_order(lanes: int) -> None:
-    """Lengths are known from the seeds, so a skipped, repeated or reordered seed shows."""
+    """Lengths follow from the seeds, so skipped, repeated or reordered seeds are detected."""
     seeds = eval_seeds(3, 11)
     assert run(lanes, seeds).length == tuple(map(episode_length, seeds))
 
 
 def test_returns_are_the_sums_of_each_episodes_rewards() -> None:
-    """The button pays 1 at the end of a success and nothing before; lanes must not leak into each other."""
+    """The button gives reward 1 at the end of a success and 0 before; lanes must not mix."""
     result = run(4, eval_seeds(0, 20))
     assert result.returns == tuple(map(float, result.success))
     assert result.mean_return == result.rate.rate
 
 
 def test_surplus_episodes_are_not_counted() -> None:
-    """Ten lanes for two seeds: eight run seeds that nobody asked for."""
+    """Ten lanes for two seeds: eight lanes run surplus seeds."""
     result = run(10, [5, 9])
     assert result.seeds == (5, 9)
     assert len(result.success) == 2
@@ -59,7 +59,7 @@ def test_the_environment_gets_physical_actions() -> None:
 
 
 def test_zero_noise_differs_from_gaussian_and_repeats() -> None:
-    """Same seeds, other noise: the base with zero noise is a policy of its own, and deterministic."""
+    """Same seeds, other noise: the base with zero noise is another, deterministic policy."""
     seeds = eval_seeds(0, 20)
     env, policy = PushButtonEnv(4), NoisyPolicy(0.3)
     first, again = (
@@ -78,7 +78,7 @@ def test_coverage_is_reported_where_the_environment_gives_it() -> None:
 
 
 class FarEnv(PushButtonEnv):
-    """An episode of an even seed keeps a distance of seed cm; of an odd one it keeps none."""
+    """Episodes of even seeds report an error of seed cm, those of odd seeds none."""
 
     def step(self, action: torch.Tensor) -> Any:
         *rest, info = super().step(action)
@@ -88,7 +88,7 @@ class FarEnv(PushButtonEnv):
 
 
 def test_errors_are_of_the_episodes_that_have_one() -> None:
-    """Seeds 2 and 4 keep 2 and 4 cm, a mean of 3 cm; seed 3 has no error, which is no error of 0."""
+    """Seeds 2 and 4 have errors of 2 and 4 cm, a mean of 3 cm; seed 3 has none, which is not 0."""
     result = evaluate(FarEnv(2), NoisyPolicy(), ChunkExecutor, EpisodeNoise((4, 1)), [2, 3, 4])
     assert result.errors_m == (pytest.approx(0.02), None, pytest.approx(0.04))
     assert result.mean_error_m == pytest.approx(0.03)
@@ -96,7 +96,7 @@ def test_errors_are_of_the_episodes_that_have_one() -> None:
 
 
 def test_progress_counts_each_seed_once() -> None:
-    """A bar of n ends at n, surplus or not."""
+    """A bar of n ends at n, also with surplus episodes."""
     counts: list[int] = []
     evaluate(
         PushButtonEnv(4), NoisyPolicy(), ChunkExecutor, EpisodeNoise((4, 1)), [1, 2, 3, 4, 5], counts.append
@@ -105,20 +105,20 @@ def test_progress_counts_each_seed_once() -> None:
 
 
 def test_an_environment_that_mixes_up_seeds_is_refused() -> None:
-    """Noise would be keyed by the wrong episode, and the pairing silently lost."""
+    """Otherwise noise is keyed by the wrong episode, and the pairing is lost silently."""
     with pytest.raises(EnvError, match="lane order"):
         run(2, [1, 3], shuffle_lanes=True)
 
 
 def test_an_episode_without_end_is_refused() -> None:
-    """Or the evaluation would never return."""
+    """Otherwise the evaluation would never return."""
     with pytest.raises(EnvError, match="did not end"):
         run(2, [4, 9], max_steps=5)
 
 
 @pytest.mark.parametrize("seeds", [[], [1, 2, 1]])
 def test_seeds_must_be_distinct(seeds: list[int]) -> None:
-    """A repeated seed is not new evidence."""
+    """A repeated seed is no new evidence."""
     with pytest.raises(ConfigError, match="no seed twice"):
         run(2, seeds)
 
@@ -131,7 +131,7 @@ def test_comparing_needs_the_same_seeds() -> None:
 
 
 def test_a_longer_evaluation_starts_with_the_shorter_one() -> None:
-    """A quick look of 20 episodes is the first fifth of the full one."""
+    """A short evaluation of 20 episodes is the first fifth of the full one."""
     assert eval_seeds(7, 100)[:20] == eval_seeds(7, 20)
     assert not set(eval_seeds(7, 100)) & set(eval_seeds(8, 100))
 
@@ -144,12 +144,12 @@ def test_results_are_plain_json() -> None:
 
 
 def test_the_fake_fulfils_the_protocol() -> None:
-    """Otherwise the tests above would prove nothing about real environments."""
+    """Otherwise the tests above would not apply to real environments."""
     assert isinstance(PushButtonEnv(1), VecEnv)
 
 
 def test_seeds_are_consumed_lazily() -> None:
-    """The seed stream is endless; an implementation that listed it would hang."""
+    """The seed stream is endless; listing it would hang."""
 
     class Counting(PushButtonEnv):
         def reset(self, seeds: Iterator[int]) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What sensors see, drawn beside a film."""
+"""Images of sensor data next to a video."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from robo_rl.eval.sensor_views import add_columns, observation_images
 
 
 def test_what_can_be_looked_at_is_drawn_and_numbers_are_not() -> None:
-    """Cameras as they are, a near thing warm and a far one cold, a cloud as points on a dark ground."""
+    """Cameras unchanged, near warm and far cold, a cloud as points on a dark background."""
     picture = torch.randint(0, 255, (1, 8, 8, 3), dtype=torch.uint8)
     depth_m = torch.full((1, 8, 8), 3.0)
     depth_m[0, :, :4] = 0.5
@@ -34,14 +34,14 @@ def test_classes_have_a_colour_each() -> None:
 
 
 def test_a_cloud_of_one_point_and_a_flat_depth_are_drawn() -> None:
-    """Nothing to scale by: no division by zero."""
+    """Constant depths and clouds do not divide by zero."""
     seen = observation_images({"points.a": torch.zeros(1, 4, 3), "depth.a": torch.ones(1, 8, 8)})
     assert (seen["points.a"] != 24).any()
     assert seen["depth.a"].shape == (8, 8, 3)
 
 
 def test_pictures_stand_in_columns_at_the_right() -> None:
-    """The film stays as it is; five pictures need a second column."""
+    """The video frame is unchanged; five images need a second column."""
     frame = np.full((320, 320, 3), 7, np.uint8)
     one = np.full((8, 8, 3), 200, np.uint8)
     assert add_columns(frame, {}) is frame

@@ -1,4 +1,4 @@
-"""Numbers worked by hand, so that a change of library or arguments cannot pass unseen."""
+"""Numbers computed by hand, so that changes of libraries or arguments are detected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_rates_print_k_n_and_interval(k: int, n: int, text: str) -> None:
 
 @given(st.integers(1, 200).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_holds_the_rate_and_stays_in_the_unit_interval(kn: tuple[int, int]) -> None:
-    """An interval below 0 or above 1, or beside its own estimate, would be nonsense in a table."""
+    """An interval below 0, above 1, or without its own estimate would be wrong."""
     low, high = SuccessRate(*kn).wilson()
     assert 0.0 <= low <= kn[0] / kn[1] + 1e-12
     assert kn[0] / kn[1] - 1e-12 <= high <= 1.0
@@ -51,15 +51,13 @@ def test_wilson_holds_the_rate_and_stays_in_the_unit_interval(kn: tuple[int, int
 
 @pytest.mark.parametrize(("k", "n"), [(1, 0), (-1, 5), (6, 5)])
 def test_impossible_counts_are_refused(k: int, n: int) -> None:
-    """A rate of nothing, or of more successes than episodes, is a mistake upstream."""
+    """A rate without episodes, or with more successes than episodes, is an error of the caller."""
     with pytest.raises(ConfigError, match="0 <= k <= n"):
         SuccessRate(k, n)
 
 
 def test_worlds_that_fail_as_a_whole_count_once() -> None:
-    """100 worlds of 8: 20 lost with all drones, so 80/100 worlds and not 640/800 drones is what was
-    measured.
-    """
+    """100 worlds of 8 drones, 20 lost with all drones: 80/100 worlds were measured, not 640/800 drones."""
     together = np.repeat([[False]] * 20 + [[True]] * 80, 8, axis=1)
     rate = SuccessRate.of_groups(together)
     assert (rate.k, rate.n) == (640, 800)
@@ -79,8 +77,8 @@ def test_the_design_effect_by_hand() -> None:
 
 
 def test_drones_of_one_fate_have_the_coverage_of_their_worlds() -> None:
-    """200 samples of 60 worlds of 6 whose drones share their luck: 95 % of the intervals should hold the
-    truth, 0.8. Counted as 360 independent drones, some 70 % do.
+    """200 samples of 60 worlds of 6 correlated drones: 95 % of the intervals should contain the true rate,
+    0.8. Counted as 360 independent drones, about 70 % do.
     """
     rng, hits, naive = np.random.default_rng(0), 0, 0
     for _ in range(200):
@@ -104,7 +102,7 @@ def test_mcnemar_by_hand() -> None:
 
 
 def test_a_policy_equals_itself() -> None:
-    """No discordant seed is no evidence: p = 1, not a division by zero."""
+    """Without discordant seeds p = 1, not a division by zero."""
     assert paired_test([True, False], [True, False]).p_value == 1.0
 
 
@@ -123,9 +121,7 @@ def test_interquartile_mean_by_hand() -> None:
 
 
 def test_bootstrap_resamples_within_a_task() -> None:
-    """Two tasks whose seeds agree leave nothing to resample: pooled resampling would mix 0 and 1 and report
-    spread.
-    """
+    """Two tasks whose seeds agree have nothing to resample: pooled resampling would mix 0 and 1."""
     estimate = interquartile_mean(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]))
     assert (estimate.low, estimate.value, estimate.high) == (0.5, 0.5, 0.5)
 
@@ -145,6 +141,6 @@ def test_mean_over_seeds_by_hand() -> None:
 
 
 def test_one_seed_has_no_interval_over_seeds() -> None:
-    """A single run says nothing about the spread of runs."""
+    """A single run does not show the variance of runs."""
     with pytest.raises(ConfigError, match="at least 2 seeds"):
         mean_over_seeds([0.9])

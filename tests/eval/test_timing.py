@@ -14,7 +14,7 @@ BURN = "import time\nwhile time.process_time() < 0.3: pass\n"
 
 
 def test_cpu_seconds_count_a_running_worker() -> None:
-    """Simulators run in worker processes: a figure without them would flatter every method."""
+    """Simulators run in worker processes: a figure without them would be too low for every method."""
     before = cpu_seconds()
     worker = subprocess.Popen([sys.executable, "-c", BURN + "print('burnt', flush=True)\ninput()"],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
@@ -29,7 +29,7 @@ def test_cpu_seconds_count_a_running_worker() -> None:
 
 
 def test_latency_is_measured_for_one_environment() -> None:
-    """A robot decides for itself alone; a batch of 64 would hide the overhead per call."""
+    """A robot decides at batch 1; a batch of 64 would hide the overhead per call."""
 
     class Slow(NoisyPolicy):
         def sample(self, obs: dict[str, torch.Tensor], noise: torch.Tensor) -> torch.Tensor:
@@ -44,7 +44,7 @@ def test_latency_is_measured_for_one_environment() -> None:
 
 
 def test_policies_are_timed_in_turns() -> None:
-    """Load that comes and goes slows all of them alike; waiting costs wall time and no CPU time."""
+    """Changing load slows all of them equally; waiting costs wall time but no CPU time."""
     order: list[str] = []
 
     class Named(NoisyPolicy):

@@ -17,7 +17,7 @@ from tests.eval.fakes import NoisyPolicy, PushButtonEnv
 
 
 def test_a_film_shows_the_evaluated_episodes(tmp_path: Path) -> None:
-    """One frame per control step plus the hold; H.264 in yuv420p with even sides is what browsers play."""
+    """One frame per control step plus the hold; browsers play H.264 in yuv420p with even sides."""
     seeds, path = [1, 4], tmp_path / "film.mp4"
     env, noise = PushButtonEnv(1), EpisodeNoise((4, 1))
     sheet = tmp_path / "sheet.png"
@@ -38,7 +38,7 @@ def test_a_film_shows_the_evaluated_episodes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stills", [True, False])
 def test_a_film_without_a_sheet_keeps_no_pictures(tmp_path: Path, stills: bool) -> None:
-    """Twenty long episodes would be gigabytes of thumbs that nobody looks at."""
+    """Thumbs of twenty long episodes would take gigabytes."""
     env = PushButtonEnv(1)
     env.reset(iter([1]))
     with VideoWriter(tmp_path / "film.mp4", 10) as writer:
@@ -49,7 +49,7 @@ def test_a_film_without_a_sheet_keeps_no_pictures(tmp_path: Path, stills: bool) 
 
 
 def test_the_caption_changes_with_the_outcome() -> None:
-    """Green and red strips differ from the undecided one, and the picture itself is left alone."""
+    """Green and red strips differ from the undecided one, and the image is unchanged."""
     frame = np.full((40, 200, 3), 128, dtype=np.uint8)
     strips = [caption(frame, "base", "text", outcome) for outcome in (True, False, None)]
     assert all((strip[:40] == frame).all() for strip in strips)
@@ -58,7 +58,7 @@ def test_the_caption_changes_with_the_outcome() -> None:
 
 
 def test_small_pictures_are_enlarged_to_even_sides() -> None:
-    """96-pixel Push-T frames would leave no room for a caption; the encoder refuses odd sides."""
+    """96-pixel Push-T frames have no space for a caption; the encoder refuses odd sides."""
     assert enlarge(np.zeros((65, 97, 3), dtype=np.uint8)).shape == (324, 484, 3)
     assert enlarge(np.zeros((481, 641, 3), dtype=np.uint8)).shape == (480, 640, 3)
 
@@ -78,7 +78,7 @@ def test_a_broken_film_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_filming_needs_one_lane(tmp_path: Path) -> None:
-    """With more lanes the seeds would be spread over lanes that no camera looks at."""
+    """With more lanes the seeds would run in lanes that are not filmed."""
     noise = EpisodeNoise((4, 1))
     with pytest.raises(ConfigError, match="one lane"):
         record_episodes(

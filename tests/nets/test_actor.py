@@ -1,4 +1,4 @@
-"""Actors: where they start, what they may output, and what a user may ask of them."""
+"""Actors: initial output, range of the output, and configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_actor_starts_at_zero(kind: str, squash: bool) -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**31 - 1))
 def test_nothing_leaves_the_unit_box(seed: int) -> None:
-    """Whatever the weights and the draw: scale and magnitude are promises about |u| <= 1."""
+    """|u| <= 1 for any weights and draws: scale and magnitude depend on it."""
     torch.manual_seed(seed)
     actor = GaussianActor(ActorConfig("gaussian", 4, 2, (8,)))
     for parameter in actor.parameters():
@@ -33,7 +33,7 @@ def test_nothing_leaves_the_unit_box(seed: int) -> None:
 
 
 def test_context_is_seen_behind_the_features() -> None:
-    """act(features, ctx) is mode of both side by side: collectors and deployed policies must agree on the
+    """act(features, ctx) is mode of their concatenation: collectors and deployed policies must agree on the
     order.
     """
     actor = make_actor(ActorConfig("deterministic", 5, 2, (8,)))
@@ -44,7 +44,7 @@ def test_context_is_seen_behind_the_features() -> None:
 
 
 def test_restart_forgets_what_was_learned() -> None:
-    """Back to u = 0 and to the first spread."""
+    """Restart gives u = 0 and the initial standard deviation."""
     actor = GaussianActor(ActorConfig("gaussian", 3, 2, (8,), init_std=0.5))
     torch.nn.init.normal_(actor.net[-1].weight)
     actor.restart()
@@ -61,6 +61,6 @@ def test_a_configuration_comes_back_from_json() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    """One sentence with the kinds there are."""
+    """One sentence that lists the kinds."""
     with pytest.raises(ConfigError, match="gaussian"):
         make_actor(ActorConfig("normal", 3, 2))

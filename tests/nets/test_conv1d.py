@@ -1,4 +1,4 @@
-"""The fast convolutions are convolutions: forward, backward and in an exported graph."""
+"""Fast convolutions equal plain ones: forward, backward and in an exported graph."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_upsampling_equals_torch(length: int) -> None:
 
 
 def test_whole_unet_is_the_same_with_either_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which kernel runs depends on batch and length only; the policy must not notice."""
+    """The kernel depends on batch and length; the result must not."""
     torch.manual_seed(0)
     net = make_net(Unet1dConfig(widths=[16, 32, 64], time_dim=32), 2, 16, 3)
     x, t, cond = torch.randn(3, 16, 2), torch.rand(3), torch.randn(3, 3)

@@ -1,4 +1,4 @@
-"""Critic ensembles: K networks in one product, and still K networks."""
+"""Critic ensembles: K independent networks in one matrix product."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_head_is_the_network_it_stands_for() -> None:
 
 
 def test_heads_start_apart_and_learn_apart() -> None:
-    """Equal heads would make the minimum of two useless; a gradient of one must not reach another."""
+    """Equal heads would make the minimum useless; gradients of one must not reach another."""
     torch.manual_seed(0)
     critic = CriticEnsemble(3, (8,), heads=2)
     q = critic(torch.randn(5, 2), torch.randn(5, 1))
@@ -39,9 +39,7 @@ def test_the_bias_is_where_values_start() -> None:
 
 
 def test_comparing_two_candidates_is_asking_about_each() -> None:
-    """One pass over both, for any batch, one row included: the first less the heads' margin, the second plus
-    it.
-    """
+    """One pass over both, for any batch size: the first minus the margin, the second plus it."""
     critic = CriticEnsemble(3, (8,), heads=4)
     for rows in (1, 6):
         x, first, second = torch.randn(rows, 2), torch.randn(rows, 1), torch.randn(rows, 1)
@@ -52,7 +50,7 @@ def test_comparing_two_candidates_is_asking_about_each() -> None:
 
 
 def test_of_two_heads_the_pessimist_judges_the_first_and_the_optimist_the_second() -> None:
-    """Mean less standard deviation of two numbers is the smaller one."""
+    """The mean minus the standard deviation of two numbers is the smaller one."""
     critic = CriticEnsemble(3, (8,), heads=2)
     x, first, second = torch.randn(5, 2), torch.randn(5, 1), torch.randn(5, 1)
     q_first, q_second = critic.compare(x, first, second, margin=1.0)
@@ -61,7 +59,7 @@ def test_of_two_heads_the_pessimist_judges_the_first_and_the_optimist_the_second
 
 
 def test_without_a_margin_the_means_are_compared() -> None:
-    """As a learner does while it explores, and when it bootstraps."""
+    """As in exploration and bootstrapping of a learner."""
     critic = CriticEnsemble(3, (8,), heads=3)
     x, first, second = torch.randn(5, 2), torch.randn(5, 1), torch.randn(5, 1)
     q_first, q_second = critic.compare(x, first, second)
@@ -70,7 +68,7 @@ def test_without_a_margin_the_means_are_compared() -> None:
 
 
 def test_a_configuration_builds_an_equal_critic() -> None:
-    """A gated residual carries its critics in its checkpoint."""
+    """A gated residual saves its critics in its checkpoint."""
     critic = CriticEnsemble(4, (8, 8), heads=3, layer_norm=False)
     again = CriticEnsemble(**critic.config())
     again.load_state_dict(critic.state_dict())

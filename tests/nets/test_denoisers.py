@@ -1,4 +1,4 @@
-"""All denoisers share one signature; the U-Net is the published one; time embeds as published."""
+"""Denoisers share one signature; the U-Net and the time embedding are as published."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL: dict[str, NetConfig] = {
 
 @pytest.mark.parametrize("name", SMALL)
 def test_shape_and_gradient(name: str) -> None:
-    """(b, Tp, a) in, (b, Tp, a) out, and after one step every weight takes part in the output."""
+    """(b, Tp, a) in, (b, Tp, a) out, and after one step every weight affects the output."""
     net = make_net(SMALL[name], action_dim=3, chunk=8, cond_dim=5)
     x, t, cond = torch.randn(4, 8, 3), torch.rand(4), torch.randn(4, 5)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -40,7 +40,7 @@ def test_shape_and_gradient(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_rows_are_independent(name: str) -> None:
-    """Batching lanes together must not change what a lane does (no batch statistics)."""
+    """Batching lanes must not change the result of a lane (no batch statistics)."""
     torch.manual_seed(0)
     net = make_net(SMALL[name], 2, 8, 3)
     for parameter in net.parameters():
@@ -52,7 +52,7 @@ def test_rows_are_independent(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_time_and_condition_matter(name: str) -> None:
-    """A network deaf to either would still train, only badly."""
+    """A network that ignores either would still train, but badly."""
     torch.manual_seed(0)
     net = make_net(SMALL[name], 2, 8, 3)
     for parameter in net.parameters():
@@ -64,7 +64,7 @@ def test_time_and_condition_matter(name: str) -> None:
 
 
 def test_causal_transformer_does_not_look_ahead() -> None:
-    """Changing the last action must leave all earlier outputs as they are."""
+    """Changing the last action must not change earlier outputs."""
     net = make_net(SMALL["transformer-causal"], 2, 8, 3)
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
@@ -112,9 +112,7 @@ def test_configurations_survive_json() -> None:
     ],
 )
 def test_sizes_that_make_no_network_are_named(config: NetConfig, words: str) -> None:
-    """Most ended in an error of torch about matrices at the first update, and some in a network that sees no
-    time.
-    """
+    """Most gave an error of torch at the first update, and some a network without a time input."""
     with pytest.raises(ConfigError, match=words):
         make_net(config, action_dim=2, chunk=8, cond_dim=4)
 

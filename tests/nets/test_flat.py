@@ -1,4 +1,4 @@
-"""One buffer for all parameters: the same network, the same gradients."""
+"""One buffer for all parameters gives the same network and gradients."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def test_the_buffer_is_the_network() -> None:
 
 
 def test_the_gradient_is_that_of_backward_and_leaves_nothing_behind() -> None:
-    """The loss passes through another network, which must keep no gradient: an actor's step leaves critics
-    alone.
+    """The loss passes through another network, which must receive no gradient: an actor's step does not
+    change critics.
     """
     torch.manual_seed(0)
     actor, critic, x = mlp(3, (4,), 2), mlp(2, (4,), 1), torch.randn(5, 3)

@@ -1,4 +1,4 @@
-"""Image encoders: crops, spatial softmax, and that a picture's content reaches the features."""
+"""Image encoders: crops, spatial softmax, and dependence on the image's content."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_spatial_softmax_finds_a_bright_pixel() -> None:
 
 @pytest.mark.parametrize("pool", ["softmax", "mean"])
 def test_features_see_the_picture(pool: str) -> None:
-    """uint8 in, finite features out, different for different pictures, equal for equal ones."""
+    """uint8 in, finite features out: different for different images, equal for equal ones."""
     torch.manual_seed(0)
     config = ImageEncoderConfig(widths=[8, 16], features=12, keypoints=4, pool=pool)
     encoder = ImageEncoder((24, 32, 3), config)
@@ -55,7 +55,7 @@ def test_bad_settings_are_refused() -> None:
 
 @pytest.mark.parametrize("widths", [[50], [40, 100], [17, 34]])
 def test_any_width_can_be_normalised_in_groups(widths: list[int]) -> None:
-    """16 channels a group where that divides them, else as near to it as can be; 32, 64, 128 as before."""
+    """16 channels per group if that divides them, else the nearest divisor; 32, 64, 128 as before."""
     encoder = ImageEncoder((24, 24, 3), ImageEncoderConfig(widths=widths, keypoints=4, features=8))
     assert encoder(torch.zeros(2, 24, 24, 3, dtype=torch.uint8)).shape == (2, 8)
     usual = ImageEncoder((24, 24, 3), ImageEncoderConfig())
@@ -66,13 +66,13 @@ def test_any_width_can_be_normalised_in_groups(widths: list[int]) -> None:
     ("setting", "value"), [("widths", []), ("widths", [8, 0]), ("features", 0), ("keypoints", 0)]
 )
 def test_sizes_that_make_no_encoder_are_named(setting: str, value: Any) -> None:
-    """A sentence with the setting, not torch's about weights."""
+    """A sentence with the setting, not torch's error about weights."""
     with pytest.raises(ConfigError, match=rf"image\.{setting}="):
         ImageEncoder((24, 24, 3), ImageEncoderConfig(**{setting: value}))
 
 
 def test_depths_are_pictures_of_one_channel() -> None:
-    """Beyond far_m all depths look alike; nearer, they do not."""
+    """Depths above far_m are equal; smaller ones are distinguished."""
     torch.manual_seed(0)
     config = ImageEncoderConfig(widths=[8, 16], features=12, keypoints=4, far_m=2.0)
     encoder = ImageEncoder((24, 32), config)
@@ -84,7 +84,7 @@ def test_depths_are_pictures_of_one_channel() -> None:
 
 
 def test_classes_are_channels_and_not_shades() -> None:
-    """Exchanging two classes is another picture, and numbers beyond the known are none of them; grey is
+    """Exchanging two classes changes the features, and unknown numbers belong to no class; grey images are
     refused.
     """
     encoder = ImageEncoder((12, 12, 1), ImageEncoderConfig(widths=[8, 8]), classes=True)

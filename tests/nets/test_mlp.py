@@ -10,7 +10,7 @@ from robo_rl.nets.mlp import mlp
 
 
 def test_zero_last_starts_at_exactly_zero() -> None:
-    """A residual head with this must leave its base untouched, bit for bit."""
+    """A residual head with zero_last must leave its base unchanged bit for bit."""
     net = mlp(5, (16, 16), 3, layer_norm=True, zero_last=True)
     assert net(torch.randn(7, 5)).eq(0).all()
 

@@ -1,4 +1,4 @@
-"""Point encoders: blind to order and repetition, not to places."""
+"""Point encoders: invariant to order and repetition, not to positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles that several files test: an export takes seconds, so each is made once."""
+"""Bundles shared by test files, because an export takes seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.policies.small import ENV, SMALL_ENV, SmallResidual, flow_policy
 
 @pytest.fixture(scope="session")
 def button_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """The flow policy of `small.py`; read only, copy it before breaking it."""
+    """Bundle of the flow policy of `small.py`; read-only, copy it before changes."""
     training = {"data": "20 demonstrations", "method": "flow", "seed": 0}
     measured = {"k": 97, "n": 100, "success": 0.97, "wilson95": [0.92, 0.99]}
     folder = tmp_path_factory.mktemp("bundles") / "button"
@@ -22,6 +22,6 @@ def button_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @pytest.fixture(scope="session")
 def residual_bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """A policy with a second graph, a picture and unequal action limits; read only."""
+    """Bundle with a second graph, an image and unequal action limits; read-only."""
     folder = tmp_path_factory.mktemp("bundles") / "residual"
     return write_bundle(folder, SmallResidual(), SMALL_ENV, name="residual", noise="zero", training={})

@@ -1,4 +1,4 @@
-"""Policies small enough to export in a second: one for each way in which a policy can be special."""
+"""Policies small enough to export in a second, one for each special property."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ ENV = EnvSpec(
 def flow_policy(
     env: EnvSpec = ENV, steps: int = 2, net: NetConfig | None = None, image: ImageEncoderConfig | None = None
 ) -> GenerativePolicy:
-    """A real base policy: MLP unless told otherwise, flow, K steps, history 2, chunks of 4 of which 2 are
-    executed.
-    """
+    """A real base policy: MLP by default, flow, K steps, history 2, chunks of 4 of which 2 are executed."""
     config = _config(net or MlpDenoiserConfig(width=16, depth=1), image or ImageEncoderConfig())
     return GenerativePolicy(env, _normalizer(env), config, Flow(FlowConfig(steps=steps))).eval()
 
@@ -87,7 +85,7 @@ class Small(nn.Module):
 
 
 class SmallResidual(Small):
-    """Corrects every action by its own small network, which starts at zero as a residual does."""
+    """Corrects every action by a small network of its own, zero-initialised like a residual."""
 
     def __init__(self, zero: bool = False) -> None:
         super().__init__()
@@ -107,14 +105,14 @@ SMALL_ENV = EnvSpec(
 
 
 class Untraceable(Small):
-    """Branches on the value of a tensor, which no graph can hold."""
+    """Branches on the value of a tensor, which a graph cannot represent."""
 
     def sample(self, obs: Obs, noise: Tensor) -> Tensor:
         return noise if noise.sum() > 0 else -noise
 
 
 class Unfaithful(Small):
-    """Another function in the graph than in torch: what the parity check is there for."""
+    """Computes a different function in the graph than in torch, which the parity check must detect."""
 
     def sample(self, obs: Obs, noise: Tensor) -> Tensor:
         chunk = super().sample(obs, noise)

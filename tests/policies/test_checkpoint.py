@@ -1,4 +1,4 @@
-"""Policy folders: same weights back, bit for bit; every way of being broken ends in one sentence."""
+"""Policy folders: weights are restored bit for bit; every kind of damage gives one sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.policies.worlds import CAMERA_ENV, ENV, NETS, PROCESSES, observations
 
 @pytest.mark.parametrize(("process", "net"), [*[(p, "mlp") for p in PROCESSES], *[("flow", n) for n in NETS]])
 def test_a_loaded_policy_acts_the_same_bit_for_bit(process: str, net: str, tmp_path: Path) -> None:
-    """Weights, tables and statistics all travel; the loaded policy is frozen."""
+    """Weights, tables and statistics are saved; the loaded policy is frozen."""
     env = CAMERA_ENV if net == "unet1d" else ENV
     policy, obs, noise = policy_of(process, net, env).eval(), observations(env, 3, 2), torch.randn(3, 8, 2)
     save_policy(tmp_path / "policy", policy, {"data": "20 demonstrations"})
@@ -46,7 +46,7 @@ def _edit(folder: Path, **changes: Any) -> None:
 
 
 def _rewrite(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
-    """Other weights under a matching checksum."""
+    """Other weights with a matching checksum."""
     import zlib
 
     data = pack(tensors)
@@ -60,7 +60,7 @@ def _refused(folder: Path, match: str) -> None:
 
 
 def test_absent_and_broken_files(folder: Path) -> None:
-    """Nothing there, half a JSON, half of the weights, weights of another save."""
+    """An empty folder, truncated JSON, truncated weights, weights of another save."""
     _refused(folder / "nothing", "is not a policy folder: .* does not exist")
     weights = folder / "weights.safetensors"
     whole = weights.read_bytes()
@@ -107,9 +107,7 @@ def test_tensors_that_do_not_fit(folder: Path) -> None:
 
 
 def test_compatibility_names_what_does_not_fit() -> None:
-    """A policy is refused by an environment with other observations or another action space, and by nothing
-    else.
-    """
+    """An environment with other observations or another action space is refused, and no other."""
     policy = policy_of()
     check_compatible(policy, replace(ENV, name="fake/other", obs=ENV.obs | {"more": ArraySpec((9,))}))
     cases = [

@@ -41,7 +41,7 @@ def test_a_chunk_is_executed_and_then_planned_again() -> None:
 
 
 def test_a_reset_empties_only_its_own_lane() -> None:
-    """A stale queue across episodes executes the last episode's actions in the next one."""
+    """A stale queue would execute actions of the last episode in the next one."""
     ex = executor()
     ex.plan(ex.due(), torch.cat([chunk(0.1, 0.2, 0, 0), chunk(0.5, 0.6, 0, 0)]))
     ex.advance()
@@ -61,7 +61,7 @@ def test_history_is_stacked_newest_last() -> None:
 
 
 def test_history_rows_do_not_change_afterwards() -> None:
-    """What a collector keeps must not move under its feet when another lane is reset."""
+    """Observations that a collector keeps must not change when another lane is reset."""
     ex = executor()
     kept = ex.history(torch.tensor([0]))["state"]
     before = kept.clone()
@@ -83,7 +83,7 @@ def test_temporal_ensemble_by_hand() -> None:
 
 
 def test_state_round_trip_continues_bit_for_bit() -> None:
-    """Exact resume: queues, positions and histories are all of it."""
+    """Exact resume needs queues, positions and histories, and nothing else."""
     one, noise = executor(), EpisodeNoise((4, 1))
     noise.reset([0, 1], [11, 12])
     one.act(noise)
@@ -96,7 +96,7 @@ def test_state_round_trip_continues_bit_for_bit() -> None:
 
 
 def test_noise_depends_on_episode_and_decision_only() -> None:
-    """Pairing: another lane, another order, the same draw; streams are independent; scale 0 is zero."""
+    """Pairing: another lane or order gives the same draw; streams are independent; scale 0 gives zero."""
     one, other = EpisodeNoise((4, 1)), EpisodeNoise((4, 1))
     one.reset([0, 1], [5, 6])
     other.reset([3], [6])
@@ -117,8 +117,8 @@ def test_noise_continues_beyond_its_first_block() -> None:
 
 
 def test_an_episode_without_end_does_not_fill_the_memory() -> None:
-    """A robot's head draws for days without a reset: one block of draws is kept, and earlier ones are made
-    again.
+    """A robot's head draws for days without a reset: one block is kept in memory, and earlier ones are
+    recomputed.
     """
     noise = EpisodeNoise((4, 1))
     noise.reset([0, 1], [1, 2])
@@ -138,13 +138,13 @@ def test_execute_must_fit_the_chunk(execute: int) -> None:
 
 @pytest.mark.parametrize("ensemble", [100.0, float("nan"), float("inf")])
 def test_an_ensemble_that_would_overflow_is_refused(ensemble: float) -> None:
-    """Older chunks weigh exp(m k) more: in float32 that has an end."""
+    """Weights of older chunks grow by exp(m k), which float32 limits."""
     with pytest.raises(ConfigError, match="ensemble"):
         executor(1, ensemble=ensemble)
 
 
 def test_an_ensemble_forgets_the_episode_before() -> None:
-    """After a reset only the new chunk speaks: half of the old one in the mean would be a stale queue too."""
+    """After a reset the mean contains the new chunk only."""
     ex = executor(2, ensemble=0.01)
     ex.plan(ex.due(), torch.cat([chunk(0.9, 0.9, 0.9, 0.9), chunk(0.9, 0.9, 0.9, 0.9)]))
     ex.advance()
@@ -155,7 +155,7 @@ def test_an_ensemble_forgets_the_episode_before() -> None:
 
 
 def test_lanes_do_not_see_each_other() -> None:
-    """Three lanes together act like each alone: batches change nothing."""
+    """Three lanes together act like each alone."""
     noise = EpisodeNoise((4, 1))
     noise.reset([0, 1, 2], [11, 12, 13])
     together = executor(3)

@@ -1,4 +1,4 @@
-"""From an observation's spec to networks: which sense goes through which."""
+"""Encoders by kind of observation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def _encoder(key: str) -> ObsEncoder:
 
 
 def test_classes_of_pixels_are_encoded() -> None:
-    """Two steps of 5 numbers and 6 features; another class somewhere gives other features, the state
-    stays.
-    """
+    """Two steps of 5 numbers and 6 features; another class changes the features, not the state."""
     encoder = _encoder("segmentation.view")
     obs = {
         "state": torch.zeros(1, 2, 5),

@@ -1,4 +1,4 @@
-"""Collection: what is stored is what happened."""
+"""Collection: stored decisions equal executed ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LANES = 3
 
 
 class Recording(WorkerVecEnv):
-    """The environment, with everything that it was told and answered."""
+    """Environment that records its actions and results."""
 
     def __init__(self, overrule: bool = False) -> None:
         super().__init__(TargetLane, LANES)
@@ -72,7 +72,7 @@ def random_act(width: int) -> Any:
 
 @pytest.mark.parametrize("overrule", [False, True])
 def test_the_replayed_action_is_the_executed_one(overrule: bool) -> None:
-    """Promise 2: after clipping and after a human's hand on the stick, step for step."""
+    """Promise 2: after clipping and after an intervention, step for step."""
     store, env, _ = collect(ResidualMap(1, 1.0), random_act(1), overrule=overrule)
     for index in range(LANES):
         stored = lane(store, index, "action")
@@ -85,7 +85,7 @@ def test_the_replayed_action_is_the_executed_one(overrule: bool) -> None:
 
 
 def test_chunk_decisions_hold_all_that_was_executed() -> None:
-    """Steering: two executed actions per decision; `steps` says how many of them were."""
+    """Steering: two executed actions per decision; `steps` counts them."""
     store, env, _ = collect(LatentMap(4, 1, 1.5), random_act(4))
     actions, steps = lane(store, 0, "action"), lane(store, 0, "steps").long()
     flat = torch.cat([row[:count] for row, count in zip(actions, steps.tolist(), strict=True)])
@@ -95,7 +95,7 @@ def test_chunk_decisions_hold_all_that_was_executed() -> None:
 
 
 def test_rewards_and_ends_are_those_of_the_environment() -> None:
-    """Sum of rewards and number of ends per lane, termination apart from truncation."""
+    """Sum of rewards and number of ends per lane, with terminations and truncations apart."""
     store, env, _ = collect(ResidualMap(1, 0.5), random_act(1))
     stored = len(lane(store, 1, "reward"))
     assert lane(store, 1, "reward").sum() == sum(step[1][1] for step in env.steps[:stored])
@@ -104,7 +104,7 @@ def test_rewards_and_ends_are_those_of_the_environment() -> None:
 
 
 def test_next_context_is_what_the_executor_really_uses_next() -> None:
-    """The chunk's phase is part of the state: asking the base again would give another action."""
+    """The position inside a chunk is part of the state: planning again would give another action."""
     store, _, _ = collect(ResidualMap(1, 0.5), random_act(1))
     for index in range(LANES):
         ended = (lane(store, index, "terminated") | lane(store, index, "truncated"))[:-1]
@@ -114,7 +114,7 @@ def test_next_context_is_what_the_executor_really_uses_next() -> None:
 
 
 def test_the_last_observation_is_the_real_one() -> None:
-    """Never the one after the reset: position in next_obs of an ended row is the final one."""
+    """next_obs of a lane that ended is its last observation, never the one after the reset."""
     store, env, _ = collect(DirectMap(1), random_act(1))
     base = flow_policy(SPEC)
     ended = int(torch.nonzero(lane(store, 0, "terminated") | lane(store, 0, "truncated"))[0])
@@ -124,7 +124,7 @@ def test_the_last_observation_is_the_real_one() -> None:
 
 
 def test_rlif_punishes_the_step_before_a_hand_takes_over() -> None:
-    """Reward -1 exactly there, and nothing else changes."""
+    """Reward -1 at that step only."""
     store, env, _ = collect(
         ResidualMap(1, 0.5), random_act(1), overrule=True, reward=RewardTransform(before_intervention=-1.0)
     )
@@ -136,7 +136,7 @@ def test_rlif_punishes_the_step_before_a_hand_takes_over() -> None:
 
 
 def test_interventions_are_stored_twice_and_never_chained() -> None:
-    """Into the intervention store as well, cut after each step."""
+    """Intervened steps are also stored in the intervention buffer, with a cut after each."""
     action_map = ResidualMap(1, 0.5)
     extra = Replay(300, LANES, widths(action_map))
     store, _, _ = collect(action_map, random_act(1), overrule=True, interventions=extra)
@@ -145,8 +145,8 @@ def test_interventions_are_stored_twice_and_never_chained() -> None:
 
 
 def test_what_a_hand_earned_counts_and_what_followed_elsewhere_is_not_known() -> None:
-    """A success reached by help is a return of every step before it; intervened steps alone have one at the
-    end.
+    """A success reached with help is part of the return of every earlier step; intervened steps alone have it
+    at the end.
     """
     action_map = ResidualMap(1, 0.5)
     extra = Replay(300, LANES, widths(action_map))

@@ -1,4 +1,4 @@
-"""The value network of first-order learning: targets by hand, and what ends a flight ends its cost."""
+"""Value network of first-order learning: targets by hand, and no cost after a termination."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def value_of(constant: float, gamma: float = 0.9) -> CostToGo:
 
 
 def test_targets_bootstrap_behind_the_clock_and_not_behind_an_end() -> None:
-    """V = 10, gamma = 0.9, costs 1, 2, 3. An end at step 1: 2; the clock at step 1: 2 + 9; step 0 sees 1 +
+    """V = 10, gamma = 0.9, costs 1, 2, 3. Termination at step 1: 2; time-out at step 1: 2 + 9; step 0: 1 +
     0.9 mix.
     """
     made = value_of(10.0)
@@ -51,7 +51,7 @@ def test_targets_bootstrap_behind_the_clock_and_not_behind_an_end() -> None:
 
 
 def test_it_learns_a_constant_cost() -> None:
-    """Cost 1 in every step for ever: V = 1 / (1 - gamma) = 10."""
+    """Cost 1 in every step without an end: V = 1 / (1 - gamma) = 10."""
     torch.manual_seed(0)
     made = CostToGo(torch.zeros(2, 8), None, 0.9)
     for _ in range(150):

@@ -1,4 +1,4 @@
-"""Demonstrations in the replay: what they are worth, and what the base would have done meanwhile."""
+"""Demonstrations in the replay buffer: rewards, ends, and actions of the base."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Demo:
 
 
 def test_success_is_worth_one_at_the_last_action() -> None:
-    """Rewards 0, 0, 1, an end there, gamma 0.5: returns 0.25, 0.5, 1."""
+    """Rewards 0, 0, 1, a termination there, gamma 0.5: returns 0.25, 0.5, 1."""
     store = demo_replay([Demo(3)], flow_policy(SPEC), MAP, widths(MAP), 0.5)
     assert store.data["reward"][0].tolist() == [0.0, 0.0, 1.0]
     assert store.data["terminated"][0].tolist() == [False, False, True]
@@ -62,7 +62,7 @@ def test_success_is_worth_one_at_the_last_action() -> None:
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_where_every_step_pays_the_recorded_rewards_count(ended: bool) -> None:
-    """0.5 a step, three times that less 1: 0.5 again. What did not end by itself ran out of time: no end."""
+    """0.5 per step, three times that minus 1: 0.5 again. An episode without a termination is truncated."""
     demos = [Demo(3, ended=ended)]
     store = demo_replay(demos, flow_policy(SPEC), MAP, widths(MAP), 0.5, 1.0, 3.0, -1.0, recorded=True)
     assert store.data["reward"][0].tolist() == [0.5, 0.5, 0.5]
@@ -99,7 +99,7 @@ def test_demonstrations_without_rewards_do_not_teach_that_nothing_pays() -> None
 
 
 def test_failures_are_left_out() -> None:
-    """`collect keep=all` keeps them; a reward of 1 at their end would teach failing."""
+    """`collect keep=all` keeps them; a reward of 1 at their end would teach failure."""
     store = demo_replay([Demo(3, False), Demo(2), Demo(4, None)], flow_policy(SPEC), MAP, widths(MAP), 0.5)
     assert len(store) == 2 + 4
 
@@ -142,9 +142,7 @@ def test_next_observations_follow_and_the_first_is_repeated_as_history() -> None
 def test_a_long_demonstration_goes_through_the_base_in_pieces(
     final_obs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pictures of a minute at once would not fit into memory; histories and contexts are those of one
-    piece.
-    """
+    """Images of a minute would not fit into memory; histories and contexts equal those of one piece."""
     base, sizes = flow_policy(SPEC), list[int]()
     features = base.features
 
@@ -163,7 +161,7 @@ def test_a_long_demonstration_goes_through_the_base_in_pieces(
 
 
 def test_steering_cannot_replay_a_demonstrator() -> None:
-    """Nobody knows which noise the human's action would have come from."""
+    """The noise behind a human's action is unknown."""
     latent = LatentMap(4, 1, 1.5)
     with pytest.raises(ConfigError, match=r"mix\.demo=0"):
         demo_replay([Demo(3)], flow_policy(SPEC), latent, widths(latent), 0.5)

@@ -1,4 +1,4 @@
-"""Distillation: its losses, and what a teacher is asked."""
+"""Distillation: losses, and labels of the teacher."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def residual() -> ResidualPolicy:
 
 @pytest.mark.parametrize("consistency", [0.0, 0.5])
 def test_a_head_learns_its_teachers_endpoints(consistency: float) -> None:
-    """Same noise, same chunk: after training on 64 states the head is close where it was taught."""
+    """Same noise, same chunk: after training on 64 states the head is close to its labels."""
     teacher = flow_policy(SPEC)
     features, noise = torch.randn(64, 4), torch.randn(64, 4, 1)
     with torch.no_grad():
@@ -72,7 +72,7 @@ def test_a_consistent_head_has_no_consistency_loss() -> None:
 
 
 def test_cut_chunks_weigh_only_what_was_executed() -> None:
-    """Weight 0 on the second half: its error must not count."""
+    """Weight 0 on the second half: its error must have no effect."""
 
     class Zero:
         def jump(self, features: Any, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
@@ -84,7 +84,7 @@ def test_cut_chunks_weigh_only_what_was_executed() -> None:
 
 
 def test_consistency_needs_a_sampling_path() -> None:
-    """A step-wise residual has none, and the message says so."""
+    """A step-wise residual has no sampling path, and the message says so."""
     data = DistillData(torch.zeros(1, 4), torch.zeros(1, 4, 1), torch.zeros(1, 4, 1), torch.ones(1, 4))
     with pytest.raises(ConfigError, match="several steps"):
         distill(head(), data, DistillConfig(consistency=1.0))
@@ -97,7 +97,7 @@ def dagger_collector(teacher: Any) -> tuple[DaggerCollector, Any]:
 
 
 def test_a_chunk_teacher_answers_in_every_state() -> None:
-    """One answer per environment step, and it is the teacher's own for that noise."""
+    """One label per environment step: the teacher's chunk for that noise."""
     teacher = flow_policy(SPEC)
     made, env = dagger_collector(teacher)
     found = made.collect(60)
@@ -109,7 +109,7 @@ def test_a_chunk_teacher_answers_in_every_state() -> None:
 
 
 def test_a_step_teachers_answer_is_what_it_executed() -> None:
-    """Chunks with the corrections in them, weighted to their executed length."""
+    """Chunks including corrections, weighted to their executed length."""
     teacher = residual()
     made, env = dagger_collector(teacher)
     found = made.collect(60)
@@ -124,9 +124,7 @@ def test_a_step_teachers_answer_is_what_it_executed() -> None:
 
 
 def test_the_student_drives_its_share() -> None:
-    """DAgger: with the student at the wheel all the time a step-wise teacher has nothing to answer; at half,
-    some.
-    """
+    """DAgger: if the student makes all decisions, a step-wise teacher gives no labels; at half, some."""
     made, env = dagger_collector(residual())
     alone = len(made.collect(120).data)
     half = len(made.collect(120, head(), 0.5).data)

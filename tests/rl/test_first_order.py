@@ -1,4 +1,6 @@
-"""First-order optimisation: the gradient is exact, it stops at resets, and a resumed run is the same run."""
+"""First-order optimisation: the gradient is exact, stops at resets, and a resumed run equals an uninterrupted
+one.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def weights(made: FirstOrder) -> Tensor:
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
-    """The bias of one motor, moved by +-1e-3: the cost of a whole rollout changes as its gradient says."""
+    """The bias of one motor, changed by +-1e-3: the cost of a rollout changes as its gradient predicts."""
     made = learner(task=HoverTask())
     bias = made.policy.weights()[-1][1]  # type: ignore[operator]
     start = made.env.state_dict()
@@ -97,7 +99,7 @@ class Gain(nn.Module):
 
 
 def test_training_lowers_the_cost_of_points_on_a_line() -> None:
-    """The best gain for a horizon is -10, which ends at 0 in one step: training goes near it from 0."""
+    """The best gain for a horizon is -10, which reaches 0 in one step: training approaches it from 0."""
     policy, env = Gain(), Line(9)
     made = FirstOrder(policy, env, FirstOrderConfig(updates=200, horizon=4, lr=0.3))
     first = made.update()["train/cost"]
@@ -126,7 +128,7 @@ def test_training_lowers_the_cost() -> None:
 
 
 def test_no_bound_of_the_gradient_is_no_gradient_of_zero() -> None:
-    """grad_clip=0 is none, as with every other learner: the update is that of a bound out of reach."""
+    """grad_clip=0 is no bound, as for other learners: the update equals that of a very large bound."""
     ends = []
     for bound in (0.0, 1e9):
         made = learner(updates=2)
@@ -141,9 +143,7 @@ def test_no_bound_of_the_gradient_is_no_gradient_of_zero() -> None:
 
 @pytest.mark.parametrize("value", [False, True])
 def test_a_resumed_run_is_the_same_run(value: bool, tmp_path: Path) -> None:
-    """State, noise, starts and moments come back: six updates equal three, a save, a load into another, three
-    more.
-    """
+    """State, noise, starts and moments are restored: six updates equal three, a save, a load, three more."""
     whole = learner(value=value)
     for _ in range(6):
         whole.update()
@@ -160,7 +160,7 @@ def test_a_resumed_run_is_the_same_run(value: bool, tmp_path: Path) -> None:
 
 
 def test_a_gradient_that_is_not_finite_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the update and what to change, before it reaches the weights."""
+    """The error names the update and a remedy before the weights change."""
     made = learner()
     before = weights(made)
     monkeypatch.setattr(
@@ -172,11 +172,11 @@ def test_a_gradient_that_is_not_finite_is_said(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_leaving_the_box_is_not_the_cheapest_thing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """V = 5 everywhere, all lanes leave at once: with `beyond` their loss is larger by gamma V."""
+    """V = 5 everywhere and all lanes terminate: with `bootstrap_terminated` their loss is larger by gamma V."""
     found = []
-    for beyond in (False, True):
+    for bootstrap_terminated in (False, True):
         made = learner(value=True, horizon=1)
-        made.config.beyond = beyond
+        made.config.bootstrap_terminated = bootstrap_terminated
         assert made.value is not None
         monkeypatch.setattr(made.value, "target_value", lambda obs: torch.full((obs.shape[1],), 5.0))
         step = made.env.step

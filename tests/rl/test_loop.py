@@ -112,7 +112,7 @@ def test_the_guard_by_hand() -> None:
 
 
 def test_training_goes_back_to_the_last_good_weights_and_says_so() -> None:
-    """Two standard errors below the base: the good weights return, in words and in the log."""
+    """Two standard errors below the base: the good weights are restored, with a message and in the log."""
     said: list[str] = []
     tuner, env, _ = make_tuner(ResidualMap(1, 0.2), small_config(), logger=Log())
     env.close()
@@ -133,7 +133,7 @@ def test_training_goes_back_to_the_last_good_weights_and_says_so() -> None:
 
 
 def test_batches_are_mixed_by_fraction_and_empty_stores_give_way() -> None:
-    """3/4 online, 1/4 demo; with no demonstration yet, all online."""
+    """3/4 online, 1/4 demonstrations; without demonstrations all online."""
     tuner, env, _ = make_tuner(ResidualMap(1, 0.2), small_config())
     for _ in range(10):
         tuner.advance()

@@ -1,4 +1,4 @@
-"""What is special to learning from nothing: SAC, TD3, RLPD."""
+"""Properties of learning from scratch: SAC, TD3, RLPD."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.rl.tuners import direct, stored
 
 
 def test_learning_from_nothing_begins_with_uniform_actions() -> None:
-    """The warm-up of SAC, TD3 and RLPD covers the whole range evenly."""
+    """The warm-up of SAC, TD3 and RLPD covers the range uniformly."""
     tuner, env, _ = direct(base_steps=1500, env_steps=1501)
     while tuner.phase == "base":
         tuner.advance()

@@ -1,4 +1,4 @@
-"""What is special to learning from demonstrations before the first step: Cal-QL, WSRL."""
+"""Properties of offline learning from demonstrations: Cal-QL, WSRL."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_an_unknown_return_bounds_nothing() -> None:
 
 
 def test_learning_offline_distrusts_actions_that_nobody_tried() -> None:
-    """All data at a = 0.5, return 1: the conservative critic ranks it first; the plain one need not tell them
-    apart.
+    """All data at a = 0.5, return 1: the conservative critic ranks it first; the plain one may not
+    distinguish actions.
     """
     ones, at = torch.ones(64), torch.full((64, 1), 0.5)
     data = batch(64, reward=ones, mc_return=ones, critic_action=at, action=at)
@@ -62,7 +62,7 @@ def test_learning_offline_distrusts_actions_that_nobody_tried() -> None:
 
 
 def test_offline_learning_takes_demonstrations_alone_and_no_step() -> None:
-    """Before the first step there are only demonstrations; then steps begin; both parts are resumed
+    """Before the first step there are only demonstrations; then collection begins; both parts resume
     exactly.
     """
     settings: dict[str, Any] = {
@@ -82,7 +82,7 @@ def test_offline_learning_takes_demonstrations_alone_and_no_step() -> None:
 
 
 def test_stopped_while_offline_and_resumed_equals_never_stopped(tmp_path: Path) -> None:
-    """The offline updates made so far are part of the state."""
+    """The number of offline updates is part of the state."""
     settings: dict[str, Any] = {
         "stores": ("online", "demo"),
         "fractions": {"online": 0.5, "demo": 0.5},
@@ -109,8 +109,8 @@ def test_stopped_while_offline_and_resumed_equals_never_stopped(tmp_path: Path) 
 
 
 def test_wsrl_warms_up_with_the_loaded_policy_frozen() -> None:
-    """The first steps are the actor's own (here: far to the right), nothing learns, and the guard falls back
-    to it.
+    """The first steps use the loaded actor (here: far to the right) without learning, and the guard restores
+    it.
     """
     tuner, env, _ = direct(warmup="actor", base_steps=60, learner={"init_std": 0.05}, guard_window=5)
     with torch.no_grad():

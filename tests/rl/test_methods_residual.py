@@ -1,6 +1,4 @@
-"""What is special to residual methods, beyond the values in their configs: ResFiT, DAWN, Policy Decorator, a
-ramp.
-"""
+"""Properties of residual methods besides their settings: ResFiT, DAWN, Policy Decorator, a ramp."""
 
 from __future__ import annotations
 
@@ -56,8 +54,8 @@ def test_resfit_explores_and_smooths_in_units_of_its_scale() -> None:
 
 
 def test_dawn_keeps_the_bases_own_transitions_as_anchors() -> None:
-    """They never mix with what training executes, are not pushed out, and make their fraction of every
-    batch.
+    """Base transitions are never mixed with training's, are not overwritten, and make up their fraction of
+    every batch.
     """
     fractions = {"online": 0.75, "base": 0.25}
     tuner, env, _ = build(
@@ -82,7 +80,7 @@ def test_dawn_keeps_the_bases_own_transitions_as_anchors() -> None:
 
 
 def test_policy_decorator_lets_the_residual_in_bit_by_bit() -> None:
-    """Chance t / H per decision: none at first, all from H on; the rest is the base to the bit."""
+    """Probability t / H per decision: none at first, all from H on; the rest equals the base bit for bit."""
     tuner, env, _ = build(
         ResidualMap(1, 0.5, steps=2),
         flow_policy(SPEC),
@@ -107,7 +105,7 @@ def test_policy_decorator_lets_the_residual_in_bit_by_bit() -> None:
 
 
 def test_a_chunk_residual_sees_the_bases_chunk_not_its_own() -> None:
-    """The stored context is what the base planned, though the queue is corrected in place."""
+    """The stored context is the base's plan, although the queue is corrected in place."""
     tuner, env, _ = build(
         ResidualMap(1, 0.5, steps=2), flow_policy(SPEC), base_steps=3, env_steps=200, utd=0.0
     )
@@ -133,7 +131,7 @@ def test_a_chunk_residual_sees_the_bases_chunk_not_its_own() -> None:
 
 
 def gated_tuner(**config: Any) -> tuple[FineTuner, VecEnv]:
-    """A gated residual that learns from 210 steps after 30 of the base alone."""
+    """A gated residual that learns for 210 steps after 30 of the base alone."""
     learner = {"actor": "deterministic", "gate": True, "gate_margin": 2.0, "penalty": 0.01} | config
     settings = {"env_steps": 240, "base_steps": 30, "burn_in": 5, "learner": learner}
     tuner, env, _ = build(ResidualMap(1, 0.4), flow_policy(SPEC), **settings)
@@ -154,7 +152,7 @@ def test_the_margin_falls_with_the_remaining_steps() -> None:
 
 
 def test_training_does_not_depend_on_the_margin() -> None:
-    """It affects only what is deployed before the end; the last policy is the same bit for bit."""
+    """It affects only policies deployed before the end; the last policy is equal bit for bit."""
     ends = []
     for margin in (0.0, 2.0):
         tuner, env = gated_tuner(gate_margin=margin)

@@ -1,4 +1,4 @@
-"""What is special to RLIF: it learns from interventions alone."""
+"""Properties of RLIF, which learns from interventions alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def watched(seed: int = 1) -> Intervened:
 
 
 def rlif(**config: Any) -> tuple[FineTuner, VecEnv, EpisodeSeeds]:
-    """RLIF as the composition sets it up: the task's reward hidden, -1 before a hand takes over."""
+    """RLIF as composed: the task's reward unused, -1 before an intervention."""
     tuner, env, seeds = direct(
         watched(), stores=("online", "intervention"), fractions={"online": 0.5, "intervention": 0.5}, **config
     )
@@ -40,9 +40,7 @@ def decisions(store: Replay) -> Iterator[tuple[int, int]]:
 
 
 def test_rlif_learns_from_nothing_but_interventions() -> None:
-    """-1 exactly on the step before a hand takes over in the same episode, 0 elsewhere, though the task was
-    solved.
-    """
+    """-1 exactly on the step before an intervention in the same episode, 0 elsewhere, even for successes."""
     tuner, env, _ = rlif(base_steps=30, env_steps=450)
     successes = 0
     while not tuner.done:
@@ -68,7 +66,7 @@ def test_rlif_learns_from_nothing_but_interventions() -> None:
 
 
 def test_rlif_is_resumed_exactly_in_the_middle_of_an_intervention(tmp_path: Path) -> None:
-    """Who has control is part of the environment's snapshot."""
+    """The intervention state is part of the environment's snapshot."""
     whole, env, _ = rlif(env_steps=150)
     while not whole.done:
         whole.advance()

@@ -1,4 +1,4 @@
-"""What is special to noise steering: DSRL-SAC, DSRL-NA, LP-DS."""
+"""Properties of noise steering: DSRL-SAC, DSRL-NA, LP-DS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.rl.worlds import SPEC
 
 
 def test_rewards_are_learned_shifted() -> None:
-    """DSRL's r - 1: a chunk of two steps without success is worth -1 - gamma; the log keeps the task's own
+    """DSRL's r - 1: a chunk of two steps without success has reward -1 - gamma; the log has the task's own
     return.
     """
     tuner, env, _ = build(LatentMap(4, 1, 1.5), flow_policy(SPEC), base_steps=100, learner={"gamma": 0.9})
@@ -33,7 +33,7 @@ def test_rewards_are_learned_shifted() -> None:
 
 
 def test_steering_stays_within_its_magnitude() -> None:
-    """Whatever the actor puts out: |noise| <= 1.5 online; before, it is the base's own N(0, 1)."""
+    """For any actor output |noise| <= 1.5 online; before, the noise is the base's own N(0, 1)."""
     tuner, env, _ = build(LatentMap(4, 1, 1.5), flow_policy(SPEC), base_steps=300, env_steps=600)
     while not tuner.done:
         tuner.advance()
@@ -51,7 +51,7 @@ def test_steering_stays_within_its_magnitude() -> None:
 
 @pytest.mark.parametrize("rows", [3, 32])
 def test_learning_leaves_the_lanes_exploration_noise_alone(rows: int) -> None:
-    """Critics draw u for batches as well; the AR(1) noise of three lanes must not be replaced or restarted."""
+    """Critics also draw u for batches; the AR(1) noise of three lanes must not be replaced or restarted."""
     cfg = LearnerConfig(hidden=[16], actor="deterministic", explore_correlation=0.9)
     learner = OffPolicyLearner(4, LatentMap(4, 1, 1.5), cfg, generator("x"), base=flow_policy(SPEC))
     learner.act(torch.randn(3, 4), torch.zeros(3, 0), explore=True)

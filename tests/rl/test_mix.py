@@ -1,4 +1,4 @@
-"""Mixing replays by fraction."""
+"""Mixing of replay buffers by fraction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.rl.worlds import widths
 
 @given(st.integers(0, 300), st.lists(st.floats(0.01, 1.0), min_size=1, max_size=4))
 def test_shares_are_whole_never_negative_and_sum_up(size: int, fractions: list[float]) -> None:
-    """Rounding each share by itself can take more than there is: .3, .3, .3, .1 of 5 gave 2, 2, 2 and -1."""
+    """Rounding each fraction separately can exceed the batch: .3, .3, .3, .1 of 5 gave 2, 2, 2 and -1."""
     counts = shares(size, fractions)
     assert sum(counts) == size
     total = sum(fractions)
@@ -24,7 +24,7 @@ def test_shares_are_whole_never_negative_and_sum_up(size: int, fractions: list[f
 
 
 def filled(name: float, count: int = 6) -> Replay:
-    """Every observation says which store it is from."""
+    """Each observation identifies its buffer."""
     store = Replay(20, 1, widths(DirectMap(1)))
     for _ in range(count):
         values = {key: torch.full((1, width), name) for key, width in widths(DirectMap(1)).items()}
@@ -45,7 +45,7 @@ def test_a_batch_holds_every_store_in_its_proportion() -> None:
 
 
 def test_the_same_state_draws_the_same_batches() -> None:
-    """Exact resume: stores and generator are all there is."""
+    """Exact resume needs the buffers and the generator only."""
     stores = {"online": filled(1.0), "demo": filled(3.0)}
     mix = ReplayMix(stores, {"online": 0.5, "demo": 0.5})
     other = ReplayMix({"online": filled(0.0, 0), "demo": filled(0.0, 0)}, {"online": 0.5, "demo": 0.5})

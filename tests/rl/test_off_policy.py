@@ -1,4 +1,4 @@
-"""The off-policy learner: its losses by hand, and what an update may and may not touch."""
+"""Off-policy learner: losses by hand, and which parts an update changes."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def aliased(base: GenerativePolicy, stream: str = "na") -> OffPolicyLearner:
 
 
 def test_targets_by_hand() -> None:
-    """r + discount * V: a time-out bootstraps (0.9), a real end does not (0)."""
+    """r + discount * V: a time-out bootstraps (0.9), a termination does not (0)."""
     out = td_target(torch.tensor([1.0, 2.0]), torch.tensor([0.9, 0.0]), torch.tensor([10.0, 10.0]))
     torch.testing.assert_close(out, torch.tensor([10.0, 2.0]))
 
 
 def test_critic_heads_learn_as_if_alone() -> None:
-    """Summed over heads, averaged over the batch: the gradient of one head does not see the other."""
+    """Summed over heads, averaged over the batch: the gradient of one head does not depend on others."""
     q = torch.tensor([[1.0, 2.0], [5.0, 5.0]], requires_grad=True)
     loss, _ = critic_loss(q, torch.tensor([0.0, 0.0]))
     loss.backward()  # type: ignore[no-untyped-call]
@@ -59,7 +59,7 @@ def test_critic_heads_learn_as_if_alone() -> None:
 
 
 def test_unknown_monte_carlo_returns_take_no_part() -> None:
-    """The return of a running episode is NaN; it must not poison the weights."""
+    """The return of a running episode is NaN, which must not reach the weights."""
     q = torch.ones(1, 2, requires_grad=True)
     loss, _ = critic_loss(q, torch.tensor([3.0, torch.nan]))
     loss.backward()  # type: ignore[no-untyped-call]
@@ -87,7 +87,7 @@ def test_the_actor_starts_at_the_base() -> None:
 
 
 def test_an_actor_step_leaves_the_critics_alone() -> None:
-    """Their weights move only in the critic's step, and no gradient is left behind in them."""
+    """Their weights change only in the critic's step, and they keep no gradient."""
     made, data = learner(), batch()
     before = {key: value.clone() for key, value in made.critic.state_dict().items()}
     made.update_actor(data)
@@ -96,7 +96,9 @@ def test_an_actor_step_leaves_the_critics_alone() -> None:
 
 
 def test_the_actor_climbs_the_heads_it_is_told_to() -> None:
-    """Head 0 wants u at -1, head 1 twice as much at +1: alone the first wins, in the mean the second."""
+    """Head 0 prefers u = -1, head 1 twice as strongly +1: the first alone wins with `first`, the second in
+    the mean.
+    """
     made = {reduce: learner(actor="deterministic", actor_reduce=reduce) for reduce in ("first", "mean")}
     for reduce, wanted in (("first", -1.0), ("mean", 1.0)):
         critic = made[reduce].critic
@@ -131,7 +133,7 @@ def test_sac_log_probability_agrees_with_torch() -> None:
 
 
 def test_init_std_is_what_it_says() -> None:
-    """The spread of exploration at the start is a setting, not an accident."""
+    """The initial standard deviation of exploration is a setting."""
     actor = GaussianActor(ActorConfig("gaussian", 3, 2, (8,), init_std=0.8))
     torch.testing.assert_close(actor.distribution(torch.randn(4, 3))[1].exp(), torch.full((4, 2), 0.8))
 
@@ -154,8 +156,8 @@ def test_the_gate_prefers_the_better_candidate() -> None:
 
 
 def test_only_a_policy_that_does_not_explore_needs_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One head prefers large actions and the other, by less, small ones: better in the mean, but not to
-    both.
+    """One head prefers large actions and the other, less strongly, small ones: large is better in the mean
+    only.
     """
     made = learner(ResidualMap(1, 0.5), gate=True, gate_margin=1.0, actor="deterministic", explore_std=1.0)
     made.actor_opt.flat.fill_(0.3)
@@ -173,9 +175,7 @@ def test_only_a_policy_that_does_not_explore_needs_the_margin(monkeypatch: pytes
 
 
 def test_a_gaussian_actor_wanders_as_well() -> None:
-    """Before its tanh the noise of one step carries 0.9 of the last one's; its spread is still the actor's
-    own.
-    """
+    """Before the tanh, consecutive noise has correlation 0.9; its standard deviation is the actor's."""
     made = learner(ResidualMap(1, 0.5), explore_correlation=0.9, init_std=0.3)
     obs, ctx = torch.zeros(2000, 4), torch.zeros(2000, 1)
     noise = torch.stack([torch.atanh(made.act(obs, ctx, explore=True)[:, 0]) for _ in range(30)])
@@ -184,9 +184,7 @@ def test_a_gaussian_actor_wanders_as_well() -> None:
 
 
 def test_exploration_wanders_with_unit_variance() -> None:
-    """explore_correlation 0.9: one step's noise carries 0.9 of the last one's, and its spread stays
-    explore_std.
-    """
+    """explore_correlation 0.9: consecutive noise has correlation 0.9 and standard deviation explore_std."""
     made = learner(ResidualMap(1, 0.5), actor="deterministic", explore_std=0.1, explore_correlation=0.9)
     obs, ctx = torch.zeros(2000, 4), torch.zeros(2000, 1)
     noise = torch.stack([made.act(obs, ctx, explore=True)[:, 0] for _ in range(30)])
@@ -198,18 +196,18 @@ def test_exploration_wanders_with_unit_variance() -> None:
 
 
 def test_lanes_search_from_calm_to_wild() -> None:
-    """explore_least 0: of three lanes the first shows the actor as it is, the others half of explore_std and
-    all.
+    """explore_min_scale 0: of three lanes the first has no noise, the others half of explore_std and all of
+    it.
     """
-    made = learner(ResidualMap(1, 0.5), actor="deterministic", explore_std=0.2, explore_least=0.0)
+    made = learner(ResidualMap(1, 0.5), actor="deterministic", explore_std=0.2, explore_min_scale=0.0)
     obs, ctx = torch.zeros(3, 4), torch.zeros(3, 1)
     noise = torch.stack([made.act(obs, ctx, explore=True)[:, 0] for _ in range(2000)])
     assert noise[:, 0].abs().max() == 0.0  # an actor at its start answers 0
     assert noise[:, 1:].std(0) == pytest.approx([0.1, 0.2], rel=0.08)
     alone = torch.stack([made.act(obs[:1], ctx[:1], explore=True)[0, 0] for _ in range(500)])
     assert alone.std() == pytest.approx(0.2, rel=0.15)  # a single lane has to search
-    with pytest.raises(ConfigError, match="explore_least"):
-        learner(explore_least=1.5)
+    with pytest.raises(ConfigError, match="explore_min_scale"):
+        learner(explore_min_scale=1.5)
 
 
 def test_multipliers_move_the_right_way() -> None:
@@ -227,7 +225,7 @@ def test_multipliers_move_the_right_way() -> None:
 
 
 def test_the_norm_bound_holds() -> None:
-    """LP-DS: a critic that wants the largest shift is held near E[shift^2] = 0.25."""
+    """LP-DS: a critic that prefers the largest shift is kept near E[shift^2] = 0.25."""
     made = learner(LatentMap(2, 1, 2.0, "gaussian"), norm_bound=0.25, alpha=1e-4, lr_actor=1e-2, init_std=0.1)
     made.critic.forward = lambda x, a, heads=None: a.sum(-1).expand(2, -1)  # type: ignore[method-assign]
     data = batch(width=2, ctx=2)
@@ -238,7 +236,7 @@ def test_the_norm_bound_holds() -> None:
 
 
 def test_noise_aliased_regression_reaches_all_that_the_actor_can_emit() -> None:
-    """Noise beyond N(0, I) within +-magnitude: the published code leaves the critic unfitted there."""
+    """Noise beyond N(0, I) within +-magnitude, where the published code leaves the critic unfitted."""
     made = aliased(flow_policy(SPEC))
     noise = made.critics.regression_noise(batch(4096, width=4))
     assert noise.abs().max() <= 2.0
@@ -246,7 +244,7 @@ def test_noise_aliased_regression_reaches_all_that_the_actor_can_emit() -> None:
 
 
 def test_noise_aliased_decoding_is_the_base() -> None:
-    """What Q_A judges is what the robot would execute from this noise."""
+    """Q_A is evaluated on the chunk that the robot would execute from this noise."""
     base = flow_policy(SPEC)
     made = aliased(base)
     features, noise = torch.randn(6, 4), torch.randn(6, 4)
@@ -270,7 +268,7 @@ def test_noise_aliased_learns_and_saves() -> None:
 
 
 def test_weights_can_be_brought_back() -> None:
-    """Going back restores actor and critics; None is the start, where u = 0."""
+    """Restoring sets actor and critics; None gives the initial actor, u = 0."""
     made, data = learner(), batch()
     good = made.weights()
     for _ in range(5):
@@ -284,6 +282,6 @@ def test_weights_can_be_brought_back() -> None:
 
 
 def test_an_unknown_actor_is_refused() -> None:
-    """A slip in method.learner.actor is one sentence."""
+    """A wrong method.learner.actor gives one sentence."""
     with pytest.raises(ConfigError, match="gaussian"):
         learner(actor="gausian")

@@ -1,4 +1,4 @@
-"""The loop of fine-tuning: where data go, what is refused, what is said when things go wrong."""
+"""Fine-tuning loop: storage of data, refused settings, and messages on failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAP = ResidualMap(1, 0.2)
 
 
 def with_anchors(config: FinetuneConfig) -> tuple[FineTuner, Any]:
-    """A tuner whose mix keeps the base's own transitions apart."""
+    """A tuner whose mix has a separate buffer for the base's transitions."""
     tuner, env, _ = make_tuner(MAP, config)
     stores = {"online": tuner.mix["online"], "base": Replay(600, 3, widths(MAP))}
     tuner.mix = ReplayMix(stores, {"online": 0.5, "base": 0.5})
@@ -26,8 +26,8 @@ def with_anchors(config: FinetuneConfig) -> tuple[FineTuner, Any]:
 
 
 def test_base_transitions_stay_apart_as_anchors() -> None:
-    """DAWN: what the base did alone goes into its own store from the first step, what training does into the
-    other.
+    """DAWN: transitions of the base alone go into their own buffer from the first step, those of training
+    into the other.
     """
     tuner, env = with_anchors(small_config())
     while tuner.phase == "base":
@@ -43,9 +43,7 @@ def test_base_transitions_stay_apart_as_anchors() -> None:
 
 
 def test_the_log_shows_trouble() -> None:
-    """Saturation, size of the correction, opinions of base and actor, |Q| beside what rewards can add up
-    to.
-    """
+    """Saturation, size of the correction, Q of base and actor, |Q| relative to the largest return."""
     lines: list[dict[str, Any]] = []
 
     class Log:
@@ -99,7 +97,7 @@ def test_a_metric_that_is_not_finite_does_not_break_the_checkpoint(tmp_path: Any
 
 
 def test_going_back_without_good_weights_is_going_back_to_the_start() -> None:
-    """The base itself: u = 0, said in words."""
+    """The base itself: u = 0, with a message."""
     said: list[str] = []
     tuner, env, _ = make_tuner(MAP, small_config())
     env.close()
@@ -115,7 +113,7 @@ def test_going_back_without_good_weights_is_going_back_to_the_start() -> None:
 
 
 def test_the_guard_can_be_switched_off() -> None:
-    """guard_window = 0: nothing is watched, and the state still makes the round trip."""
+    """guard_window = 0: no guard, and the state is still saved and restored."""
     config = small_config()
     config.guard_window = 0
     tuner, env, _ = make_tuner(MAP, config)
@@ -148,7 +146,7 @@ def test_updates_follow_environment_steps(utd: float, updates: int) -> None:
     ],
 )
 def test_phases_that_cannot_be_are_refused(change: dict[str, Any], words: str) -> None:
-    """env_steps counts the base's steps too: 60 of 60 used to run on, past what was asked for."""
+    """env_steps includes the base's steps: 60 of 60 used to run past the requested number."""
     config = small_config()
     for name, value in change.items():
         setattr(config, name, value)

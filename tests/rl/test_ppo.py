@@ -1,4 +1,4 @@
-"""PPO: its maths by hand, ratio 1 on the first minibatch, any action map, exact resume."""
+"""PPO: formulas by hand, ratio 1 on the first minibatch, any action map, exact resume."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MAPS = [
 def make_tuner(
     action_map: ActionMap, lanes: int = 3, env_steps: int = 180, **ppo: Any
 ) -> tuple[PpoTuner, WorkerVecEnv, EpisodeSeeds]:
-    """A tuner at its start; the same call gives the same one."""
+    """A new tuner; equal calls give equal tuners."""
     settings = PpoConfig(**{"rollout": 20, "epochs": 3, "warmup": 0} | ppo)
     config = FinetuneConfig(env_steps=env_steps, base_steps=0, burn_in=0, learner=learner_config())
     base, env, root = flow_policy(SPEC), WorkerVecEnv(TargetLane, lanes), ("ppo", 0)
@@ -64,9 +64,7 @@ def learner_config(**changes: Any) -> LearnerConfig:
 
 
 def test_advantages_by_hand() -> None:
-    """gamma 0.9, lambda 0.5. A termination drops V(s') = 10 and a time-out keeps it; neither lets a sum
-    cross.
-    """
+    """gamma 0.9, lambda 0.5. A termination drops V(s') = 10, a time-out keeps it; no sum crosses either."""
     no, yes = False, True
     advantage = gae(
         reward=torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]),
@@ -84,7 +82,7 @@ def test_advantages_by_hand() -> None:
 
 
 def test_lambda_one_is_the_return_and_zero_is_the_td_error() -> None:
-    """Without endings, A + V at lambda 1 is the discounted sum with V behind the last decision."""
+    """Without ends, A + V at lambda 1 is the discounted sum plus V after the last decision."""
     reward, value = torch.rand(1, 5), torch.rand(1, 6)
     no = torch.zeros(1, 5, dtype=torch.bool)
     last = no.clone()
@@ -96,9 +94,7 @@ def test_lambda_one_is_the_return_and_zero_is_the_td_error() -> None:
 
 
 def test_the_surrogate_by_hand() -> None:
-    """Clip 0.2: a good action counts up to ratio 1.2, a bad one from 0.8 on, and never less than it
-    should.
-    """
+    """Clip 0.2: a good action counts up to ratio 1.2, a bad one from 0.8 on."""
     ratio = torch.tensor([1.5, 1.5, 0.5, 0.5])
     advantage = torch.tensor([1.0, -1.0, 1.0, -1.0])
     loss, info = clipped_surrogate(ratio.log(), torch.zeros(4), advantage, clip=0.2)
@@ -115,7 +111,7 @@ def test_log_probability_agrees_with_torch() -> None:
 
 
 def test_rewards_are_divided_by_the_spread_of_returns() -> None:
-    """Against NumPy over two roll-outs: discounted returns per lane, cut at endings, padding left out."""
+    """Compared with NumPy over two rollouts: discounted returns per lane, cut at ends, without padding."""
     rng = torch.Generator().manual_seed(0)
     scale, lanes, running, seen = RewardScale(2, clip=100.0), 2, [0.0, 0.0], list[float]()
     for _ in range(2):
@@ -132,7 +128,7 @@ def test_rewards_are_divided_by_the_spread_of_returns() -> None:
 
 
 def test_learning_rates_rise_then_fall_by_a_cosine() -> None:
-    """5 roll-outs of warm-up, half at the middle of the rest, 0 at the end."""
+    """5 rollouts of warm-up, half at the middle of the rest, 0 at the end."""
     assert learning_rate_factor(0, 105, 5) == pytest.approx(1 / 6)
     assert learning_rate_factor(5, 105, 5) == 1.0
     assert learning_rate_factor(55, 105, 5) == pytest.approx(0.5)
@@ -141,10 +137,8 @@ def test_learning_rates_rise_then_fall_by_a_cosine() -> None:
 
 @pytest.mark.parametrize("action_map", MAPS, ids=["step", "chunk", "steering", "shift"])
 def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
-    """Promise 3: log-probabilities recomputed at learning time are those of acting, whatever the map and its
-    rhythm.
-
-    Decisions that were running when the weights changed are left out, in the second roll-out too.
+    """Promise 3: log-probabilities recomputed at learning time equal those of acting, for any map. Decisions
+    that ran while the weights changed are dropped, also in the second rollout.
     """
     tuner, env, _ = make_tuner(action_map)
     learner, acted, rounds = tuner.learner, dict[bytes, float](), list[RolloutTransitions]()
@@ -183,9 +177,7 @@ def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
 
 
 def test_only_the_running_decision_is_left_out() -> None:
-    """20 steps, 3 lanes, step-wise: 60 decisions less those still running; the next roll-out loses no
-    others.
-    """
+    """20 steps, 3 lanes, step-wise: 60 decisions minus the running ones; the next rollout loses no others."""
     tuner, env, _ = make_tuner(ResidualMap(1, 0.5))
     counts, running = list[int](), list[Tensor]()
     plain = tuner.learner.update
@@ -216,7 +208,7 @@ def test_only_the_running_decision_is_left_out() -> None:
 def test_the_shortest_roll_outs_that_are_allowed_teach(
     action_map: ActionMap, lanes: int, rollout: int, minibatches: int
 ) -> None:
-    """Wherever episodes end, every round has two decisions for each part, none of them alone."""
+    """Wherever episodes end, every round has at least two decisions per minibatch."""
     tuner, env, _ = make_tuner(action_map, lanes, env_steps=600, rollout=rollout, minibatches=minibatches)
     sizes, rounds, plain = list[int](), list[int](), tuner.learner.update
     plain_step = tuner.learner._step
@@ -248,8 +240,8 @@ def test_it_starts_at_the_base(action_map: ActionMap) -> None:
 
 
 def test_the_critic_starts_near_its_bias_and_learns_the_returns() -> None:
-    """One batch, returns that are a function of the state: the value is fitted; equal advantages move no
-    actor.
+    """One batch with returns that depend on the state: the value is fitted; equal advantages do not change
+    the actor.
     """
     learner = PpoLearner(
         4, DirectMap(1), learner_config(), PpoConfig(epochs=400, target_kl=9.0, warmup=0), generator("x")
@@ -264,7 +256,7 @@ def test_the_critic_starts_near_its_bias_and_learns_the_returns() -> None:
 
 
 def test_a_step_too_far_ends_the_round() -> None:
-    """With a target KL of 0 the first pass that moves the policy is the last one."""
+    """With a target KL of 0, the first pass that changes the policy is the last one."""
     learner = PpoLearner(
         4, DirectMap(1), learner_config(), PpoConfig(epochs=50, target_kl=0.0, warmup=0), generator("x")
     )
@@ -290,7 +282,7 @@ def test_it_learns_the_toy_task() -> None:
 
 @pytest.mark.parametrize("steps", [13, 27])
 def test_stopped_and_resumed_equals_never_stopped(steps: int, tmp_path: Path) -> None:
-    """In the middle of the first and of the second roll-out, through the files of a checkpoint."""
+    """In the middle of the first and second rollout, through checkpoint files."""
     one, env, _ = make_tuner(ResidualMap(1, 0.5), minibatches=3)
     while not one.done:
         one.advance()
@@ -348,7 +340,7 @@ def test_settings_that_cannot_work_are_refused(build: Any, word: str) -> None:
 
 
 def test_advantages_are_standardized() -> None:
-    """Mean 0 and deviation 1; equal advantages say nothing."""
+    """Mean 0 and standard deviation 1; equal advantages give 0."""
     out = standardized(torch.tensor([1.0, 2.0, 3.0]))
     torch.testing.assert_close(out, torch.tensor([-1.0, 0.0, 1.0]) * math.sqrt(1.5))
     assert standardized(torch.full((4,), 7.0)).abs().max() == 0.0

@@ -1,5 +1,5 @@
-"""Updates of SAC and TD3 beside both algorithms written out plainly: the same weights after dozens of
-them.
+"""Updates of SAC and TD3 compared with plain implementations of both: equal weights after dozens of
+updates.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ RATE, GAMMA, TAU = 3e-4, 0.99, 0.005
 
 
 class Plain:
-    """One network per critic, one optimiser per loss; starts with a learner's weights and its random
-    numbers.
-    """
+    """One network per critic, one optimiser per loss; starts with a learner's weights and random numbers."""
 
     def __init__(self, learner: OffPolicyLearner) -> None:
         self.actor, self.slow_actor = (
@@ -140,9 +138,7 @@ def batches(count: int) -> list[Batch]:
 
 @pytest.mark.parametrize("method", ["sac", "td3"])
 def test_updates_are_the_published_ones(method: str, tmp_path: Path) -> None:
-    """Batched critics, flat optimisers and all settings of the method's own file, against nothing of the
-    kind.
-    """
+    """Batched critics, flat optimisers and all settings of the method file, compared with the plain form."""
     words = [f"method={method}", f"out={tmp_path}", "env=gym/Hopper-v5", "method.learner.hidden=[16,16]"]
     cfg = load_config("finetune", words, FinetuneVerb).method.learner
     learner = OffPolicyLearner(OBS, DirectMap(ACT), cfg, generator("published"))

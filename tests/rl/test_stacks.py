@@ -1,6 +1,4 @@
-"""Fine-tuning what was fine-tuned before, and learning from nothing: the base is whatever the base really
-does.
-"""
+"""Fine-tuning of fine-tuned policies, and learning from scratch: the base acts as it is deployed."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ def residual(base: SavedPolicy, trained: bool = True) -> ResidualPolicy:
 
 
 class Recorder:
-    """Passes everything through and keeps the actions."""
+    """Environment wrapper that records the actions."""
 
     def __init__(self) -> None:
         self.env, self.actions = WorkerVecEnv(TargetLane, LANES), list[Tensor]()
@@ -74,7 +72,7 @@ def widths_of(base: SavedPolicy) -> dict[str, int]:
 
 
 def deployed(policy: SavedPolicy) -> Tensor:
-    """The same episodes through the executor alone."""
+    """The same episodes with the executor alone."""
     executor, noise, first = (
         ChunkExecutor(policy, LANES),
         EpisodeNoise((policy.chunk, 1)),
@@ -107,9 +105,7 @@ STACKS: dict[str, tuple[Any, ActionMap, Any]] = {
 @pytest.mark.parametrize("name", STACKS)
 @pytest.mark.parametrize("trained", [False, True])
 def test_what_the_base_corrects_is_kept_in_training_and_deployment(name: str, trained: bool) -> None:
-    """Promise 1 and train = deploy for stacks: a base that corrects steps keeps doing so under what is put on
-    top.
-    """
+    """Promise 1 for stacks: a base that corrects steps keeps doing so below another policy."""
     build, action_map, kind = STACKS[name]
     on_top = actor(4 + action_map.ctx_dim, action_map.dim, trained)
     trained_actions, _ = collected(build(), action_map, on_top.act)
@@ -126,7 +122,7 @@ def test_the_base_phase_executes_the_base_with_its_corrections() -> None:
 
 
 def test_a_correction_below_the_top_is_still_a_correction() -> None:
-    """Distillation asks: a steered residual answers only where it acted."""
+    """Distillation: a steered residual gives labels only where it acted."""
     assert corrects_steps(residual(flow_policy(SPEC)))
     steered = SteeredPolicy(residual(flow_policy(SPEC)), actor(8, 4), LatentMap(4, 1, 1.5, "gaussian"))
     assert corrects_steps(steered)
@@ -145,14 +141,14 @@ def test_learning_from_nothing_starts_at_random() -> None:
 
 
 def test_learning_goes_on_from_an_actor_that_was_learned_before() -> None:
-    """WSRL warms up with the policy it is given, not with zeros."""
+    """WSRL warms up with the loaded policy, not with zeros."""
     base = DirectPolicy(SPEC, actor=actor(2, 1))
     actions, _ = collected(base, DirectMap(1), None)
     assert torch.equal(actions, deployed(base))
 
 
 def test_a_chunk_cut_off_by_the_end_keeps_its_planned_rest() -> None:
-    """Critics are asked about whole chunks: one filled up with zeros would be another action."""
+    """Critics take entire chunks: one padded with zeros would be another action."""
     action_map = ResidualMap(1, 0.4, steps=2)
     _, store = collected(flow_policy(SPEC), action_map, actor(6, 2).act)
     cut = 0
@@ -166,7 +162,7 @@ def test_a_chunk_cut_off_by_the_end_keeps_its_planned_rest() -> None:
 
 
 def test_a_chunk_correction_keeps_the_base_beside_it() -> None:
-    """ctx is what the base planned, not what became of it: corrected by 0.4 everywhere, it must differ by
+    """ctx is the base's plan, not the corrected one: with corrections of 0.4 everywhere, it differs by
     0.4.
     """
     _, store = collected(flow_policy(SPEC), ResidualMap(1, 0.4, steps=2), lambda _, ctx: torch.ones_like(ctx))

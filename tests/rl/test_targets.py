@@ -1,6 +1,4 @@
-"""What the critics are taught, by hand: soft and hard backups, smoothing, gates, burn-in, and what is logged
-of it.
-"""
+"""Targets of the critics by hand: soft and hard backups, smoothing, gates, burn-in, and their logs."""
 
 from __future__ import annotations
 
@@ -56,12 +54,12 @@ def batch(width: int = 1, ctx: int = 0, action: int = 1) -> Batch:
 
 
 def answers(critic: CriticEnsemble, value: Callable[[Tensor], Tensor], heads: int = 2) -> None:
-    """Make every head say `value(action)`."""
+    """Make every head output `value(action)`."""
     critic.forward = lambda x, a: value(a).expand(heads, -1)  # type: ignore[method-assign]
 
 
 def test_the_hard_backup_is_reward_and_discounted_value() -> None:
-    """2 + 0.5 * 10 = 7, and no entropy in it, whatever alpha says."""
+    """2 + 0.5 * 10 = 7, without entropy for any alpha."""
     made = learner(alpha=5.0)
     answers(made.critics.target, lambda a: torch.full((len(a),), 10.0))
     target, info = made.target_of(batch())
@@ -70,7 +68,7 @@ def test_the_hard_backup_is_reward_and_discounted_value() -> None:
 
 
 def test_the_soft_backup_adds_the_entropy_and_logs_it_apart() -> None:
-    """Q inflation by the bonus must be seen: mean target = 7 + the bonus that is logged, here alpha 0.1."""
+    """Overestimation by the bonus must be visible: mean target = 7 + the logged bonus, here alpha 0.1."""
     made = learner(alpha=0.1, entropy_in_target=True)
     answers(made.critics.target, lambda a: torch.full((len(a),), 10.0))
     target, info = made.target_of(batch())
@@ -81,7 +79,7 @@ def test_the_soft_backup_adds_the_entropy_and_logs_it_apart() -> None:
 
 
 def test_target_smoothing_is_clipped_noise_around_the_target_actor() -> None:
-    """TD3 (Fujimoto et al. 2018): with spread 10 and clip 0.3 the action asked about is +-0.3 almost
+    """TD3 (Fujimoto et al. 2018): with std 10 and clip 0.3 the evaluated action is +-0.3 almost
     everywhere.
     """
     made, seen = learner(actor="deterministic", target_std=10.0, target_clip=0.3), list[Tensor]()
@@ -92,7 +90,7 @@ def test_target_smoothing_is_clipped_noise_around_the_target_actor() -> None:
 
 
 def test_bootstrapping_asks_the_slow_actor() -> None:
-    """The target actor is still at 0 when the actor itself has been thrown to 1."""
+    """The target actor is still at 0 after the actor was set to 1."""
     made, seen = learner(actor="deterministic", target_std=0.0), list[Tensor]()
     made.actor_opt.flat.fill_(5.0)
     answers(made.critics.target, lambda a: (seen.append(a), torch.zeros(len(a)))[1])
@@ -111,7 +109,7 @@ def test_the_gate_bootstraps_from_the_better_candidate() -> None:
 
 @pytest.mark.parametrize("make", [lambda: learner(LatentMap(4, 1, 2.0)), aliased])
 def test_burn_in_by_bootstrapping_values_the_base(make: Callable[[], OffPolicyLearner]) -> None:
-    """u = 0 in the next state, whatever the actor would try: 2 + 0.5 * Q(zero noise)."""
+    """u = 0 in the next state, whatever the actor's output: 2 + 0.5 * Q(zero noise)."""
     made = make()
     critic = (
         made.critics.action_target if isinstance(made.critics, NoiseAliasedCritics) else made.critics.target
@@ -127,7 +125,7 @@ def test_burn_in_by_bootstrapping_values_the_base(make: Callable[[], OffPolicyLe
 
 
 def test_burn_in_by_returns_teaches_the_returns() -> None:
-    """Monte-Carlo burn-in: after it Q is the base's return, 7, and the targets have followed."""
+    """Monte-Carlo burn-in: Q becomes the base's return, 7, and the target networks follow."""
     made, data = learner(lr_critic=1e-2, tau=0.05), batch()
     for _ in range(300):
         made.burn_in(data, monte_carlo=True)
@@ -140,8 +138,8 @@ def test_burn_in_by_returns_teaches_the_returns() -> None:
 def test_targets_are_no_lower_than_what_was_earned(
     make: Callable[..., OffPolicyLearner], penalty: float
 ) -> None:
-    """y = 2 + 0.5 * 10 = 7: floors of 9 and 7.5 raise it, 5 and an unknown one leave it, and so does a
-    penalty on u.
+    """y = 2 + 0.5 * 10 = 7: floors of 9 and 7.5 raise it; 5, an unknown one and a penalty on u do not change
+    it.
     """
     floor, target = taught(make(return_floor=True, penalty=penalty))
     assert target.view(-1, 4)[0].tolist() == [9.0, 7.5, 7.0, 7.0]
@@ -151,16 +149,14 @@ def test_targets_are_no_lower_than_what_was_earned(
 
 @pytest.mark.parametrize("make", [learner, aliased])
 def test_floors_are_ignored_unless_asked_for(make: Callable[..., OffPolicyLearner]) -> None:
-    """The default: the bootstrapped target as it is, and nothing about floors in the log."""
+    """By default the target is bootstrapped, and the log has no floor."""
     floor, target = taught(make())
     assert target.eq(7.0).all()
     assert floor is None
 
 
 def taught(made: OffPolicyLearner) -> tuple[float | None, Tensor]:
-    """What an update teaches where the next decision is worth 10: (logged share of raised targets,
-    targets).
-    """
+    """Targets of an update whose next decision has value 10: (logged fraction of raised targets, targets)."""
     aliasing, seen = isinstance(made.critics, NoiseAliasedCritics), list[Tensor]()
     answers(
         made.critics.action_target if aliasing else made.critics.target, lambda a: torch.full((len(a),), 10.0)
@@ -181,7 +177,7 @@ def test_aliased_learning_knows_both_kinds_of_backup() -> None:
 
 
 def test_aliased_learning_gates_by_the_critic_of_noise() -> None:
-    """Q_W prefers no steering, so the base's noise is what is bootstrapped from."""
+    """Q_W prefers no steering, so the base's noise is used in the target."""
     made, data = aliased(gate=True), batch(4, action=2)
     answers(made.critic, lambda w: -w.abs().sum(-1))
     with torch.no_grad():
@@ -190,9 +186,7 @@ def test_aliased_learning_gates_by_the_critic_of_noise() -> None:
 
 
 def test_regression_covers_every_store_of_a_mixed_batch() -> None:
-    """Batches are ordered by store: both kinds of noise, the actor's and the uniform, must reach each
-    half.
-    """
+    """Batches are ordered by buffer: noise of the actor and uniform noise must reach each half."""
     made = aliased(init_std=0.01)  # the actor's own noise stays near 0
     noise = made.critics.regression_noise(batch(4, action=2))
     far = (noise.abs().amax(1) > 0.5).float()
@@ -210,7 +204,7 @@ def test_exploration_scales_with_what_the_action_map_allows() -> None:
 
 
 def test_diagnosis_asks_about_the_base_and_the_actor() -> None:
-    """The gap between the two is what a residual believes it gains."""
+    """The difference is the critics' estimate of the residual's gain."""
     made = learner(ResidualMap(1, 0.5), actor="deterministic")
     answers(made.critic, lambda a: a.sum(-1))
     data = batch(ctx=1)
@@ -221,7 +215,7 @@ def test_diagnosis_asks_about_the_base_and_the_actor() -> None:
 
 
 def test_actors_leave_no_gradient_in_either_critic() -> None:
-    """Also not in the aliased pair."""
+    """Also for the noise-aliased pair."""
     made = aliased(norm_bound=0.1, auto_alpha=True)
     made.update(batch(4, action=2))
     modules = (
@@ -247,12 +241,12 @@ def test_actors_leave_no_gradient_in_either_critic() -> None:
     ],
 )
 def test_settings_that_make_no_learner_are_refused(settings: dict[str, Any], words: str) -> None:
-    """A ZeroDivisionError in the middle of a run helps nobody."""
+    """Instead of a ZeroDivisionError during a run."""
     with pytest.raises(ConfigError, match=words):
         learner(**settings)
 
 
 def test_aliasing_needs_noise_to_alias() -> None:
-    """Only steering has it."""
+    """Only steering supports it."""
     with pytest.raises(ConfigError, match="steering"):
         OffPolicyLearner(4, ResidualMap(1, 0.1), LearnerConfig(), generator("x"), base=flow_policy(SPEC))

@@ -1,5 +1,5 @@
-"""Learners in many lanes: they learn a task that can be said by hand, lessons re-price the past, a resumed
-run is the same run, and an actor does not see what it must not see.
+"""Learners in many lanes: they solve a simple task, recompute rewards at lessons, resume exactly, and respect
+views.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def weights(learner: ReplayTrainer | PpoTrainer) -> Tensor:
 
 @pytest.mark.parametrize("kind", ["td3", "sac", "ppo"])
 def test_it_learns_to_go_home(kind: str) -> None:
-    """From the action 0.2 everywhere to one that points at zero, firmly, on both sides."""
+    """From the action 0.2 everywhere to one that points strongly at zero, on both sides."""
     learner = made(kind)
     x = torch.tensor([[0.8], [-0.8]])
     assert learner.actor.mode(x).flatten().tolist() == pytest.approx([0.2, 0.2], abs=1e-6)
@@ -115,8 +115,8 @@ def test_it_learns_to_go_home(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["td3", "ppo"])
 def test_a_resumed_run_is_the_same_run(kind: str, tmp_path: Path) -> None:
-    """Six rounds equal three, a save, a load into another, three more: the lesson and the spread come back as
-    well.
+    """Six rounds equal three, a save, a load into another, three more, including lesson and standard
+    deviation.
     """
     whole = made(kind, 6, lesson=2)
     for _ in range(6):
@@ -134,7 +134,7 @@ def test_a_resumed_run_is_the_same_run(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_lesson_prices_the_past_anew() -> None:
-    """Everything that lies in the replay is worth twice as much after the first lesson, once, not twice."""
+    """Rewards in the replay double after the first lesson, once."""
     learner = made("td3", lesson=2)
     assert isinstance(learner, ReplayTrainer)
     learner.update()
@@ -146,7 +146,7 @@ def test_a_lesson_prices_the_past_anew() -> None:
 
 
 def test_a_time_out_is_worth_what_the_setting_says() -> None:
-    """The same draws: bootstrapped from by default, worth nothing more with timeout_is_failure."""
+    """Equal draws: bootstrapped by default, without further value with timeout_is_failure."""
     learner = made("td3")
     assert isinstance(learner, ReplayTrainer)
     for _ in range(8):
@@ -163,16 +163,14 @@ def test_a_time_out_is_worth_what_the_setting_says() -> None:
 
 
 def test_a_curriculum_allows_no_floors() -> None:
-    """Returns in the replay are not worked out anew, and would hold targets at what steps were worth
-    before.
-    """
+    """Returns in the replay are not recomputed, and would keep targets at old reward weights."""
     config = ReplayConfig(lesson_rounds=2, learner=LearnerConfig(return_floor=True))
     with pytest.raises(ConfigError, match="lesson_rounds=0"):
         ReplayTrainer(Push(), config, START, torch.Generator())
 
 
 def test_only_the_critic_sees_the_rest() -> None:
-    """The actor's answer does not change with the second column, the critics' does."""
+    """The actor's output does not depend on the second column, the critics' does."""
     learner = made("td3")
     assert isinstance(learner, ReplayTrainer)
     for _ in range(4):
@@ -184,16 +182,14 @@ def test_only_the_critic_sees_the_rest() -> None:
 
 
 def test_exploration_shrinks_evenly_in_its_logarithm() -> None:
-    """Half way from 0.4 to 0.1 is their geometric mean; without a final spread it stays."""
+    """Half way from 0.4 to 0.1 is their geometric mean; without a final value it is constant."""
     config = PpoConfig(std=0.4, final_std=0.1)
     assert [exploration_std(config, share) for share in (0.0, 0.5, 1.0)] == pytest.approx([0.4, 0.2, 0.1])
     assert exploration_std(PpoConfig(std=0.4), 0.7) == 0.4
 
 
 def test_a_minibatch_of_one_teaches_nothing() -> None:
-    """A single advantage, standardised, is 0: 32 lanes of one step cannot be shared out to 20 parts, but to
-    16.
-    """
+    """A single standardised advantage is 0: 32 lanes of one step give at most 16 minibatches, not 20."""
     rng = torch.Generator().manual_seed(0)
     with pytest.raises(ConfigError, match=r"minibatches=20 .* method\.ppo\.rollout=2 or more"):
         PpoTrainer(Push(), PpoTrainerConfig(1, PpoConfig(rollout=1, minibatches=20)), START, rng)

@@ -1,4 +1,4 @@
-"""Tuners over the toy task, for tests of what is special to a method."""
+"""Tuners on a toy task, for tests of single methods."""
 
 from __future__ import annotations
 

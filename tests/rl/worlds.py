@@ -1,6 +1,4 @@
-"""A world small enough to learn in seconds, with the real base policy, executor and simulator workers around
-it.
-"""
+"""A task that is learned in seconds, with real base policy, executor and simulator workers."""
 
 from __future__ import annotations
 

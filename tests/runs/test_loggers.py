@@ -1,4 +1,6 @@
-"""`logger=` of a run: the same curves in W&B and MLflow, one run of theirs over a resume, no network unasked."""
+"""`logger=` of a run: equal curves in W&B and MLflow, one run of theirs across a resume, no network by
+default.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def test_wandb_continues_its_run_offline(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_wandb_without_an_account_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """WANDB_MODE=online without a key: refused before the training begins, and the folder can be used again."""
+    """WANDB_MODE=online without a key: refused before training, and the folder can be used again."""
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("HOME", str(tmp_path))  # no ~/.netrc
@@ -121,7 +123,7 @@ def test_mlflow_continues_its_run_in_a_database(
 def test_mlflow_marks_a_run_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str
 ) -> None:
-    """An error inside the training leaves no run that seems to be running."""
+    """After an error in training no run is left in the state "running"."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
     with (
         pytest.raises(ZeroDivisionError),
@@ -137,7 +139,7 @@ def test_mlflow_marks_a_run_that_failed(
 def test_a_training_outlives_its_logger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], database: str
 ) -> None:
-    """A server that refuses a value on the way: said once, and metrics.jsonl holds every line."""
+    """A server refuses a value during training: one message, and metrics.jsonl holds every line."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
     with RunDir.create(tmp_path / "run", _Config("mlflow")) as run, run.metrics() as metrics:
         metrics.log(0, {"loss": 1.0})
@@ -148,7 +150,7 @@ def test_a_training_outlives_its_logger(
 
 
 def test_a_missing_package_is_said_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sentence has the command that installs it, and no folder is made."""
+    """The message has the command that installs the package, and no folder is made."""
     monkeypatch.setattr(loggers.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[wandb\]'"):
         RunDir.create(tmp_path / "run", _Config("wandb"))
@@ -158,7 +160,7 @@ def test_a_missing_package_is_said_before_any_work(tmp_path: Path, monkeypatch: 
 
 
 def test_a_resumed_run_keeps_its_logger(tmp_path: Path) -> None:
-    """Half a curve in either place would help nobody."""
+    """A logger cannot be changed within a run."""
     RunDir.create(tmp_path / "run", _Config("tensorboard")).metrics().close()
     with pytest.raises(ConfigError, match="was started with logger=tensorboard"):
         RunDir.create(tmp_path / "run", _Config("wandb", resume=True), resume=True)

@@ -1,4 +1,4 @@
-"""The training loop that verbs share: saved when due and at a stop, resumed to the same log."""
+"""Training loop shared by verbs: saved when due and at a stop, resumed to the same log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Config:
 
 
 class _Counter:
-    """Counts to 10 by twos, after two burn-in rounds in which the step stands still."""
+    """Counts to 10 by twos, after two burn-in rounds without a step."""
 
     def __init__(self, session: RunSession, ctrl_c_at: int | None = None) -> None:
         self.session, self.ctrl_c_at = session, ctrl_c_at
@@ -70,7 +70,7 @@ def test_it_saves_when_due_and_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_stop_saves_and_the_resumed_run_has_the_same_log(tmp_path: Path) -> None:
-    """SIGTERM as Ctrl-C: saved after the running step, the sentence says how to continue, nothing is lost."""
+    """SIGTERM as Ctrl-C: saved after the running step, with a sentence on how to continue."""
     _train(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt, match=r"saved step 6 in .*resume=true continues"):
         _train(tmp_path / "cut", ctrl_c_at=6)
@@ -80,7 +80,7 @@ def test_a_stop_saves_and_the_resumed_run_has_the_same_log(tmp_path: Path) -> No
 
 
 def test_a_stop_waits_until_a_whole_state_exists(tmp_path: Path) -> None:
-    """In the burn-in nothing can be saved: it is finished first."""
+    """A burn-in cannot be saved: it is finished first."""
     with pytest.raises(KeyboardInterrupt, match="saved step 0"):
         _train(tmp_path / "run", ctrl_c_at=0)
     assert _train(tmp_path / "run", resume=True).saves == [4, 8, 10]
@@ -92,7 +92,7 @@ def test_a_finished_run_is_not_saved_again(tmp_path: Path) -> None:
 
 
 def test_multiples_that_are_crossed() -> None:
-    """Steps come in jumps of several lanes: (before, now] may jump over the multiple itself."""
+    """Steps advance by several lanes: (before, now] may skip the multiple itself."""
     assert crossed(3, 5, 4)
     assert crossed(3, 4, 4)
     assert not crossed(4, 7, 4)
@@ -109,7 +109,9 @@ def _flip(path: Path) -> None:
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str
 ) -> None:
-    """Two checkpoints are kept: the run goes on from the older one, says so, and ends as if nothing had happened."""
+    """Two checkpoints are kept: the run continues from the older one with a message and ends with the same
+    result.
+    """
     whole = _train(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         _train(tmp_path / "run", ctrl_c_at=8)

@@ -1,4 +1,4 @@
-"""The folder of a run and its metrics: nothing lost, nothing overwritten, the same curve after a kill."""
+"""Run folders and metrics: nothing is lost or overwritten, and the curve is the same after a kill."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Config:
 
 @dataclass
 class _Whole:
-    """Of a verb that does its work in one go."""
+    """Settings of a verb without checkpoints."""
 
     seed: int = 7
 
@@ -48,7 +48,7 @@ def test_a_run_says_what_it_is(tmp_path: Path) -> None:
 
 
 def test_an_existing_run_is_not_overwritten(tmp_path: Path) -> None:
-    """Two hours of training must not end because a command was repeated."""
+    """Repeating a command must not delete two hours of training."""
     RunDir.create(tmp_path / "run", _Config())
     (tmp_path / "run" / "kept").write_text("x")
     with pytest.raises(ConfigError, match="resume=true, replace it by overwrite=true"):
@@ -60,7 +60,7 @@ def test_an_existing_run_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_verb_that_cannot_go_on_does_not_say_so(tmp_path: Path) -> None:
-    """distill, vision and mission have no resume=true: the sentence must not lead there."""
+    """distill, vision and mission have no resume=true: the message must not suggest it."""
     RunDir.create(tmp_path / "run", _Whole())
     (tmp_path / "run" / "kept").write_text("x")
     with pytest.raises(ConfigError, match=r"already holds a run\. Replace it by overwrite=true, or choose"):
@@ -68,9 +68,7 @@ def test_a_verb_that_cannot_go_on_does_not_say_so(tmp_path: Path) -> None:
 
 
 def test_a_run_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
-    """A mistake in the settings must not make the corrected command fail; one line or checkpoint makes it a
-    run.
-    """
+    """A wrong setting must not block the corrected command; one log line or checkpoint makes it a run."""
     run = RunDir.create(tmp_path / "run", _Config())
     run.metrics().close()
     again = RunDir.create(tmp_path / "run", _Config(lr=2.0))
@@ -82,16 +80,14 @@ def test_a_run_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
 
 
 def test_a_start_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:
-    """run.json is written last; without it, settings beside an empty folder of checkpoints are nobody's
-    run.
-    """
+    """run.json is written last; without it, settings and an empty checkpoints folder are no run."""
     RunDir.create(tmp_path / "run", _Config())
     (tmp_path / "run" / "run.json").unlink()
     assert RunDir.create(tmp_path / "run", _Config()).info()["seed"] == 7
 
 
 def test_a_run_behind_a_link_is_replaced_where_it_lies(tmp_path: Path) -> None:
-    """`runs` is often another disk: the link, or the place where it is mounted, stays."""
+    """`runs` is often another disk: links and mount points stay."""
     RunDir.create(tmp_path / "disk" / "run", _Config())
     (tmp_path / "disk" / "run" / "kept").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "disk" / "run")
@@ -112,7 +108,7 @@ def test_damaged_settings_are_a_sentence(damage: bytes | None, tmp_path: Path) -
 
 
 def test_a_replaced_run_stays_until_the_new_one_is_done(tmp_path: Path) -> None:
-    """overwrite=true moves the old policy aside; only the end of the new run deletes it."""
+    """overwrite=true moves the old policy aside; it is deleted at the end of the new run."""
     run = RunDir.create(tmp_path / "run", _Config())
     (run.path / "policy").mkdir()
     aside = tmp_path / "run" / ".replaced" / "1" / "policy"
@@ -141,7 +137,7 @@ def test_a_replaced_run_stays_until_the_new_one_is_done(tmp_path: Path) -> None:
 
 
 def test_a_new_run_that_never_began_gives_the_old_one_back(tmp_path: Path) -> None:
-    """A setting that only the training itself refuses must not cost the finished policy."""
+    """A setting that only training refuses must not delete the finished policy."""
     (RunDir.create(tmp_path / "run", _Config()).path / "policy").mkdir()
 
     def fail() -> None:
@@ -177,7 +173,7 @@ def test_a_run_has_one_writer(tmp_path: Path) -> None:
 
 
 def test_deleted_checkpoints_are_not_a_new_start(tmp_path: Path) -> None:
-    """resume=true would throw the log away and train from the beginning without a word."""
+    """resume=true would otherwise delete the log and start anew silently."""
     run = RunDir.create(tmp_path / "run", _Config())
     with run.new_checkpoint(10) as folder:
         (folder / "state.json").write_text("{}")
@@ -203,9 +199,7 @@ def test_a_foreign_folder_is_never_deleted(tmp_path: Path) -> None:
 
 
 def test_resume_asks_for_the_same_settings(tmp_path: Path) -> None:
-    """A run resumed with another learning rate would be neither the one nor the other; `resume` itself may
-    differ.
-    """
+    """A run resumed with another learning rate would belong to neither; `resume` itself may differ."""
     RunDir.create(tmp_path / "run", _Config())
     RunDir.create(tmp_path / "run", _Config(resume=True), resume=True)
     with pytest.raises(ConfigError, match=r"started with lr=0.001 .* lr=0.1"):
@@ -217,9 +211,7 @@ def test_resume_asks_for_the_same_settings(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_whole_or_absent(tmp_path: Path) -> None:
-    """An error while a checkpoint is written leaves the one before as the newest; resuming removes the
-    rest.
-    """
+    """After an error in writing a checkpoint, the previous one is the newest; resuming deletes the rest."""
     run = RunDir.create(tmp_path / "run", _Config())
     for step in (10, 20, 30):
         with run.new_checkpoint(step, keep=2) as folder:
@@ -263,7 +255,7 @@ def test_a_kill_at_any_call_leaves_a_whole_checkpoint(tmp_path: Path, step: int)
 
 
 def test_metrics_are_cut_back_to_the_restored_step(tmp_path: Path) -> None:
-    """Lines after the checkpoint will be made again; a line that the kill cut in half is dropped, too."""
+    """Lines after the checkpoint are logged again; a truncated last line is dropped, too."""
     with Metrics(tmp_path) as metrics:
         for step in range(5):
             metrics.log(step, {"loss": torch.tensor(1.0 / (step + 1)), "nan": float("nan")})
@@ -278,8 +270,8 @@ def test_metrics_are_cut_back_to_the_restored_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b'{"step": 1, "lo\n', b"\x00\xff\n", b"7\n", b'{"loss": 1.0}\n', b"\n"])
 def test_a_damaged_line_of_the_log_is_a_sentence(damage: bytes, tmp_path: Path) -> None:
-    """A disk's fault in the middle: named with its line, nothing rewritten; without the line the run goes
-    on.
+    """A damaged line in the middle is named by number, and the file is not changed; without the line the run
+    continues.
     """
     with Metrics(tmp_path) as metrics:
         for step in range(3):
@@ -310,7 +302,7 @@ def test_tensorboard_shows_the_same_curve(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
-    """SIGKILL right after `log` returned: the line is there."""
+    """SIGKILL right after `log` returned: the line exists."""
     code = (
         "import sys, time; from pathlib import Path; from robo_rl.runs.metrics import Metrics\n"
         f"m = Metrics(Path({str(tmp_path)!r}), logger=None)\n"

@@ -1,4 +1,4 @@
-"""Who ended a program is said as far as it can be known."""
+"""The sender of a stopping signal is named if it is known."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(signal_source(signal.SIGINT), signal_source(signal.SIGTERM))
 
 
 def test_a_signal_without_a_terminal_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`kill -INT`, `ros2 launch` and systemd press no key."""
+    """`kill -INT`, `ros2 launch` and systemd are not the terminal."""
     monkeypatch.delenv(SUPERVISOR, raising=False)
     with open(os.devnull) as nothing:
         monkeypatch.setattr(sys, "__stdin__", nothing)
@@ -34,7 +34,7 @@ def test_a_signal_without_a_terminal_is_called_by_its_name(monkeypatch: pytest.M
 
 
 def test_in_the_foreground_of_a_terminal_it_is_ctrl_c() -> None:
-    """A real terminal, whose foreground is the process that asks."""
+    """A real terminal with the process in its foreground."""
     ours, theirs = pty.openpty()
     try:
         environment = {key: value for key, value in os.environ.items() if key != SUPERVISOR}
@@ -55,7 +55,7 @@ def test_in_the_foreground_of_a_terminal_it_is_ctrl_c() -> None:
 
 
 def test_nohup_outlives_its_terminal() -> None:
-    """An ssh that breaks is a safe stop, unless the user said that the program should go on."""
+    """A lost ssh connection is a safe stop, unless the user wants the program to continue (nohup)."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
         assert signal.SIGHUP in ended_by()
@@ -66,7 +66,7 @@ def test_nohup_outlives_its_terminal() -> None:
 
 
 def test_a_supervised_node_knows_its_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`robo-rl up` stops its nodes by SIGINT; when it is killed itself, the kernel sends them SIGTERM."""
+    """`robo-rl up` stops its nodes by SIGINT; if it is killed, the kernel sends them SIGTERM."""
     monkeypatch.setenv(SUPERVISOR, str(os.getppid()))
     assert signal_source(signal.SIGINT) == "robo-rl up stops it"
     assert signal_source(signal.SIGTERM) == "SIGTERM"

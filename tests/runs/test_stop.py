@@ -1,4 +1,4 @@
-"""The first Ctrl-C is answered at once and waits for a whole state; the second one does not wait."""
+"""The first Ctrl-C is acknowledged and waits for a complete state; the second stops at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`robo-rl view` on a screen, but for the window itself: what its keys do, and when there can be none."""
+"""`robo-rl view` on a screen, without the window: keys, and conditions for a window."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_space_pauses_and_the_arrow_steps() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_bodies_stand_where_the_engine_has_them(engine: str) -> None:
-    """Fixtures included, whichever engine moves them."""
+    """Including fixtures, for every engine."""
     env = make_env(f"arm/peg_insert:engine={engine}", 1)
     env.reset(count(3))
     assert isinstance(env, Staged)
@@ -46,7 +46,7 @@ def test_bodies_stand_where_the_engine_has_them(engine: str) -> None:
 
 
 def test_episodes_go_on_until_the_window_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of 5 steps and a bit of a third; `n` begins another one without counting it."""
+    """Two of 5 steps and part of a third; `n` starts the next episode without counting this one."""
     drawn = []
 
     @contextmanager

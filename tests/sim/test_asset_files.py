@@ -1,4 +1,4 @@
-"""Files of named settings: each slip in one is a sentence that names the file."""
+"""Files of named settings: each mistake gives a sentence that names the file."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from sim.registry import has_dense_reward, list_envs, make_env, make_expert
     ],
 )
 def test_a_mistyped_name_is_suggested(name: str, meant: str) -> None:
-    """50 task names are long, and a traceback out of a worker process would not help."""
+    """Names are suggested in one sentence, without a worker's traceback."""
     with pytest.raises(UnknownNameError, match=f"Did you mean '{meant}'"):
         make_env(name, 1)
 
@@ -35,13 +35,13 @@ def test_experts_check_names_too() -> None:
 
 
 def test_a_mistyped_option_is_suggested() -> None:
-    """An option that is silently dropped trains another task than was asked for."""
+    """A silently dropped option would train another task."""
     with pytest.raises(UnknownNameError, match="Did you mean 'max_episode_steps'"):
         make_env("pusht/state", 1, max_episode_step=10)
 
 
 def test_options_that_are_none_keep_the_default() -> None:
-    """Configurations carry None for what the user did not say."""
+    """Configurations hold None for unset options."""
     assert make_env("pusht/state", 1, max_episode_steps=None, reward=None).spec.max_episode_steps == 300
 
 
@@ -57,12 +57,12 @@ def test_options_that_are_none_keep_the_default() -> None:
     ],
 )
 def test_whether_every_step_pays(name: str, reward: str | None, dense: bool) -> None:
-    """Demonstrations are replayed by it: with their own rewards, or as successes."""
+    """It decides whether demonstrations are replayed with recorded rewards or as successes."""
     assert has_dense_reward(name, reward) is dense
 
 
 def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when workers were asked for: the answer is one sentence, not a worker's traceback."""
+    """Also with workers: one sentence, no traceback of a worker."""
 
     def no_metaworld(package: str) -> Any:
         return None if package == "metaworld" else object()
@@ -74,14 +74,14 @@ def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_list_is_complete() -> None:
-    """Every name in it can be made, as far as names go; making all 64 would take minutes."""
+    """Every listed name is valid; building all 64 would take minutes."""
     names = list_envs()
     assert len([name for name in names if name.startswith("metaworld/")]) == 50
     assert {"pusht/state", "pusht/keypoints", "pusht/pixels", "gym/Hopper-v5"} <= set(names)
 
 
 def test_listing_and_refusing_names_imports_no_simulator() -> None:
-    """`robo-rl --help` and a typo must answer at once, also on a machine without simulators."""
+    """`robo-rl --help` and a typo are answered at once, also without simulators."""
     code = (
         "import sys; from sim.registry import list_envs; list_envs()\n"
         "print([m for m in ('metaworld', 'mujoco', 'gymnasium', 'gym_pusht', 'pygame') if m in sys.modules])"
@@ -119,7 +119,7 @@ def test_a_name_that_is_far_off_is_guessed_by_its_words(name: str, meant: str) -
 
 
 def test_a_slip_among_many_names_shows_the_nearest_alone() -> None:
-    """A hundred names are no help: five, and the command that lists all. `robo-rl info` does list them."""
+    """The message lists the five nearest names and the command that lists all, `robo-rl info`."""
     with pytest.raises(UnknownNameError) as caught:
         make_env("metaworld/peg-inser-side-v3", 1)
     said = str(caught.value)

@@ -1,7 +1,7 @@
 """Short forms of the command line: `task=... engine=...`, and words without a key such as `robo-rl up <set>`.
 
-`train task=<a flight>` becomes the verb that trains it from nothing. For arms, task, engine, robot and control
-become the environment's name.
+`train task=<a flight>` becomes the verb that trains it from scratch. For arms, task, engine, robot and
+control become the environment's name.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _OF_SCENES = (
     "finetune",
     "run",
     "identify",
-)  # verbs whose env= may be said as task=
+)  # verbs whose env= can be given as task=
 _OF_OTHER_VERBS = {"swarm": "swarm", "mission": "mission", "vision": "vision", "vision_hover": "vision"}
 
 
 def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
-    """The verb that trains this task in this engine, and what is left of the arguments.
+    """Verb that trains this task in this engine, and the remaining arguments.
 
-    Raises ConfigError for an engine that trains nothing, UnknownNameError for a task that is not flown.
+    Raises ConfigError for an engine that trains nothing, UnknownNameError for a task that is not a flight.
     """
     if verb in FIRST_WORD and arguments and "=" not in arguments[0] and not arguments[0].startswith("-"):
         return verb, [f"{FIRST_WORD[verb]}={arguments[0]}", *arguments[1:]]
@@ -56,7 +56,7 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
         raise ConfigError(
             f"A policy for task={given['task']} is trained on demonstrations. Record some, then train on "
             f"them: robo-rl collect task={given['task']} out=data/{given['task']}; robo-rl train "
-            f"data=data/{given['task']} out=runs/{given['task']}. Learning from nothing: robo-rl finetune "
+            f"data=data/{given['task']} out=runs/{given['task']}. Learning from scratch: robo-rl finetune "
             f"task={given['task']} method=sac."
         )
     if verb != "train" or not ({"engine", "task"} & given.keys()):
@@ -65,36 +65,36 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def scene_words(verb: str) -> tuple[str, ...]:
-    """Keys that go with task= in this verb, and are not settings of its own: robot, engine, cameras, ..."""
+    """Keys used with task= in this verb that are not its own settings: robot, engine, cameras, ..."""
     return NAME_OPTIONS if verb in _OF_SCENES else ()
 
 
 def _is_note(verb: str, given: dict[str, str]) -> bool:
-    """Beside env=, task= of `collect` is one. Raises ConfigError where it is the name of another task: a
-    mistake.
+    """True if task= of `collect` is an instruction, beside env=. Raises ConfigError if it is the name of
+    another task.
     """
     if verb != "collect" or "env" not in given:
         return False
     task, env = given["task"], given["env"]
     if task in all_tasks() and env.partition(":")[0] != f"{suite_of(task)}/{task}":
         raise ConfigError(
-            f"task={task} beside env={env} would be no more than a note with every episode. To collect "
-            f"{task}, leave env= out; for a note, write more than the name of a task."
+            f"task={task} with env={env} would be an instruction stored with every episode. To collect "
+            f"{task}, leave env= out; an instruction must be more than the name of a task."
         )
     return True
 
 
 def _flight(given: dict[str, str], arguments: list[str]) -> tuple[str, list[str]]:
-    """`train task=race engine=quad` as `fly task=race`: the verb that trains it, in the engine that it trains
-    in.
+    """`train task=race engine=quad` as `fly task=race`: the verb that trains the flight, without the default
+    engine.
     """
     task = given.get("task", "hover")
     if task not in (*FLIGHT_TASKS, *_OF_OTHER_VERBS):
         raise UnknownNameError("task", task, (*FLIGHT_TASKS, *_OF_OTHER_VERBS, *all_tasks()))
     if "data" in given:
         raise ConfigError(
-            f"task={task} is learned from nothing, without data=. Leave data={given['data']} out, or leave "
-            "task= out to learn from what it holds."
+            f"task={task} is learned from scratch, without data=. Leave data={given['data']} out, or leave "
+            "task= out to learn from that dataset."
         )
     verb = _OF_OTHER_VERBS.get(task, "fly")
     engine, home = given.get("engine"), "pybullet" if verb == "vision" else "quad"
@@ -107,8 +107,8 @@ def _flight(given: dict[str, str], arguments: list[str]) -> tuple[str, list[str]
         return verb, rest
     if engine not in (None, home):
         raise ConfigError(
-            f"task={task} is flown in engine={home} alone, found engine={engine}. Leave engine= out; other "
-            "flights take engine=quad and engine=pybullet."
+            f"task={task} runs in engine={home} only, found engine={engine}. Leave engine= out; other "
+            "flights accept engine=quad and engine=pybullet."
         )
     return verb, [word for word in rest if not word.startswith("engine=")]
 

@@ -1,7 +1,7 @@
 """Settings of a verb from `key=value` words: composed by hydra, returned as a dataclass.
 
-Mistakes become one sentence that names the key. This is the only file that composes with hydra. A verb's
-settings come from its dataclass. Groups of values in YAML (`robo_rl/conf/<field>/<option>.yaml`) are chosen by
+Mistakes become one sentence that names the key. Only this file composes with hydra. A verb's settings come
+from its dataclass. Groups of values in YAML (`robo_rl/conf/<field>/<option>.yaml`) are chosen by
 `field=option` and named in `robo_rl/conf/<verb>.yaml`, whose `defaults` list starts with `<verb>_schema`.
 """
 
@@ -24,10 +24,9 @@ T = TypeVar("T")
 
 
 def groups(schema: type) -> dict[str, list[str]]:
-    """YAML groups a schema can take, e.g. {"method": ["auto", "residual"]}: folders named like one of its
-    fields.
+    """YAML groups of a schema, e.g. {"method": ["auto", "residual"]}: folders named like one of its fields.
 
-    A field whose options are dataclasses takes no YAML.
+    A field whose options are dataclasses has no YAML.
     """
     names = {key.split(".")[0] for key in settings(schema)} - variants(schema).keys()
     return {
@@ -38,21 +37,21 @@ def groups(schema: type) -> dict[str, list[str]]:
 
 
 def load_config(verb: str, overrides: Sequence[str], schema: type[T]) -> T:
-    """The verb's settings with `key=value` overrides applied, as an instance of `schema`.
+    """Settings of the verb with `key=value` overrides applied, as an instance of `schema`.
 
-    Raises ConfigError, with the key and what to do, for a mistyped key, a value of the wrong type, a group
-    option that does not exist or a required setting that was not given.
+    Raises ConfigError, with the key and a remedy, for a mistyped key, a value of the wrong type, a group
+    option that does not exist or a missing required setting.
     """
     known = settings(schema)
     if not overrides and not groups(schema) and not any(setting.required for setting in known.values()):
-        return schema()  # nothing to parse: `robo-rl doctor` has to work where hydra is what is missing
+        return schema()  # nothing to parse: `robo-rl doctor` must work without hydra
     config = _compose(verb, overrides, schema, known, as_object=True)
     _check_values(config, known)
     return cast("T", config)
 
 
 def preview(verb: str, overrides: Sequence[str], schema: type) -> dict[str, Any]:
-    """Dotted key -> the value it would have, for help texts; what has to be given still is REQUIRED."""
+    """Dotted key -> resulting value, for help texts; missing required values are REQUIRED."""
     known = settings(schema)
     if not overrides and not groups(schema):
         return {key: setting.default for key, setting in known.items()}
@@ -63,9 +62,7 @@ def preview(verb: str, overrides: Sequence[str], schema: type) -> dict[str, Any]
 def _compose(
     verb: str, overrides: Sequence[str], schema: type, known: dict[str, Setting], as_object: bool
 ) -> Any:
-    """The composed settings: an instance of `schema`, or nested dicts in which REQUIRED values may be
-    left.
-    """
+    """Composed settings: an instance of `schema`, or nested dicts that may contain REQUIRED values."""
     from hydra import compose, initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.errors import HydraException
@@ -75,7 +72,7 @@ def _compose(
     options = groups(schema)
     there, of_tasks = known.keys() | options.keys(), scene_words(verb)
     kinds = variants(schema)
-    chosen_by = {f"{key}.name": key for key in kinds}  # `net: {name: mlp}` of a file is `net=mlp`
+    chosen_by = {f"{key}.name": key for key in kinds}  # `net: {name: mlp}` in a file is `net=mlp`
     given = [split(verb, override, there | chosen_by.keys(), of_tasks) for override in overrides]
     given = [(chosen_by.get(key, key), value) for key, value in given]
     given = [(key, _own_option(key, value, known, options)) for key, value in given]
@@ -98,7 +95,7 @@ def _compose(
 
 
 def _own_option(key: str, value: str, known: dict[str, Setting], options: dict[str, list[str]]) -> str:
-    """The option's name. `method=mine.yaml` makes the file an option named like it, with hydra's means.
+    """Name of the option. `method=mine.yaml` registers the file as an option of that name in hydra.
 
     Raises ConfigError for a key that the group does not have.
     """
@@ -113,7 +110,7 @@ def _own_option(key: str, value: str, known: dict[str, Setting], options: dict[s
             raise ConfigError(f"{value} holds '{inner}', which is no setting of {key}.{hint}")
     if f"{key}.name" in known:
         values = {"name": name} | values
-    option = f"{name}_of_a_file"  # a file residual.yaml does not hide the built-in option
+    option = f"{name}_of_a_file"  # a file residual.yaml must not hide the built-in option
     ConfigStore.instance().store(group=key, name=option, node=values)
     options[key] = [*options[key], option]
     return option
@@ -133,7 +130,7 @@ def _dig(tree: Any, key: str) -> Any:
 
 
 def _full_key(error: BaseException) -> str:
-    """The dotted key that hydra or omegaconf complains about, or an empty string."""
+    """The dotted key that hydra or omegaconf names in its error, or an empty string."""
     if isinstance(full_key := getattr(error, "full_key", None), str):
         return full_key
     found = re.search(r"full_key: (\S+)", f"{error}\n{error.__cause__}")
@@ -144,7 +141,7 @@ def _explained(verb: str, error: Exception, overrides: list[str], known: dict[st
     given = dict(override.split("=", 1) for override in overrides)
     reason = " ".join(str(error.__cause__ or error).split())
     key = _full_key(error).split("[")[0]
-    if not key:  # a grammar error knows the override, or quotes it, instead of naming the key
+    if not key:  # a grammar error quotes the override instead of naming the key
         quoted = f"{error} {error.__cause__} {getattr(error, 'override', '')}"
         key = next((name for name, value in given.items() if f"{name}={value}" in quoted), "")
     if key not in given:

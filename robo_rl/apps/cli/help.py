@@ -1,4 +1,4 @@
-"""The words of `robo-rl --help` and `robo-rl <verb> --help`."""
+"""Texts of `robo-rl --help` and `robo-rl <verb> --help`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ config=mine.yaml        settings from a YAML file, for every verb; those on the 
 robo-rl --version       the version
 -m seed=1,2,3           one run per value, each in a folder of its own below out=; several keys: all combinations
 
-A run is a folder: its settings, commit and seed are inside, and resume=true goes on where it was stopped.
-Exit codes: 0 done, 1 our defect, 2 a mistake in the input, 3 an environment died, 4 disk full, 130 Ctrl-C."""
+A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.
+Exit codes: 0 done, 1 defect of robo-rl, 2 wrong input, 3 an environment died, 4 disk full, 130 Ctrl-C."""
 
 Row = tuple[str, str, str, str]  # setting, type, value, meaning
 
@@ -46,9 +46,7 @@ def load_schema(verb: Verb) -> type:
 
 
 def verb_help(name: str, overrides: Sequence[str] = ()) -> str:
-    """Help for one verb, generated from its schema; with overrides, the values that it would then run
-    with.
-    """
+    """Help for one verb, generated from its schema; with overrides, with the resulting values."""
     verb = VERBS[name]
     rows = setting_rows(name, load_schema(verb), overrides)
     title = "Value" if overrides else "Default"
@@ -66,7 +64,7 @@ def verb_help(name: str, overrides: Sequence[str] = ()) -> str:
 
 
 def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]:
-    """One row per setting; a group of values stands before the settings that it sets."""
+    """One row per setting; a group of values comes before the settings that it sets."""
     from robo_rl.apps.cli.config import groups, preview
     from robo_rl.conf.fields import settings
 
@@ -86,7 +84,7 @@ def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]
 
 
 def _scene_rows(name: str) -> list[Row]:
-    """Lines on task= and its options, for the verbs that take it."""
+    """Rows on task= and its options, for verbs that accept it."""
     from robo_rl.conf.fields import settings
     from sim.tasks.table import TaskOptions, all_tasks
 
@@ -100,7 +98,7 @@ def _scene_rows(name: str) -> list[Row]:
 
 
 def _columns(rows: list[Row]) -> list[str]:
-    """Aligned text; the last column wraps, and a cell too wide for its column pushes the rest to the next
+    """Aligned text; the last column wraps, and a cell too wide for its column moves the rest to the next
     line.
     """
     width = min(140, max(120, shutil.get_terminal_size().columns))

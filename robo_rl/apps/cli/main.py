@@ -1,6 +1,4 @@
-"""`robo-rl <verb> key=value ...`: finds the verb, and turns what can go wrong into one sentence and an exit
-code.
-"""
+"""`robo-rl <verb> key=value ...`: finds the verb, and turns errors into one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from robo_rl.core.errors import (
 )
 from robo_rl.core.plugins import load_plugins
 
-GROUPS = {name.split()[0] for name in VERBS if " " in name}  # first words of verbs of two, e.g. "data"
+GROUPS = {name.split()[0] for name in VERBS if " " in name}  # first words of two-word verbs, e.g. "data"
 OURS = ("robo_rl", "policies", "sim", "hardware")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 NOT_ALLOWED = (
@@ -40,7 +38,7 @@ NOT_ALLOWED = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the console script. Returns the exit code; prints no traceback for a user's mistake."""
+    """Entry point of the console script. Returns the exit code; a user's mistake prints no traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(arguments)
@@ -49,12 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         return _stopped(stop)
     except ImportError as error:
-        # An extension module that is interrupted while it is being imported says so as a failed import.
+        # An interrupted import of an extension module looks like a failed import.
         cause = error.__cause__ or error.__context__
         return _stopped(cause) if isinstance(cause, KeyboardInterrupt) else _defect()
-    except (
-        BrokenPipeError
-    ):  # the reader of our output has gone (`robo-rl info | head`): nobody is left to tell
+    except BrokenPipeError:  # the reader of our output has ended (`robo-rl info | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -66,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"{error.strerror}: {error.filename}. Choose another path, or change its permissions.", 2
             )
         return _defect()
-    except Exception:  # whatever it is, it is ours: shown in full, with where to report it
+    except Exception:  # a defect: print the traceback and where to report it
         return _defect()
 
 
@@ -106,7 +102,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def known_keys(name: str) -> set[str]:
-    """Settings, groups and words of scenes that a verb takes."""
+    """Settings, groups and keys of scenes that a verb accepts."""
     from robo_rl.apps.cli.aliases import scene_words
     from robo_rl.apps.cli.config import groups
     from robo_rl.apps.cli.help import load_schema
@@ -160,7 +156,9 @@ def _say(sentence: str, code: int) -> int:
 def _defect() -> int:
     traceback.print_exc()
     return _say(
-        "this is a defect of ours; please report it with the lines above and what `robo-rl doctor` prints.", 1
+        "this is a defect of robo-rl; please report it with the lines above and the output of `robo-rl "
+        "doctor`.",
+        1,
     )
 
 

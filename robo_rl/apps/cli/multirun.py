@@ -1,7 +1,7 @@
-"""`robo-rl <verb> -m seed=1,2,3`: one run per combination of values, by hydra's grammar of sweeps.
+"""`robo-rl <verb> -m seed=1,2,3`: one run per combination of values, in hydra's grammar of sweeps.
 
-`key=a,b` and `key=range(1,4)` sweep over values. Each run is written below the folder that `out=` names:
-out=runs/peg with seed=1,2 gives runs/peg/seed=1 and runs/peg/seed=2.
+`key=a,b` and `key=range(1,4)` sweep over values. Runs are written below the folder of `out=`: out=runs/peg
+with seed=1,2 gives runs/peg/seed=1 and runs/peg/seed=2.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FLAGS = ("-m", "--multirun")
 
 
 def multirun(verb: str, words: Sequence[str], run: Callable[[list[str]], int]) -> int:
-    """Call `run` with the words of each run in turn; the first exit code that is not 0, else 0."""
+    """Call `run` with the words of each run in turn; returns the first exit code other than 0, else 0."""
     code = 0
     for number, each in enumerate(runs := expand_sweeps(verb, words), start=1):
         print(f"[{number}/{len(runs)}] robo-rl {verb} {' '.join(each)}")
@@ -24,7 +24,7 @@ def multirun(verb: str, words: Sequence[str], run: Callable[[list[str]], int]) -
 
 
 def expand_sweeps(verb: str, words: Sequence[str]) -> list[list[str]]:
-    """The words of every run. Raises ConfigError where nothing is swept or no `out=` is given."""
+    """Words of every run. Raises ConfigError if no setting is swept or `out=` is missing."""
     values = {word: _values(word) for word in words}
     swept = [word for word in words if len(values[word]) > 1]
     if not swept:
@@ -45,7 +45,7 @@ def expand_sweeps(verb: str, words: Sequence[str]) -> list[list[str]]:
 
 
 def _values(word: str) -> list[str]:
-    """`seed=1,2` as seed=1 and seed=2. Text that is no sweep of hydra's grammar stays as it is."""
+    """`seed=1,2` as seed=1 and seed=2. Text that is no sweep in hydra's grammar is returned unchanged."""
     if not ("," in word or "(" in word) or word.startswith("out="):
         return [word]
     from hydra.core.override_parser.overrides_parser import OverridesParser

@@ -1,4 +1,6 @@
-"""Words of the command line, `key=value`: checked against the known settings and put into hydra's grammar."""
+"""Words of the command line, `key=value`: checked against the known settings and converted to hydra's
+grammar.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,18 @@ from robo_rl.core.nearest import nearest
 
 
 def split(verb: str, override: str, known: Collection[str], of_tasks: Sequence[str] = ()) -> tuple[str, str]:
-    """Key and value. Raises ConfigError when it is not `key=value`, or when there is no such key.
+    """Key and value. Raises ConfigError if the word is not `key=value`, or for an unknown key.
 
-    `of_tasks` are keys that are used only beside task=, where they have been taken out before.
+    of_tasks: keys that are valid only with task=; with it they have been removed before.
     """
     key, equals, value = override.partition("=")
-    key = key.lstrip("+")  # hydra's "append": here every key exists already
+    key = key.lstrip("+")  # hydra's "append"; all keys exist already
     if override.startswith("-") or not equals:
         hint = did_you_mean(key.strip("-"), known, "=...")
         raise ConfigError(
             f"Found '{override}', expected a setting written key=value.{hint} See: robo-rl {verb} --help"
         )
-    if key in of_tasks and key not in known:  # `run` has a robot of its own
+    if key in of_tasks and key not in known:  # `run` has a setting robot of its own
         raise ConfigError(f"{key}={value} belongs to a task: give task=... too. See: robo-rl {verb} --help")
     if key not in known:
         hint = did_you_mean(key, [*known, *of_tasks, *(["task"] if of_tasks else [])])
@@ -31,7 +33,7 @@ def split(verb: str, override: str, known: Collection[str], of_tasks: Sequence[s
 
 
 def for_hydra(key: str, value: str, known: Mapping[str, Setting], groups: Mapping[str, Sequence[str]]) -> str:
-    """The override in hydra's grammar; text is quoted, so that any path or name passes."""
+    """The override in hydra's grammar, with quoted text, so that any path or name is accepted."""
     if key in groups:
         if value not in groups[key]:
             raise UnknownNameError(key, value, groups[key])  # a YAML file has been registered under its name
@@ -55,7 +57,7 @@ SYNONYMS = {
 
 
 def did_you_mean(name: str, known: Collection[str], suffix: str = "") -> str:
-    """The hint "Did you mean ...?", or nothing. The last part of a dotted key is enough: "lr" finds
+    """The hint "Did you mean ...?", or nothing. The last part of a dotted key suffices: "lr" finds
     "learner.lr".
     """
     if (same := next((word for word in SYNONYMS.get(name, ()) if word in known), None)) is not None:
@@ -66,7 +68,7 @@ def did_you_mean(name: str, known: Collection[str], suffix: str = "") -> str:
 
 
 def refuse_repeats(words: Iterable[str]) -> None:
-    """Raise ConfigError for a key that is given twice: one of its values would be lost without a word."""
+    """Raise ConfigError for a key that is given twice, because one value would be lost silently."""
     seen: dict[str, str] = {}
     for word in words:
         key, equals, _ = word.partition("=")

@@ -18,10 +18,10 @@ KEY = "config"
 
 
 def expand(words: Sequence[str]) -> tuple[list[str], dict[str, Path]]:
-    """The words with `config=<file>` replaced by its settings, and for each of these the file.
+    """The words with `config=<file>` replaced by its settings, and the file of each of these.
 
-    A key given on the command line hides the file's value, and `method=<name>` hides the file's `method`,
-    but not its `method.<key>`. Raises ConfigError for a repeated key or a file that holds no settings.
+    A key on the command line replaces the file's value, and `method=<name>` replaces the file's `method`, but
+    not its `method.<key>`. Raises ConfigError for a repeated key or a file without settings.
     """
     refuse_repeats(words)
     given = {word.partition("=")[0] for word in words if "=" in word}
@@ -38,7 +38,7 @@ def expand(words: Sequence[str]) -> tuple[list[str], dict[str, Path]]:
 
 
 def check_keys(verb: str, words: Sequence[str], origin: Mapping[str, Path], known: Collection[str]) -> None:
-    """Raise ConfigError naming the file for a key that the verb does not have."""
+    """Raise ConfigError that names the file for a key that the verb does not have."""
     for key in (word.partition("=")[0] for word in words):
         if key in origin and key not in known:
             raise ConfigError(
@@ -48,7 +48,7 @@ def check_keys(verb: str, words: Sequence[str], origin: Mapping[str, Path], know
 
 
 def read_mapping(file: str) -> dict[str, Any]:
-    """A YAML file as a dict. Raises ConfigError when it is missing, broken or no mapping."""
+    """Content of a YAML file as a dict. Raises ConfigError if it is missing, broken or not a mapping."""
     import yaml
 
     path = Path(file).expanduser()

@@ -1,7 +1,7 @@
-"""The verbs of `robo-rl`: a table that you can read, in the order in which they are used.
+"""Table of the verbs of `robo-rl`, in the order in which they are used.
 
-A verb's `target` is a function `main(config) -> int | None` taking an instance of its `schema`; both are
-imported only when the verb is called, so that `robo-rl --help` is instant.
+A verb's `target` is a function `main(config) -> int | None` that takes an instance of its `schema`. Both are
+imported when the verb is called, so that `robo-rl --help` is fast.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Verb:
-    """One verb. `extra` is the pip extra that installs what its module imports."""
+    """One verb. extra: the pip extra that installs what its module imports."""
 
     target: str
     extra: str | None
@@ -21,7 +21,7 @@ class Verb:
 
 
 def _verb(module: str, schema: str, extra: str | None, summary: str, *examples: str) -> Verb:
-    """A row of the table. module: below robo_rl.apps, with `:function` where that is not `main`."""
+    """A row of the table. module: below robo_rl.apps, with `:function` unless that is `main`."""
     target = module if ":" in module else f"{module}:main"
     return Verb(f"robo_rl.apps.{target}", extra, f"robo_rl.conf.{schema}", summary, examples)
 

@@ -1,4 +1,4 @@
-"""README.md of a repository on the Hub: what is in it, how well it does, its settings, how to use it."""
+"""README.md of a repository on the Hub: contents, measured success, settings, usage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RESULTS = {"policy": "policy", "head": "single-step head", "base": "base policy
 
 
 def card(contents: HubContents, folder: Path, repo: str) -> str:
-    """The page of `folder` as it is shown on the Hub, beginning with the YAML that the Hub reads."""
+    """Text of the page for `folder`, beginning with the YAML that the Hub reads."""
     dataset = contents.kind == "dataset"
     name = repo.split("/")[-1]
     tags: dict[str, Any] = {"tags": ["robotics", "robo-rl", contents.kind]}

@@ -26,7 +26,7 @@ KINDS = {
     "run": "run.json",
     "policy": POLICY_FILE,
 }  # file of each
-# Files that hold data and no code. Nothing of them is unpickled or executed when it is read.
+# Files that hold data and no code: reading them neither unpickles nor executes anything.
 SAFE_SUFFIXES = frozenset({
     ".c", ".csv", ".h", ".jpg", ".json", ".jsonl", ".mp4", ".onnx", ".png", ".safetensors", ".svg", ".txt", ".webp",
     ".yaml", ".yml",
@@ -57,7 +57,7 @@ class HubContents:
 
     @classmethod
     def from_json(cls, data: Any, source: str) -> HubContents:
-        """The listing of a repository. Raises DataError for one that is malformed or asks for what is unsafe."""
+        """Listing of a repository. Raises DataError if it is malformed or names unsafe files."""
         try:
             kind, files = data["kind"], dict(data["files"])
             known = data["format"] == FORMAT and kind in KINDS and len(files) <= _MOST_FILES
@@ -69,27 +69,27 @@ class HubContents:
             known = False
         if not known:
             raise DataError(
-                f"{LISTING} of {source} cannot be understood. It was damaged, or written by a newer robo-rl: push it "
-                "again, or update robo-rl."
+                f"{LISTING} of {source} cannot be parsed. It was damaged, or written by a newer robo-rl: "
+                "push it again, or update robo-rl."
             )
         for path in files:
             if not is_safe(path):
                 raise DataError(
-                    f"{source} lists the file '{path[:100]}', which is not taken: only relative paths with the types "
-                    f"{' '.join(sorted(SAFE_SUFFIXES))} are. Ask its owner what it is."
+                    f"{source} lists the file '{path[:100]}', which is refused: only relative paths with the "
+                    f"types {' '.join(sorted(SAFE_SUFFIXES))} are accepted. Ask its owner."
                 )
         if KINDS[kind] not in files:
-            raise DataError(f"{source} is listed as a {kind} and holds no {KINDS[kind]}. Push it again.")
+            raise DataError(f"{source} is listed as a {kind} but holds no {KINDS[kind]}. Push it again.")
         return cls(kind, files)
 
 
 def kind_of(folder: Path) -> str:
-    """Key of KINDS. Raises DataError for a folder that is none of them, or an unfinished run."""
+    """Key of KINDS. Raises DataError for a folder of none of these kinds, or an unfinished run."""
     kind = next((kind for kind, mark in KINDS.items() if (folder / mark).is_file()), None)
     if kind is None:
         raise DataError(
-            f"{folder} {describe_path(folder)}, expected a run, a policy folder, a bundle or a dataset. Give the "
-            "folder that a verb of robo-rl wrote."
+            f"{folder} {describe_path(folder)}, expected a run, a policy folder, a bundle or a dataset. Give "
+            "the folder that a verb of robo-rl wrote."
         )
     if kind == "run" and not (folder / "policy" / POLICY_FILE).is_file():
         raise DataError(f"{folder} is a run without a policy. Finish it by resume=true, then push it.")
@@ -108,7 +108,7 @@ def contents_of(folder: Path) -> HubContents:
 
 
 def check_kind(kind: str, folder: Path) -> None:
-    """Raise the error of the reader where a bundle or a dataset cannot be read."""
+    """Raise the reader's error if a bundle or a dataset cannot be read."""
     if kind == "bundle":
         load_bundle(folder)
     if kind == "dataset":
@@ -116,7 +116,7 @@ def check_kind(kind: str, folder: Path) -> None:
 
 
 def complete(kind: str, folder: Path) -> None:
-    """Make what the Hub does not keep: the empty folder in which a dataset's recordings begin."""
+    """Create what the Hub does not store: the empty staging folder of a dataset."""
     if kind == "dataset":
         (folder / STAGING).mkdir(exist_ok=True)
 
@@ -140,7 +140,7 @@ def _paths(kind: str, folder: Path) -> Iterator[str]:
         yield from _below(folder, folder / EPISODES)
         return
     if kind == "run" and (folder / SAVED).exists():
-        yield SAVED  # so that resume=true says that the checkpoints are missing, and does not begin anew
+        yield SAVED  # so that resume=true reports missing checkpoints instead of starting anew
     yield from (path for path in _below(folder, folder) if not _NOT_SENT & set(path.split("/")))
 
 

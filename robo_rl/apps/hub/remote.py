@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: create, commit and download, with its refusals turned into sentences.
+"""The Hugging Face Hub: create, commit and download, with its errors turned into sentences.
 
 `huggingface_hub` finds the token (HF_TOKEN, or `hf auth login`) and the server (HF_ENDPOINT).
 """
@@ -19,7 +19,7 @@ from robo_rl.core.errors import ConfigError, DataError, MissingDependencyError, 
 from robo_rl.core.packages import install_command
 
 ENDPOINT = "https://huggingface.co"
-_NEW = frozenset({".gitattributes"})  # all that a new repository holds
+_NEW = frozenset({".gitattributes"})  # content of a new repository
 
 
 class HubRepo:
@@ -41,10 +41,10 @@ class HubRepo:
         self._api: Any = HfApi(endpoint=self.endpoint, library_name="robo-rl")
 
     def prepare(self, *, private: bool, overwrite: bool) -> set[str]:
-        """Create the repository where there is none. Returns its files, which the next commit replaces.
+        """Create the repository if it does not exist. Returns its files, which the next commit replaces.
 
-        Raises ConfigError for files that may not be replaced, and for a public repository where a private one
-        was asked for.
+        Raises ConfigError for files that may not be replaced, and if the repository is public but must be
+        private.
         """
         with self._explained("push to"):
             self._api.create_repo(self.name, repo_type=self.repo_type, private=private, exist_ok=True)
@@ -52,22 +52,25 @@ class HubRepo:
         there = {each.rfilename for each in found.siblings or ()} - _NEW
         if there and LISTING not in there:
             raise ConfigError(
-                f"{self.name} holds files that robo-rl did not push: it is left alone. Choose another repository."
+                f"{self.name} holds files that robo-rl did not push. It was not changed; choose another "
+                "repository."
             )
         if there and not overwrite:
             raise ConfigError(
-                f"{self.name} already holds an earlier push. Replace it by overwrite=true; its history keeps the old "
-                "files. Or choose another repository."
+                f"{self.name} already holds an earlier push. Replace it by overwrite=true; its history keeps "
+                "the old files. Or choose another repository."
             )
         if private and not found.private:
             raise ConfigError(
-                f"{self.name} is public: everybody could read what is pushed. Allow it by private=false, or make the "
-                "repository private first."
+                f"{self.name} is public: everybody could read what is pushed. Allow it by private=false, or "
+                "make the repository private first."
             )
         return there
 
     def commit(self, contents: HubContents, folder: Path, card: str, old: set[str], message: str) -> str:
-        """Write all files in one commit, and delete those of `old` that are not among them. Returns its address."""
+        """Write all files in one commit, which also deletes the other files of `old`. Returns the commit's
+        address.
+        """
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
         texts = {CARD: card, LISTING: json.dumps(contents.to_json(), indent=1, sort_keys=True)}
@@ -83,13 +86,14 @@ class HubRepo:
         return str(done.commit_url)
 
     def listing(self, revision: str) -> tuple[str, HubContents]:
-        """The commit that `revision` names, and the files that it lists."""
+        """Commit that `revision` names, and its listing."""
         with self._explained("pull from"):
             info = self._api.repo_info(self.name, repo_type=self.repo_type, revision=revision)
         source = f"{self.name} ({info.sha[:8]})"
         if LISTING not in {each.rfilename for each in info.siblings or ()}:
             raise DataError(
-                f"{source} holds no {LISTING}, so `robo-rl push` did not write it. Only what it wrote can be pulled."
+                f"{source} holds no {LISTING}, so `robo-rl push` did not write it. Only its repositories can "
+                "be pulled."
             )
         with self._explained("pull from"), tempfile.TemporaryDirectory() as folder:
             path = self._api.hf_hub_download(
@@ -103,7 +107,7 @@ class HubRepo:
         return str(info.sha), HubContents.from_json(data, source)
 
     def download(self, contents: HubContents, commit: str, folder: Path) -> None:
-        """Download the listed files of a commit into `folder`, and nothing else."""
+        """Download the listed files of a commit, and no others, into `folder`."""
         with self._explained("pull from"):
             self._api.snapshot_download(
                 self.name,
@@ -115,7 +119,7 @@ class HubRepo:
 
     @contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
-        """Turn the Hub's refusals and a missing network into sentences."""
+        """Turn the Hub's errors and a missing network into sentences."""
         from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
         try:
@@ -124,30 +128,30 @@ class HubRepo:
             raise
         except OfflineModeIsEnabled as error:
             raise ConfigError(
-                "HF_HUB_OFFLINE is set: the Hub is not asked. Unset it to push or pull."
+                "HF_HUB_OFFLINE is set, so the Hub cannot be used. Unset it to push or pull."
             ) from error
         except HfHubHTTPError as error:
             status = getattr(error.response, "status_code", 0)
             raise ConfigError(f"Cannot {doing} {self.name}: {_reason(status, error)}") from error
         except (OSError, ValueError, RuntimeError) as error:
             raise DataError(
-                f"Cannot {doing} {self.name}: the transfer from or to {self.endpoint} failed ({_short(error)}). Check "
-                "the network and give the command again."
+                f"Cannot {doing} {self.name}: the transfer from or to {self.endpoint} failed "
+                f"({_short(error)}). Check the network and give the command again."
             ) from error
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "hf_xet"):
                 raise
             raise DataError(
-                f"Cannot {doing} {self.name}: {self.endpoint} does not answer ({_short(error)}). Check the network and "
-                "give the command again."
+                f"Cannot {doing} {self.name}: {self.endpoint} does not answer ({_short(error)}). Check the "
+                "network and give the command again."
             ) from error
 
 
 def _reason(status: int, error: Exception) -> str:
     if status == 401:
         return (
-            "the Hub does not know your token (401), or the repository is private or does not exist. Log in by "
-            "`hf auth login`, or set HF_TOKEN."
+            "the Hub does not know your token (401), or the repository is private or does not exist. Log in "
+            "by `hf auth login`, or set HF_TOKEN."
         )
     if status == 403:
         return "your token may not do that (403). Make one that can write to it, on the Hub's page of tokens."
@@ -157,5 +161,5 @@ def _reason(status: int, error: Exception) -> str:
 
 
 def _short(error: Exception) -> str:
-    cause = error.__cause__ or error  # the client wraps what went wrong in a sentence without a reason
+    cause = error.__cause__ or error  # the client's own sentence does not state the cause
     return f"{type(cause).__name__}: {' '.join(str(cause).split())[:200]}"

@@ -1,4 +1,4 @@
-"""Builders of the nodes: the only place that knows both the hardware and the simulator.
+"""Builders of the nodes: the only module that imports both hardware and simulator.
 
 Each builder imports what its node needs, so that a node starts without the packages of the others; robot
 nodes start without torch.
@@ -77,7 +77,7 @@ def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
 
 
 def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
-    """A chunk policy whose contract with the robot is checked before its inference process starts."""
+    """Chunk policy node whose contract with the robot is checked before its inference process starts."""
     from hardware.checks.arm_contract import check_contract
     from hardware.description import load_description
     from hardware.loop.inference import InferenceProcess

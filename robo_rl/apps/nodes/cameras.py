@@ -11,7 +11,7 @@ from robo_rl.core.errors import ConfigError
 if TYPE_CHECKING:  # `ros2 launch` runs in the Python of ROS, which may lack the packages that this needs
     from hardware.description import CameraDescription
 
-UNNAMED = "camera"  # what one is called that neither the arguments nor the description name
+UNNAMED = "camera"  # default name of a camera
 
 
 @dataclass(frozen=True, slots=True)

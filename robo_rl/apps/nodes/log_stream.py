@@ -1,4 +1,4 @@
-"""Text streams that pass whole lines on to the log of a node's bus, so that they reach /rosout."""
+"""Text streams that pass complete lines to the log of a node's bus, and so to /rosout."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LogStream:
 
 
 def log_prints(bus: object, name: str) -> None:
-    """Send this process' further prints to the log of the bus, where it has one."""
+    """Send further prints of this process to the log of the bus, if it has one."""
     from hardware.bus.protocol import LoggingBus
 
     if isinstance(bus, LoggingBus):

@@ -1,4 +1,6 @@
-"""Check that each bundle receives its goal, in the size of its observation; without one it never commands."""
+"""Check that each bundle receives its goal, in the size of its observation; a policy without its goal sends
+no commands.
+"""
 
 from __future__ import annotations
 

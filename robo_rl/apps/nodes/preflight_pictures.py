@@ -1,4 +1,4 @@
-"""Check that a node of the set publishes each bundle's pictures; without them it never commands."""
+"""Check that a node of the set publishes each bundle's images; a policy without them sends no commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that `robo-rl up` and `robo-rl demo` start: they end with their parent and print to nobody.
+"""Processes started by `robo-rl up` and `robo-rl demo`: they end with their parent, and printing never fails.
 
 `python -m robo_rl.apps.nodes.process <parent's process id> <module> <words>` runs a module as a program that
 receives SIGTERM when its parent is gone, also after `kill -9`: a node comes to rest, a verb saves its work.
@@ -22,7 +22,7 @@ def child_command(module: str, words: Sequence[str] = ()) -> list[str]:
 
 
 class BestEffortStream:
-    """Text stream that drops what its reader no longer takes, and raises no OSError."""
+    """Text stream that drops output without a reader instead of raising OSError."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -41,10 +41,10 @@ class BestEffortStream:
 
 
 def ignore_lost_readers() -> None:
-    """Make stdout and stderr best-effort: a print never raises because nobody reads it.
+    """Make stdout and stderr best-effort: a print without a reader raises no error.
 
-    A program that holds a robot goes on when its terminal or `robo-rl up` is gone. An error raised by a print
-    while it brakes or lands would cut the safe stop short.
+    A program that holds a robot continues when its terminal or `robo-rl up` is gone. An error raised by a
+    print while it brakes or lands would abort the safe stop.
     """
     sys.stdout, sys.stderr = BestEffortStream(sys.stdout), BestEffortStream(sys.stderr)
 

@@ -1,4 +1,4 @@
-"""Builders of the nodes beside a real robot: its driver and teleoperation."""
+"""Builders of the nodes for a real robot: driver and teleoperation."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def teleop(config: TeleopNodeConfig, bus: Bus) -> Node:
     robot = load_description(config.robot)
     device, usage = _device(config, robot.names)
     complain(usage)
-    if sys.stderr.isatty():  # a terminal of its own, in which the recorder does not speak
+    if sys.stderr.isatty():  # the terminal of this node alone, in which the recorder does not print
         EPISODE.subscribe(bus, lambda status, _: complain(f"recorder: {status.text}"))
     return TeleopNode(bus, device, robot)
 

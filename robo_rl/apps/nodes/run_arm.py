@@ -1,4 +1,4 @@
-"""Nodes around the simulated arm, and its task: goal after goal, from one of the task's initial states."""
+"""Nodes around the simulated arm, and its task: successive goals, from an initial state of the task."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class ReachJudge:
         bus.timer(1.0 / CONTROL_HZ, self._look)
 
     def place(self) -> None:
-        """Move the arm to the start of the task's first episode; at home the goal may be reached already."""
+        """Move the arm to the start of the task's first episode; at its home position the goal may be reached
+        already.
+        """
         self._body.place(self._drawn(0)[0])
 
     def begin(self, episode: int) -> None:

@@ -1,4 +1,4 @@
-"""Nodes around the simulated quadcopter, and its task: hover at one point after the other."""
+"""Nodes around the simulated quadcopter, and its task: hover at successive points."""
 
 from __future__ import annotations
 

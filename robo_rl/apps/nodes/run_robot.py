@@ -27,7 +27,8 @@ from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
 
 _START_S = 60.0  # longest time to load a policy
-_HOLD_S = 3.0  # by then the filter has stopped for a policy that died, unless it never took a command of it
+# time within which the filter stops after a policy died, unless it never received a command of it
+_HOLD_S = 3.0
 ROBOTS = {
     "sim_arm": "robo_rl.apps.nodes.run_arm:arm_cell",
     "sim_quad": "robo_rl.apps.nodes.run_quad:quad_cell",
@@ -50,15 +51,15 @@ class Cell:
     nodes: list[tuple[Node, Bus]]
     task: Task
     ready: Callable[[], bool]  # True when it may be armed
-    fault: Callable[[], str]  # why it never will; else empty
+    fault: Callable[[], str]  # reason why it will not become ready; else empty
     arm: Callable[[], tuple[bool, str]]
-    stopped: Callable[[], Reason | None]  # why the filter has stopped
+    stopped: Callable[[], Reason | None]  # reason why the filter has stopped
     counts: Mapping[Reason, int]
     timing: Callable[[], Any]
     figures: Callable[
         [], dict[str, float]
     ]  # the same as numbers, with the keys of `policies.deploy.runner.LoopReport`
-    next: str  # the command that comes after this one
+    next: str  # next command for the user
     episode_s: float
 
 
@@ -182,7 +183,7 @@ def _report(config: RunConfig, bundle: Bundle, cell: Cell, end: str, director: _
 
 
 def loop_figures(timing: LoopTiming, decisions: Durations | None = None) -> dict[str, float]:
-    """Report of a loop over the whole run. decisions: of the policy, where ticks do not decide themselves."""
+    """Timing of a loop over the entire run. decisions: of the policy, if ticks do not decide themselves."""
     kept = timing.figures()
     half, most = (kept["work_ms_p50"], kept["work_ms_p99"]) if decisions is None else all_ms(decisions)
     counts = {key: kept[key] for key in ("ticks", "missed", "skipped", "late_ms_p99")}

@@ -27,8 +27,8 @@ from robo_rl.core.files.lock import FolderLock
 from robo_rl.runs.signals import SUPERVISOR, ended_by, signal_source
 
 REST_S = 8.0  # longest time for a node to come to rest; braking takes 5 s at most
-LANDS = "flight_filter"  # the node that may take as long as a landing: without it the craft falls
-# longest time after a second SIGINT: nodes hold at once, but a busy machine takes seconds to end them
+LANDS = "flight_filter"  # node that may need the time of a landing: without it the craft falls
+# longest time after a second SIGINT: nodes hold at once, but ending them takes seconds on a busy machine
 KILL_S = 5.0
 
 

@@ -1,4 +1,4 @@
-"""`robo-rl data import`: recordings of a robot, or a zarr v2 replay buffer, become a dataset."""
+"""`robo-rl data import`: convert recordings of a robot, or a zarr v2 replay buffer, into a dataset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from robo_rl.data.importers import KeyMap, array_shape, import_replay_buffer, lo
 from robo_rl.data.pusht import pusht_keys, pusht_spec
 from robo_rl.runs.progress import progress, show
 
-OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")  # with them a buffer needs no env=
+OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")  # with these a buffer needs no env=
 OF_RECORDINGS = ("action", "cameras", "depth", "success", "gap_s", "idle_s", "namespace")
 
 
@@ -74,28 +74,28 @@ def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
     keys = parse_keys(config.keys)
     if (config.env is None) == (config.robot is None):
         raise ConfigError(
-            f"Say what the buffer {config.source} was recorded on: env=pusht/state or another "
-            "environment's name, or robot=<description of a robot>. One of them, not both."
+            f"The buffer {config.source} needs either env=<environment>, e.g. env=pusht/state, or "
+            "robot=<description of a robot>, and not both."
         )
     if config.env is not None and config.env.startswith("pusht/"):
         return pusht_spec(config.env), keys or pusht_keys(config.env)
     if not keys:
         raise ConfigError(
-            f"Say which array of the buffer becomes which key of {config.env or config.robot}: "
+            f"Name the array of the buffer for each key of {config.env or config.robot}: "
             "keys=['state:data/state','action:data/action']."
         )
     return (_robot_contract(config, keys) if config.env is None else _simulated(config.env)), keys
 
 
 def _simulated(env: str) -> EnvSpec:
-    from sim.registry import make_env  # a simulator is needed for these buffers only
+    from sim.registry import make_env  # only these buffers need a simulator
 
     with closing(make_env(env, 1)) as made:
         return made.spec
 
 
 def _robot_contract(config: DataImportConfig, keys: Mapping[str, str]) -> EnvSpec:
-    """Contract of a robot's buffer: its description, with the pictures that `keys` names.
+    """Contract of a robot's buffer: its description, with the cameras that `keys` names.
 
     velocities=none is decided by the width of the state.
     """

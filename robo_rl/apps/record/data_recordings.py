@@ -1,7 +1,7 @@
-"""`robo-rl data import` of recordings: commands and sensors of a robot as a dataset to train on.
+"""`robo-rl data import` of recordings: commands and sensor data of a robot as a dataset for training.
 
 Observation and action have the layout that `robo-rl contract` compares with the robot's description, so a
-policy that was trained on them can be deployed on it.
+policy trained on them can be deployed on the robot.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from robo_rl.data.episodes.episode_writer import EpisodeWriter
 from robo_rl.data.episodes.schema import STAMP_COLUMNS, Codec
 from robo_rl.runs.progress import progress
 
-SLOW = 0.9  # cameras below this fraction of the rate of frames are reported
+SLOW = 0.9  # cameras below this fraction of the frame rate are reported
 
 
 @dataclass(frozen=True)
 class Recordings:
-    """Recordings to import: which robot's, in which namespace, and the labels of those without one."""
+    """Recordings to import: robot, namespace, and the label of unlabelled ones."""
 
     source: Path
     robot: RobotDescription
@@ -51,13 +51,13 @@ class Recordings:
 
 
 def import_recordings(config: DataImportConfig) -> int:
-    """Import what can be used and print what was left out. Raises DataError when nothing is left."""
+    """Import all usable recordings and print those left out. Raises DataError if none is usable."""
     if config.robot is None:
         raise ConfigError(
-            f"{config.source} holds recordings of a robot: say which by robot=, a name or a description of "
-            "yours (docs/robot.md)."
+            f"{config.source} holds recordings of a robot: give robot=<a name, or your own description> "
+            "(docs/robot.md)."
         )
-    refuse_existing(config.out)  # before an hour of pictures is read
+    refuse_existing(config.out)  # before the images are read, which may take an hour
     robot = load_description(config.robot)
     recordings = Recordings(Path(config.source), robot, config.namespace, config.task, config.success)
     bags = find_bags(recordings.source)[: config.limit]
@@ -90,9 +90,9 @@ def import_recordings(config: DataImportConfig) -> int:
 
 
 def _account(layout: RecordingLayout, plans: dict[Path, Plan]) -> str:
-    """Frames, rate, and what is observed and commanded."""
+    """Text with frames, rate, observations and actions."""
     frames, idle_s = (sum(getattr(plan, key) for plan in plans.values()) for key in ("frames", "idle_s"))
-    idle = f", without {idle_s:.1f} s of standing still at their ends" if idle_s else ""
+    idle = f", without {idle_s:.1f} s at rest at their ends" if idle_s else ""
     keys = ", ".join(f"{key} {tuple(each.shape)}" for key, each in layout.spec.obs.items())
     return (
         f"{counted(frames, 'frame')} at {layout.spec.control_hz:g} Hz{idle}\n"
@@ -108,9 +108,9 @@ def _plan_all(
     left_out: dict[str, str],
     bar: Any,
 ) -> dict[Path, Plan]:
-    """The frames of each recording; the reason for those that cannot be used is added to `left_out`.
+    """Frames of each recording. The reasons for unusable ones are added to `left_out`.
 
-    Raises DataError if none can be used.
+    Raises DataError if none is usable.
     """
     plans: dict[Path, Plan] = {}
     came_hz: dict[str, list[float]] = {key: [] for key in layout.pictures}
@@ -123,7 +123,7 @@ def _plan_all(
                     came_hz[key].append(streams.pictures[topic].rate_hz)
         except DataError as error:
             left_out[path.name] = str(error)
-            bar.update()  # it will not be written
+            bar.update()  # it is not written
         bar.update()
     _refuse_none(recordings.source, plans, left_out)
     _say_slow(layout, came_hz)
@@ -131,12 +131,12 @@ def _plan_all(
 
 
 def _say_slow(layout: RecordingLayout, came_hz: Mapping[str, list[float]]) -> None:
-    """Report cameras slower than their description: several frames then show the same picture."""
+    """Report cameras slower than their description: several frames then show the same image."""
     for key, rates in came_hz.items():
         if (rate_hz := float(np.median(rates))) < SLOW * layout.spec.control_hz:
             print(
                 f"robo-rl: {key} came at {rate_hz:.1f} Hz, so of {layout.spec.control_hz:g} frames a second "
-                "several show the same picture. Mend the camera's rate_hz in the description, or say "
+                "several show the same image. Correct the camera's rate_hz in the description, or give "
                 f"rate_hz={rate_hz:.0f}.",
                 file=sys.stderr,
             )
@@ -151,9 +151,9 @@ def _write_all(
     left_out: dict[str, str],
     bar: Any,
 ) -> None:
-    """The dataset, one episode for each plan.
+    """Write the dataset, one episode per plan.
 
-    A plan whose observation turns out not to be the layout's is moved from `plans` to `left_out`.
+    A plan whose observation does not match the layout is moved from `plans` to `left_out`.
     """
     stamps = (*STAMP_COLUMNS, *(f"t_capture_ns.{key}" for key in layout.pictures))
     info = {"source": recordings.source.name, "robot": recordings.robot.name, "action": layout.action}
@@ -182,7 +182,7 @@ def _refuse_none(source: Path, kept: Mapping[Path, Any], left_out: Mapping[str, 
 
 
 def _grouped(left_out: Mapping[str, str]) -> list[str]:
-    """One sentence for each reason, with its first recording and the number of others."""
+    """One sentence per reason, with its first recording and the number of others."""
     names: dict[str, list[str]] = {}
     for name, reason in left_out.items():
         names.setdefault(reason.rstrip("."), []).append(name)
@@ -200,7 +200,9 @@ def _write(
     layout: RecordingLayout,
     otherwise: bool | None,
 ) -> None:
-    """Write an episode; a success has reward 1 at its last frame. otherwise: label where there is none."""
+    """Write an episode; a success has reward 1 at its last frame. otherwise: label of an unlabelled
+    recording.
+    """
     success = otherwise if streams.success is None else streams.success
     seen = observations(bag, streams, plan, ArmObserver(layout.spec.obs), layout.pictures)
     for frame, command in enumerate(plan.command):

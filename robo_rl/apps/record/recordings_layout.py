@@ -1,7 +1,7 @@
-"""Observations and actions of a dataset that is made from recordings of a robot.
+"""Observations and actions of a dataset imported from recordings of a robot.
 
-What the settings leave open is decided by the majority of the recordings, so that one of another arm, or one
-begun by mistake, changes nothing for the others.
+Settings that are None are decided by the majority of recordings, so a recording of another arm, or one
+started by mistake, has no effect on the others.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from robo_rl.core.spec import ROBOT_SUITE, ActionSpec, ArraySpec, EnvSpec
 
 T = TypeVar("T")
 
-# Messages on joint_states in which a robot of several drivers has named all of its joints at least once.
+# Messages on joint_states after which a robot with several drivers has named all of its joints.
 FIRST_STATES = 1000
 
 
 @dataclass(frozen=True)
 class LayoutSettings:
-    """Settings of the observation and the action; None is decided by the recordings."""
+    """Settings of observation and action; None: decided by the recordings."""
 
     action: str | None  # topic of the commands
     cameras: str | None  # names, joined by "+"
     image_width: int | None
     depth: bool
     velocities: bool | None
-    goal: str  # unit and names of the topic goal
+    goal: str  # unit and names of the entries of the topic goal
     rate_hz: float | None
     env: str | None  # simulated task whose contract the recordings must have
 
 
 @dataclass(frozen=True)
 class RecordingLayout:
-    """Contract of the dataset, and the topics that it is made from.
+    """Contract of the dataset, and the topics of its data.
 
-    action: topic of the commands. pictures: observation key -> topic. goal: True where the goal is observed.
+    action: topic of the commands. pictures: observation key -> topic. goal: True if the goal is observed.
     """
 
     spec: EnvSpec
@@ -83,7 +83,7 @@ def survey(
 
 
 def layout_of(settings: LayoutSettings, robot: RobotDescription, held: Sequence[Contents]) -> RecordingLayout:
-    """Layout by the settings and, where these are None, by the majority. Prints what will not be used."""
+    """Layout by the settings and, where these are None, by the majority. Prints what is not used."""
     action = settings.action or _command_topic(held)
     voted = bool(_most(each.velocities for each in held))
     velocities = voted if settings.velocities is None else settings.velocities
@@ -99,7 +99,7 @@ def layout_of(settings: LayoutSettings, robot: RobotDescription, held: Sequence[
 
 
 def _command_topic(held: Sequence[Contents]) -> str:
-    """The topic of commands that most recordings have."""
+    """Command topic that most recordings have."""
     found = [next((t.name for t in (SAFE, TELEOP) if t.name in each.topics), "") for each in held]
     if not (action := _most(name for name in found if name)):
         raise DataError(
@@ -111,7 +111,7 @@ def _command_topic(held: Sequence[Contents]) -> str:
 
 
 def _most(votes: Iterable[T]) -> T | None:
-    """The most frequent value, the first one of a tie; None of nothing."""
+    """Most frequent value, the first one on a tie; None without values."""
     counted = Counter(votes).most_common(1)
     return counted[0][0] if counted else None
 
@@ -125,26 +125,24 @@ def _unused(
     goal: bool,
     velocities: bool,
 ) -> list[str]:
-    """Sentences on what was recorded and left out without a setting that asks for it."""
+    """Sentences on recorded topics that are not used because no setting names them."""
     said = []
     if not goal and any(GOAL.name in each.topics for each in held):
-        said.append(
-            f"'{GOAL.name}' was recorded, and no policy will be shown it; if it shall be: goal='m: x, y, z'."
-        )
+        said.append(f"'{GOAL.name}' was recorded but is not used; to observe it: goal='m: x, y, z'.")
     tell = sum(each.velocities for each in held)
     if tell and not velocities and settings.velocities is None:
-        said.append(f"{tell} of {len(held)} recordings tell velocities; to use these alone: velocities=true.")
+        said.append(f"{tell} of {len(held)} recordings have velocities; to use only these: velocities=true.")
     if settings.cameras is not None:
         return said
     seen = Counter(name for each in held for name in _cameras(each))
     if foreign := sorted(set(seen) - set(robot.cameras)):
         which = ", ".join(foreign)
         said.append(
-            f"pictures of {which} were recorded, and the description of '{robot.name}' has no such camera."
+            f"images of {which} were recorded, but the description of '{robot.name}' has no such camera."
         )
     few = [name for name in robot.cameras if seen[name] and IMAGE + name not in pictures]
     return said + [
-        f"{seen[it]} of {len(held)} recordings show '{it}'; to use these alone: cameras={it}." for it in few
+        f"{seen[it]} of {len(held)} recordings have '{it}'; to use only these: cameras={it}." for it in few
     ]
 
 
@@ -156,7 +154,9 @@ def _cameras(held: Contents) -> set[str]:
 
 
 def _has_velocities(bag: Bag, robot: RobotDescription) -> bool:
-    """True where the first state of all joints has velocities. Raises DataError (a clause) without one."""
+    """True if the first state of all joints has velocities. Raises DataError (a clause) without such a
+    state.
+    """
     if JOINT_STATES.name not in bag.topics:
         raise DataError(f"nothing came on '{JOINT_STATES.name}'{_elsewhere(bag)}")
     others: set[str] = set()
@@ -171,20 +171,20 @@ def _has_velocities(bag: Bag, robot: RobotDescription) -> bool:
 
 
 def _elsewhere(bag: Bag) -> str:
-    """Hint at the namespace of the robot's state, where it is another than the given one."""
+    """Hint at the namespace of the robot's state if it differs from the given one."""
     found = [name for name in bag.full_names if name.endswith(f"/{JOINT_STATES.name}")]
     if not found or JOINT_STATES.name in bag.names:
         return ""
     namespace = found[0].removesuffix(JOINT_STATES.name).strip("/")
     return (
-        f" there; it is {found[0]}: {f'say namespace={namespace}' if namespace else 'leave namespace= out'}"
+        f" there; it is {found[0]}: {f'give namespace={namespace}' if namespace else 'leave namespace= out'}"
     )
 
 
 def _pictures(
     robot: RobotDescription, held: Sequence[Contents], cameras: str | None, depth: bool
 ) -> dict[str, str]:
-    """Observation key -> topic, of the named cameras, else of those in at least half of the recordings."""
+    """Observation key -> topic, of the named cameras, or else of those in at least half of the recordings."""
     asked = None if cameras is None else [name for name in cameras.split("+") if name]
     for name in asked or ():
         _camera(robot, IMAGE + name)
@@ -201,7 +201,7 @@ def _pictures(
 
 
 def _goal(wanted: EnvSpec) -> str:
-    """Unit and names of what a task's `state` holds beside joints, in the form of goal=."""
+    """Unit and names of a task's `state` entries other than joints, in the form of goal=."""
     unit = wanted.obs["state"].unit if "state" in wanted.obs else ""
     asked = [segment for segment in parse_unit(unit) if segment.unit not in (POSITION, VELOCITY)]
     return "; ".join(f"{segment.unit}: {', '.join(segment.names)}" for segment in asked)
@@ -217,8 +217,8 @@ def robot_spec(
 ) -> EnvSpec:
     """Contract of a robot's data, in the layout of `hardware.layout` that contract and nodes read.
 
-    pictures: observation keys "image.<camera>" and "depth.<camera>". goal: unit and names of what the topic
-    goal holds; empty where it is not observed. The episode's length is 1: the importer sets it.
+    pictures: observation keys "image.<camera>" and "depth.<camera>". goal: unit and names of the goal's
+    entries; empty if it is not observed. The episode length is 1; the importer sets it.
     """
     if goal and not parse_unit(goal):
         raise ConfigError(f"goal={goal} cannot be read; expected unit and names, such as 'm: x, y, z'.")
@@ -238,7 +238,7 @@ def robot_spec(
 
 
 def _camera(robot: RobotDescription, key: str) -> CameraDescription:
-    """Camera of an observation key. Raises ConfigError where the description has none of this name."""
+    """Camera of an observation key. Raises ConfigError if the description has none of this name."""
     name = key.partition(".")[2]
     if name not in robot.cameras:
         raise ConfigError(
@@ -249,27 +249,27 @@ def _camera(robot: RobotDescription, key: str) -> CameraDescription:
 
 
 def _rate_hz(robot: RobotDescription, pictures: Iterable[str], asked_hz: float | None) -> float:
-    """Rate of frames: the slowest of commands, states and pictures, or a lower one that was asked for."""
+    """Frame rate: the slowest of commands, states and images, or a lower one that was requested."""
     rates = {"commands": robot.command_hz, "states": robot.state_hz}
     rates |= {f"pictures of {key}": _camera(robot, key).rate_hz for key in pictures}
     slowest = min(rates, key=lambda name: rates[name])
     if asked_hz is not None and asked_hz > rates[slowest]:
         raise ConfigError(
             f"rate_hz={asked_hz:g} cannot be used: the description of '{robot.name}' has {slowest} at "
-            f"{rates[slowest]:g} Hz, and a policy is not asked more often than it can be shown something new."
+            f"{rates[slowest]:g} Hz, and a policy cannot run faster than its observations."
         )
     return asked_hz or rates[slowest]
 
 
 def _size(width_px: int | None, camera: CameraDescription) -> tuple[int, int]:
-    """(height, width) of a camera's observation. Raises ConfigError for one larger than its pictures."""
+    """(height, width) of a camera's observation. Raises ConfigError for one larger than its images."""
     if width_px is None:
         return camera.height_px, camera.width_px
     size = round(width_px * camera.height_px / camera.width_px), width_px
     if not scalable((camera.height_px, camera.width_px), size):
         raise ConfigError(
-            f"image_width={width_px} cannot be used: pictures of {camera.width_px} x {camera.height_px} are "
-            "scaled down only, and keep their shape."
+            f"image_width={width_px} cannot be used: images of {camera.width_px} x {camera.height_px} are "
+            "only scaled down, with a fixed aspect ratio."
         )
     return size
 

@@ -1,10 +1,10 @@
-"""`robo-rl finetune method=auto`: a probe of the base chooses steering, residuals, or those on top of the
-other.
+"""`robo-rl finetune method=auto`: a probe of the base chooses steering, residuals, or residuals on top of
+steering.
 
-Steering is cheap and strong where some draw of the base's own noise already succeeds. Where it does not get
-all the way, residuals use the environment steps that are left, in rounds. After each round a new base
-imitates all that was succeeded in, and the next round corrects that one. The probe runs the base at the
-rhythm at which it would be steered: planning anew more often changes what a base can do.
+Steering is cheap and effective if some draw of the base's noise succeeds. If steering is not enough,
+residuals use the remaining environment steps, in rounds. After each round a new base imitates all successes,
+and the next round trains a residual on it. The probe plans as often as steering would: re-planning changes
+the success of a base.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.apps.tuning.imitation import imitate
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import measure, report
-from robo_rl.apps.tuning.start import env_name, env_options, load_base, replanned
+from robo_rl.apps.tuning.start import env_name, env_options, load_base, with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json, write_json
@@ -38,26 +38,22 @@ from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from sim.registry import make_env
 
 PROBE_FILE, START_FILE = "probe.json", "start.json"
-CHOICE_SEED = 2  # of the episodes on which stages are compared; see `choice_seed`
-CHOICE_EPISODES = 50  # of a comparison, with FULL_STEPS or more to train in
-LEAST_EPISODES = 10  # ... however short training is: fewer tell nothing apart
-DRAWS = 8  # of the noise, in the probe
+CHOICE_SEED = 2  # seed of the episodes on which stages are compared; see `choice_seed`
+CHOICE_EPISODES = 50  # episodes of a comparison, for FULL_STEPS or more of training
+LEAST_EPISODES = 10  # episodes of a comparison for any length of training
+DRAWS = 8  # draws of the noise in the probe
 FULL_STEPS = 50_000
-ENOUGH = 0.97  # success at which no further stage is tried
-SURE = 4  # times as many episodes as a comparison has must show it
-LEAST_STEPS = 1000  # environment steps that a stage is worth starting for
-WEAK = 0.9  # a start that succeeds less often than this gets a residual of longer reach
-ROUND_STEPS = (
-    12_000  # the least that a residual gets before its successes are imitated, while there is so much
-)
-CLOSE = (
-    0.1  # a policy that imitates, and succeeds no less than this below the best, is the next residual's base
-)
+GOOD_ENOUGH = 0.97  # success at which no further stage is tried
+CONFIRMATION_FACTOR = 4  # factor on the episodes of a comparison that must confirm it
+LEAST_STEPS = 1000  # least environment steps of a stage
+WEAK = 0.9  # success below which a residual with a larger scale is trained
+ROUND_STEPS = 12_000  # least steps of a residual before its successes are imitated, if as many are left
+CLOSE = 0.1  # an imitating policy at most this far below the best is the base of the next residual
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage left: a policy, how its noise is drawn, and its success on the comparison episodes."""
+    """Result of one stage: a policy, its noise scale, and its success on the comparison episodes."""
 
     policy: SavedPolicy
     noise_scale: float
@@ -65,12 +61,12 @@ class Stage:
 
 
 def finetune_auto(config: FinetuneVerb) -> int:
-    """Probe, train the stages that the probe asks for, and keep the best policy in `out`/policy."""
+    """Probe, train the stages that the probe recommends, and save the best policy in `out`/policy."""
     default = stage_method("auto")
     if replace(config.method, env_steps=default.env_steps) != default:
         raise ConfigError(
-            "method=auto runs the recipes of steering and residual as they are; only env_steps= can be set. "
-            "To change a recipe, run method=steering or method=residual with it."
+            "method=auto uses the default settings of steering and residual; only env_steps= can be set. "
+            "To change their settings, run method=steering or method=residual."
         )
     base = load_base(config)
     with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
@@ -80,18 +76,18 @@ def finetune_auto(config: FinetuneVerb) -> int:
 
 def _run_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> None:
     total = total_steps(config)
-    finer = steerable(base)
+    finer = with_steering_interval(base)
     found = probe_base(config, finer, run)
     plan = found.recommend()
     print(f"probe: N(0, I) {found.gaussian}, zero noise {found.zero}; {plan.reason}")
-    best = start_of(config, base, finer, found, run)
+    best = best_start(config, base, finer, found, run)
     print(f"start: planning every {best.policy.execute} steps, noise scale {best.noise_scale:g}, {best.rate}")
-    course = _Course(config, base, run, best)
+    course = _AutoRun(config, base, run, best)
     if "steering" in plan.method:
         course.steer(min(total, stage_method("steering").env_steps))
-    while not course.arrived() and (steps := round_steps(total - course.spent)):
+    while not course.is_good_enough() and (steps := round_steps(total - course.spent)):
         course.correct(steps)
-        if not course.arrived():
+        if not course.is_good_enough():
             course.imitate()
     best, spent, curve = course.best, course.spent, course.curve
     note = {
@@ -99,7 +95,7 @@ def _run_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> None:
         "method": "auto",
         "base": config.base,
         "env_steps": spent,
-        # evaluations of the base, as those of the stages not part of env_steps
+        # evaluations of the base; like those of the stages, they are not part of env_steps
         "probe_env_steps": found.env_steps,
         "seed": config.seed,
         "noise": best.noise_scale,
@@ -112,25 +108,24 @@ def _run_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> None:
 
 
 def round_steps(left: int) -> int:
-    """Environment steps of the next residual, where `left` are left for it and those after it; 0 for too
-    few.
-    """
+    """Environment steps of the next residual, of `left` for it and later ones; 0 if these are too few."""
     return 0 if left < LEAST_STEPS else left // max(1, left // ROUND_STEPS)
 
 
-def steerable(base: SavedPolicy) -> SavedPolicy:
-    """The base at the rhythm of steering; a policy that was fine-tuned before keeps its own."""
+def with_steering_interval(base: SavedPolicy) -> SavedPolicy:
+    """The base with the planning interval of steering; a fine-tuned policy keeps its own."""
     execute = stage_method("steering").execute
     if execute is None or base.chunk < execute or not isinstance(base, GenerativePolicy | SingleStepPolicy):
         return base
-    return replanned(base, execute)
+    return with_planning_interval(base, execute)
 
 
-def start_of(config: FinetuneVerb, base: SavedPolicy, finer: SavedPolicy, found: Probe, run: RunDir) -> Stage:
-    """The best way to run the base as it is: at its own rhythm or at steering's, without its noise or with
-    it.
+def best_start(
+    config: FinetuneVerb, base: SavedPolicy, finer: SavedPolicy, found: Probe, run: RunDir
+) -> Stage:
+    """The best way to run the base: with its own or steering's planning interval, with or without noise.
 
-    Of equal ones the first named counts: its own rhythm plans less often, and zero noise is repeatable.
+    On a tie the first one wins: the own interval plans less often, and zero noise is repeatable.
     """
     candidates = [Stage(finer, 0.0, found.zero), Stage(finer, 1.0, found.gaussian)]
     if base.execute != finer.execute:
@@ -140,8 +135,8 @@ def start_of(config: FinetuneVerb, base: SavedPolicy, finer: SavedPolicy, found:
 
 
 def own_rates(config: FinetuneVerb, base: SavedPolicy, path: Path) -> list[SuccessRate]:
-    """Success at the base's own rhythm, without and with noise; a resumed run reads what the first one
-    found.
+    """Success with the base's own planning interval, without and with noise. A resumed run reads the stored
+    results.
     """
     if not path.exists():
         rates = [rate_of(config, base, scale) for scale in (0.0, 1.0)]
@@ -151,12 +146,12 @@ def own_rates(config: FinetuneVerb, base: SavedPolicy, path: Path) -> list[Succe
 
 
 def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Probe:
-    """The probe; a resumed run reads what the first one found."""
+    """Probe of the base. A resumed run reads the stored result."""
     path = run.path / PROBE_FILE
     if path.exists():
         return Probe.from_json(read_json(path))
     shape = (base.chunk, base.action_spec.dim)
-    episodes, draws = effort(total_steps(config))
+    episodes, draws = comparison_size(total_steps(config))
     with (
         closing(make_env(env_name(config), 10, 0, **env_options(config))) as env,
         progress(None, "probe", "episode") as bar,
@@ -177,16 +172,15 @@ def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Probe:
 
 
 def total_steps(config: FinetuneVerb) -> int:
-    """Environment steps of all stages together."""
+    """Total environment steps of all stages."""
     return config.env_steps or config.method.env_steps
 
 
-def effort(total: int) -> tuple[int, int]:
+def comparison_size(total: int) -> tuple[int, int]:
     """(episodes of a comparison, draws of the probe) for `total` steps of training.
 
-    The probe's steps are not part of `total`, but a probe of many times the training is not what a short run
-    asks for: below FULL_STEPS it shrinks with it, to a floor of LEAST_EPISODES, from where on half the draws
-    have to do.
+    The probe's steps are not part of `total`, but the probe should not exceed the training. Below FULL_STEPS
+    it shrinks with the training to LEAST_EPISODES, and below that to half the draws.
     """
     share = min(1.0, total / FULL_STEPS)
     episodes = min(CHOICE_EPISODES, max(LEAST_EPISODES, round(share * CHOICE_EPISODES)))
@@ -194,57 +188,56 @@ def effort(total: int) -> tuple[int, int]:
 
 
 def choice_seed(config: FinetuneVerb) -> int:
-    """Episodes to choose by: neither training's evaluations nor the final ones, on which a choice would look
-    good.
+    """Seed of the comparison episodes, which differ from those of training and of the final evaluation: a
+    choice on the final ones would bias their result.
     """
     return CHOICE_SEED if config.eval_seed != CHOICE_SEED else CHOICE_SEED + 1
 
 
 def stage_method(name: str) -> MethodConfig:
-    """The default recipe of a method."""
+    """Default settings of a method."""
     from robo_rl.apps.cli.config import load_config
 
     return load_config("finetune", [f"method={name}", "out=."], FinetuneVerb).method
 
 
-class _Course:
-    """The stages of one run: what they have left so far, and what they have cost."""
+class _AutoRun:
+    """State of one run: results and costs of its stages so far."""
 
     def __init__(self, config: FinetuneVerb, base: SavedPolicy, run: RunDir, start: Stage) -> None:
         self.config, self.base, self.run = config, base, run
-        self.best, self.next = start, start  # what is left in the end; what the next residual corrects
-        self.sure = False  # was the best one met by more episodes?
-        self.execute = start.policy.execute  # the rhythm that suits the base
+        self.best, self.next = start, start  # the best policy so far; the base of the next residual
+        self.confirmed = False  # whether more episodes have confirmed `best`
+        self.execute = start.policy.execute  # planning interval of the base
         self.spent, self.curve = 0, LearningCurve()
         self.recorded: list[Path] = []  # datasets of the successes of all stages
-        self.demos = config.demos  # with those successes, once there was an imitation
+        self.demos = config.demos  # demonstrations, with those successes after an imitation
         self._counts: dict[str, int] = {}
 
-    def arrived(self) -> bool:
-        """Is the best policy good enough? Said only after more episodes: the best of many looks better than
-        it is.
+    def is_good_enough(self) -> bool:
+        """True if the best policy is good enough on more episodes: the best of several results is biased
+        upwards.
         """
-        if self.best.rate.rate >= ENOUGH and not self.sure:
+        if self.best.rate.rate >= GOOD_ENOUGH and not self.confirmed:
             self.best = replace(
-                self.best, rate=rate_of(self.config, self.best.policy, self.best.noise_scale, SURE)
+                self.best,
+                rate=rate_of(self.config, self.best.policy, self.best.noise_scale, CONFIRMATION_FACTOR),
             )
-            self.sure = True
+            self.confirmed = True
             print(f"on more episodes: {self.best.rate}")
-        return self.best.rate.rate >= ENOUGH
+        return self.best.rate.rate >= GOOD_ENOUGH
 
     def steer(self, steps: int) -> None:
-        """Noise steering of the base, at its own rhythm."""
+        """Train noise steering of the base, with its own planning interval."""
         self._train("steering", self.base, steps)
 
     def correct(self, steps: int) -> None:
-        """A residual on the policy that is next."""
+        """Train a residual on `next`."""
         recipe = "residual_far" if self.next.rate.rate < WEAK else "residual"
         self._train(recipe, self.next.policy, steps)
 
     def imitate(self) -> None:
-        """A new base from all that was succeeded in: the next to be corrected, if it is about as good as the
-        best.
-        """
+        """Train a new base on all successes. It becomes `next` if it is about as good as the best."""
         if not isinstance(self.base, GenerativePolicy):
             return
         folder = self._folder("imitation")
@@ -254,25 +247,22 @@ class _Course:
         policy, cpu_s = made
         self.curve.train_cpu_s += cpu_s
         self.demos = str(folder / "data")
-        policy = replanned(policy, self.execute)
+        policy = with_planning_interval(policy, self.execute)
         tried = [Stage(policy, scale, rate_of(self.config, policy, scale)) for scale in (0.0, 1.0)]
         found = max(tried, key=lambda stage: stage.rate.rate)
         print(
-            f"imitation: {found.rate} with noise scale {found.noise_scale:g}, {self.best.rate} the best "
-            "before"
+            f"imitation: {found.rate} with noise scale {found.noise_scale:g}, best before: {self.best.rate}"
         )
         if found.rate.rate >= self.best.rate.rate - CLOSE:
             self.next = found
         if found.rate.rate >= self.best.rate.rate:
-            self.best, self.sure = found, False
+            self.best, self.confirmed = found, False
 
     def _train(self, name: str, start: SavedPolicy, steps: int) -> None:
-        """Train one method from `start` and keep its result if it is the best. A resumed run goes on inside
-        it.
-        """
+        """Train one method from `start` and keep its result if it is the best. A resumed run continues it."""
         config, folder = self.config, self._folder(name.removesuffix("_far"))
         saved = folder / "base"
-        if not (saved / POLICY_FILE).is_file():  # written last
+        if not (saved / POLICY_FILE).is_file():  # this file is written last
             save_policy(saved, start, {"noise": self.next.noise_scale})
         inner = copy.deepcopy(config)
         inner.out, inner.base, inner.env, inner.env_steps = (
@@ -285,13 +275,13 @@ class _Course:
         inner.method = stage_method(name)
         inner.method.base_steps = min(
             inner.method.base_steps, steps // 3
-        )  # a short stage needs steps to learn in
+        )  # a short stage needs steps for learning
         if name != "steering":
             inner.method.base_noise = self.next.noise_scale
         if self.demos is None:
             inner.method.mix = MixConfig()
         inner.resume = Path(inner.out, "run.json").exists()
-        free = FREE_KEYS | {"base", "demos"}  # they may lie in the run itself, which may have been moved
+        free = FREE_KEYS | {"base", "demos"}  # they may be inside the run, which may have been moved
         run = RunDir.create(inner.out, inner, resume=inner.resume, free=free)
         outcome = run_method(inner, inner.method, start, run)
         self.curve.env_steps += [self.spent + step for step in outcome.curve.env_steps]
@@ -303,9 +293,9 @@ class _Course:
         after = Stage(
             outcome.policy, outcome.noise_scale, rate_of(config, outcome.policy, outcome.noise_scale)
         )
-        print(f"{name}: {after.rate} after {outcome.env_steps} steps, {self.best.rate} the best before")
+        print(f"{name}: {after.rate} after {outcome.env_steps} steps, best before: {self.best.rate}")
         if after.rate.rate >= self.best.rate.rate:
-            self.best, self.next, self.sure = after, after, False
+            self.best, self.next, self.confirmed = after, after, False
 
     def _folder(self, name: str) -> Path:
         """Folder of the next stage of this name: residual, residual2, residual3, ..."""
@@ -314,9 +304,7 @@ class _Course:
 
 
 def rate_of(config: FinetuneVerb, policy: SavedPolicy, noise_scale: float, times: int = 1) -> SuccessRate:
-    """Success on the episodes that stages are compared on; on so many times as many, with those at the
-    beginning.
-    """
+    """Success on the first comparison episodes, `times` as many as usual."""
     chosen = replace(config, eval_seed=choice_seed(config))
     with closing(make_env(env_name(config), 10, 0, **env_options(config))) as env:
-        return measure(policy, noise_scale, env, chosen, times * effort(total_steps(config))[0]).rate
+        return measure(policy, noise_scale, env, chosen, times * comparison_size(total_steps(config))[0]).rate

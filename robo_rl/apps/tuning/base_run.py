@@ -1,4 +1,4 @@
-"""Training of a base policy from a dataset in a run's folder, with exact resume."""
+"""Training of a base policy from a dataset in a run folder, with exact resume."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from robo_rl.runs.device import pick_device, set_cpu_threads
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 
-LEAST_WINDOW = 32  # frames: windows up to this length are allowed on shorter episodes, too
-DATA_FILE = "data.json"  # in the run: the episodes that it learns from
+LEAST_WINDOW = 32  # frames; windows up to this length are permitted on shorter episodes
+DATA_FILE = "data.json"  # in the run folder: the episodes of its training
 
 
 def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
-    """Train and leave the policy in `out`/policy. free: more settings that may differ in a resumed run."""
+    """Train and save the policy in `out`/policy. free: further settings that may differ in a resumed run."""
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
     check_settings(config)
     device = pick_device(config.device)
@@ -53,7 +53,7 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
     ) as run:
         keep_data(run, selection, resume=config.resume)
         if said := selection.sentence():
-            print(f"{said} learn_from=all takes every one.")
+            print(f"{said} learn_from=all selects every one.")
         _train(config, recipe, policy, source, run, train_note(config, selection))
     return run
 
@@ -66,7 +66,7 @@ def _train(
     run: RunDir,
     note: dict[str, Any],
 ) -> None:
-    """Train to the end and save the average; every checkpoint holds the average of its step, too."""
+    """Train to the end and save the average; every checkpoint also holds the average of its step."""
     with resumable(
         run,
         total=config.steps,
@@ -87,18 +87,18 @@ def _train(
 
 
 def selected_episodes(config: TrainConfig, store: EpisodeStore) -> EpisodeSelection:
-    """The episodes to learn from. Raises DataError when the rule leaves none."""
+    """Episodes to learn from. Raises DataError if the rule selects none."""
     selection = select_episodes(store, config.learn_from)
     if len(store) and not selection.positions:
         raise DataError(
-            f"learn_from={config.learn_from} leaves none of the {len(store)} episodes in {store.path} to "
-            f"learn from: {selection.reasons}. Record some that succeed, or take every one by learn_from=all."
+            f"learn_from={config.learn_from} selects none of the {len(store)} episodes in {store.path}: "
+            f"{selection.reasons}. Record successful ones, or use all by learn_from=all."
         )
     return selection
 
 
 def check_windows(config: TrainConfig, selection: EpisodeSelection) -> None:
-    """Raise ConfigError for windows longer than every episode: they would hold little but padding."""
+    """Raise ConfigError for windows longer than every episode, which would be mostly padding."""
     longest = max((episode.frames for episode in selection.episodes), default=0)
     for key in ("chunk", "obs_steps"):
         if (length := getattr(config, key)) > max(longest, LEAST_WINDOW):
@@ -109,9 +109,9 @@ def check_windows(config: TrainConfig, selection: EpisodeSelection) -> None:
 
 
 def keep_data(run: RunDir, selection: EpisodeSelection, *, resume: bool) -> None:
-    """Note the episodes of a run. Raises DataError when a resumed run would continue with others.
+    """Record the episodes of a run. Raises DataError if a resumed run would continue with other ones.
 
-    Batches are functions of (seed, update, number of windows), so other episodes would change all of them.
+    Batches are functions of (seed, update, number of windows), so other episodes would change all batches.
     """
     path, numbers = run.path / DATA_FILE, [episode.number for episode in selection.episodes]
     frames = sum(episode.frames for episode in selection.episodes)
@@ -120,14 +120,14 @@ def keep_data(run: RunDir, selection: EpisodeSelection, *, resume: bool) -> None
         write_json(path, now)
     elif (begun := read_json(path)) != now:
         raise DataError(
-            f"{run.path} was started on {begun['episodes']} episodes with {begun['frames']} frames, and of "
-            f"{selection.store.path} there are {now['episodes']} with {frames} to learn from now. Give it the "
-            "data that it was started with, or start a new run."
+            f"{run.path} was started on {begun['episodes']} episodes with {begun['frames']} frames, but "
+            f"{selection.store.path} now has {now['episodes']} with {frames} to learn from. Give it the data "
+            "that it was started with, or start a new run."
         )
 
 
 def fresh_policy(config: TrainConfig, selection: EpisodeSelection) -> GenerativePolicy:
-    """A policy for the dataset's contract; weights follow from the seed, the normaliser from the data."""
+    """New policy for the dataset's contract, with weights from the seed and a normaliser from the data."""
     shape = GenerativeConfig(
         obs_steps=config.obs_steps,
         chunk=config.chunk,
@@ -142,14 +142,14 @@ def fresh_policy(config: TrainConfig, selection: EpisodeSelection) -> Generative
 
 
 def fit_normalizer(selection: EpisodeSelection) -> Normalizer:
-    """Statistics of every state observation over all frames of the chosen episodes."""
+    """Statistics of every state observation over all frames of the selected episodes."""
     episodes, obs = selection.episodes, selection.store.spec.obs
     keys = [key for key, spec in obs.items() if sense_of(key, spec) == "state"]
     return Normalizer.fit({key: torch.cat([torch.tensor(e.obs(key)) for e in episodes]) for key in keys})
 
 
 def window_source(config: TrainConfig, selection: EpisodeSelection) -> WindowSource:
-    """Windows in memory for states; through a loader for pictures and point clouds."""
+    """Windows in memory for states; through a loader for images and point clouds."""
     spec, env = WindowSpec(config.obs_steps, config.chunk), selection.store.spec
     if _has_pictures(env):
         dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec, episodes=selection.positions)

@@ -1,6 +1,4 @@
-"""Putting a fine-tuning run together: the only place where action map, learner, replays, base and simulator
-meet.
-"""
+"""Composition of a fine-tuning run from action map, learner, replay buffers, base and simulator."""
 
 from __future__ import annotations
 
@@ -37,31 +35,30 @@ from robo_rl.rl.running import RewardTransform
 from sim.registry import make_expert
 from sim.vec.intervention import Intervened, by_distance
 
-INTERVENTION_REWARD = -1.0  # of the step before a human takes over (RLIF)
+INTERVENTION_REWARD = -1.0  # reward of the step before a human takes over (RLIF)
 Tuner = FineTuner | PpoTuner
 
 
 @dataclass(frozen=True)
 class TuningSession:
-    """A run in memory: what learns, and the policy that shares its weights."""
+    """Objects of a run: the tuner, and the policy that shares its weights."""
 
     tuner: Tuner
     policy: SavedPolicy
-    noise_scale: float  # of the policy's initial noise, when it is evaluated or deployed
+    noise_scale: float  # scale of the policy's initial noise in evaluation and deployment
     seed_root: tuple[str, int]
 
 
 def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
-    """The action map of a method over this base."""
+    """Action map of a method over this base."""
     action_dim = base.action_spec.dim
     if config.kind == "steering":
         if isinstance(base, DirectPolicy):
             raise ConfigError("Steering needs a generative base to steer: give base=<policy folder>.")
         if ignores_noise(base):
             raise ConfigError(
-                "Steering chooses the base's noise, but this base is steered from zero noise already and "
-                "ignores it. Steer the policy that it was made from, or train a residual on top "
-                "(method=residual)."
+                "Steering chooses the base's noise, but this base is already steered from zero noise and "
+                "ignores its noise input. Steer its own base, or train a residual on it (method=residual)."
             )
         return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
     if config.kind == "residual":
@@ -69,20 +66,20 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
             raise ConfigError("A residual needs a base to correct: give base=<policy folder>.")
         if config.per_chunk and corrects_steps(base):
             raise ConfigError(
-                "This base corrects every step itself, so whole chunks cannot be corrected on top of it. "
-                "Set method.map.per_chunk=false."
+                "This base corrects every step itself, so chunks of it cannot be corrected. Set "
+                "method.map.per_chunk=false."
             )
         return ResidualMap(action_dim, config.scale, base.execute if config.per_chunk else 1)
     if not isinstance(base, DirectPolicy):
         raise ConfigError(
-            "With method.map.kind=direct nothing of a base is used, but this one is a policy of kind "
-            f"'{base.kind}'. Leave base= out, or choose a method that improves it (steering, residual)."
+            f"method.map.kind=direct uses no base, but base= is a policy of kind '{base.kind}'. Leave base= "
+            "out, or choose a method that improves it (steering, residual)."
         )
     return DirectMap(action_dim)
 
 
 def ignores_noise(policy: SavedPolicy) -> bool:
-    """Is some policy of the stack steered from zero noise? Then the caller's noise goes nowhere."""
+    """True if a policy of the stack is steered from zero noise, which makes the noise input unused."""
     layer: Any = policy
     while isinstance(layer, SteeredPolicy | ResidualPolicy):
         if isinstance(layer, SteeredPolicy) and layer.map.origin == "zero":
@@ -92,24 +89,24 @@ def ignores_noise(policy: SavedPolicy) -> bool:
 
 
 def check_together(method: MethodConfig, action_map: ActionMap) -> None:
-    """Raises ConfigError for a learner's settings that mean nothing with this map."""
+    """Raise ConfigError for settings of the learner that do not apply to this map."""
     learner = method.learner
     if method.reward_source == "interventions" and action_map.timescale == "chunk":
         raise ConfigError(
-            "What happens just before a human takes over is a step, and this map decides once a chunk: whose "
-            "reward it would be is not clear. Set method.map.per_chunk=false, or method.reward_source=task."
+            "Rewards before an intervention belong to a single step, but this map decides entire chunks. Set "
+            "method.map.per_chunk=false, or method.reward_source=task."
         )
     if learner.gate and not isinstance(action_map, ResidualMap):
         raise ConfigError(
-            f"Only a residual takes its critics along to choose by: with method.map.kind={method.map.kind} "
+            f"Only a residual policy is deployed with its critics: with method.map.kind={method.map.kind} "
             "the policy would be trained with a gate and deployed without. Set method.learner.gate=false."
         )
-    spread = learner.actor == "deterministic" and learner.explore_least != 1.0
+    spread = learner.actor == "deterministic" and learner.explore_min_scale != 1.0
     if (learner.explore_correlation != 0.0 or spread) and action_map.timescale == "chunk":
         raise ConfigError(
-            "Exploration that wanders, or differs from lane to lane, needs decisions at every step; this map "
-            "decides once a chunk, each lane at its own time. Set method.learner.explore_correlation=0 and "
-            "method.learner.explore_least=1."
+            "Correlated exploration noise, and noise scales per lane, need a decision at every step; this "
+            "map decides once per chunk. Set method.learner.explore_correlation=0 and "
+            "method.learner.explore_min_scale=1."
         )
 
 
@@ -124,18 +121,18 @@ def build_session(
     logger: Logger | None = None,
     say: Callable[[str], None] = print,
 ) -> TuningSession:
-    """A run ready to start. Raises ConfigError or CheckpointError when base, map and data do not fit
+    """A run that is ready to start. Raises ConfigError or CheckpointError if base, map and data do not fit
     together.
 
-    dense_reward: the environment pays at every step, so demonstrations count with the rewards that they
-    recorded.
+    dense_reward: the environment gives a reward at every step, so demonstrations are used with their recorded
+    rewards.
     """
     action_map = build_map(method.map, base)
     check_together(method, action_map)
     features = feature_dim(base, env)
     rng, widths = generator("learner", seed), store_widths(base, features, action_map)
     executor = ChunkExecutor(base, env.num_envs)
-    # Steering explores over the noise the base was trained on, whatever it starts from.
+    # Steering explores over the noise distribution of the base's training, whatever its origin.
     scale = 1.0 if method.map.kind == "steering" else method.base_noise
     noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale)
     gamma, reward = method.learner.gamma, reward_transform(method)
@@ -165,14 +162,14 @@ def build_learner(
 
 
 def reward_transform(method: MethodConfig) -> RewardTransform:
-    """The reward of a method. Where interventions are the reward, the task's own is hidden."""
+    """Reward of a method. With the interventions as reward, the task's own is not used."""
     if method.reward_source == "interventions":
         return RewardTransform(0.0, 0.0, INTERVENTION_REWARD)
     return RewardTransform(method.reward_scale, method.reward_bias)
 
 
 def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
-    """The environment to train in, with the human of `method.intervene` at hand."""
+    """The training environment, with the expert of `method.intervene` as a human who can take over."""
     if method.intervene == "none":
         if method.reward_source == "interventions" or method.mix.intervention > 0.0:
             raise ConfigError(f"method={method.name} learns from interventions: set method.intervene=expert.")
@@ -185,7 +182,7 @@ def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) 
 
 
 def deployed(base: SavedPolicy, learner: OffPolicyLearner | PpoLearner, action_map: ActionMap) -> SavedPolicy:
-    """The policy that runs what is being learned; it shares the learner's weights."""
+    """Policy that executes the learner's actor; it shares the learner's weights."""
     if isinstance(action_map, LatentMap):
         return SteeredPolicy(base, learner.actor, action_map)
     if isinstance(action_map, ResidualMap):
@@ -205,7 +202,7 @@ def feature_dim(base: SavedPolicy, env: VecEnv) -> int:
 
 
 def store_widths(base: SavedPolicy, features: int, action_map: ActionMap) -> dict[str, int]:
-    """Sizes of what is stored of a decision."""
+    """Sizes of the stored entries of a decision."""
     chunked = base.execute if action_map.timescale == "chunk" else 1
     return {
         "obs": features,
@@ -226,7 +223,7 @@ def build_stores(
     demos: EpisodeStore | None,
     dense_reward: bool,
 ) -> dict[str, Replay]:
-    """The replays that the method's mix names."""
+    """Replay buffers that the method's mix names."""
     names = [
         name
         for name in ("online", "base", "intervention")
@@ -236,8 +233,8 @@ def build_stores(
     if method.mix.demo > 0.0:
         if demos is None:
             raise ConfigError(
-                f"method={method.name} replays demonstrations: give demos=<dataset>, or go without them by "
-                "method.mix.demo=0 method.mix.online=1."
+                f"method={method.name} replays demonstrations: give demos=<dataset>, or train without them "
+                "by method.mix.demo=0 method.mix.online=1."
             )
         check_compatible(base, demos.spec)
         gamma, reward = method.learner.gamma, reward_transform(method)

@@ -1,8 +1,7 @@
-"""Distillation's rounds: gather, train, let the student drive, train again; it can be left and taken up
-anywhere.
+"""Rounds of distillation: collect, train, let the student act, train again. Resumable at any point.
 
-A saved state holds the answers, the round's training and the collector's random state. A collection starts with new
-episodes, so that one that was cut off is made again, the same; the simulator is no part of the state.
+A saved state holds the labels, the round's training and the collector's random state. A collection starts
+with new episodes, so an interrupted one is repeated identically, and the simulator is not part of the state.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _DATA = ("features", "noise", "chunk", "weight")
 
 
 @dataclass(frozen=True)
-class Distilled:
-    """The head and what it cost, before and after a stop together."""
+class DistillationResult:
+    """The head and its cost, summed over interruptions."""
 
     head: SingleStepPolicy
     noise_scale: float
@@ -47,12 +46,11 @@ class Distilled:
 
 
 class Rounds:
-    """Round 0 learns from the teacher alone; in each later one the student drives part of the time."""
+    """Round 0 learns from the teacher alone; in later rounds the student makes part of the decisions."""
 
     def __init__(self, config: DistillVerb, teacher: SavedPolicy, noise_scale: float, env: VecEnv) -> None:
         self.config, self.teacher = config, teacher
-        # A teacher that never looks at its noise has one answer per state: its head is trained and run at
-        # zero noise.
+        # A teacher that ignores its noise has one chunk per state: its head is trained and run at zero noise.
         self.noise_scale = 0.0 if ignores_noise(teacher) else noise_scale
         noise = EpisodeNoise((teacher.chunk, teacher.action_spec.dim), self.noise_scale)
         self.collector = DaggerCollector(
@@ -69,7 +67,7 @@ class Rounds:
 
     @property
     def updates(self) -> int:
-        """Updates of all rounds together."""
+        """Total updates of all rounds."""
         return 0 if self.distiller is None else self.round * self.config.steps + self.distiller.step
 
     @property
@@ -79,7 +77,7 @@ class Rounds:
 
     @property
     def learns(self) -> bool:
-        """Has this round updates left? Else the next step is a collection, or there is none."""
+        """True if this round has updates left; otherwise the next step is a collection, or the end."""
         return self.distiller is not None and not self.distiller.done
 
     @property
@@ -87,9 +85,11 @@ class Rounds:
         return self.round == self.config.rounds and not self.learns
 
     def collect(self, on_step: Callable[[int], None] = lambda _: None) -> None:
-        """The next round's states: the teacher's alone, or the student's in part. Starts that round."""
+        """Collect the states of the next round, from the teacher alone or with the student, and start that
+        round.
+        """
         config, before = self.config, self.distiller
-        # A teacher that corrects steps answers once per executed chunk; one that does not, in every state.
+        # A teacher that corrects steps gives one label per executed chunk; others give one in every state.
         more = max(1, self.teacher.execute // 2) if corrects_steps(self.teacher) else 1
         if before is None:
             gathered = self.collector.collect(config.rollout_steps * more, on_step=on_step)
@@ -104,19 +104,21 @@ class Rounds:
         self.distiller = Distiller(self.head, data, self.recipe, sampling_path(self.teacher))
 
     def update(self, logger: Logger | None = None) -> None:
-        """One update of this round; rounds follow each other in one curve."""
+        """One update of this round; all rounds share one curve."""
         assert self.distiller is not None
         values = self.distiller.update()
         if logger is not None and (self.distiller.step % self.recipe.log_every == 0 or self.distiller.done):
             logger.log(self.updates, values)
 
-    def result(self) -> Distilled:
+    def result(self) -> DistillationResult:
         assert self.distiller is not None
         head = _single_step(self.distiller.student())
-        return Distilled(head, self.noise_scale, self.env_steps, len(self.distiller.data), *self._spent())
+        return DistillationResult(
+            head, self.noise_scale, self.env_steps, len(self.distiller.data), *self._spent()
+        )
 
     def state_dict(self) -> dict[str, Any]:
-        """What it takes to go on from here; there is nothing to save before the first collection is done."""
+        """State to continue from. Nothing needs saving before the first collection is done."""
         assert self.distiller is not None
         return {
             "round": self.round,
@@ -138,19 +140,21 @@ class Rounds:
         self._start_s, self._start_cpu_s = time.monotonic() - wall_s, time.process_time() - cpu_s
 
     def _spent(self) -> tuple[float, float]:
-        """Wall and CPU seconds."""
+        """Wall and CPU time so far [s]."""
         return time.monotonic() - self._start_s, time.process_time() - self._start_cpu_s
 
 
 def sampling_path(teacher: SavedPolicy) -> SamplingPath | None:
-    """The teacher's walk from noise to action; None for a residual, and for steering over one."""
+    """The teacher's sampling path from noise to action; None for a residual, and for steering of a
+    residual.
+    """
     if isinstance(teacher, SteeredPolicy):
         return None if sampling_path(teacher.base) is None else teacher.path
     return teacher.path if isinstance(teacher, GenerativePolicy) else None
 
 
 def new_head(teacher: SavedPolicy, config: DistillVerb) -> SingleStepPolicy:
-    """A head that sees exactly what the teacher's base sees; its weights follow from the seed."""
+    """New head with the observations of the teacher's base; its weights follow from the seed."""
     base = generative_base(teacher)
     torch.manual_seed(derive_seed("head", config.seed))
     encoder = copy.deepcopy(base.encoder).requires_grad_(False)
@@ -158,7 +162,7 @@ def new_head(teacher: SavedPolicy, config: DistillVerb) -> SingleStepPolicy:
 
 
 def generative_base(policy: nn.Module | SavedPolicy) -> GenerativePolicy:
-    """The generative policy at the bottom of a stack. Raises ConfigError for policies that have none."""
+    """Generative policy at the bottom of a stack. Raises ConfigError if there is none."""
     while isinstance(policy, SteeredPolicy | ResidualPolicy):
         policy = policy.base
     if not isinstance(policy, GenerativePolicy):

@@ -1,8 +1,7 @@
-"""A base policy anew, from the demonstrations and from all that was succeeded in since.
+"""New base policy from the demonstrations and all later successes.
 
-What a residual finds out by trial in one corner of the task, a network that imitates its successes carries
-over to the rest: supervised learning needs fewer episodes than a critic (PLD, Xiao et al. 2025, 2511.00091,
-does it to VLAs).
+A residual explores part of the task; a network that imitates its successes generalises them, because
+supervised learning needs fewer episodes than a critic (PLD, Xiao et al. 2025, 2511.00091, does so for VLAs).
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ UPDATES = 4000  # of the new base
 def imitate(
     base: GenerativePolicy, demos: str | None, recorded: Sequence[Path], folder: Path, seed: int
 ) -> tuple[SavedPolicy, float] | None:
-    """A policy built like `base`, trained from nothing on demonstrations and recorded successes, and its CPU
-    seconds.
+    """(policy, CPU seconds): a policy of the configuration of `base`, trained from scratch on demonstrations
+    and recorded successes.
 
-    None where nothing was recorded. `folder` gets data/, the merged dataset, run/ and cost.json. A call that
-    was interrupted goes on where it was; its seconds are then those of the last part. Demonstrations with
-    another contract than the environment's are left out, and the user is told so.
+    None if no success was recorded. `folder` gets data/, the merged dataset, run/ and cost.json. An
+    interrupted call continues; its seconds are then those of the last part. Demonstrations whose contract
+    differs from the environment's are left out with a message.
     """
     sources = [path for path in recorded if len(EpisodeStore(path))]
     if not sources:
@@ -58,20 +57,22 @@ def imitate(
         image=shape.image,
         points=shape.points,
     )
-    cost = folder / "cost.json"  # written last
+    cost = folder / "cost.json"  # this file is written last
     if not cost.exists():
         start_s, threads = cpu_seconds(), torch.get_num_threads()
-        train(config, free=frozenset({"data"}))  # it lies beside the run, and both may have been moved
-        torch.set_num_threads(threads)  # with pictures it takes more: the next stage shall not depend on that
+        # the dataset is next to the run, and both may have been moved
+        train(config, free=frozenset({"data"}))
+        # training on images sets more threads, which must not affect the next stage
+        torch.set_num_threads(threads)
         write_json(cost, {"train_cpu_s": cpu_seconds() - start_s})
     return load_policy(run / "policy"), float(read_json(cost)["train_cpu_s"])
 
 
 def _mergeable(demos: str | None, recorded: Path) -> list[Path]:
-    """The demonstrations, where they can stand beside what was recorded."""
+    """The demonstrations, if they can be merged with the recorded episodes."""
     if demos is None:
         return []
     if what := difference(EpisodeStore(recorded), EpisodeStore(demos)):
-        print(f"imitation: without the demonstrations, since they and this environment have different {what}")
+        print(f"imitation: without the demonstrations, because they differ from this environment in {what}")
         return []
     return [Path(demos)]

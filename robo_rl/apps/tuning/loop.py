@@ -10,7 +10,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.report import measure
-from robo_rl.apps.tuning.start import env_name, env_options, replanned, training_episode_limit
+from robo_rl.apps.tuning.start import env_name, env_options, training_episode_limit, with_planning_interval
 from robo_rl.apps.tuning.warm_start import start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
@@ -31,11 +31,11 @@ from sim.vec.recorded import Recorded
 
 
 def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, run: RunDir) -> TuningResult:
-    """Train one method in `run`, from its last checkpoint when there is one."""
+    """Train one method in `run`; a resumed run continues from its last checkpoint."""
     if config.env_steps is not None:
         method = replace(method, env_steps=config.env_steps)
     if method.execute is not None and method.map.kind != "direct":
-        base = replanned(base, method.execute)
+        base = with_planning_interval(base, method.execute)
     demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)
     replayed = config.demos is not None and method.mix.demo > 0.0
     if replayed and (said := select_episodes(EpisodeStore(str(config.demos)), "unfailed").sentence()):
@@ -83,9 +83,10 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
 def _recorded(
     config: FinetuneVerb, env: VecEnv, spec: EnvSpec, demos: EpisodeStore | None, run: RunDir, *, fresh: bool
 ) -> Recorded:
-    """The training environment, with its episodes recorded in the run in the form of `demos`, for a merge.
+    """The training environment, which records its episodes in the run with the contract of `demos`, for a
+    merge.
 
-    spec: of the environment with the task's own step limit; the shorter one of training is not recorded.
+    spec: of the environment with the task's own step limit; the shorter limit of training is not recorded.
     """
     folder = run.episodes
     if (folder / DATASET_JSON).exists():
@@ -95,7 +96,7 @@ def _recorded(
         writer = DatasetWriter.create(
             folder, spec, image_codec=codec, stamps=stamps, info={"commit": commit()}
         )
-    if fresh:  # a run that was killed before its first checkpoint begins anew
+    if fresh:  # a run that was killed before its first checkpoint starts anew
         writer.rewind(0)
     info = {"by": config.method.name, "seed": config.seed}
     return Recorded(env, writer, keep_all=config.record == "all", info=info)
@@ -103,7 +104,7 @@ def _recorded(
 
 @dataclass(frozen=True)
 class Best:
-    """The weights of the best evaluation so far; of two equal ones the later counts."""
+    """Weights of the best evaluation so far; on a tie the later one."""
 
     env_steps: int
     score: tuple[float, float]  # success rate, then mean return
@@ -119,7 +120,7 @@ class Best:
 
 
 class _Training:
-    """A tuner with its evaluations, as the training loop of every verb runs it (`resumable`)."""
+    """Tuner and evaluations in the form of the training loop (`resumable`)."""
 
     def __init__(
         self, config: FinetuneVerb, tuning: TuningSession, env: VecEnv, eval_env: VecEnv, metrics: Metrics
@@ -128,14 +129,15 @@ class _Training:
         self.metrics, self.tuner = metrics, tuning.tuner
         self.curve = LearningCurve()
         self.best: Best | None = None  # None before the first evaluation
-        self._since_cpu_s: float | None = None  # when training went on; None in evaluations and checkpoints
+        # CPU time at which training continued; None in evaluations and checkpoints
+        self._since_cpu_s: float | None = None
         self._offline = 0  # offline updates before the last `advance`
         self._seeds = EpisodeSeeds(tuning.seed_root)
-        # The best of many evaluations looks better than it is: the final one must meet other episodes.
+        # The best of many evaluations is biased upwards, so the final one uses other episodes.
         self._selection = replace(config, eval_seed=derive_seed("selection", config.eval_seed))
 
     def begin(self, state: dict[str, Any] | None) -> None:
-        """Reset the environment, or return to the instant of a checkpoint."""
+        """Reset the environment, or restore the instant of a checkpoint."""
         if state is None:
             obs, first = self.env.reset(self._seeds), EpisodeSeeds(self._seeds.root)
             self.tuner.collector.reset(obs, [next(first) for _ in range(self.env.num_envs)])
@@ -154,19 +156,19 @@ class _Training:
         return self.tuner.env_steps
 
     def savable(self) -> bool:
-        """False before the first evaluation and in the burn-in."""
+        """False before the first evaluation and during the burn-in."""
         return self.best is not None and self.tuner.phase != "burn_in"
 
     def learned_offline(self) -> bool:
-        """True where a checkpoint is due before the first step: after as many updates as there are steps
-        between two checkpoints, and after the last.
+        """True if a checkpoint is due before the first step: after as many updates as there are steps between
+        two checkpoints, and after the last update.
         """
         now = self.tuner.offline
         every = self.config.checkpoint_every
         return now > self._offline and (crossed(self._offline, now, every) or self.tuner.phase != "offline")
 
     def advance(self) -> None:
-        """Evaluate the start at first; later do one step of the tuner, and evaluate when that is due."""
+        """Evaluate the initial policy first; later, do one step of the tuner, and an evaluation when due."""
         if self.best is None:
             self._evaluate()
             return
@@ -183,7 +185,7 @@ class _Training:
         return crossed(before, self.step, self.config.eval_every)
 
     def keep_best(self) -> str:
-        """Give the learner the weights of the best evaluation; returns what to tell the user."""
+        """Load the weights of the best evaluation into the learner; returns a message for the user."""
         assert self.best is not None  # there is one at step 0
         self.tuner.learner.load_weights(self.best.weights)
         if self.best.env_steps == self.step:
@@ -195,9 +197,9 @@ class _Training:
         )
 
     def _pause(self) -> None:
-        """Count the CPU time since training went on.
+        """Add the CPU time since training continued.
 
-        Asking what the workers used takes as long as a small update, so this is not done at every step.
+        Reading the workers' CPU time takes as long as a small update, so this is not done at every step.
         """
         if self._since_cpu_s is not None:
             self.curve.train_cpu_s += cpu_seconds() - self._since_cpu_s
@@ -230,7 +232,7 @@ class _Training:
 def train_note(
     config: FinetuneVerb, method: MethodConfig, tuning: TuningSession, curve: LearningCurve
 ) -> dict[str, Any]:
-    """Where the policy came from, for policy.json and the bundle's manifest."""
+    """Origin of the policy, for policy.json and the bundle's manifest."""
     return {
         "verb": "finetune",
         "method": method.name,

@@ -1,4 +1,4 @@
-"""How well a fine-tuned policy does, beside its base on the same episodes."""
+"""Success of a fine-tuned policy and its base on the same episodes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sim.registry import make_env
 def measure(
     policy: SavedPolicy, noise_scale: float, env: VecEnv, config: FinetuneVerb, episodes: int | None = None
 ) -> EvalResult:
-    """A policy as it will be deployed, on the episodes of `eval_seed`."""
+    """Evaluate a policy as it will be deployed, on the episodes of `eval_seed`."""
     noise = EpisodeNoise((policy.chunk, policy.action_spec.dim), noise_scale)
     seeds = eval_seeds(config.eval_seed, episodes or config.eval_episodes)
     return evaluate(env, policy, ChunkExecutor, noise, seeds)
 
 
 def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:
-    """The base and the result on the same episodes."""
+    """Evaluate base and result on the same episodes, and print and save the results."""
     with closing(make_env(env_name(config), min(10, config.final_episodes), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
         cost = f"{outcome.env_steps} steps, {outcome.curve.train_cpu_s:.0f} CPU-s"

@@ -1,4 +1,4 @@
-"""What a fine-tuning run starts from: the base policy, its planning rhythm and the environment."""
+"""Inputs of a fine-tuning run: base policy, planning interval and environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sim.registry import make_env
 
 
 def load_base(config: FinetuneVerb) -> SavedPolicy:
-    """The policy to start from; for learning from nothing, one that acts at random."""
+    """Policy to start from; for learning from scratch, one that acts at random."""
     if config.base is not None:
         folder = find_policy(config.base)
         policy = load_policy(folder)
@@ -32,29 +32,28 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
     if config.method.map.kind != "direct":
         raise ConfigError(f"method={config.method.name} improves a policy: give base=<policy folder>.")
     if config.env is None:
-        raise ConfigError("Learning from nothing needs env=<environment>; all names: robo-rl info")
+        raise ConfigError("Learning from scratch needs env=<environment>; all names: robo-rl info")
     with closing(make_env(config.env, 1, **env_options(config))) as probe:
         return empty_policy(probe.spec, config.init, config.demos)
 
 
-def replanned(policy: SavedPolicy, execute: int) -> SavedPolicy:
-    """The same policy, planning anew every `execute` steps; one that predicts single actions plans at every
-    step.
+def with_planning_interval(policy: SavedPolicy, execute: int) -> SavedPolicy:
+    """The policy with a new plan every `execute` steps.
 
-    Raises ConfigError where an actor was trained at its rhythm, or `execute` is more than a chunk.
+    Raises ConfigError if an actor was trained with another interval, or if `execute` exceeds the chunk.
     """
     if policy.execute == execute or policy.chunk == 1:
         return policy
     if not isinstance(policy, GenerativePolicy | SingleStepPolicy):
         raise ConfigError(
-            f"method.execute={execute} changes how often a base plans, but this one is a policy of kind "
-            f"'{policy.kind}', whose actor was trained at its base's rhythm. Set method.execute=null, or "
-            "start from the base itself."
+            f"method.execute={execute} changes how often a base plans, but this policy of kind "
+            f"'{policy.kind}' has an actor trained with its base's planning interval. Set "
+            "method.execute=null, or start from the base itself."
         )
     if not 1 <= execute <= policy.chunk:
         raise ConfigError(
             f"method.execute={execute} does not fit the base's chunks of {policy.chunk} actions. Set it to 1 "
-            f"... {policy.chunk}, or to null for the base's own rhythm."
+            f"... {policy.chunk}, or to null for the base's own value."
         )
     again = copy.copy(policy)  # the weights are shared
     again.execute = execute
@@ -62,7 +61,7 @@ def replanned(policy: SavedPolicy, execute: int) -> SavedPolicy:
 
 
 def env_name(config: FinetuneVerb) -> str:
-    """The environment of the run."""
+    """Name of the run's environment."""
     if config.env is not None:
         return config.env
     return trained_env_spec(find_policy(str(config.base))).name
@@ -77,7 +76,7 @@ def training_episode_limit(
 ) -> int | None:
     """Step limit of training episodes; None: the environment's own. Evaluations keep the task's limit.
 
-    An attempt that takes much longer than a demonstration has failed; a new one uses its steps better.
+    Attempts much longer than a demonstration have failed; a new attempt uses the steps better.
     """
     own = config.max_episode_steps
     lengths = [] if demos is None else [episode.frames for episode in demos if episode.success is not False]

@@ -1,4 +1,4 @@
-"""Starts of a run: the networks of an earlier run, and a normaliser that fits the data."""
+"""Warm starts of a run: networks of an earlier run, and a normaliser that fits the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OTHER_VERBS = ("train", "distill", "fly", "swarm", "vision")  # their runs hold
 
 
 def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPolicy:
-    """A policy that acts at random. It sees the states as `init` saw them, else scaled to the range in
+    """A policy that acts at random. Its normaliser is that of `init`, or else scaled to the range of
     `demos`.
     """
     policy = DirectPolicy(env)
@@ -34,8 +34,8 @@ def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPol
         check_compatible(earlier, env)
         if not isinstance(earlier, DirectPolicy):
             raise CheckpointError(
-                f"init={init} holds a policy of kind '{earlier.kind}' and no direct one. Give it as base= to "
-                "a method that improves it (steering, residual)."
+                f"init={init} holds a policy of kind '{earlier.kind}', expected 'direct'. Give it as base= "
+                "to a method that improves it (steering, residual)."
             )
         return DirectPolicy(env, earlier.normalizer).eval()
     if demos is not None:
@@ -43,7 +43,8 @@ def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPol
         check_compatible(policy, episodes.spec)
         if not len(episodes):
             raise DataError(
-                f"{demos} holds no whole episode to scale states by. Collect some first, or leave demos= out."
+                f"{demos} holds no complete episode to scale states by. Collect some first, or leave demos= "
+                "out."
             )
         seen = {
             key: np.concatenate([episode.obs(key) for episode in episodes]) for key in policy.normalizer.keys
@@ -54,26 +55,26 @@ def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPol
 
 
 def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
-    """Give the learner the actor and the critics of the run `init`; optimisers and multipliers start afresh.
+    """Load the actor and critics of the run `init` into the learner; optimisers and multipliers restart.
 
-    Raises ConfigError when the method needs a start and has none, or cannot take one; DataError when `init`
-    is no run, CheckpointError when it has no checkpoint or other networks.
+    Raises ConfigError if the method needs `init` and has none, or cannot use it; DataError if `init` is no
+    run, CheckpointError if it has no checkpoint or other networks.
     """
     if init is None:
         if tuner.config.warmup == "actor":
             raise ConfigError(
-                "warmup=actor lets a trained actor begin: give init=<run>, or method.warmup=base."
+                "warmup=actor starts with a trained actor: give init=<run>, or method.warmup=base."
             )
         return
     if isinstance(tuner, PpoTuner):
         raise ConfigError(
-            "PPO keeps no critics of actions: init=<run> is for off-policy methods. Leave it out."
+            "PPO has no action-value critics: init=<run> is for off-policy methods. Leave it out."
         )
     learner = tuner.learner
     newest = finetune_run(init).latest()
     if newest is None:
         raise CheckpointError(
-            f"The run {init} holds no checkpoint to start from. Let it finish, or give another."
+            f"The run {init} holds no checkpoint to start from. Let it finish, or give another run."
         )
     state: Mapping[str, Any] = load_state(newest[1]).get("tuner", {})
     found, expected = state.get("learner", {}), learner.weights()
@@ -81,7 +82,7 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
     for name in expected:
         if name not in found:
             raise CheckpointError(
-                f"The run {init} has no {name} to start from: it was not made by robo-rl finetune with an "
+                f"The run {init} has no {name} to start from: it is not a run of robo-rl finetune with an "
                 "off-policy method of the same algorithm. Give another run."
             )
         _check_shapes(init, name, found[name], expected[name])
@@ -90,7 +91,7 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
 
 
 def finetune_run(init: str) -> RunDir:
-    """The run `init`. Raises DataError where it is no run, CheckpointError where `init=` cannot start from it."""
+    """The run `init`. Raises DataError if it is no run, CheckpointError if `init=` cannot start from it."""
     run = RunDir.open(init)
     accepted = "init= accepts a run of robo-rl finetune with an off-policy method, e.g. method=sac"
     method = run.config().get("method")
@@ -98,13 +99,13 @@ def finetune_run(init: str) -> RunDir:
         words = run.info().get("arguments") or [""]
         verb = f"a run of robo-rl {words[0]}" if words[0] in _OTHER_VERBS else "a run of another kind"
         raise CheckpointError(
-            f"{init} is {verb}, which has no critics of actions to start from. {accepted}. Give such a run, "
-            "or give this one's policy as base= to a method that improves it (steering, residual)."
+            f"{init} is {verb}, which has no action-value critics to start from. {accepted}. Give such a "
+            "run, or give this one's policy as base= to a method that improves it (steering, residual)."
         )
     if method["algorithm"] == "ppo":
         raise CheckpointError(
             f"{init} is a run of robo-rl finetune with PPO (method={method.get('name')}), which has no "
-            f"critics of actions. {accepted}. Give such a run."
+            f"action-value critics. {accepted}. Give such a run."
         )
     if method.get("name") == "auto":
         raise CheckpointError(

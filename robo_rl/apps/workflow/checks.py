@@ -17,7 +17,7 @@ from sim.registry import make_env, make_expert
 
 
 def check_out(out: Path) -> None:
-    """Raise ConfigError for a folder that holds something else than a demo."""
+    """Raise ConfigError for a folder that holds something other than a demo."""
     if not out.is_dir() or not replaced.contents(out):
         return
     if not any((out / name).exists() for name in (SETTINGS_FILE, STAGES_FILE)):
@@ -28,7 +28,7 @@ def check_out(out: Path) -> None:
 
 
 def check_steps(config: DemoConfig) -> None:
-    """Raise ConfigError, before any work, for so few steps that a method would not begin to learn."""
+    """Raise ConfigError, before any work, for too few steps for a method to start learning."""
     for name in METHODS:
         key = f"{name}_steps"
         steps = getattr(config, key)
@@ -37,8 +37,8 @@ def check_steps(config: DemoConfig) -> None:
         ).method.base_steps
         if steps <= base_steps:
             raise ConfigError(
-                f"{key}={steps} leaves nothing to learn in: the first {base_steps} steps are the base's "
-                "alone. Ask for more."
+                f"{key}={steps} leaves no steps for learning: the base alone executes the first "
+                f"{base_steps}. Give more."
             )
 
 
@@ -49,9 +49,9 @@ def check_env(name: str) -> None:
 
 
 def check_same(config: DemoConfig, out: Path) -> None:
-    """Raise ConfigError for settings other than those of the demo in `out`; note them in a new one.
+    """Raise ConfigError for settings that differ from those of the demo in `out`; save them in a new one.
 
-    Its report would otherwise name settings that did not make its results.
+    The report would otherwise name settings that did not produce its results.
     """
     path, settings = out / SETTINGS_FILE, asdict(config)
     asked = {key: value for key, value in settings.items() if key not in ("out", "overwrite")}
@@ -63,7 +63,7 @@ def check_same(config: DemoConfig, out: Path) -> None:
     for key, value in asked.items():
         if kept.get(key) != value:
             raise ConfigError(
-                f"The demo in {out} was started with {key}={kept.get(key)} and cannot go on with "
-                f"{key}={value}. Give the setting it was started with, start over by overwrite=true, or "
+                f"The demo in {out} was started with {key}={kept.get(key)} and cannot be continued with "
+                f"{key}={value}. Give the setting it was started with, replace it by overwrite=true, or "
                 "choose another folder."
             )

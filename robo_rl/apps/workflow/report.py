@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from robo_rl.apps.workflow.stages import Stages
 
 EVAL_SEED = (
-    1  # of the table; evaluations on the way of training use 0, so that nothing was chosen on these episodes
+    1  # seed of the table; evaluations during training use 0, so nothing was selected on these episodes
 )
 LANES = 10
-VIDEO_FPS = 40.0  # MetaWorld runs at 80 Hz: shown at half speed
+VIDEO_FPS = 40.0  # half speed: MetaWorld runs at 80 Hz
 
 
 @dataclass(frozen=True)
-class Contestant:
+class TableEntry:
     """One row of the table before it is measured."""
 
     name: str
@@ -50,7 +50,7 @@ class Contestant:
 
 
 def finish(config: DemoConfig, out: Path, stages: Stages) -> int:
-    """All stages after fine-tuning."""
+    """Run all stages after fine-tuning."""
     from robo_rl.apps.workflow.stages import again, verb
 
     torch.set_num_threads(1)
@@ -66,13 +66,13 @@ def finish(config: DemoConfig, out: Path, stages: Stages) -> int:
     stages.run("run", "Run the bundle in closed loop at its rate", lambda: verb(
         "run", f"bundle={out / 'bundle'}", "episodes=3", f"out={out / 'closed_loop.json'}"))  # fmt: skip
     title = f"Measure every policy on the same {config.episodes} episodes"
-    contestants = line_up(out, stages)
-    stages.run("measure", title, lambda: {"rows": measure_all(config, contestants)})
-    rows = [as_row(data, contestants) for data in stages.done["measure"]["rows"]]
+    entries = table_entries(out, stages)
+    stages.run("measure", title, lambda: {"rows": measure_all(config, entries)})
+    rows = [as_row(data, entries) for data in stages.done["measure"]["rows"]]
     videos = [
-        Media(out / "videos" / f"{c.name}.mp4", LABELS[c.name]) for c in contestants if config.video_episodes
+        Media(out / "videos" / f"{c.name}.mp4", LABELS[c.name]) for c in entries if config.video_episodes
     ]
-    stages.run("film", "Film them", lambda: film(config, out, contestants))
+    stages.run("film", "Film them", lambda: film(config, out, entries))
     write_results(out / "results.json", rows, stages.wall_s)
     write_page(config, out, stages, rows, videos)
     print_results(rows, f"{config.env}: {config.demos} demonstrations")
@@ -81,7 +81,7 @@ def finish(config: DemoConfig, out: Path, stages: Stages) -> int:
 
 
 def run_probe(config: DemoConfig, out: Path) -> dict[str, Any]:
-    """The probe, as JSON."""
+    """Probe of the base, as JSON."""
     base = open_policy(out / "base", torch.device("cpu")).policy
     shape = (base.chunk, base.action_spec.dim)
     with (
@@ -101,7 +101,7 @@ def run_probe(config: DemoConfig, out: Path) -> dict[str, Any]:
 
 
 def choose(out: Path) -> str:
-    """The method with the better last evaluations in training; on a tie steering, which needs fewer steps."""
+    """Method with the better last evaluations in training; on a tie steering, which needs fewer steps."""
     curves = {
         name: LearningCurve.from_json(read_json(out / name / CURVE_FILE)) for name in ("steering", "residual")
     }
@@ -111,14 +111,14 @@ def choose(out: Path) -> str:
     return "steering" if late["steering"] >= late["residual"] else "residual"
 
 
-def line_up(out: Path, stages: Stages) -> list[Contestant]:
+def table_entries(out: Path, stages: Stages) -> list[TableEntry]:
     """Rows of the table: policy, noise and training cost."""
     cpu = torch.device("cpu")
     base, head = open_policy(out / "base", cpu), open_policy(out / "bundle", cpu)
     trained = stages.done["train"]
     rows = [
-        Contestant("base", base, 1.0, 0, trained["wall_s"], trained["cpu_s"]),
-        Contestant("base_zero_noise", base, 0.0, 0, trained["wall_s"], trained["cpu_s"]),
+        TableEntry("base", base, 1.0, 0, trained["wall_s"], trained["cpu_s"]),
+        TableEntry("base_zero_noise", base, 0.0, 0, trained["wall_s"], trained["cpu_s"]),
     ]
     for name, method in (("steered", "steering"), ("residual", "residual")):
         actor, done = (
@@ -128,17 +128,18 @@ def line_up(out: Path, stages: Stages) -> list[Contestant]:
         tuned = stages.done["finetune"]
         wall_s = tuned["wall_s_by_method"][method] + tuned.get("stopped_s", 0.0)
         steps = int(actor_note(actor)["env_steps"])
-        rows.append(Contestant(name, actor, actor.noise, steps, wall_s, done.train_cpu_s))
+        rows.append(TableEntry(name, actor, actor.noise, steps, wall_s, done.train_cpu_s))
     return [*rows, head_row(head, actor_note(open_policy(out / "head", cpu)), stages.done["distill"])]
 
 
-def head_row(head: LoadedPolicy, note: dict[str, Any], stage: dict[str, Any]) -> Contestant:
-    """Row of the head at the cost of its training; its stage also holds the comparison with its teacher.
+def head_row(head: LoadedPolicy, note: dict[str, Any], stage: dict[str, Any]) -> TableEntry:
+    """Row of the head with the cost of its training, without the comparison with its teacher in the same
+    stage.
 
-    The stage's cost counts where the head's note has none.
+    The stage's cost is used if the head's note has none.
     """
     cost = float(note.get("train_wall_s", stage["wall_s"])), float(note.get("train_cpu_s", stage["cpu_s"]))
-    return Contestant("head", head, head.noise, int(note["env_steps"]), *cost)
+    return TableEntry("head", head, head.noise, int(note["env_steps"]), *cost)
 
 
 def actor_note(actor: LoadedPolicy) -> dict[str, Any]:
@@ -146,22 +147,22 @@ def actor_note(actor: LoadedPolicy) -> dict[str, Any]:
     return dict(read_json(actor.folder / "policy.json")["train"])
 
 
-def measure_all(config: DemoConfig, contestants: list[Contestant]) -> list[dict[str, Any]]:
+def measure_all(config: DemoConfig, entries: list[TableEntry]) -> list[dict[str, Any]]:
     """Success of every row on the same resets and noise; decision times in turns."""
     rows: list[dict[str, Any]] = []
     base: EvalResult | None = None
     seeds = eval_seeds(EVAL_SEED, config.episodes)
     with (
         closing(make_env(config.env, LANES, worker_count(None, LANES))) as env,
-        progress(len(contestants) * config.episodes, "measure", "episode") as bar,
+        progress(len(entries) * config.episodes, "measure", "episode") as bar,
     ):
-        for each in contestants:
+        for each in entries:
             result = evaluate(env, each.actor.policy, ChunkExecutor, noise_for(each), seeds, bar.update)
             p = None if base is None else compare(base, result).p_value
             base = base or result
             rows.append({"name": each.name, "success": list(result.success), "p_vs_base": p})
         for row, latency in zip(
-            rows, latencies_on([each.actor.policy for each in contestants], env), strict=True
+            rows, latencies_on([each.actor.policy for each in entries], env), strict=True
         ):
             row |= {
                 "p50_ms": latency.p50_ms, "p99_ms": latency.p99_ms, "cpu_ms": latency.cpu_ms,
@@ -170,13 +171,13 @@ def measure_all(config: DemoConfig, contestants: list[Contestant]) -> list[dict[
     return rows
 
 
-def noise_for(contestant: Contestant) -> EpisodeNoise:
-    policy = contestant.actor.policy
-    return EpisodeNoise((policy.chunk, policy.action_spec.dim), contestant.noise)
+def noise_for(entry: TableEntry) -> EpisodeNoise:
+    policy = entry.actor.policy
+    return EpisodeNoise((policy.chunk, policy.action_spec.dim), entry.noise)
 
 
-def as_row(data: dict[str, Any], contestants: list[Contestant]) -> ResultRow:
-    who = next(c for c in contestants if c.name == data["name"])
+def as_row(data: dict[str, Any], entries: list[TableEntry]) -> ResultRow:
+    who = next(c for c in entries if c.name == data["name"])
     return ResultRow(
         name=who.name,
         rate=SuccessRate.of(data["success"]),
@@ -190,13 +191,13 @@ def as_row(data: dict[str, Any], contestants: list[Contestant]) -> ResultRow:
     )
 
 
-def film(config: DemoConfig, out: Path, contestants: list[Contestant]) -> None:
-    """One MP4 a row, all of the same episodes."""
+def film(config: DemoConfig, out: Path, entries: list[TableEntry]) -> None:
+    """Film one MP4 per row, all of the same episodes."""
     if not config.video_episodes:
         return
     seeds = eval_seeds(EVAL_SEED, config.video_episodes)
-    with closing(make_env(config.env, 1)) as env, progress(len(contestants), "film", "video") as bar:
-        for each in contestants:
+    with closing(make_env(config.env, 1)) as env, progress(len(entries), "film", "video") as bar:
+        for each in entries:
             path = out / "videos" / f"{each.name}.mp4"
             record_episodes(
                 env, each.actor.policy, ChunkExecutor, noise_for(each), seeds, path, name=LABELS[each.name],

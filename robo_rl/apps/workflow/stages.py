@@ -1,4 +1,4 @@
-"""Stages of `robo-rl demo`: calls of verbs, each with its times, resumed where it was stopped."""
+"""Stages of `robo-rl demo`: timed calls of verbs, each resumed after a stop."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class StageError(RoboRLError):
-    """A stage that ended with an error, which it has printed itself."""
+    """A stage that failed; its error has been printed already."""
 
     exit_code = 1
 
 
 class Stages:
-    """Finished stages with their times, parts before Ctrl-C included."""
+    """Finished stages with their times, including parts before Ctrl-C."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self._stopped_path = folder / STAGES_FILE, folder / STOPPED_FILE
@@ -42,9 +42,9 @@ class Stages:
         )
 
     def run(self, name: str, title: str, work: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
-        """Do a stage, unless it was done before; returns what it noted, with `wall_s` and `cpu_s`.
+        """Run a stage unless it is done; returns its notes with `wall_s` and `cpu_s`.
 
-        `stopped_s`: the part of `wall_s` that was spent before Ctrl-C.
+        `stopped_s`: the part of `wall_s` before Ctrl-C.
         """
         number = f"{len(self.done) + 1}. " if name not in self.done else ""
         print(f"\n{number}{title}{'' if number else ' (done before)'}", flush=True)
@@ -72,23 +72,23 @@ class Stages:
 
 
 def verb(name: str, *overrides: str) -> None:
-    """Call a verb in this process. Raises StageError when it fails."""
+    """Call a verb in this process. Raises StageError if it fails."""
     code = cli.main([*name.split(), *filter(None, overrides)])
     if code == 130:
-        raise KeyboardInterrupt("the same command goes on with the stage that was stopped")
+        raise KeyboardInterrupt("the same command continues with the stage that was stopped")
     if code != 0:
         raise StageError(
-            f"the stage `robo-rl {name}` failed (exit code {code}); start the demo again to go on"
+            f"the stage `robo-rl {name}` failed (exit code {code}); start the demo again to continue"
         )
 
 
 def again(run: Path) -> str:
-    """Override that resumes a run which a stopped demo has left behind."""
+    """Override that resumes the run of a stopped demo."""
     return "resume=true" if (run / "run.json").exists() else ""
 
 
 def side_by_side(config: DemoConfig, out: Path) -> dict[str, Any]:
-    """Both methods at once, each in a process of its own with one thread."""
+    """Train both methods in parallel, each in its own process with one thread."""
     steps = {"steering": config.steering_steps, "residual": config.residual_steps}
     started = time.monotonic()
     logs = {method: (out / f"{method}.log").open("w") for method in METHODS}
@@ -129,8 +129,8 @@ def _start(config: DemoConfig, out: Path, method: str, steps: int, log: Any) -> 
 def begin(words: Sequence[str], log: IO[Any]) -> subprocess.Popen[bytes]:
     """Start `robo-rl <words>` with one thread and its output in `log`; it saves and stops when the demo ends.
 
-    The process has a session of its own. Otherwise the terminal's Ctrl-C would be its first signal and the
-    demo's its second, and a second signal stops it at once, without a checkpoint.
+    The process has its own session. Otherwise it would receive the terminal's Ctrl-C and then the demo's
+    signal, and a second signal stops it at once, without a checkpoint.
     """
     return subprocess.Popen(
         child_command("robo_rl", words), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,

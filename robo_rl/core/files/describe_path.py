@@ -14,7 +14,9 @@ _MARKS = (  # the first file that exists decides
 
 
 def describe_path(path: Path) -> str:
-    """Predicate for a path, e.g. "does not exist", "is a file", "is a run", "is a folder of unknown content"."""
+    """Predicate for a path, e.g. "does not exist", "is a file", "is a run", "is a folder of unknown
+    content".
+    """
     if not path.exists():
         return "does not exist"
     if not path.is_dir():

@@ -1,7 +1,7 @@
 """Command levels: meaning of a flight policy's four outputs, shared by simulator, bundle and robot.
 
-motors  rotor speeds, for a policy that runs on board rates   collective thrust and body rates, which an
-autopilot tracks with its own controller
+motors  rotor speeds, for a policy that runs on board
+rates   collective thrust and body rates, which an autopilot tracks with its own controller
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ class FileReads:
         return len(self._fds)
 
     def into(self, out: Shaped[ndarray, "..."], path: Path, offset: int) -> None:
-        """Fill `out` (C-contiguous) from byte `offset` on. Raises DataError if the file is gone or too short."""
+        """Fill `out` (C-contiguous) from byte `offset` on. Raises DataError if the file is gone or too
+        short.
+        """
         fd = self._fds.get(path)
         if fd is None:
             fd = self._open(path)

@@ -30,7 +30,9 @@ from robo_rl.data.episodes.shard import PayloadFile, payload_bytes, row_bytes, s
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """An episode that `recover` committed. complete: all frames were there, only the commit was unfinished."""
+    """An episode that `recover` committed. complete: all frames were there, only the commit was
+    unfinished.
+    """
 
     number: int
     frames: int

@@ -44,7 +44,9 @@ _DTYPES = {"bool", "uint8", "uint16", "int32", "int64", "float16", "float32", "f
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One array of an episode. With a final observation, `obs` arrays have one row more than `step` arrays."""
+    """One array of an episode. With a final observation, `obs` arrays have one row more than `step`
+    arrays.
+    """
 
     name: str
     dtype: str
@@ -75,8 +77,8 @@ class DatasetMeta:
                 )
             if not all(_is_whole(size, 1) for size in spec.shape) or len(spec.shape) > _MOST_AXES:
                 raise DataError(
-                    f"Observation '{key}' has shape {tuple(spec.shape)}: at most {_MOST_AXES} axes of at least 1 "
-                    "were expected."
+                    f"Observation '{key}' has shape {tuple(spec.shape)}: at most {_MOST_AXES} axes of at "
+                    "least 1 were expected."
                 )
             if spec.dtype not in _DTYPES:
                 raise DataError(
@@ -135,7 +137,7 @@ class DatasetMeta:
         path = root / DATASET_JSON
         if not path.exists():
             raise DataError(
-                f"{root} {describe_path(root)} and is not a dataset: it has no {DATASET_JSON}. "
+                f"{root} {describe_path(root)} and is not a dataset: {DATASET_JSON} does not exist. "
                 "Give the folder that `robo-rl collect` or `robo-rl data import` wrote."
             )
         data = _read(path)

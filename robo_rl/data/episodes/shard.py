@@ -66,7 +66,9 @@ def tail_bytes(array: ArrayMeta) -> bytes:
 
 
 def shard_name(axes: int) -> str:
-    """Name of the only shard: 'c' and one zero per axis, joined by dots, so that no directories are nested."""
+    """Name of the only shard: 'c' and one zero per axis, joined by dots, so that no directories are
+    nested.
+    """
     return ".".join(["c"] + ["0"] * axes)
 
 

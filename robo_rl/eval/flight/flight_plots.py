@@ -69,7 +69,9 @@ def spread(values: Float[ndarray, "t n"]) -> Float[ndarray, "3 t"]:
 
 
 def _median_drone(log: FlightLog) -> int:
-    """Drone with the median initial distance to the goal, among those that fly to the end if there are any."""
+    """Drone with the median initial distance to the goal, among those that fly to the end if there are
+    any.
+    """
     stay = log.flying()[-1]
     away_m = np.where(stay | ~stay.any(), log.error_m()[0], np.nan)
     return int(np.argsort(away_m)[np.isfinite(away_m).sum() // 2])  # NaN is sorted to the end

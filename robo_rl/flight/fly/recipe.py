@@ -17,7 +17,9 @@ RECIPES = {  # task -> settings of first-order learning
     "race": FirstOrderConfig(updates=700, horizon=64, lr=1e-2),
     "obstacles": FirstOrderConfig(updates=1000, horizon=48, lr=1e-2),
 }
-SHORT = FirstOrderConfig(updates=900, horizon=24, lr=1e-2, value=True, beyond=True)  # method=shac
+SHORT = FirstOrderConfig(
+    updates=900, horizon=24, lr=1e-2, value=True, bootstrap_terminated=True
+)  # method=shac
 LQR_LR = 3e-3  # start=lqr: a higher rate destroys the law before it improves it
 LINKED_UPDATES = 900  # level=rates: delay slows learning
 LINK_S = 0.02  # level=rates: delay of a radio plus one period of the autopilot's controller
@@ -40,7 +42,7 @@ def recipe(config: FlyConfig) -> FirstOrderConfig:
     given = {item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)}
     for name in ("updates", "horizon", "lr"):
         given[name] = given[name] or getattr(own, name)
-    for name in ("value", "beyond"):
+    for name in ("value", "bootstrap_terminated"):
         given[name] = getattr(own, name) if given[name] is None else given[name]
     return FirstOrderConfig(**given)
 
@@ -67,5 +69,5 @@ def resolved(config: FlyConfig, task: FlightTask) -> FlyConfig:
     if not isinstance(config.method, RewardMethod):
         own = recipe(config)
         known |= {item.name: getattr(own, item.name) for item in fields(FirstOrderConfig)}
-        known |= {"value": bool(own.value), "beyond": bool(own.beyond)}
+        known |= {"value": bool(own.value), "bootstrap_terminated": bool(own.bootstrap_terminated)}
     return replace(config, **known)

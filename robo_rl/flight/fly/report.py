@@ -69,7 +69,9 @@ def write_outputs(
 
 
 def next_steps(config: FlyConfig, *, flies: bool) -> str:
-    """Commands for the next steps. flies: a measured flight succeeded, so the bundle has a flight envelope."""
+    """Commands for the next steps. flies: a measured flight succeeded, so the bundle has a flight
+    envelope.
+    """
     bundle = f"bundle={config.out}/bundle"
     if not flies:
         return (

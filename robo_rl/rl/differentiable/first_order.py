@@ -66,7 +66,7 @@ class FirstOrderConfig:
     final_lr: float = setting(1e-5, "learning rate at the last update", at_least=0.0)
     grad_clip: float = setting(1.0, "bound on the gradient's norm; 0: no bound", at_least=0.0)
     value: bool | None = setting(None, "learn the cost-to-go after the horizon; none: the task's default")
-    beyond: bool | None = setting(
+    bootstrap_terminated: bool | None = setting(
         None, "with value: add the cost-to-go after a termination, too; none: the task's default"
     )
     gamma: float = setting(
@@ -136,8 +136,9 @@ class FirstOrder:
         """Discounted cost of the window plus the cost-to-go where the episode continues after it.
 
         A termination adds no further cost; a time-out adds the cost-to-go of the last observation. The next
-        episode of the lane starts with weight 1. With `beyond`, a termination adds the cost-to-go as well:
-        where all costs are positive, leaving the permitted volume would otherwise be the cheapest behaviour.
+        episode of the lane starts with weight 1. With `bootstrap_terminated`, a termination adds the
+        cost-to-go as well: where all costs are positive, leaving the permitted volume would otherwise be the
+        cheapest behaviour.
         """
         cfg, env = self.config, cast("EndingEnv", self.env)
         act = cast("ColumnPolicy", self.policy).columns
@@ -146,7 +147,7 @@ class FirstOrder:
             obs = env.obs
             cost, over = env.step(act(obs))
             total, weight = total + weight * cost, weight * cfg.gamma
-            dead = torch.zeros_like(over) if cfg.beyond else env.terminated
+            dead = torch.zeros_like(over) if cfg.bootstrap_terminated else env.terminated
             window.add(obs, env.final_obs, cost, over, dead)
             if (cut := over & ~dead).any():
                 total = total + weight * value.target_value(env.final_obs) * cut

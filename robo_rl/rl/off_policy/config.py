@@ -45,7 +45,7 @@ class LearnerConfig:
     entropy_in_target: bool = setting(False, "SAC: soft backup; False is the hard backup")
     explore_std: float = setting(0.1, "TD3: exploration noise in units of u", at_least=0.0)
     explore_correlation: float = setting(0.0, "correlation of exploration noise between steps, in [0, 1)")
-    explore_least: float = setting(
+    explore_min_scale: float = setting(
         1.0, "TD3: smallest noise scale of a lane, as a fraction of explore_std; lanes are evenly spaced"
     )
     target_std: float = setting(0.1, "TD3: target smoothing noise in units of u", at_least=0.0)
@@ -75,8 +75,8 @@ def check_learner(cfg: LearnerConfig) -> None:
         )
     if not 0.0 <= cfg.explore_correlation < 1.0:
         raise ConfigError(f"learner.explore_correlation must lie in [0, 1), found {cfg.explore_correlation}.")
-    if not 0.0 <= cfg.explore_least <= 1.0:
-        raise ConfigError(f"learner.explore_least must lie in [0, 1], found {cfg.explore_least}.")
+    if not 0.0 <= cfg.explore_min_scale <= 1.0:
+        raise ConfigError(f"learner.explore_min_scale must lie in [0, 1], found {cfg.explore_min_scale}.")
     if cfg.actor == "gaussian" and not math.exp(-5.0) < cfg.init_std < math.exp(2.0):
         raise ConfigError(f"learner.init_std must lie in (0.0068, 7.38), found {cfg.init_std}.")
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":

@@ -1,7 +1,7 @@
 """Exploration: AR(1) noise over time, and noise scales that differ between lanes.
 
 `explore_correlation` is the correlation of the noise between steps: a robot's inertia filters white noise,
-but not slow noise. `explore_least` spreads TD3's noise scale over lanes (mixed noise, as in FastTD3, Seo et
+but not slow noise. `explore_min_scale` spreads TD3's noise scale over lanes (mixed noise, as in FastTD3, Seo et
 al. 2025). Lanes with little noise reach successes, lanes with much noise explore. If all lanes explore, few
 succeed, and n-step returns are low everywhere.
 """
@@ -29,7 +29,7 @@ class Exploration:
         """u of every lane: a sample of SAC's actor, or TD3's action with noise added."""
         if isinstance(actor, GaussianActor):
             return actor.sample(x, self._next_noise(len(x)))[0]
-        scale = lane_scales(len(x), self.context.cfg.explore_std, self.context.cfg.explore_least)
+        scale = lane_scales(len(x), self.context.cfg.explore_std, self.context.cfg.explore_min_scale)
         return (actor.mode(x) + scale * self._next_noise(len(x))).clamp(-1.0, 1.0)
 
     def _next_noise(self, lanes: int) -> Float[Tensor, "b d"]:
@@ -45,7 +45,9 @@ class Exploration:
 
 
 def lane_scales(lanes: int, std: float, least: float) -> Float[Tensor, "b 1"]:
-    """Standard deviation of every lane's noise, evenly spaced from least * std to std; a single lane has std."""
+    """Standard deviation of every lane's noise, evenly spaced from least * std to std; a single lane has
+    std.
+    """
     if lanes == 1:
         return torch.full((1, 1), std)
     return std * torch.linspace(least, 1.0, lanes).unsqueeze(-1)

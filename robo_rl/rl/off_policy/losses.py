@@ -86,6 +86,8 @@ def temperature_loss(log_alpha: Tensor, log_prob: Float[Tensor, " b"], target_en
 
 
 def norm_bound_loss(log_dual: Tensor, mean_square: Tensor, bound: float) -> tuple[Tensor, Tensor]:
-    """(actor's term, multiplier's loss) of the Lagrangian of E[shift^2] <= bound per noise element (LP-DS)."""
+    """(actor's term, multiplier's loss) of the Lagrangian of E[shift^2] <= bound per noise element
+    (LP-DS).
+    """
     excess = mean_square - bound
     return log_dual.exp().detach() * excess, -log_dual * excess.detach()

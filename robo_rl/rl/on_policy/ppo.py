@@ -1,4 +1,6 @@
-"""Formulas of proximal policy optimisation (Schulman et al. 2017), without networks, environments or state."""
+"""Formulas of proximal policy optimisation (Schulman et al. 2017), without networks, environments or
+state.
+"""
 
 from __future__ import annotations
 

@@ -124,7 +124,9 @@ class PpoLearner:
         return info | {"actor/std": torch.tensor(self.std)}
 
     def _minibatches(self, size: int) -> tuple[Tensor | slice, ...]:
-        """Indices of the minibatches, in random order; a single one is the entire rollout in its own order."""
+        """Indices of the minibatches, in random order; a single one is the entire rollout in its own
+        order.
+        """
         if self.ppo.minibatches == 1:
             return (slice(None),)
         return torch.randperm(size, generator=self.generator).tensor_split(min(size, self.ppo.minibatches))

@@ -55,7 +55,9 @@ class Rollout:
         self.count[lane_ids] += 1
 
     def set_last_reward(self, lane_ids: Int[Tensor, " k"], reward: float) -> None:
-        """Overwrite the reward of the newest stored decision of these lanes. Lanes without one are skipped."""
+        """Overwrite the reward of the newest stored decision of these lanes. Lanes without one are
+        skipped.
+        """
         lane_ids = lane_ids[self.count[lane_ids] > 0]
         self.data["reward"][lane_ids, self.count[lane_ids] - 1] = reward
 

@@ -85,7 +85,9 @@ class PpoTuner:
         return self.env_steps >= self.config.env_steps
 
     def advance(self) -> list[CollectedEpisode]:
-        """Episodes that ended in one control step of all lanes. Updates the policy when the rollout is full."""
+        """Episodes that ended in one control step of all lanes. Updates the policy when the rollout is
+        full.
+        """
         self.collector.begin(self._explore)
         episodes = self.collector.finish()
         for episode in episodes:

@@ -1,4 +1,4 @@
-"""Whoever names an engine is led to the verb that trains in it."""
+"""`train task=... engine=...` selects the verb that trains in this engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 
 
 def test_an_engine_leads_to_its_verb() -> None:
-    """Flights to `fly`, swarms to `swarm`; what names no engine stays."""
+    """Flights go to `fly`, swarms to `swarm`; words without an engine are unchanged."""
     assert by_engine("train", ["data=d", "out=r"]) == ("train", ["data=d", "out=r"])
     assert by_engine("fly", ["task=race"]) == ("fly", ["task=race"])
     assert by_engine("train", ["task=trajectory", "engine=quad", "seeds=2"]) == (
@@ -39,16 +39,14 @@ def test_an_engine_leads_to_its_verb() -> None:
     ],
 )
 def test_a_flight_needs_no_engine_to_be_trained(task: str, verb: str, words: list[str]) -> None:
-    """`robo-rl train task=race` is the training of that flight, its settings passed on; a dataset is not
-    asked for.
-    """
+    """`robo-rl train task=race` trains that flight with its settings; no dataset is needed."""
     assert by_engine("train", [f"task={task}", "seeds=2", "out=r"]) == (verb, [*words, "seeds=2", "out=r"])
     with pytest.raises(ConfigError, match="without data="):
         by_engine("train", [f"task={task}", "data=d"])
 
 
 def test_a_task_of_arms_is_one_word() -> None:
-    """Task, engine, robot, control and clearance become the environment's name, in any verb that takes
+    """Task, engine, robot, control and clearance become the environment's name, in any verb that accepts
     one.
     """
     assert by_engine("finetune", ["task=peg_insert", "engine=mujoco", "num_envs=64"]) == (
@@ -66,21 +64,19 @@ def test_a_task_of_arms_is_one_word() -> None:
     assert by_engine("collect", note) == ("collect", note)
     same = ["env=arm/stack:engine=pybullet", "task=stack"]
     assert by_engine("collect", same) == ("collect", same)
-    with pytest.raises(
-        ConfigError, match=r"task=lift beside env=metaworld/reach-v3 would be no more than a note"
-    ):
+    with pytest.raises(ConfigError, match=r"task=lift with env=metaworld/reach-v3 would be an instruction"):
         by_engine("collect", ["task=lift", "env=metaworld/reach-v3"])
     with pytest.raises(ConfigError, match="robo-rl collect task=lift"):
         by_engine("train", ["task=lift", "engine=mujoco"])
 
 
 def test_engines_that_do_not_fly_a_task_say_which_does() -> None:
-    """Missions fly in one engine and cameras see in the other; other names are met with the known ones."""
-    with pytest.raises(ConfigError, match="task=mission is flown in engine=quad alone"):
+    """Missions run in one engine and cameras in the other; other names get the list of known ones."""
+    with pytest.raises(ConfigError, match="task=mission runs in engine=quad only"):
         by_engine("train", ["task=mission", "engine=pybullet"])
     with pytest.raises(UnknownNameError, match="Did you mean 'quad'"):
         by_engine("train", ["engine=quadd"])
-    with pytest.raises(ConfigError, match="is flown in engine=pybullet alone"):
+    with pytest.raises(ConfigError, match="runs in engine=pybullet only"):
         by_engine("train", ["task=vision", "engine=quad"])
     for words in (["engine=quad", "task=waypoint"], ["task=waypoint"]):
         with pytest.raises(UnknownNameError, match="waypoints"):

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: a second process, its output and its exit code."""
+"""The command line as a second process: output and exit code."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ def robo_rl(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[st
 
 
 def test_help_is_instant_and_names_every_verb() -> None:
-    """A newcomer's first command imports neither torch nor hydra; CPU time, so that a busy machine does not
-    matter.
-    """
+    """`--help` imports neither torch nor hydra; measured in CPU time, so that load does not matter."""
     before = os.times()
     done = robo_rl("--help")
     after = os.times()
@@ -45,7 +43,7 @@ def test_help_is_instant_and_names_every_verb() -> None:
 
 
 def test_ctrl_c_while_the_command_line_is_imported_is_a_sentence() -> None:
-    """A hasty Ctrl-C comes before the first verb is known; a traceback would look like a defect."""
+    """Ctrl-C during the imports gives a sentence, not a traceback."""
     code = (
         "import sys\n"
         "class Interrupted:\n"
@@ -57,11 +55,11 @@ def test_ctrl_c_while_the_command_line_is_imported_is_a_sentence() -> None:
     )
     here = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=here, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (130, "robo-rl: stopped; nothing was begun.\n")
+    assert (done.returncode, done.stderr) == (130, "robo-rl: stopped; nothing was started.\n")
 
 
 def test_no_argument_shows_the_help() -> None:
-    """Typing the name alone is a question."""
+    """Without a verb the overview is printed."""
     assert robo_rl().stdout == robo_rl("--help").stdout
 
 
@@ -96,7 +94,7 @@ def test_verb_help_shows_keys_types_and_defaults(verb: str) -> None:
     ],
 )
 def test_a_users_mistake_is_one_sentence_and_code_2(arguments: list[str], words: str, tmp_path: Path) -> None:
-    """No traceback, nothing on stdout, the way out in the sentence."""
+    """No traceback, nothing on stdout, a remedy in the sentence."""
     done = robo_rl(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert words in done.stderr
@@ -134,7 +132,7 @@ def test_expected_errors_have_a_sentence_and_a_code(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each kind of failure has its own exit code, so that scripts can tell them apart."""
+    """Each kind of failure has its own exit code, for scripts."""
 
     def run(config: object) -> int:
         raise error
@@ -149,7 +147,7 @@ def test_expected_errors_have_a_sentence_and_a_code(
 def test_a_defect_keeps_its_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is ours to mend is shown in full, with the request to report it."""
+    """A defect is printed in full, with a request to report it."""
     fake_verb(monkeypatch, lambda config: 1 // 0)
     assert cli.main(["fake"]) == 1
     said = capsys.readouterr().err
@@ -161,7 +159,7 @@ def test_a_defect_keeps_its_traceback(
 def test_a_missing_module_of_ours_is_a_defect(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An import of ours that fails must not be blamed on the user's installation."""
+    """A missing module of ours must not be reported as a missing package."""
 
     def run(config: object) -> int:
         raise ModuleNotFoundError("No module named 'sim.gone'", name="sim.gone")
@@ -172,7 +170,7 @@ def test_a_missing_module_of_ours_is_a_defect(
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    """`robo-rl --help | head -1` ends quietly."""
+    """`robo-rl --help | head -1` ends without an error."""
     process = subprocess.Popen(
         [
             sys.executable,
@@ -195,7 +193,7 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 
 def test_json_flag_is_a_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--json` is what people type; it means json=true."""
+    """`--json` means json=true."""
     seen: list[object] = []
     fake_verb(monkeypatch, lambda config: seen.append(config))
     assert cli.main(["fake", "--json"]) == 0
@@ -203,7 +201,7 @@ def test_json_flag_is_a_setting(capsys: pytest.CaptureFixture[str], monkeypatch:
 
 
 def test_every_verb_has_a_schema_and_a_summary() -> None:
-    """The table holds nothing that cannot be called."""
+    """Every verb of the table can be called."""
     start = time.monotonic()
     for verb in VERBS.values():
         assert verb.summary

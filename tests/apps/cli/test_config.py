@@ -1,4 +1,4 @@
-"""Overrides become a dataclass; slips become sentences."""
+"""Overrides become a dataclass; mistakes become sentences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Optimizer:
 
 @dataclass
 class _Config:
-    """What these tests configure."""
+    """Settings of these tests."""
 
     data: str = setting(REQUIRED, "where the data are")
     episodes: int = setting(20, "how many", at_least=1)
@@ -52,9 +52,7 @@ def load(*overrides: str) -> _Config:
 
 
 def test_overrides_arrive_typed() -> None:
-    """Every kind of value, nested ones and a chosen variant included, ends as the type that the dataclass
-    says.
-    """
+    """Every kind of value, also nested ones and a chosen variant, has the type of the dataclass."""
     config = load(
         "data=d", "episodes=3", "optimizer.lr=1e-4", "resume=true", "net=deep", "net.depth=2", "base=none"
     )
@@ -65,9 +63,7 @@ def test_overrides_arrive_typed() -> None:
     "path", ["a b/c", "runs/x[1]", "it's", "~/a=b", "data{1}", "1e-3", "null", "a,b", "back\\slash"]
 )
 def test_any_text_passes_as_text(path: str) -> None:
-    """Paths with characters of hydra's grammar, and text that looks like a number, need no quoting by the
-    user.
-    """
+    """Paths with characters of hydra's grammar, and text that looks like a number, need no quotes."""
     assert load(f"data={path}").data == path
 
 
@@ -95,7 +91,7 @@ def test_any_text_passes_as_text(path: str) -> None:
     ],
 )
 def test_a_slip_names_the_key_and_the_way_out(override: str, words: list[str]) -> None:
-    """One sentence: what was found, what was expected, nothing of hydra's own words."""
+    """One sentence: what was found and expected, without hydra's own words."""
     with pytest.raises(ConfigError) as caught:
         load("data=d", override)
     message = str(caught.value)
@@ -111,7 +107,7 @@ def test_a_variant_that_does_not_exist_is_named() -> None:
 
 
 def test_a_missing_setting_says_what_it_is() -> None:
-    """The field's help text tells the user what to give."""
+    """The field's help text explains the missing setting."""
     with pytest.raises(ConfigError, match=r"needs data=... \(where the data are\)"):
         load("episodes=3")
 
@@ -150,7 +146,7 @@ def test_yaml_groups_are_applied(tmp_path: object, monkeypatch: pytest.MonkeyPat
 
 
 def test_help_shows_the_values_of_a_choice() -> None:
-    """With overrides, `--help` shows what the verb would run with; settings of other variants stay blank."""
+    """With overrides, `--help` shows the resulting values; settings of other variants are blank."""
     assert preview("test", ["net=deep", "optimizer.lr=0.5"], _Config)["net.depth"] == 5
     shown = preview("test", ["optimizer.lr=0.5"], _Config)
     assert (shown["optimizer.lr"], shown["data"], shown["net"], shown["net.depth"]) == (

@@ -24,13 +24,13 @@ def _file(folder: Path, text: str, name: str = "mine.yaml") -> str:
     "words", [["data=a", "data=b"], ["episodes=1", "episodes=2"], ["seed=1", "seed=1"], ["seed=1", "+seed=2"]]
 )
 def test_a_key_given_twice_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """One of the two values would be lost without a word, whatever the verb."""
+    """One of the two values would be lost silently, for any verb."""
     assert main(["evaluate", "policy=p", *words]) == 2
     assert "is given twice, found " in capsys.readouterr().err
 
 
 def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
-    """Nested and dotted keys, lists, none and text arrive typed; `seed` is the one typed by the user."""
+    """Nested and dotted keys, lists, none and text have their types; `seed` is that of the command line."""
     file = _file(
         tmp_path,
         "data: my data\nout: runs/x\nnet: {name: unet1d, widths: [32, 64]}\nprocess.steps: 4\n"
@@ -60,7 +60,7 @@ def test_a_word_without_a_key_stays_first(tmp_path: Path) -> None:
 def test_a_mistake_in_the_file_is_named(
     text: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The file, the key and the nearest setting."""
+    """The error names the file, the key and the nearest setting."""
     assert main(["evaluate", "policy=p", f"config={_file(tmp_path, text)}"]) == 2
     said = capsys.readouterr().err
     assert all(word in said for word in words), said
@@ -73,7 +73,9 @@ def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_an_own_method_file_is_a_method(tmp_path: Path) -> None:
-    """Its values stand on the schema's defaults, as a built-in method's do, and it is named like the file."""
+    """Its values are applied to the schema's defaults, as those of a built-in method, and it is named like
+    the file.
+    """
     file = _file(tmp_path, "map: {kind: residual, scale: 0.3}\nlearner: {gamma: 0.97}\n", "strong.yaml")
     method = load_config("finetune", [f"method={file}", "out=x", "method.utd=2"], FinetuneVerb).method
     assert (method.name, method.map.kind, method.map.scale) == ("strong", "residual", 0.3)
@@ -82,7 +84,7 @@ def test_an_own_method_file_is_a_method(tmp_path: Path) -> None:
 
 
 def test_an_unknown_key_of_a_method_file_is_refused(tmp_path: Path) -> None:
-    """With the nearest one."""
+    """The error names the nearest setting."""
     file = _file(tmp_path, "learner: {gama: 0.9}")
     with pytest.raises(
         ConfigError, match=r"holds 'method.learner.gama'.* Did you mean 'method.learner.gamma'"

@@ -1,4 +1,4 @@
-"""Settings of training that are shares of one: more is refused."""
+"""Settings of training that are fractions: values above 1 are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from robo_rl.core.errors import ConfigError
     ],
 )
 def test_a_share_above_one_is_refused(verb: str, schema: type, override: str, others: list[str]) -> None:
-    """A discount or a moving average above 1 would train, and diverge, without a word."""
+    """A discount or a moving average above 1 would diverge silently."""
     with pytest.raises(
         ConfigError, match=rf"{re.escape(override)}.* cannot be used, expected: number from 0 to 1"
     ):

@@ -1,4 +1,4 @@
-"""`robo-rl contract` for bundles that fly: does this one fit the link of that craft?"""
+"""`robo-rl contract` for flight bundles and the link of a quadcopter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_it_fits_both_links(rates: Bundle, robot: str, capsys: pytest.CaptureFix
 
 
 def test_bounds_are_those_of_the_drivers_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A PX4 lets 4 rad/s through unless its file says otherwise; the sentence says both ways out."""
+    """A PX4 permits 4 rad/s unless its file says otherwise; the message gives both remedies."""
     bundle, file = rates_bundle(tmp_path / "bundle", rate_rad_s=6.0), tmp_path / "px4.yaml"
     given = ["contract", f"bundle={bundle.folder}"]
     assert main([*given, "robot=crazyflie"]) == 0
@@ -71,7 +71,7 @@ def test_what_no_link_carries_is_refused(rates: Bundle, tmp_path: Path) -> None:
 
 
 def test_up_asks_the_same_before_anything_starts(rates: Bundle, tmp_path: Path) -> None:
-    """With the driver's own bounds; and nobody takes off who does not know where the ground is."""
+    """With the driver's own limits; an unknown ground height is refused."""
     file = tmp_path / "cf.yaml"
     file.write_text(CRAZYFLIE)
     words = {
@@ -94,7 +94,7 @@ def test_up_asks_the_same_before_anything_starts(rates: Bundle, tmp_path: Path) 
 
 
 def test_it_runs_in_the_simulated_craft(rates: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nodes, filter and an autopilot that counts thrust its own way; the next line names the level."""
+    """Nodes, filter and an autopilot with its own thrust scale; the next command names the level."""
     assert main(["run", f"bundle={rates.folder}", "robot=sim_quad", "episodes=1"]) == 0
     said = capsys.readouterr().out
     assert "1/1 episodes succeeded" in said

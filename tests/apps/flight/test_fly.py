@@ -1,4 +1,4 @@
-"""`robo-rl fly` from nothing to a bundle and a C header, small; killed and resumed to the same bits."""
+"""`robo-rl fly` from scratch to a bundle and a C header, in small; killed and resumed to the same bits."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def same(first: Path, second: Path) -> bool:
 def test_it_leaves_results_pictures_a_bundle_and_c(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Names that others call: results.json with error, terminations, CPU seconds and seeds; a table with
-    baselines.
-    """
+    """results.json with error, terminations, CPU seconds and seeds; a table with baselines."""
     out = tmp_path / "fly"
     assert main(["fly", *SMALL, "updates=3", "seeds=2", "seed=4", f"out={out}"]) == 0
     results = json.loads((out / "results.json").read_text())
@@ -80,8 +78,8 @@ def test_it_leaves_results_pictures_a_bundle_and_c(
 
 
 def test_a_figure_eight_goes_the_same_way(tmp_path: Path) -> None:
-    """The goal moves: its contract names the reference ahead, and its C header keeps no observation of its
-    own.
+    """The goal moves: the contract names the reference ahead, and the C header has no code for the
+    observation.
     """
     out = tmp_path / "fly"
     given = ["task=figure8" if item == "task=hover" else item for item in SMALL]
@@ -100,8 +98,8 @@ def test_a_figure_eight_goes_the_same_way(tmp_path: Path) -> None:
     [("waypoints", 3, "completed"), ("race", 9, "lap_time_s"), ("obstacles", 12, "hit_a_cylinder")],
 )
 def test_courses_go_the_same_way(task: str, ahead: int, fact: str, tmp_path: Path) -> None:
-    """Points and gates, with latency: their own figures in results.json, body axes in the contract, a film,
-    C.
+    """Waypoints and gates, with latency: their own figures in results.json, body axes in the contract, a
+    video, C.
     """
     out = tmp_path / "fly"
     given = [f"task={task}" if item == "task=hover" else item for item in SMALL if item != "video=false"]
@@ -119,9 +117,7 @@ def test_courses_go_the_same_way(task: str, ahead: int, fact: str, tmp_path: Pat
 
 
 def test_thrust_and_rates_go_the_same_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What an autopilot takes over a link: the bundle says level, units and bounds; controllers fly the same
-    link.
-    """
+    """Commands over a link: the bundle states level, units and limits; controllers use the same link."""
     out = tmp_path / "fly"
     assert main(["fly", *SMALL, "updates=3", "level=rates", f"out={out}"]) == 0
     assert "C: not written" in capsys.readouterr().out
@@ -141,7 +137,9 @@ def test_thrust_and_rates_go_the_same_way(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_killed_and_resumed_is_never_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second of two trainings dies between two checkpoints: weights and log of an untouched run."""
+    """The second of two trainings is killed between two checkpoints: weights and log equal an uninterrupted
+    run's.
+    """
     given = FlyConfig(
         task="hover", flights=8, horizon=2, hidden=[8], history=1, updates=12, seeds=2, checkpoint_every=5,
         eval_episodes=6, eval_s=0.2, eager=True,
@@ -167,10 +165,10 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_defaults_are_written_out() -> None:
-    """Run and bundle record the numbers that are used, and not "0: as the task needs"."""
+    """Run and bundle record the resolved values, not "0: the default of the task"."""
     linked = resolved(FlyConfig(task="hover", level="rates"), HoverTask())
     assert (linked.updates, linked.horizon, linked.lr) == (900, 32, 0.015)
-    assert (linked.value, linked.beyond, linked.latency_s) == (False, False, 0.02)
+    assert (linked.value, linked.bootstrap_terminated, linked.latency_s) == (False, False, 0.02)
     assert (linked.eval_s, linked.w_action_rate) == (5.0, HoverTask().w_action_rate)
     assert resolved(linked, HoverTask()) == linked
     shac = resolved(FlyConfig(task="hover", method=ShacMethod()), HoverTask())
@@ -179,7 +177,9 @@ def test_defaults_are_written_out() -> None:
 
 
 def test_a_policy_that_never_succeeds_is_not_sent_to_a_robot() -> None:
-    """Without a success there is no flight envelope, and no robot flies the bundle; courses fly no link."""
+    """Without a success there is no flight envelope, so no robot flies the bundle; course tasks have no
+    link.
+    """
     config = FlyConfig(task="hover", level="rates", updates=700, out="runs/fly")
     failed = next_steps(config, flies=False)
     assert "no flight envelope" in failed

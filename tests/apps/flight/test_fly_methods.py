@@ -1,4 +1,4 @@
-"""`robo-rl fly method=... start=...`: every learner leaves the same files, and what cannot be is said in a
+"""`robo-rl fly method=... start=...`: every learner writes the same files, and impossible settings give a
 sentence.
 """
 
@@ -58,7 +58,7 @@ def test_every_method_leaves_the_same(method: str, tmp_path: Path) -> None:
 
 
 def test_a_run_from_the_lqr_law(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It trains and becomes a bundle; that there is no C is said."""
+    """It trains and becomes a bundle; the missing C export is reported."""
     out = tmp_path / "fly"
     assert main(["fly", *SMALL, "start=lqr", "flights=8", "horizon=4", "updates=2", f"out={out}"]) == 0
     assert "C: not written" in capsys.readouterr().out

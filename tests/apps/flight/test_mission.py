@@ -1,4 +1,4 @@
-"""`robo-rl mission`: planned, flown, judged; mistakes answered before the work."""
+"""`robo-rl mission`: plans, flights, evaluation; mistakes are reported before the work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEW = ["episodes=2", "attempts=2", "iterations=60", "draws=20"]
 
 
 def untrained(folder: Path, task: str) -> str:
-    """A run whose policy has learned nothing."""
+    """A run with an untrained policy."""
     config = FlyConfig(task=task, history=1)
     setting = FlightSetup.of(config)
     run = RunDir.create(folder, config)
@@ -28,7 +28,7 @@ def untrained(folder: Path, task: str) -> str:
 
 
 def test_a_mission_is_planned_flown_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """PID follows the path and satisfies the formula; a policy that learned nothing falls, which is told."""
+    """PID follows the path and satisfies the formula; an untrained policy falls, which is reported."""
     run = untrained(tmp_path / "run", "figure8")
     out = tmp_path / "out"
     assert main(["mission", "missions=[reach]", run, *FEW, f"out={out}"]) == 0
@@ -45,12 +45,12 @@ def test_a_mission_is_planned_flown_and_drawn(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_mistakes_are_answered_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Unknown missions, formulas that cannot be read, policies that follow nothing, limits that cannot be."""
+    """Unknown missions, invalid formulas, policies of other tasks, impossible limits."""
     (tmp_path / "mine.yaml").write_text("text: x\nformula: F[0,6] (a\nplaces: [a]\n")
     hover = untrained(tmp_path / "hover", "hover")
     for given, words in (
         (["missions=[reech]"], "Did you mean 'reach'?"),
-        (["missions=[]"], "nothing to fly"),
+        (["missions=[]"], "names no mission"),
         ([f"missions=[{tmp_path / 'mine.yaml'}]"], "a '(' is not closed"),
         (["missions=[reach]", hover], "expected one of task=figure8"),
         (["missions=[reach]", hover, "most_speed_m_s=0"], "most_speed_m_s"),

@@ -1,4 +1,4 @@
-"""`robo-rl swarm` from nothing to a bundle, small; killed and resumed to the same bits."""
+"""`robo-rl swarm` from scratch to a bundle, in small; killed and resumed to the same bits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def same(first: Path, second: Path) -> bool:
 
 
 def trained(given: list[str], out: Path, *, resume: bool) -> None:
-    """What the verb does before it reports: a bundle and pictures are another test's business."""
+    """Training and measurement without the report; bundle and plots have another test."""
     config = SwarmConfig(out=str(out), resume=resume, **settings(given))
     with start_run(config) as run:
         train_all(config, SwarmSetting.of(config), run)
@@ -88,7 +88,9 @@ def test_it_leaves_results_a_picture_a_film_and_a_bundle(
 def test_killed_and_resumed_is_never_killed(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second of two trainings dies between two checkpoints: weights and log of an untouched run."""
+    """The second of two trainings is killed between two checkpoints: weights and log equal an uninterrupted
+    run's.
+    """
     if engine == "pybullet":
         pytest.importorskip("pybullet")
     given = [
@@ -123,7 +125,7 @@ def test_killed_and_resumed_is_never_killed(
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ("density=1.5", "from 0 to 1"),
+        ("density=1.5", "0 ... 1"),
         ("drones=60", "free cells"),
         ("high_m=12", "are out of range"),
         ("scenarios=[swop]", "swap"),
@@ -132,7 +134,7 @@ def test_killed_and_resumed_is_never_killed(
         ("downwash=true", "cf2x_gym"),
         ("craft=cf12", "cf21"),
         ("token=5", "multiple of heads"),
-        ("replay=2", "share"),
+        ("replay=2", "from 0 to 1"),
     ],
 )
 def test_mistakes_are_answered_in_one_sentence(
@@ -148,7 +150,7 @@ def test_mistakes_are_answered_in_one_sentence(
 
 
 def test_the_contract_says_what_is_seen() -> None:
-    """Of things near a policy sees bearings, without unit, not places in metres; the goal is bent."""
+    """Neighbours are observed by bearings, without unit, not by positions in metres; the goal is bent."""
     unit = SwarmSetting.of(SwarmConfig()).spec().obs["state"].unit
     assert "bent towards 1.5 m" in unit
     assert (

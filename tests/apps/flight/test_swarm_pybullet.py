@@ -1,4 +1,4 @@
-"""Swarms in PyBullet by the verbs: trained there, or trained in `quad` and moved there unchanged."""
+"""Swarms in PyBullet by the verbs: trained there, or trained in `quad` and transferred."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_swarm_is_trained_and_measured_in_pybullet(runs: Path) -> None:
-    """Results and bundle say where; the weights are other ones than those of `quad`, from the same start."""
+    """Results and bundle name the engine; from the same start, the weights differ from those of `quad`."""
     for engine, name in (("quad", "quad/swarm"), ("pybullet", "quad/swarm:engine=pybullet")):
         assert json.loads((runs / engine / "results.json").read_text())["engine"] == engine
         manifest = json.loads((runs / engine / "bundle" / "manifest.json").read_text())
@@ -63,9 +63,7 @@ def test_a_swarm_is_trained_and_measured_in_pybullet(runs: Path) -> None:
 
 
 def test_a_policy_of_zeros_hovers_where_it_starts() -> None:
-    """No weights and the bias that hovers: without effects nobody moves in PyBullet, as nobody does in
-    `quad`.
-    """
+    """No weights and the hover bias: without effects no drone moves in PyBullet, as in `quad`."""
     config = SwarmConfig(
         drones=3, worlds=2, eval_episodes=2, eval_s=1.0, engine="pybullet", eager=True, density=0.1
     )
@@ -87,9 +85,7 @@ def test_a_policy_of_zeros_hovers_where_it_starts() -> None:
 def test_a_swarm_is_moved_to_pybullet_unchanged(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One table for both engines, a row per scenario, the same from a run and from a bundle that was moved
-    away.
-    """
+    """One table for both engines, a row per scenario, equal for a run and for a bundle that was moved."""
     moved = shutil.copytree(runs / "quad" / "bundle", tmp_path / "moved")
     found = []
     for given in (f"run={runs / 'quad'}", f"bundle={moved}"):
@@ -110,7 +106,7 @@ def test_a_swarm_is_moved_to_pybullet_unchanged(
 
 
 def test_the_moved_policy_is_the_trained_one(runs: Path) -> None:
-    """Weights to the bit, and the settings of its training but for where and how long it is measured."""
+    """Equal weights, and the settings of the training except engine and length of the measurement."""
     _, policy, settings = load_swarm(TransferConfig(run=str(runs / "quad"), episodes=7, seed=3))
     trained = load_policy(runs / "quad" / "policy")
     assert isinstance(trained, SwarmPolicy)
@@ -123,7 +119,7 @@ def test_the_moved_policy_is_the_trained_one(runs: Path) -> None:
     [
         (
             ["transfer", "run=RUN", "above_m=1"],
-            "above_m=1.0 cannot be used: for single drones, not for a swarm",
+            "above_m=1.0 cannot be used: it is for single drones, not for a swarm",
         ),
         (["transfer", "run=RUN", "effects=wind"], "wind"),
         (["swarm", "engine=pybullet", "downwash=true"], "downwash=true is for engine=quad"),
@@ -133,7 +129,7 @@ def test_the_moved_policy_is_the_trained_one(runs: Path) -> None:
 def test_mistakes_are_answered_in_one_sentence(
     words: list[str], answer: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is flown."""
+    """Refused before the first flight."""
     given = [word.replace("RUN", str(runs / "quad")) for word in words]
     assert main([*given, f"out={tmp_path / 'out'}"]) == 2
     assert answer in " ".join(capsys.readouterr().err.split())

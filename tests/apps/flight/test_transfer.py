@@ -1,6 +1,4 @@
-"""`robo-rl transfer` from a run and from a bundle: one table, results.json, pictures; mistakes in one
-sentence.
-"""
+"""`robo-rl transfer` from a run and from a bundle: table, results.json, plots; mistakes in one sentence."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ FEW = ["episodes=4", "eval_s=0.3"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hover policy without integral from `robo-rl fly`, and one for the figure-eight that learned
-    nothing.
-    """
+    """A hover policy without integral from `robo-rl fly`, and an untrained one for the figure-eight."""
     folder = tmp_path_factory.mktemp("runs")
     assert main(["fly", "task=hover", "integral=false", "history=2", *SMALL, f"out={folder / 'hover'}"]) == 0
     config = FlyConfig(task="figure8", speed_m_s=1.5, history=1, eval_s=0.2)
@@ -84,7 +80,7 @@ def test_a_run_is_flown_in_both_engines(
 def test_moved_away_from_its_run_it_says_itself_what_it_flies(
     place: str, history: int, integral: bool, runs: Path, tmp_path: Path
 ) -> None:
-    """Its note tells the settings of its training; the weights are those that were trained."""
+    """The bundle's note holds the training settings; the weights are the trained ones."""
     moved = shutil.copytree(runs / place, tmp_path / "moved")
     flown = load_flight_run(TransferConfig(**{"bundle" if "bundle" in place else "run": str(moved)}))  # type: ignore[arg-type]
     assert (flown.senses.history, flown.senses.integral) == (history, integral)
@@ -97,7 +93,7 @@ def test_moved_away_from_its_run_it_says_itself_what_it_flies(
 
 
 def test_a_figure_eight_is_flown_without_any_effects(runs: Path, tmp_path: Path) -> None:
-    """Other tasks go the same way; "none" is no effect."""
+    """Other tasks work alike; "none" is no effect."""
     given = [
         f"run={runs / 'eight'}",
         "speed_m_s=1",
@@ -114,9 +110,7 @@ def test_a_figure_eight_is_flown_without_any_effects(runs: Path, tmp_path: Path)
 
 
 def test_a_run_keeps_its_own_settings(runs: Path) -> None:
-    """Speed of the figure and length of the episodes are those of the training, unless others are asked
-    for.
-    """
+    """Speed of the figure and length of the episodes are those of training by default."""
     flown = load_flight_run(TransferConfig(run=str(runs / "eight")))
     assert flown.trained.speed_m_s == 1.5
     assert flown.task.max_steps == 20
@@ -128,8 +122,8 @@ def test_a_run_keeps_its_own_settings(runs: Path) -> None:
 
 
 def test_the_difference_by_hand() -> None:
-    """3 of 4 held at home, 1 of 4 away, one start the other way round: 50 points, p = 2 (1 + 3) / 8 cut at
-    1.
+    """3 of 4 held in the first engine, 1 of 4 in the second, one start the other way round: 50 points, p = 2
+    (1 + 3) / 8 cut at 1.
     """
 
     def row(engine: str, *held: bool) -> TransferRow:
@@ -176,7 +170,7 @@ def test_mistakes_are_answered_in_one_sentence(
 def test_without_pybullet_it_says_what_to_install(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is flown."""
+    """Refused before the first flight."""
     monkeypatch.setitem(sys.modules, "pybullet", None)
     assert main(["transfer", f"run={runs / 'hover'}", *FEW]) != 0
     assert "pip install 'robo-rl[pybullet]'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A policy of an arm in other engines, by the verb: table, figures, film, and what cannot be."""
+"""Arm policies in other engines, by the verb: table, figures, video, and refused settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from robo_rl.apps.cli import main as cli
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A base policy of a few dozen updates: what it can do does not matter here."""
+    """A base policy of a few dozen updates; its success does not matter here."""
     folder = tmp_path_factory.mktemp("arm")
     data, run = folder / "data", folder / "run"
     assert cli.main(["collect", "task=lift", f"out={data}", "episodes=3", "num_envs=3", "num_workers=0"]) == 0
@@ -39,8 +39,8 @@ def test_one_policy_in_two_engines(base: Path, tmp_path: Path, capsys: pytest.Ca
     [
         (["engines=mujoco,bulet"], "Did you mean 'pybullet'"),
         (["bundle=x"], "not both"),
-        (["effects=none", "rate_hz=480"], "effects=none, rate_hz=480.0 cannot be used: for flights"),
-        (["controllers=[pid]"], "controllers=['pid'] cannot be used: for flights"),
+        (["effects=none", "rate_hz=480"], "effects=none, rate_hz=480.0 cannot be used: it is for flights"),
+        (["controllers=[pid]"], "controllers=['pid'] cannot be used: it is for flights"),
         (["randomize=0.2"], "options in env="),
     ],
 )
@@ -52,7 +52,7 @@ def test_mistakes_end_in_a_sentence(
 
 
 def test_a_policy_is_asked_for_before_anything_is_said_of_engines(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without one, engines= was answered as a mistake about flights."""
+    """Without a policy, engines= used to give an error about flights."""
     assert cli.main(["transfer", "engines=mujoco,pybullet"]) != 0
     assert "Give run=<folder of a run> or bundle=<folder>" in capsys.readouterr().err.replace("\n", " ")
 
@@ -60,7 +60,7 @@ def test_a_policy_is_asked_for_before_anything_is_said_of_engines(capsys: pytest
 def test_an_engine_that_cannot_run_is_named_before_any_episode(
     base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hundred episodes in the first engine were lost to the second one's missing package."""
+    """A missing package of the second engine must not cost the episodes of the first."""
     monkeypatch.setattr("robo_rl.flight.transfer.arm.evaluate", None)
     given = [f"run={base}", "env=arm/lift:actuator=dc_motor", "engines=mujoco,isaacgym", "episodes=1"]
     assert cli.main(["transfer", *given]) != 0

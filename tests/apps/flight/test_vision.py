@@ -1,4 +1,4 @@
-"""`robo-rl vision` from nothing to a bundle, tiny: what it leaves, and which teachers it refuses."""
+"""`robo-rl vision` from scratch to a bundle, in small: output files, and refused teachers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SMALL = [
 def test_it_leaves_results_a_film_and_a_bundle_that_sees(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The contract names picture and state with their rates; teacher and dark camera stand beside the
-    student.
+    """The contract names image and state with their rates; the table has teacher, student and student without
+    camera.
     """
     out = tmp_path / "vision"
     assert main(["vision", *SMALL, f"out={out}"]) == 0
@@ -56,7 +56,7 @@ def test_it_leaves_results_a_film_and_a_bundle_that_sees(
 
 
 def test_the_craft_is_the_teachers() -> None:
-    """Figures of one craft must not be kept under the name of another."""
+    """Figures of one craft must not be stored under another's name."""
     given = FlyConfig(task="hover", craft="cf21", integral=False)
     assert with_craft_of(VisionConfig(teacher="runs/cf21"), given).craft == "cf21"
     with pytest.raises(ConfigError, match="craft=racer5 cannot learn from a teacher of craft cf21"):
@@ -67,7 +67,7 @@ def test_the_craft_is_the_teachers() -> None:
 def test_mistakes_are_answered_in_one_sentence(
     wrong: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is trained."""
+    """Refused before training."""
     given = [item for item in SMALL if not item.startswith(wrong.split("=")[0])]
     assert main(["vision", *given, wrong, f"out={tmp_path / 'vision'}"]) != 0
     captured = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""A server on loopback that speaks the calls of the Hugging Face Hub which push and pull use."""
+"""Server on loopback with the calls of the Hugging Face Hub that push and pull use."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Repo:
 
 
 class FakeHub:
-    """Repositories by "models/me/x" or "datasets/me/x", and the faults that a test asks for."""
+    """Repositories by "models/me/x" or "datasets/me/x", and faults that a test injects."""
 
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         return path
 
     def _may(self, write: bool) -> bool:
-        """True for a token that may read, or write; answers the request otherwise."""
+        """True for a token that may read, or write; otherwise answers the request with an error."""
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         if token not in (TOKEN, READER):
             self._refuse(401, None, "Invalid username or password.")

@@ -1,4 +1,6 @@
-"""push and pull against a local server: what leaves comes back, nothing else comes, and no half folder appears."""
+"""push and pull with a local server: what was pushed is pulled, nothing else, and no incomplete folder
+appears.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeHub]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A dataset, a run that learned from it and a bundle: `data`, `run`, `bundle`."""
+    """A dataset, a run trained on it and a bundle: `data`, `run`, `bundle`."""
     folder = tmp_path_factory.mktemp("made")
     patch = pytest.MonkeyPatch()
     patch.syspath_prepend(str(EXAMPLES))
@@ -66,7 +68,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_bundle_goes_there_and_back(hub: FakeHub, made: Path, tmp_path: Path) -> None:
-    """Private, in one commit, weights by LFS; every byte comes back, and the card says how well it does."""
+    """Private, in one commit, weights by LFS; every byte is restored, and the card states the success."""
     assert push.main(PushConfig(str(made / "bundle"), "me/point")) == 0
     repo = hub.repos["models/me/point"]
     assert repo.private
@@ -84,7 +86,7 @@ def test_a_bundle_goes_there_and_back(hub: FakeHub, made: Path, tmp_path: Path) 
 
 
 def test_a_run_goes_without_its_checkpoints(hub: FakeHub, made: Path, tmp_path: Path) -> None:
-    """Its policy acts as before; resume=true says what is missing instead of beginning anew."""
+    """Its policy acts as before; resume=true reports missing checkpoints instead of starting anew."""
     push.main(PushConfig(str(made / "run"), "me/run"))
     names = hub.repos["models/me/run"].files.keys()
     assert not [name for name in names if name.startswith(("checkpoints", "tb/", ".lock"))]
@@ -130,7 +132,7 @@ def test_nothing_is_replaced_unasked(hub: FakeHub, made: Path, tmp_path: Path) -
 
 
 def test_somebody_elses_repository_is_left_alone(hub: FakeHub, made: Path) -> None:
-    """Neither files of another program nor a public repository take a private push."""
+    """Files of another program and public repositories refuse a private push."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
     repo = hub.repos["models/me/point"]
     repo.add({"model.bin": b"x"})
@@ -154,14 +156,14 @@ def test_an_unsafe_file_is_not_taken(hub: FakeHub, made: Path, tmp_path: Path, n
     listing["files"][name] = {"sha256": hashlib.sha256(b"x").hexdigest(), "bytes": 1}
     repo.add(repo.files | {"robo-rl.json": json.dumps(listing).encode(), name: b"x"})
     hub.calls.clear()
-    with pytest.raises(DataError, match="which is not taken"):
+    with pytest.raises(DataError, match="which is refused"):
         pull.main(PullConfig("me/point", str(tmp_path / "sub" / "got")))
     assert not (tmp_path / "sub").exists()
     assert not [call for call in hub.calls if "/resolve/" in call and "robo-rl.json" not in call]
 
 
 def test_unlisted_files_stay_there(hub: FakeHub, made: Path, tmp_path: Path) -> None:
-    """A pickle beside the listing is neither downloaded nor a reason to refuse; nor is it pushed from here."""
+    """A pickle next to the listing is neither downloaded nor an error; it is not pushed either."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
     repo = hub.repos["models/me/point"]
     repo.add(repo.files | {"weights.pkl": b"x"})
@@ -201,7 +203,7 @@ def test_a_damaged_repository_leaves_nothing(hub: FakeHub, made: Path, tmp_path:
 
 
 def test_a_killed_pull_leaves_no_half_folder(hub: FakeHub, made: Path, tmp_path: Path) -> None:
-    """SIGKILL in the middle of the weights: no folder, and the next pull clears what was left."""
+    """SIGKILL during the download: no folder, and the next pull deletes leftovers."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
     hub.stall = "weights.safetensors"
     words = ["pull", "repo=me/point", f"out={tmp_path / 'got'}"]
@@ -225,7 +227,7 @@ def test_a_killed_pull_leaves_no_half_folder(hub: FakeHub, made: Path, tmp_path:
 def test_refusals_are_sentences(
     hub: FakeHub, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong token, one that may only read, no server, a name without an owner, a folder that is nothing."""
+    """A wrong token, a read-only one, no server, a name without an owner, a folder of no known kind."""
     path = str(made / "bundle")
     push.main(PushConfig(path, "me/point"))
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
@@ -249,7 +251,7 @@ def test_refusals_are_sentences(
 
 
 def test_what_is_being_written_is_not_pushed(hub: FakeHub, made: Path) -> None:
-    """A lock of another process on the dataset; the test holds it by another name of the same process."""
+    """The dataset is locked by another process; the test simulates it by another name of the same process."""
     code = (
         "import sys; from robo_rl.core.files.lock import FolderLock\n"
         "lock = FolderLock(sys.argv[1], 'dataset'); print('held', flush=True); sys.stdin.read()"

@@ -1,4 +1,4 @@
-"""A node for each camera of a set, as the robot's description or the arguments say."""
+"""One node per camera of a set, by the robot's description or the arguments."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from robo_rl.core.errors import ConfigError
 
 @pytest.mark.parametrize("name", ["arm", "teleop"])
 def test_each_camera_is_a_node_of_its_own(name: str, seeing_robot: str) -> None:
-    """By the description, or as the arguments say; the recorder takes all of them, whoever sends their
-    pictures.
+    """By the description or the arguments; the recorder records all of them, whoever publishes their
+    images.
     """
     given = {"robot": seeing_robot, "record": "r"} | ({"bundle": "b"} if name == "arm" else {})
 

@@ -28,7 +28,7 @@ GIVEN = {"bundle": "/b", "robot": "ur5e"}
 
 @pytest.fixture(autouse=True)
 def ros(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """The stand-in, and locks of namespaces in a folder of the test's own."""
+    """The stand-in, and locks of namespaces in a folder of this test."""
     install(monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(ros_launch, "_LOCKS", locks := [])
@@ -43,7 +43,9 @@ def describe(file: str) -> Any:
 
 
 def test_launch_files_load_in_the_python_of_ros() -> None:
-    """It has PyYAML; the packages of this project may be in a virtual environment that runs the nodes alone."""
+    """ROS' Python has PyYAML; this project's packages may be in a virtual environment that only the nodes
+    use.
+    """
     code = (
         "import sys; sys.modules |= dict.fromkeys(('numpy', 'torch', 'omegaconf', 'hydra'))\n"
         "from robo_rl.apps.nodes.ros_launch import load_set; load_set('arm_sim').commands({'robot': 'sim_arm'})"
@@ -52,7 +54,7 @@ def test_launch_files_load_in_the_python_of_ros() -> None:
 
 
 def test_there_are_no_other_launch_files() -> None:
-    """And the folder is no package: ROS 2 owns the name."""
+    """The folder is no package, because ROS 2 owns the name."""
     assert {path.name for path in LAUNCH.iterdir() if path.name != "__pycache__"} == {
         f"{n}.launch.py" for n in FILES
     }
@@ -80,7 +82,7 @@ def test_launch_starts_the_set_that_up_starts(file: str, name: str) -> None:
 
 
 def test_the_end_of_a_node_is_an_error_of_the_launch() -> None:
-    """So that `ros2 launch` does not return 0 after a node was killed; a stop that was asked for is no error."""
+    """`ros2 launch` must not return 0 after a node was killed; a requested stop is no error."""
     node = launch(describe("sim"))[-1]
     killed = SimpleNamespace(returncode=-9)
     with pytest.raises(BusError, match=f"{node.name} has ended by itself .killed by SIGKILL"):
@@ -117,7 +119,7 @@ def test_a_namespace_and_a_bus_reach_every_node() -> None:
 
 @pytest.mark.parametrize("bus", ["dds", "auto"])
 def test_without_rclpy_the_namespace_is_a_setting(bus: str) -> None:
-    """Who has no rclpy reads no `--ros-args`: two robots would share one filter's topics."""
+    """Without rclpy `--ros-args` is not read: two robots would share one filter's topics."""
     nodes = launch(describe("sim"), namespace="left", bus=bus)
     assert all(node.arguments[-2:] == [f"bus={bus}", "namespace=left"] for node in nodes)
 
@@ -139,7 +141,7 @@ def test_the_flight_filter_has_the_time_to_land() -> None:
 
 
 def test_sim_takes_either_set() -> None:
-    """The quadcopter needs a bundle, and says so; the arm does without."""
+    """The quadcopter needs a bundle, and the message says so; the arm does not."""
     assert "safety_filter" in [node.name for node in launch(describe("sim"))]
     assert "flight_filter" in [node.name for node in launch(describe("sim"), set="quad_sim", bundle="/b")]
     with pytest.raises(ConfigError, match=r"'quad_sim' needs bundle="):
@@ -153,7 +155,7 @@ def test_optional_nodes_come_with_their_argument() -> None:
 
 
 def test_each_camera_is_a_node_of_its_own() -> None:
-    """One name each on the graph, one topic each."""
+    """Each has its own name in the graph and its own topic."""
     cameras = {"camera": "0+/dev/video2", "camera_name": "wrist+front"}
     nodes = {node.name: node.arguments for node in launch(describe("arm"), **GIVEN, **cameras, record="/d")}
     assert {"source=0", "camera=wrist", "name=camera_wrist"} <= set(nodes["camera_wrist"])

@@ -1,4 +1,4 @@
-"""`python -m robo_rl.apps.node`: one node as a process of its own, over DDS on loopback."""
+"""`python -m robo_rl.apps.node`: one node in its own process, over DDS on loopback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def node(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """A node that is ended, whatever happens."""
+    """A node that is ended in any case."""
     process = subprocess.Popen(
         [sys.executable, "-m", "robo_rl.apps.node", *words],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -42,9 +42,7 @@ def node(*words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_filter_whose_reader_is_gone_still_brakes_to_its_stop(domain: int) -> None:
-    """kill -9 of `robo-rl up`: who prints then gets a broken pipe; the stop is braked and sent all the
-    same.
-    """
+    """After kill -9 of `robo-rl up`, prints get a broken pipe; the stop is braked and sent nevertheless."""
     with (
         closing(DdsBus("probe", domain=domain)) as bus,
         node("safety_filter", "robot=sim_arm", "bus=dds") as process,
@@ -66,7 +64,7 @@ def test_a_filter_whose_reader_is_gone_still_brakes_to_its_stop(domain: int) -> 
 def test_a_filter_process_ends_in_a_stop_that_is_said(
     domain: int, signals: list[signal.Signals], words: str
 ) -> None:
-    """Armed and holding a simulated arm; a signal, or two at once: exit code 0, the reason on the
+    """Armed and holding a simulated arm; after a signal, or two at once: exit code 0, the reason on the
     terminal.
     """
     heard: list[JointTrajectory] = []
@@ -114,7 +112,7 @@ def test_help_lists_settings(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 
 class Begun:
-    """A node and its bus in one, which note how they were left."""
+    """A node and its bus in one, which record how they were ended."""
 
     name, at_rest = "begun", True
 
@@ -134,7 +132,7 @@ class Begun:
 def test_a_signal_between_loading_and_living_leaves_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The node is made and nothing spins yet: it is left in order, and that is said."""
+    """The node is built but not spinning: it is ended in order, with a message."""
     begun = Begun()
     monkeypatch.setattr(node_verb, "start", lambda name, config: (begun, begun))
     monkeypatch.setattr(node_verb, "live", lambda nodes, ending: signal.raise_signal(signal.SIGTERM))
@@ -146,7 +144,7 @@ def test_a_signal_between_loading_and_living_leaves_no_traceback(
 def test_a_late_second_signal_leaves_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All is over and only the handlers are not yet what they were."""
+    """After the end, only the signal handlers are not restored yet."""
 
     def lived(nodes: object, ending: Ending) -> None:
         ending.started = True
@@ -162,7 +160,7 @@ def test_a_late_second_signal_leaves_no_traceback(
 
 
 def test_a_defect_while_loading_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only who was asked to end may take an error for the answer."""
+    """Errors count as a result of a stop only if one was requested."""
 
     def broken(name: str, config: object) -> None:
         raise ImportError("a defect")
@@ -173,7 +171,7 @@ def test_a_defect_while_loading_keeps_its_traceback(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_python_without_the_packages_says_which_and_where() -> None:
-    """As that of a ROS installation; one sentence instead of a traceback."""
+    """In a ROS installation: one sentence instead of a traceback."""
     code = (
         "import sys; sys.modules['numpy'] = None; from robo_rl.apps.node import main\n"
         "sys.exit(main(['safety_filter', 'robot=sim_arm']))"

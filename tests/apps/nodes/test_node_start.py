@@ -1,4 +1,4 @@
-"""Robot nodes start in a fresh process without torch, hydra or a simulator."""
+"""Robot nodes start in a new process without torch, hydra or a simulator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print(json.dumps([name for name in json.loads(sys.argv[2]) if name in sys.module
 
 
 def loaded(*nodes: list[str]) -> list[str]:
-    """Heavy packages that a fresh process has imported once these nodes are built in it."""
+    """Heavy packages that a new process has imported after it built these nodes."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(nodes), json.dumps(HEAVY)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -57,7 +57,7 @@ def loaded(*nodes: list[str]) -> list[str]:
 
 
 def test_nodes_beside_a_robot_start_without_torch(tmp_path: Path) -> None:
-    """Every node that decides nothing by a network: all of them in one fresh process."""
+    """All nodes without a network, in one new process."""
     quad_bundle(tmp_path / "hover")
     (tmp_path / "robot.yaml").write_text("driver: ur\n")
     assert loaded(
@@ -74,14 +74,14 @@ def test_nodes_beside_a_robot_start_without_torch(tmp_path: Path) -> None:
 
 
 def test_a_single_step_head_decides_without_torch(tmp_path: Path) -> None:
-    """Without noise it is ONNX Runtime and NumPy alone."""
+    """Without noise it needs ONNX Runtime and NumPy only."""
     env = arm_env(load_description("sim_arm").names)
     arm_bundle(tmp_path / "single", 1, 1, env)
     assert loaded(["action_head", "robot=sim_arm", f"bundle={tmp_path / 'single'}"]) == []
 
 
 def test_settings_are_read_as_their_types() -> None:
-    """Numbers, lists, truth values, none and quoted text; what is not given keeps its default."""
+    """Numbers, lists, booleans, none and quoted text; other settings keep their defaults."""
     task = node_settings("task", ["goal=[0.3,-1,2e-1]", "words='put it down'", "namespace=left"])
     assert (task.goal, task.words, task.namespace) == ([0.3, -1.0, 0.2], "put it down", "left")
     policy = node_settings(

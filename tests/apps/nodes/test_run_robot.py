@@ -42,14 +42,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """A bundle for the simulated arm; it has learned nothing, so it does not solve anything either."""
+    """An untrained bundle for the simulated arm."""
     return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=make_env("arm6/reach", 1).spec)
 
 
 def test_an_arm_is_driven_and_the_filter_speaks(
     reach: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A second and a half: ticks, deadlines, what the filter did, why it ended."""
+    """A second and a half: ticks, deadlines, actions of the filter, reason of the end."""
     out = tmp_path / "report.json"
     assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=1.5", f"out={out}"]) == 0
     said = capsys.readouterr().out
@@ -72,7 +72,7 @@ def test_an_arm_is_driven_and_the_filter_speaks(
 
 
 def test_the_arm_starts_where_the_task_starts(reach: Bundle) -> None:
-    """Seed 0's goal lies 2.8 cm from where the arm is at home: there would be nothing to see."""
+    """The goal of seed 0 is 2.8 cm from the arm's home position: no motion would be seen."""
     world, heard = InProcessWorld(clock=time.monotonic), list[JointState]()
     cell = arm_cell(RunConfig(str(reach.folder), robot="sim_arm", seed=0), reach, world)
     try:
@@ -99,7 +99,7 @@ def test_a_quadcopter_is_flown_and_landed(tmp_path: Path, capsys: pytest.Capture
 
 
 class _Judged:
-    """A task whose judge says what the test tells it to."""
+    """A task whose score the test sets."""
 
     def __init__(self) -> None:
         self.success = list[bool]()
@@ -124,9 +124,7 @@ def cell_of(task: _Judged, stopped: Callable[[], Reason | None]) -> Cell:
 def test_only_episodes_that_ended_are_counted(
     given: dict[str, Any], at_s: float, expected: list[bool], why: str
 ) -> None:
-    """k/n of a robot's episodes: the one that the clock cuts off counts for neither, and landing changes
-    nothing.
-    """
+    """k/n of a robot's episodes: one that time cuts off is not counted, and landing changes nothing."""
     task, bus, now_s = _Judged(), SimpleNamespace(now=lambda: now_s), 0.0
     cell = cell_of(task, lambda: None)
     director = _Director(RunConfig("bundle", **given), cell, cast(Bus, bus))
@@ -148,7 +146,7 @@ def test_an_episode_that_the_filter_ended_failed() -> None:
 
 
 def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same graph, its chunks inferred by torch and guided: it follows, and says what it did."""
+    """The same graph with chunks inferred by torch and guided: the arm follows, and the report says so."""
     assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=1.5", "realtime=true"]) == 0
     said = capsys.readouterr().out
     assert "chunks were inferred, the last in" in said
@@ -162,7 +160,7 @@ def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFix
         (["robot=sim_quad"], "was made for arm6/reach, not for a quadcopter"),
         (["robot=sim_arm", "rate_hz=10"], "leave env and rate_hz out"),
         (["robot=sim_quad", "realtime=true"], "realtime=true is for robot=sim_arm and a bundle of chunks"),
-        (["realtime=true"], "realtime=true is for robot=sim_arm: an environment waits for each chunk"),
+        (["realtime=true"], "realtime=true is for robot=sim_arm only: an environment waits for each chunk"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -181,9 +179,9 @@ def test_mistakes_are_one_sentence(
 def test_a_killed_inference_stops_the_arm(
     reach: Bundle, capsys: pytest.CaptureFixture[str], seed: int, end: str
 ) -> None:
-    """kill -9 of the child: held, stopped, said, exit code 3 (2 where it was not even ready); nothing hangs.
+    """kill -9 of the child: held, stopped, reported, exit code 3 (2 before it was ready); nothing hangs.
 
-    With seed 2 the arm follows the policy, and the filter stops it. With seed 0 it has not taken a command
+    With seed 2 the arm follows the policy, and the filter stops it. With seed 0 it has not received a command
     yet.
     """
     ends = threading.Event()
@@ -221,7 +219,7 @@ except KeyboardInterrupt as stop:
 
 @pytest.mark.parametrize("module", ["mujoco", "torch"])
 def test_a_signal_while_loading_is_answered_at_once(reach: Bundle, tmp_path: Path, module: str) -> None:
-    """SIGINT and SIGTERM in the middle of an import, before and after the verb listens to signals itself."""
+    """SIGINT and SIGTERM during an import, before and after the verb handles signals itself."""
     (tmp_path / f"{module}.py").write_text(LOADING)
     words = [sys.executable, "-m", "robo_rl", "run", f"bundle={reach.folder}", "robot=sim_arm"]
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
@@ -249,7 +247,7 @@ def test_a_signal_while_loading_is_answered_at_once(reach: Bundle, tmp_path: Pat
 
 
 def test_a_fitting_bundle_is_told_its_next_step(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
-    """From the contract to the simulated arm; with another robot's description, to that robot, unarmed."""
+    """From the contract to the simulated arm; with another robot's description, to that robot, not armed."""
     assert main(["contract", f"bundle={reach.folder}", "robot=sim_arm"]) == 0
     assert f"Next:   robo-rl run bundle={reach.folder} robot=sim_arm" in capsys.readouterr().out
     config = ContractConfig(bundle=str(reach.folder), robot="mine.yaml")

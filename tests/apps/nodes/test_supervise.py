@@ -1,4 +1,4 @@
-"""Several processes as one: real processes, that write down what happens to them."""
+"""Supervision of several real processes that record what happens to them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Ctrl:
 
 @pytest.fixture
 def hears_hang_up() -> Iterator[None]:
-    """Whoever started the tests may have done so by `nohup`."""
+    """The tests may have been started by `nohup`."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -72,7 +72,7 @@ def hears_hang_up() -> Iterator[None]:
     [(signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "the terminal is gone")],
 )
 def test_nodes_stop_in_reverse_one_after_the_other(number: int, why: str) -> None:
-    """Each hears one SIGINT, and the next one only when it is at rest; lines carry the node's name."""
+    """Each receives one SIGINT, and the next one only when it is at rest; lines have the node's name."""
     terminal = Ctrl(3, number)
     code = Supervisor({"robot": node("r"), "filter": node("f"), "policy": node("p")}, terminal).run()
     assert code == 0
@@ -99,7 +99,7 @@ def test_nodes_stop_in_reverse_one_after_the_other(number: int, why: str) -> Non
     ],
 )
 def test_the_end_of_one_stops_all(script: str, said: str) -> None:
-    """Whatever ends it: the others brake, and the reason is said."""
+    """After any kind of end, the others brake, and the reason is reported."""
     lines: list[str] = []
     commands = {"robot": node("r"), "filter": node("f"), "policy": [sys.executable, "-c", script]}
     assert Supervisor(commands, lines.append).run() == 3
@@ -120,9 +120,7 @@ print("lines again", bool(termios.tcgetattr(0)[3] & termios.ICANON))
 
 
 def test_a_node_may_read_the_keys_of_our_terminal_which_is_given_back() -> None:
-    """A key without Enter reaches one node, the others have none; killed, it leaves the terminal as it
-    was.
-    """
+    """A key without Enter reaches one node only; a killed node leaves the terminal's settings unchanged."""
     ours, terminal = pty.openpty()
     argv = [sys.executable, "-c", TYPIST]
     with subprocess.Popen(
@@ -156,7 +154,7 @@ def test_who_does_not_stop_is_killed_and_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_craft_that_lands_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node rests in 0.1 s here, which is more than what others get."""
+    """A node needs 0.1 s to rest here, longer than the limit of others."""
     monkeypatch.setattr(supervise, "REST_S", 0.02)
     terminal = Ctrl(2)
     Supervisor({"flight_filter": node("f"), "policy": node("p")}, terminal).run()
@@ -165,7 +163,7 @@ def test_a_craft_that_lands_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_second_ctrl_c_hurries_the_node_that_brakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gets its second SIGINT, at which a node holds at once; the wait after that is short."""
+    """After its second SIGINT a node holds at once; the wait after that is short."""
     monkeypatch.setattr(supervise, "KILL_S", 0.3)
     terminal = Ctrl(2)
     start_s = time.monotonic()
@@ -198,7 +196,7 @@ time.sleep(600)
 
 
 def test_nodes_come_to_rest_when_their_supervisor_is_killed() -> None:
-    """kill -9 of `robo-rl up` leaves no robot that follows a policy nobody watches."""
+    """After kill -9 of `robo-rl up` no robot may follow an unsupervised policy."""
     supervisor = subprocess.Popen(
         [sys.executable, "-c", SUPERVISOR.format(node=NODE)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},

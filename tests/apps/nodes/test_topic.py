@@ -1,4 +1,4 @@
-"""`robo-rl topic ...` beside a node in a process of its own, over real DDS on loopback."""
+"""`robo-rl topic ...` and a node in its own process, over real DDS on loopback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOON_S = 20.0
 
 @pytest.fixture(scope="module")
 def talker() -> Iterator[int]:
-    """A node that talks, as soon as it is heard of; its domain."""
+    """A publishing node, once it is discovered, and its domain."""
     with free_domain() as domain, pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROS_DOMAIN_ID", str(domain))
         for name in ("ROBO_RL_INTERFACE", "ROS_DISTRO"):
@@ -44,7 +44,7 @@ def talker() -> Iterator[int]:
 
 
 def test_the_list_shows_topics_types_and_nodes(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """What ros2 topic list -t and ros2 node info would say; the node graph and services are no topics."""
+    """The output of ros2 topic list -t and ros2 node info; the node graph and services are no topics."""
     assert main(["topic", "list"]) == 0
     rows = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
     assert rows == [
@@ -56,11 +56,11 @@ def test_the_list_shows_topics_types_and_nodes(talker: int, capsys: pytest.Captu
         ["/lab/manifest", "std_msgs/msg/String", "/lab/talker", "-"],
     ]
     assert main(["topic", "list", "namespace=arm"]) == 3
-    assert "No topic lies below '/arm/'. There are: /lab/camera/view/image_raw, " in capsys.readouterr().err
+    assert "There is no topic below '/arm/'. Topics: /lab/camera/view/image_raw, " in capsys.readouterr().err
 
 
 def test_info_tells_the_quality_of_each_end(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """The latched topic keeps what was said; nobody hears it."""
+    """The latched topic keeps its message; it has no subscriber."""
     assert main(["topic", "info", "manifest", "namespace=lab"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "/lab/manifest: std_msgs/msg/String",
@@ -73,7 +73,7 @@ def test_info_tells_the_quality_of_each_end(talker: int, capsys: pytest.CaptureF
 
 
 def test_echo_prints_messages_of_every_kind_of_topic(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Joint states cut short, a picture by its size, and what was latched before we came."""
+    """Joint states shortened, an image by its size, and messages latched before the subscription."""
     assert main(["topic", "echo", "/lab/joint_states", "count=2", "cut=3"]) == 0
     first, second, rest = capsys.readouterr().out.split("---\n")
     assert first == second
@@ -92,7 +92,7 @@ def test_echo_prints_messages_of_every_kind_of_topic(talker: int, capsys: pytest
 
 
 def test_hz_measures_the_rhythm(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """50 Hz, within what a busy machine allows; every line is whole."""
+    """50 Hz within the tolerance of a busy machine; every line is complete."""
     assert main(["topic", "hz", "/lab/joint_states", "seconds=2.5"]) == 0
     *_, last = capsys.readouterr().out.splitlines()
     found = re.fullmatch(
@@ -106,10 +106,10 @@ def test_hz_measures_the_rhythm(talker: int, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_silent_topic_is_said_to_be_silent(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody publishes it: it is waited for, and both facts are said."""
+    """Without a publisher the command waits, and reports both facts."""
     assert main(["topic", "hz", "/lab/estop", "seconds=1.3"]) == 0
     said = capsys.readouterr()
-    assert "nobody publishes '/lab/estop' yet; waiting for who does." in said.err
+    assert "'/lab/estop' has no publisher yet; waiting." in said.err
     assert re.match(r"silent for 1\.\d s\n", said.out)
 
 
@@ -136,7 +136,7 @@ def test_a_silent_topic_is_said_to_be_silent(talker: int, capsys: pytest.Capture
 def test_mistakes_are_one_sentence(
     talker: int, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
 ) -> None:
-    """What there is, and what to do."""
+    """The existing topics, and a remedy."""
     wait = ["wait_s=0.3"] if len(arguments) > 1 else []
     assert main(["topic", *arguments, *wait]) == code
     said = capsys.readouterr()
@@ -150,7 +150,7 @@ def test_an_empty_bus_says_where_it_looked(domain: int, capsys: pytest.CaptureFi
 
 
 def test_without_the_packages_the_command_that_installs_them_is_said(tmp_path: Path) -> None:
-    """As on a machine where [dds] was never installed: the import fails, in a process of its own."""
+    """As on a machine without [dds]: the import fails, in its own process."""
     (tmp_path / "cyclonedds.py").write_text("raise ModuleNotFoundError('gone', name='cyclonedds')\n")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "robo_rl", "topic", "list"]
@@ -161,7 +161,7 @@ def test_without_the_packages_the_command_that_installs_them_is_said(tmp_path: P
 
 
 def test_ctrl_c_ends_it_with_what_came(talker: int) -> None:
-    """Exit code 130 and one sentence, in the middle of hearing; a closed pipe is no error."""
+    """Exit code 130 and one sentence during reception; a closed pipe is no error."""
     command = [sys.executable, "-m", "robo_rl", "topic", "echo", "/lab/joint_states"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(

@@ -40,7 +40,7 @@ from tests.hardware.domains import free_domain
 
 @pytest.mark.parametrize("name", set_names())
 def test_sets_are_whole(name: str) -> None:
-    """Arguments that are used are declared, and those declared are settings of `robo-rl up`."""
+    """Every used argument is declared, and every declared one is a setting of `robo-rl up`."""
     chosen = load_set(name)
     declared = {argument.name for argument in chosen.arguments}
     used = {
@@ -53,7 +53,7 @@ def test_sets_are_whole(name: str) -> None:
 
 
 def test_who_commands_stops_before_who_filters_before_who_moves() -> None:
-    """They stop in reverse order of their start; a recorder hears the stop, so it stops last."""
+    """They stop in reverse order of their start; a recorder records the stop, so it stops last."""
     for name in set_names():
         order = [member.node for member in load_set(name).members]
         chain = [
@@ -92,7 +92,7 @@ def test_arguments_reach_the_nodes_that_want_them() -> None:
 
 @pytest.mark.parametrize(("name", "robot"), [("arm_sim", {}), ("teleop", {"robot": "ur5e"})])
 def test_a_recording_begins_when_its_operator_asks(name: str, robot: dict[str, str]) -> None:
-    """Not before they are ready; where another program drives, which has no key, it begins at once."""
+    """The hint on arming is printed when nodes are ready; it is left out if another program drives."""
     for device, start in (("keyboard", "start=false"), ("", "start=true")):
         assert start in load_set(name).commands({"record": "r", "device": device} | robot)["recorder"]
 
@@ -107,7 +107,7 @@ def test_wrong_arguments_are_one_sentence() -> None:
 
 
 def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
-    """The set is the first word; mistakes are one line, before anything starts."""
+    """The set is the first word; mistakes give one line before anything starts."""
     assert main(["up", "arm_simm"]) == 2
     assert "Unknown set of nodes 'arm_simm'. Did you mean 'arm_sim'?" in capsys.readouterr().err
     assert main(["up", "quad_sim"]) == 2
@@ -121,7 +121,7 @@ def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str])
 def test_a_bus_without_its_packages_is_said_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Not by each of four nodes while they are stopped again."""
+    """The missing package is reported once, not by each of four nodes."""
     monkeypatch.setattr("hardware.bus.choose.find_spec", lambda name: None)
     monkeypatch.delenv("ROS_DISTRO", raising=False)
     for bus, missing in (("rclpy", "no ROS 2 is sourced"), ("dds", "needs the package 'cyclonedds'")):
@@ -137,7 +137,7 @@ SOON_S = 60.0
 
 @contextmanager
 def up(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """`robo-rl up`, ended whatever happens; its nodes end with it."""
+    """`robo-rl up`, ended in any case together with its nodes."""
     with free_domain() as domain:
         environment = os.environ | {
             "PYTHONPATH": str(ROOT),
@@ -161,7 +161,7 @@ def up(*words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for_commands() -> None:
-    """Until the filter of the set sends to the robot, heard on the wire."""
+    """Wait until the filter of the set sends to the robot, as seen on the wire."""
     bus, heard, late_s = DdsBus("listener"), [], time.monotonic() + SOON_S
     SAFE.subscribe(bus, lambda command, _: heard.append(command))
     bus.spin(lambda: bool(heard) or time.monotonic() > late_s)
@@ -179,8 +179,8 @@ def children(process: subprocess.Popen[str]) -> dict[str, int]:
 
 
 def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
-    """Real nodes over real DDS, until Ctrl-C: the filter brakes while the robot still listens, and nothing is
-    left.
+    """Real nodes over real DDS, until Ctrl-C: the filter brakes while the robot still listens, and no process
+    remains.
     """
     with up("arm_sim") as process:
         wait_for_commands()
@@ -199,7 +199,7 @@ def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
 
 
 def test_two_cameras_are_sent_and_recorded(seeing_robot: str, tmp_path: Path) -> None:
-    """Each by a process of its own over DDS, on its own topic; the recording holds both."""
+    """Each in its own process over DDS, on its own topic; the recording holds both."""
     words = f"robot={seeing_robot}", "camera=pattern+pattern", f"record={tmp_path / 'recordings'}"
     with up("teleop", *words) as process:
         bus, late_s = DdsBus("listener"), time.monotonic() + SOON_S
@@ -218,7 +218,7 @@ def test_two_cameras_are_sent_and_recorded(seeing_robot: str, tmp_path: Path) ->
 
 
 def test_the_death_of_the_filter_stops_the_set() -> None:
-    """kill -9: the others stop, the reason is said, and the exit code tells."""
+    """kill -9: the others stop, the reason is reported, and the exit code is not 0."""
     with up("arm_sim") as process:
         wait_for_commands()
         pids = children(process)
@@ -230,7 +230,7 @@ def test_the_death_of_the_filter_stops_the_set() -> None:
 
 
 def test_a_node_that_cannot_start_says_why() -> None:
-    """Its own sentence, under its own name, and then the stop."""
+    """The node's own sentence under its own name, then the stop."""
     with up("arm_sim", "record=/dev/null/recordings") as process:
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 3
@@ -241,7 +241,7 @@ def test_a_node_that_cannot_start_says_why() -> None:
 
 @pytest.mark.parametrize("name", set_names())
 def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
-    """Nodes exist, and settings are theirs: a typo would show only when the robot is started."""
+    """Nodes exist and have these settings: a typo would otherwise show only when the robot is started."""
     for member in load_set(name).members:
         module, attribute = NODES[member.node][1].split(":")
         schema = getattr(import_module(module), attribute)
@@ -252,7 +252,7 @@ def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
 
 @pytest.mark.slow
 def test_a_bundle_drives_the_simulated_arm_over_dds(reach: Bundle, tmp_path: Path) -> None:
-    """Six processes: chunks are inferred, the filter follows them, diagnostics say so, and Ctrl-C stops it
+    """Six processes: chunks are inferred, the filter follows them, diagnostics report it, and Ctrl-C stops
     all.
     """
     with up("arm_sim", f"bundle={reach.folder}", f"record={tmp_path / 'recordings'}") as process:
@@ -285,13 +285,13 @@ def test_a_bundle_drives_the_simulated_arm_over_dds(reach: Bundle, tmp_path: Pat
 def test_mistakes_are_found_before_any_node_starts(
     set_name: str, words: dict[str, str], sentence: str
 ) -> None:
-    """A real driver must not connect for a bundle that is not there."""
+    """A real driver must not connect if the bundle does not exist."""
     with pytest.raises(RoboRLError, match=re.escape(sentence)):
         check(load_set(set_name).commands(words))
 
 
 def test_a_mistyped_setting_of_a_driver_is_found_before_any_node_starts(tmp_path: Path) -> None:
-    """The sentence lists what the file may hold, the watchdog too."""
+    """The message lists the permitted keys, including the watchdog."""
     driver = tmp_path / "ur.yaml"
     driver.write_text("driver: ur\nhost: 192.0.2.1\nwatchdg_s: 0.2\n")
     words = load_set("teleop").commands({"robot": "ur5e", "driver": str(driver)})
@@ -303,7 +303,7 @@ def test_a_mistyped_setting_of_a_driver_is_found_before_any_node_starts(tmp_path
 
 @pytest.fixture(scope="module")
 def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """A bundle for the simulated arm that has learned nothing."""
+    """An untrained bundle for the simulated arm."""
     with closing(make_env("arm6/reach", 1)) as env:
         return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=env.spec)
 
@@ -315,7 +315,7 @@ def test_a_bundle_for_another_robot_is_found_before_any_node_starts(reach: Bundl
 
 
 def told_otherwise(bundle: Bundle, folder: Path, unit: str) -> str:
-    """A copy whose observation 'state', of as many numbers, is named by `unit`."""
+    """A copy whose observation 'state', of equal size, has the names of `unit`."""
     shutil.copytree(bundle.folder, folder)
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["env"]["obs"]["state"]["unit"] = unit
@@ -326,7 +326,7 @@ def told_otherwise(bundle: Bundle, folder: Path, unit: str) -> str:
 def test_a_goal_of_another_size_is_found_before_any_node_starts(
     reach: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By `up`, `run` and `contract`; what another program has to tell, or changes nothing, is said."""
+    """By `up`, `run` and `contract`; goals of another program, or without effect, are reported."""
     arm_sim = load_set("arm_sim")
     with pytest.raises(
         RoboRLError, match=r"\(m: goal_x, goal_y, goal_z\), but goal=\[0\.4, 0\.0\] sends 2 numbers"
@@ -379,7 +379,7 @@ def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: 
 def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An arm's; and one that turns motors, for a link that takes thrust and body rates."""
+    """An arm's; and one for motors, on a link for thrust and body rates."""
     arm = {"bundle": str(arm_bundle(tmp_path / "arm").folder)}
     with pytest.raises(RoboRLError, match="not for a quadcopter"):
         check(load_set("quad_sim").commands(arm))

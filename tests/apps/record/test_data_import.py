@@ -1,4 +1,6 @@
-"""`robo-rl data import` of a replay buffer of one's own robot: no simulator, only its description."""
+"""`robo-rl data import` of a replay buffer of one's own robot, with its description and without a
+simulator.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def _import(*words: str) -> int:
 
 
 def test_a_buffer_of_a_robot_needs_no_simulator(buffer: str, robot: str, tmp_path: Path) -> None:
-    """Limits, units and rate are the description's; the width of the state tells that velocities are there."""
+    """Limits, units and rate are those of the description; the width of the state shows that it has
+    velocities.
+    """
     assert _import(f"source={buffer}", f"robot={robot}", KEYS, f"out={tmp_path / 'set'}") == 0
     spec = EpisodeStore(tmp_path / "set").spec
     assert (spec.name, spec.control_hz, spec.max_episode_steps) == ("robot/mine", 50.0, 4)
@@ -60,7 +64,7 @@ def test_a_buffer_of_a_robot_needs_no_simulator(buffer: str, robot: str, tmp_pat
 
 
 def test_pictures_are_those_that_the_keys_name(buffer: str, robot: str, tmp_path: Path) -> None:
-    """At the size and rate of the camera's description; a camera that it lacks is named."""
+    """Size and rate are those of the camera's description; a missing camera is named."""
     keys = KEYS.replace("]", ",'image.CAMERA:data/rgb']")
     given = [f"source={buffer}", f"robot={robot}", f"out={tmp_path / 'set'}"]
     assert _import(*given, keys.replace("CAMERA", "top")) == 0
@@ -78,7 +82,7 @@ def test_pictures_are_those_that_the_keys_name(buffer: str, robot: str, tmp_path
         ),
         ([KEYS, "gap_s=1"], "gap_s= does not apply to a replay buffer"),
         ([KEYS, "velocities=false"], "'state' is float32[4], the dataset stores float32[2]"),
-        ([], "Say which array of the buffer becomes which key"),
+        ([], "Name the array of the buffer for each key"),
     ],
 )
 def test_a_slip_is_a_sentence(

@@ -1,4 +1,4 @@
-"""`robo-rl data import` of recordings: from a human's hand to a bundle that fits the robot."""
+"""`robo-rl data import` of recordings: from teleoperation to a bundle that fits the robot."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def robot(tmp_path: Path) -> str:
-    """A description of one's own, with a camera."""
+    """A description with a camera."""
     joint = {"low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "acceleration_rad_s2": 20.0}
     body = {
         "name": "mine",
@@ -55,7 +55,7 @@ def robot(tmp_path: Path) -> str:
 
 
 def said(task: str = "push") -> list[Said]:
-    """Two seconds of the arm, its camera and what it was asked for."""
+    """Two seconds of the arm's state, its camera and its commands."""
     shots: list[Said] = [("camera/top/image_raw", picture(i), at) for i, at in enumerate(every(10.0, 2.0))]
     return [*states(), *commands(), *shots, ("task", m.Text(task), 0)]
 
@@ -65,7 +65,7 @@ def run(*words: str) -> int:
 
 
 def test_what_was_driven_has_the_contract_of_the_task(driven: Path, tmp_path: Path) -> None:
-    """Labels, the goal that was said before the recording began, and commands as the filter sent them."""
+    """Labels, the goal that was published before the recording began, and commands as sent by the filter."""
     out = tmp_path / "data"
     assert run(f"source={driven}", "robot=sim_arm", "env=arm6/reach", f"out={out}", "idle_s=null") == 0
     assert main(["data", "validate", f"path={out}"]) == 0
@@ -90,13 +90,11 @@ def test_what_was_driven_has_the_contract_of_the_task(driven: Path, tmp_path: Pa
 def test_it_trains_and_the_bundle_fits_the_robot(
     driven: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a simulated task: the layout alone makes a bundle that contract accepts, and nobody simulates
-    it.
-    """
+    """Without a simulated task, the layout suffices for a bundle that contract accepts."""
     data, run_dir, bundle = tmp_path / "data", tmp_path / "run", tmp_path / "bundle"
     assert run(f"source={driven}", "robot=sim_arm", f"out={data}") == 0
     assert EpisodeStore(data).spec.name == "robot/sim_arm"
-    assert "'goal' was recorded, and no policy will be shown it" in capsys.readouterr().err
+    assert "'goal' was recorded but is not used" in capsys.readouterr().err
     assert (
         main(["train", f"data={data}", f"out={run_dir}", "steps=2", "chunk=4", "execute=2", "net=mlp"]) == 0
     )
@@ -109,8 +107,8 @@ def test_it_trains_and_the_bundle_fits_the_robot(
 
 
 def test_pictures_are_scaled_and_set_the_rate(robot: str, tmp_path: Path) -> None:
-    """The camera of the description tells 10 pictures per second, so there are 10 frames; 4 pixels wide as
-    asked.
+    """The camera's description has 10 images per second, so there are 10 frames; 4 pixels wide as
+    requested.
     """
     record(tmp_path / "recordings", said())
     out = tmp_path / "data"
@@ -126,7 +124,7 @@ def test_pictures_are_scaled_and_set_the_rate(robot: str, tmp_path: Path) -> Non
 def test_a_camera_slower_than_its_description_is_said(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ten pictures a second were described, five came: each is shown twice."""
+    """Ten images per second were described, five arrived: each appears twice."""
     shots: list[Said] = [("camera/top/image_raw", picture(i), at) for i, at in enumerate(every(5.0, 2.0))]
     record(tmp_path / "recordings", [*states(), *commands(), *shots])
     assert run(f"source={tmp_path}/recordings", f"robot={robot}", f"out={tmp_path}/data") == 0
@@ -165,9 +163,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_imported(
 def test_the_first_recording_does_not_decide_for_all(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before ours lie one that was ended at once, one of another arm and one without velocities and
-    pictures.
-    """
+    """Earlier recordings: one ended at once, one of another arm, one without velocities and images."""
     folder = tmp_path / "recordings"
     record(folder, [("task", m.Text("push"), 0)], "episode_1")
     record(folder, [*states(names=("p", "q")), ("camera/top/image_raw", picture(0), 0)], "episode_2")
@@ -193,12 +189,12 @@ def test_the_first_recording_does_not_decide_for_all(
 def test_what_only_a_few_recordings_hold_is_named(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One of three shows the camera: policies are not shown it, and whoever wants it is told how."""
+    """One of three has the camera: it is not used, and the message says how to use it."""
     for number in (1, 2):
         record(tmp_path / "recordings", [*states(), *commands()], f"episode_{number}")
     record(tmp_path / "recordings", said(), "episode_3")
     assert run(f"source={tmp_path}/recordings", f"robot={robot}", f"out={tmp_path}/data") == 0
-    assert "1 of 3 recordings show 'top'; to use these alone: cameras=top." in capsys.readouterr().err
+    assert "1 of 3 recordings have 'top'; to use only these: cameras=top." in capsys.readouterr().err
     assert set(EpisodeStore(tmp_path / "data").spec.obs) == {"state"}
 
 
@@ -206,8 +202,8 @@ def test_what_only_a_few_recordings_hold_is_named(
 def test_what_a_kill_cut_off_is_incomplete(
     robot: str, tmp_path: Path, labelled: bool, complete: bool
 ) -> None:
-    """Nobody said how it ended, and training shall not learn a way that breaks off; with a label it is
-    whole.
+    """A salvaged recording without a label is incomplete and not used for training; with a label it is
+    complete.
     """
     folder = tmp_path / "recordings"
     rows = [*said(), *([("episode/success", m.Flag(True), 2_000_000_000)] if labelled else [])]
@@ -220,7 +216,7 @@ def test_what_a_kill_cut_off_is_incomplete(
 
 
 def test_one_reason_is_said_once(robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Fifty recordings of another arm are one mistake."""
+    """Fifty recordings of another arm give one message."""
     for number in (1, 2, 3):
         record(tmp_path / "recordings", said(), f"episode_{number}")
     assert run(f"source={tmp_path}/recordings", "robot=sim_arm", f"out={tmp_path}/data") == 2
@@ -233,11 +229,11 @@ def test_one_reason_is_said_once(robot: str, tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(("prefix", "word", "hint"), [("", "namespace=left", "leave namespace= out"),
-                                                      ("/left/", "namespace=", "say namespace=left")])  # fmt: skip
+                                                      ("/left/", "namespace=", "give namespace=left")])  # fmt: skip
 def test_a_namespace_that_is_not_the_recordings_is_named(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], prefix: str, word: str, hint: str
 ) -> None:
-    """The recorder writes names as its nodes call them; ros2 bag writes them with the namespace."""
+    """The recorder writes names as its nodes do; ros2 bag writes them with the namespace."""
     record(tmp_path / "recordings", [(prefix + topic, message, at) for topic, message, at in said()])
     assert run(f"source={tmp_path}/recordings", f"robot={robot}", f"out={tmp_path}/data", word) == 2
     assert hint in capsys.readouterr().err
@@ -248,7 +244,7 @@ def test_a_namespace_that_is_not_the_recordings_is_named(
 def test_a_robot_without_recordings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str
 ) -> None:
-    """Whoever names a robot means recordings, and is told nothing about replay buffers."""
+    """With robot= the source must be recordings, so messages do not mention replay buffers."""
     (tmp_path / "empty").mkdir()
     assert run(f"source={tmp_path}/{name}", "robot=sim_arm", f"out={tmp_path}/data") == 2
     assert re.search(sentence, capsys.readouterr().err)
@@ -257,7 +253,7 @@ def test_a_robot_without_recordings(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "say which by robot="),
+        ([], "give robot="),
         (
             ["robot=sim_arm", "out=OUT"],
             "exists already",
@@ -274,7 +270,7 @@ def test_a_robot_without_recordings(
         (["robot=ROBOT", "goal=x"], "goal=x cannot be read"),
         (["robot=ROBOT", "goal='m: x'"], "no goal was published"),
         (["robot=ROBOT", "rate_hz=30"], "has pictures of image.top at 10 Hz"),
-        (["robot=ROBOT", "image_width=16"], "are scaled down only"),
+        (["robot=ROBOT", "image_width=16"], "only scaled down"),
         (["robot=ROBOT", "env=arm6/reach"], "The observations of the recordings are"),
         (["robot=sim_arm"], "has all joints of 'sim_arm'"),
         (["robot=ROBOT", "gap_s=0.002"], "nothing came on '.*' for 0.0. s"),

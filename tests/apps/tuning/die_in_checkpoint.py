@@ -1,7 +1,6 @@
-"""Run by test_run_dir.py: kill a run at the k-th call that touches the disk while it saves, and look at what
-is left.
+"""Run by test_run_dir.py: kill a run at its k-th disk call while it saves, and inspect its checkpoints.
 
-    python die_in_checkpoint.py <folder> <step>
+python die_in_checkpoint.py <folder> <step>
 
 There is a checkpoint of step 10, and one of `step` is written with keep=1. k runs from 1 until the run
 survives. Prints one JSON object per k.
@@ -33,7 +32,7 @@ class Settings:
 
 
 def die_at(k: int) -> None:
-    """From now on, the k-th call that touches the disk is never made."""
+    """Let the k-th disk call from now on not happen."""
     count = 0
 
     def wrap(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,5 +1,5 @@
-"""A kill at a chosen call: an exception that nothing catches leaves on disk what SIGKILL leaves, because
-every line of the log reaches the kernel when it is written.
+"""Simulated kill at a chosen call: an uncaught exception leaves the same files as SIGKILL, because every log
+line reaches the kernel when it is written.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class Killed(BaseException):
-    """Nobody catches this."""
+    """Not caught by any code."""
 
 
 def dying(function: Callable[..., Any], call: int, after: bool = False) -> Callable[..., Any]:
-    """`function`, whose `call`-th call is the last thing that happens, or the first thing that does not."""
+    """`function`, which dies after, or instead of, its `call`-th call."""
     calls = 0
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:

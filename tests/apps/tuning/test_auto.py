@@ -1,4 +1,4 @@
-"""`method=auto`: the probe chooses, stages follow one another, and the best policy is what is left."""
+"""`method=auto`: the probe chooses, stages follow, and the best policy is saved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning import auto, imitation, loop, report, start
-from robo_rl.apps.tuning.start import replanned
+from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.probe import Probe
@@ -34,7 +34,7 @@ TOTAL = 360
 
 @pytest.fixture(scope="module")
 def reach(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(demonstrations, base policy) of a real task, hardly trained."""
+    """(demonstrations, base policy) of a real task, barely trained."""
     folder = tmp_path_factory.mktemp("auto")
     data, out = folder / "data", folder / "base"
     few = ["episodes=3", "num_envs=2", "num_workers=0"]
@@ -47,7 +47,7 @@ def reach(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(demonstrations, base policy) of the toy world, whose base plans less often than steering does."""
+    """(demonstrations, base policy) of the toy task, whose base plans less often than steering."""
     folder = tmp_path_factory.mktemp("toy")
     writer = DatasetWriter.create(folder / "data", SPEC)
     for position in (1.0, 2.0, 3.0):
@@ -55,13 +55,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             for _ in range(6):
                 episode.add({"state": np.array([position, 1.0], np.float32)}, np.ones(1, np.float32))
             episode.commit(success=True)
-    save_policy(folder / "base" / "policy", replanned(flow_policy(SPEC), 4))
+    save_policy(folder / "base" / "policy", with_planning_interval(flow_policy(SPEC), 4))
     return folder / "data", folder / "base"
 
 
 @pytest.fixture
 def base(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """What `made` has made; the verb finds the toy world under every name."""
+    """Factory of the toy task under every environment name."""
     for module in (auto, start, loop, report):
         monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
     monkeypatch.setattr(loop, "has_dense_reward", lambda *_: False)
@@ -108,16 +108,14 @@ def finetune(base: tuple[Path, Path], out: Path, *more: str) -> int:
 
 
 def fixed(monkeypatch: pytest.MonkeyPatch, gaussian: int, zero: int, best_of: int) -> None:
-    """Let the probe find these successes in 20 episodes."""
+    """Set the result of the probe to these successes in 20 episodes."""
     rates = [SuccessRate(k, 20) for k in (gaussian, zero, best_of)]
     found = Probe(*rates, draws=8, env_steps=0, cpu_s=0.0)
     monkeypatch.setattr(auto, "probe", lambda *_, **__: found)
 
 
 def record_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Record failures, too: so few steps hold no success. They are not imitated, but there is something to
-    merge.
-    """
+    """Also record failures: so few steps have no success. They are not imitated, but can be merged."""
     recorded = loop.Recorded
 
     def keeping(*arguments: Any, **settings: Any) -> Any:
@@ -134,10 +132,10 @@ def note(out: Path) -> dict[str, Any]:
 def test_steering_then_a_residual_on_the_steps_that_are_left(
     reach: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The probe sees support, steering does not get all the way in its 120 steps, the residual takes the
-    other 240: on a real task.
+    """On a real task: the probe recommends steering, its 120 steps are not enough, the residual gets the
+    other 240.
     """
-    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    monkeypatch.setattr(auto, "GOOD_ENOUGH", 1.1)
     fixed(monkeypatch, 8, 10, 20)
     assert finetune(reach, tmp_path / "run") == 0
     assert (tmp_path / "run/steering/run/policy").exists()
@@ -151,8 +149,8 @@ def test_steering_then_a_residual_on_the_steps_that_are_left(
 def test_no_stage_beyond_what_is_enough(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once a policy is good enough the other steps are not spent."""
-    monkeypatch.setattr(auto, "ENOUGH", 0.0)
+    """Training stops when a policy is good enough."""
+    monkeypatch.setattr(auto, "GOOD_ENOUGH", 0.0)
     fixed(monkeypatch, 8, 10, 20)
     assert finetune(base, tmp_path / "run") == 0
     assert not (tmp_path / "run/residual").exists()
@@ -165,8 +163,8 @@ def test_a_residual_alone_where_no_noise_helps(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """And when nothing beats the base, the base itself is what is left: `auto` never makes a policy worse."""
-    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    """If nothing beats the base, the base is the result."""
+    monkeypatch.setattr(auto, "GOOD_ENOUGH", 1.1)
     fixed(monkeypatch, 20, 20, 20)
     monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
     monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(0, 4))
@@ -189,7 +187,9 @@ def test_a_residual_alone_where_no_noise_helps(
     ],
 )
 def test_residuals_share_the_steps(total: int, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds of 12,000 steps or more, all steps spent, whole steps of four lanes; too few are left alone."""
+    """Rounds of at least 12,000 steps, all steps used, in multiples of four lanes; too few steps are not
+    used.
+    """
     monkeypatch.setattr(auto, "LEAST_STEPS", 1000)
     spent: list[int] = []
     while steps := auto.round_steps(total - sum(spent)):
@@ -203,11 +203,9 @@ def test_a_residual_corrects_what_imitates_the_one_before(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Two rounds: what the first recorded, beside the demonstrations, teaches a base like the first and is
-    replayed.
-    """
+    """Two rounds: successes of the first and the demonstrations train a new base and are replayed."""
     record_all(monkeypatch)
-    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    monkeypatch.setattr(auto, "GOOD_ENOUGH", 1.1)
     monkeypatch.setattr(auto, "ROUND_STEPS", 180)
     monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(2, 4))
     fixed(monkeypatch, 0, 0, 20)
@@ -241,12 +239,12 @@ def test_a_residual_corrects_what_imitates_the_one_before(
 def test_a_far_worse_imitation_is_not_built_upon(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, successes: int, corrected: str
 ) -> None:
-    """Up to ten points below the best, a policy without corrections is still the better one to correct."""
+    """Up to ten points below the best, a policy without corrections is the better base for a residual."""
     record_all(monkeypatch)
     rates = [
         SuccessRate(k, 20) for k in (1, 4, successes, successes, *[1] * 9)
     ]  # start, residual, imitation twice
-    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    monkeypatch.setattr(auto, "GOOD_ENOUGH", 1.1)
     monkeypatch.setattr(auto, "ROUND_STEPS", 180)
     monkeypatch.setattr(auto, "CLOSE", 0.07)
     monkeypatch.setattr(auto, "own_rates", lambda *_: [rates[0]] * 2)
@@ -265,21 +263,21 @@ def test_a_far_worse_imitation_is_not_built_upon(
 def test_what_looks_good_enough_meets_more_episodes(
     base: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """49 of 50 may be luck: training goes on when 200 episodes say 0.94, and is over when they say 0.98;
-    asked once.
+    """49 of 50 may be chance: training continues if 200 episodes give 0.94 and stops if they give 0.98;
+    tested once.
     """
     config, policy, asked = FinetuneVerb(out="unused", base=str(base[1])), flow_policy(SPEC), []
-    for successes, arrived in ((188, False), (196, True)):
+    for successes, is_good_enough in ((188, False), (196, True)):
 
         def measured(*_: Any, successes: int = successes) -> SuccessRate:
             asked.append(1)
             return SuccessRate(successes, 200)
 
         monkeypatch.setattr(auto, "rate_of", measured)
-        course = auto._Course(
+        course = auto._AutoRun(
             config, policy, RunDir(Path("unused")), auto.Stage(policy, 0.0, SuccessRate(49, 50))
         )
-        assert course.arrived() == course.arrived() == arrived
+        assert course.is_good_enough() == course.is_good_enough() == is_good_enough
     assert len(asked) == 2
 
 
@@ -292,8 +290,8 @@ def test_a_weak_start_gets_a_longer_reach(
     recipe: str,
     scale: float,
 ) -> None:
-    """Below 90 % the base may miss by more than the usual correction can bridge."""
-    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    """Below 90 % the base's errors may exceed the usual residual's scale."""
+    monkeypatch.setattr(auto, "GOOD_ENOUGH", 1.1)
     fixed(monkeypatch, 0, 0, 20)
     monkeypatch.setattr(Probe, "recommend", lambda _: auto_choice("residual"))
     monkeypatch.setattr(auto, "own_rates", lambda *_: [SuccessRate(successes, 20)] * 2)
@@ -305,10 +303,8 @@ def test_a_weak_start_gets_a_longer_reach(
 def test_a_stopped_run_goes_on_inside_its_stage(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped at the start of the residual, moved, resumed: the same policy as without, steering not
-    repeated.
-    """
-    monkeypatch.setattr(auto, "ENOUGH", 1.1)
+    """Stopped at the start of the residual, moved, resumed: the same policy, without repeating steering."""
+    monkeypatch.setattr(auto, "GOOD_ENOUGH", 1.1)
     fixed(monkeypatch, 8, 10, 20)
     assert finetune(base, tmp_path / "whole") == 0
     rate_of, calls = auto.rate_of, []
@@ -331,9 +327,9 @@ def test_a_stopped_run_goes_on_inside_its_stage(
 
 @pytest.mark.parametrize("eval_seed", range(4))
 def test_stages_are_not_chosen_on_the_final_episodes(eval_seed: int) -> None:
-    """The best of several on 50 episodes looks better there than it is: the final 100 must be others."""
+    """The best of several on 50 episodes is biased upwards: the final 100 must differ."""
     chosen = auto.choice_seed(FinetuneVerb(eval_seed=eval_seed))
-    assert not set(eval_seeds(chosen, auto.SURE * 50)) & set(eval_seeds(eval_seed, 100))
+    assert not set(eval_seeds(chosen, auto.CONFIRMATION_FACTOR * 50)) & set(eval_seeds(eval_seed, 100))
 
 
 @pytest.mark.parametrize(
@@ -348,10 +344,8 @@ def test_a_short_run_is_probed_shortly(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """From the default's 50,000 steps on as always; with 2,000 steps the probe had up to 27 times as many as
-    training.
-
-    What the probe is really asked for, and how many episodes a comparison meets.
+    """At 50,000 steps or more as by default; with 2,000 steps the probe used to take up to 27 times the steps
+    of training. Checks the probe's arguments and the number of comparison episodes.
     """
     monkeypatch.setattr(auto, "CHOICE_EPISODES", 50)
     asked: dict[str, Any] = {}
@@ -382,8 +376,8 @@ def test_the_start_is_the_best_way_to_run_the_base(
     own_zero: int, own_noisy: int, zero: int, noisy: int, execute: int, scale: float,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """The best of four rates over 20 episodes each; on a tie the base's own rhythm and zero noise. A second
-    call reads the rates that the first one measured.
+    """The best of four rates over 20 episodes each; on a tie the base's own planning interval and zero noise.
+    A second call reads the stored rates.
     """
     own = iter([own_zero, own_noisy])
     monkeypatch.setattr(auto, "rate_of", lambda *_: SuccessRate(next(own), 20))
@@ -392,14 +386,14 @@ def test_the_start_is_the_best_way_to_run_the_base(
         SuccessRate(noisy, 20), SuccessRate(zero, 20), SuccessRate(9, 20), draws=8, env_steps=0, cpu_s=0.0
     )
     for _ in range(2):
-        start = auto.start_of(FinetuneVerb(), base, replanned(base, 1), found, run)
+        start = auto.best_start(FinetuneVerb(), base, with_planning_interval(base, 1), found, run)
         assert (start.policy.execute, start.noise_scale) == (execute, scale)
 
 
 def test_a_recipe_cannot_be_changed_from_outside(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Settings that would not reach the stages are refused, before anything is written."""
+    """Settings that the stages do not use are refused before anything is written."""
     assert finetune(base, tmp_path / "run", "method.learner.tau=0.1") == 2
     assert "method=steering" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Composition: every kind of method starts as its base, resumes exactly, and what does not fit is refused."""
+"""Composition: every kind of method starts as its base, resumes exactly, and mismatches are refused."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def to_the_end(made: TuningSession) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_resumes_exactly(name: str, demos: EpisodeStore, tmp_path: Path) -> None:
-    """Promise 7: stopped before, in and after the burn-in, through files; weights, replay and log to the last
-    bit.
+    """Promise 7: stopped before, during and after the burn-in, through files; weights, replay and log are
+    equal bit for bit.
     """
     config, whole_log = METHODS[name], Log()
     whole, env = session(config, demos, whole_log)
@@ -156,8 +156,8 @@ def same_tuner(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("name", [name for name, config in METHODS.items() if config.map.kind != "direct"])
 def test_evaluation_at_step_zero_equals_the_base(name: str, demos: EpisodeStore) -> None:
-    """Promise 1: same successes, same lengths, on the same seeds; from zero noise for steering that starts
-    there.
+    """Promise 1: same successes and lengths on the same seeds; at zero noise for steering with origin
+    zero.
     """
     config = METHODS[name]
     made, env = session(config, demos)
@@ -187,7 +187,7 @@ def test_a_residual_learns_on_noise_and_is_deployed_without() -> None:
 
 
 def test_the_policy_shares_the_weights_that_learn(demos: EpisodeStore) -> None:
-    """Evaluations during training see training; nothing has to be copied."""
+    """Evaluations during training use the learner's weights without a copy."""
     made, env = session(METHODS["gated residual"], demos)
     env.close()
     assert isinstance(made.tuner, FineTuner)
@@ -197,10 +197,11 @@ def test_the_policy_shares_the_weights_that_learn(demos: EpisodeStore) -> None:
 
 
 def test_exploration_by_lane_needs_decisions_at_every_step(demos: EpisodeStore) -> None:
-    """With chunks only the lanes that are due decide: a row of noise would belong to another lane every
-    time.
-    """
-    by_lane = [("deterministic", {"explore_correlation": 0.95}), ("deterministic", {"explore_least": 0.0})]
+    """With chunks, only lanes that are due decide: rows of noise would belong to changing lanes."""
+    by_lane = [
+        ("deterministic", {"explore_correlation": 0.95}),
+        ("deterministic", {"explore_min_scale": 0.0}),
+    ]
     for actor, change in [*by_lane, ("gaussian", {"explore_correlation": 0.95})]:
         config = method("residual", DEMOS, actor=actor, per_chunk=True, **change)
         with pytest.raises(ConfigError, match="explore_correlation=0"):
@@ -209,16 +210,14 @@ def test_exploration_by_lane_needs_decisions_at_every_step(demos: EpisodeStore) 
 
 @pytest.mark.parametrize("kind", ["steering", "direct"])
 def test_a_gate_that_would_not_be_deployed_is_refused(kind: str) -> None:
-    """The critics of a residual travel with it; others would act by a gate in training and without one ever
-    after.
-    """
+    """A residual is saved with its critics; other policies would use a gate in training only."""
     config = method(kind, gate=True)
     with pytest.raises(ConfigError, match="gate=false"):
         build_session(config, base_of(config), make_env(1), seed=0, demos=None)
 
 
 def test_the_base_does_not_learn(demos: EpisodeStore) -> None:
-    """Bit for bit the same after training: a residual over a moving base would be a residual over nothing."""
+    """The base is unchanged bit for bit after training: a residual needs a fixed base."""
     made, env = session(METHODS["ResFiT"], demos)
     base = made.policy.base  # type: ignore[attr-defined]
     before = {key: value.clone() for key, value in base.state_dict().items()}
@@ -241,7 +240,7 @@ def residual(base: SavedPolicy) -> ResidualPolicy:
 
 
 def test_noise_is_ignored_anywhere_in_the_stack() -> None:
-    """Steering such a policy again, or distilling it with noise, would be for nothing."""
+    """Steering such a policy again, or distilling it with noise, would have no effect."""
     assert ignores_noise(steered("zero"))
     assert ignores_noise(residual(steered("zero")))
     assert not ignores_noise(residual(steered("gaussian")))
@@ -264,13 +263,13 @@ def test_noise_is_ignored_anywhere_in_the_stack() -> None:
 def test_maps_that_do_not_fit_their_base_are_refused(
     config: MapConfig, base: Callable[[], SavedPolicy], words: str
 ) -> None:
-    """Each in one sentence, before a simulator is started for nothing."""
+    """One sentence each, before a simulator is started."""
     with pytest.raises(ConfigError, match=words):
         build_map(config, base())
 
 
 def test_missing_and_foreign_demonstrations_are_refused(tmp_path: Path) -> None:
-    """Another robot's recordings have another state, or other action limits; failures teach nothing."""
+    """Recordings of another robot have another state or other action limits; failures are not used."""
     env = make_env(1)
     config = METHODS["ResFiT"]
     wide = EnvSpec("toy/target", {"state": ArraySpec((3,))}, SPEC.action, 6, 50.0)
@@ -288,12 +287,12 @@ def test_missing_and_foreign_demonstrations_are_refused(tmp_path: Path) -> None:
 
 
 def test_steering_with_demonstrations_is_refused(demos: EpisodeStore) -> None:
-    """Nobody knows the noise of a human's action."""
+    """The noise behind a human's action is unknown."""
     with pytest.raises(ConfigError, match=r"mix\.demo=0"):
         session(method("steering", DEMOS), demos)
 
 
 def test_aliasing_without_steering_is_refused(demos: EpisodeStore) -> None:
-    """A mistyped combination of map and algorithm."""
+    """An invalid combination of map and algorithm."""
     with pytest.raises(ConfigError, match="steering"):
         session(method("residual", algorithm="noise_aliased"), demos)

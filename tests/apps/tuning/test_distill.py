@@ -1,4 +1,4 @@
-"""Distillation as the verb composes it: who drives, who answers, and which teachers are refused."""
+"""Composition of distillation: acting policy, labels, and refused teachers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.distill import main, train_note
-from robo_rl.apps.tuning.distill_rounds import Distilled, Rounds, sampling_path
+from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, sampling_path
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.action_map import LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError, RoboRLError
@@ -48,7 +48,7 @@ def head() -> SingleStepPolicy:
     return SingleStepPolicy(SPEC, flow_policy(SPEC).encoder, MlpDenoiserConfig(width=8, depth=1), 2, 4, 2)
 
 
-def distilled(teacher: SavedPolicy, **changes: Any) -> Distilled:
+def distilled(teacher: SavedPolicy, **changes: Any) -> DistillationResult:
     small: dict[str, Any] = {
         "teacher": "t",
         "out": "o",
@@ -80,7 +80,7 @@ TEACHERS = {
 
 @pytest.mark.parametrize("name", TEACHERS)
 def test_a_head_answers_like_its_teacher(name: str) -> None:
-    """In one call, on fresh states and noise; from zero noise where the teacher ignores it."""
+    """In one call, on new states and noise; from zero noise if the teacher ignores it."""
     teacher = TEACHERS[name]
     result = distilled(teacher)
     assert result.noise_scale == (0.0 if name == "steered from zero" else 1.0)
@@ -99,7 +99,7 @@ def test_a_head_answers_like_its_teacher(name: str) -> None:
 
 
 def test_the_note_says_what_the_training_cost() -> None:
-    """The comparison with the teacher comes after it and is not part of it."""
+    """The time of the comparison with the teacher is not counted."""
     result = distilled(TEACHERS["base"])
     assert result.cpu_s > 0.0
     assert result.wall_s > 0.0
@@ -108,7 +108,7 @@ def test_the_note_says_what_the_training_cost() -> None:
 
 
 def test_the_same_seed_gives_the_same_head() -> None:
-    """Promise 8: states, noise, weights and order of batches all follow from the seed."""
+    """Promise 8: states, noise, weights and order of batches follow from the seed."""
     heads = [distilled(flow_policy(SPEC), steps=20, seed=seed).head.state_dict() for seed in (3, 3, 4)]
     assert all(torch.equal(heads[0][key], heads[1][key]) for key in heads[0])
     assert not all(torch.equal(heads[0][key], heads[2][key]) for key in heads[0])
@@ -116,13 +116,13 @@ def test_the_same_seed_gives_the_same_head() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_the_student_executes_its_share_and_the_teacher_answers_everywhere(share: float) -> None:
-    """DAgger (Ross et al. 2011): the student's own mistakes are among the states, the teacher's chunk is the
+    """DAgger (Ross et al. 2011): states of the student's mistakes are included; the teacher's chunk is the
     label.
     """
     teacher, student, driven = flow_policy(SPEC), head(), list[Tensor]()
 
     class Marked(SingleStepPolicy):
-        """The student drives with an action that nobody else would choose."""
+        """The student executes an action that no other policy would choose."""
 
         def sample_from(self, features: Tensor, noise: Tensor) -> Tensor:
             return torch.full_like(noise, 0.12345)
@@ -151,7 +151,7 @@ def test_a_student_that_drives_all_the_time_leaves_a_step_teacher_nothing_to_say
 
 
 def test_the_walk_of_a_steered_teacher_starts_at_the_callers_noise() -> None:
-    """What a head sees is the noise before steering; the rest of the walk is the base's from the steered
+    """The head receives the noise before steering; the rest of the path is the base's from the steered
     noise.
     """
     teacher, features, noise = steered(), torch.randn(5, 4), torch.randn(5, 4, 1)
@@ -166,7 +166,7 @@ def test_the_walk_of_a_steered_teacher_starts_at_the_callers_noise() -> None:
 
 
 def test_residuals_have_no_walk_wherever_they_are_in_the_stack() -> None:
-    """Consistency distillation asks for the points between noise and action."""
+    """Consistency distillation needs the points between noise and action."""
     assert sampling_path(residual()) is None
     assert sampling_path(steered(base=residual())) is None
     assert sampling_path(flow_policy(SPEC)) is not None
@@ -176,14 +176,14 @@ def test_residuals_have_no_walk_wherever_they_are_in_the_stack() -> None:
     ("teacher", "changes", "words"),
     [
         (head(), {}, "already decides in a single step"),
-        (residual(), {"consistency": 1.0}, "no walk"),
+        (residual(), {"consistency": 1.0}, "samples in several steps"),
         (flow_policy(SPEC), {"env": "metaworld/reach-v3"}, "the policy was trained in .* on"),
     ],
 )
 def test_refused_before_anything_is_written(
     teacher: SavedPolicy, changes: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    """Minutes of rollouts before the message would be rude; a folder left behind would be in the way."""
+    """Reported before minutes of rollouts, without leaving a folder that blocks the next run."""
     if "env" in changes:
         pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[sim]'")
     save_policy(tmp_path / "teacher", teacher)

@@ -1,4 +1,4 @@
-"""Killed at the worst moments: a distillation resumes to the same bits from wherever it was."""
+"""Distillation killed at critical moments resumes to the same bits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: Patch) -> None:
-    """The verb finds the toy world under every name."""
+    """The toy task under every environment name."""
     monkeypatch.setattr(distill, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
 
 
@@ -44,7 +44,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(teacher: Path, out: Path, **changes: Any) -> DistillVerb:
-    """Three rounds of 40 updates with both losses, a line of log every 5 updates, a checkpoint every 15."""
+    """Three rounds of 40 updates with both losses, a log line every 5 updates, a checkpoint every 15."""
     small: dict[str, Any] = {
         "teacher": str(teacher),
         "out": str(out),
@@ -103,7 +103,7 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
 
 @pytest.mark.parametrize("death", DEATHS)
 def test_resumed_equals_never_killed(death: str, teacher: Path, whole: Path, tmp_path: Path) -> None:
-    """Promise 7: weights and every logged value, to the last bit."""
+    """Promise 7: weights and all logged values are equal bit for bit."""
     where, name, call, after = DEATHS[death]
     with Patch.context() as patch:
         patch.setattr(where, name, dying(getattr(where, name), call, after))
@@ -114,8 +114,8 @@ def test_resumed_equals_never_killed(death: str, teacher: Path, whole: Path, tmp
 
 
 def test_what_was_learned_is_not_learned_again(teacher: Path, tmp_path: Path, monkeypatch: Patch) -> None:
-    """After a kill at update 71 of 120, it goes on from the checkpoint of 60 and gathers for the last round
-    alone.
+    """After a kill at update 71 of 120, it continues from the checkpoint of 60 and collects for the last
+    round only.
     """
     with Patch.context() as patch:
         patch.setattr(Rounds, "update", dying(Rounds.update, 71))
@@ -139,7 +139,7 @@ def test_what_was_learned_is_not_learned_again(teacher: Path, tmp_path: Path, mo
 def test_ctrl_c_saves_and_says_how_to_go_on(
     where: Any, name: str, call: int, said: str, teacher: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """The running update is finished; a collection, here the second one, is made again by the resumed run."""
+    """The running update is finished; a collection, here the second, is repeated by the resumed run."""
     calls, real = 0, getattr(where, name)
 
     def interrupted(*args: Any) -> Any:
@@ -159,7 +159,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
 
 
 def test_sigkill_of_a_real_process(teacher: Path, whole: Path, tmp_path: Path) -> None:
-    """The same once more with a process that the kernel ends."""
+    """The same with a process killed by the kernel."""
     program = [
         sys.executable,
         "-m",
@@ -178,7 +178,7 @@ def test_sigkill_of_a_real_process(teacher: Path, whole: Path, tmp_path: Path) -
 
 
 def test_a_finished_run_can_be_asked_again(teacher: Path, whole: Path, tmp_path: Path) -> None:
-    """resume=true on a run that is done changes nothing; another setting is refused by its name."""
+    """resume=true on a finished run changes nothing; another setting is refused by name."""
     shutil.copytree(whole, tmp_path / "run")
     assert distill.main(config(teacher, tmp_path / "run", resume=True, checkpoint_every=7)) == 0
     same_run(whole, tmp_path / "run")
@@ -187,7 +187,7 @@ def test_a_finished_run_can_be_asked_again(teacher: Path, whole: Path, tmp_path:
 
 
 def test_a_damaged_checkpoint_is_refused(teacher: Path, whole: Path, tmp_path: Path) -> None:
-    """One sentence that names the folder, and what it says is true."""
+    """One sentence that names the folder and the state of its checkpoints."""
     shutil.copytree(whole, tmp_path / "run")
     for _, folder in RunDir(tmp_path / "run").steps():
         weights = folder / "state.safetensors"

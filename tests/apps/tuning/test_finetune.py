@@ -1,4 +1,4 @@
-"""`robo-rl finetune` and `distill` as a user calls them; what is killed or stopped is a process of its own."""
+"""`robo-rl finetune` and `distill` as called by users; killed or stopped ones run in their own process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning.loop import Best, _Training
-from robo_rl.apps.tuning.start import replanned, training_episode_limit
+from robo_rl.apps.tuning.start import training_episode_limit, with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
@@ -51,7 +51,7 @@ def started(arguments: list[str], **pipes: int) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(demonstrations, base policy) of the quickest task."""
+    """(demonstrations, base policy) of the fastest task."""
     folder = tmp_path_factory.mktemp("finetune")
     data, out = folder / "data", folder / "base"
     few = ["episodes=3", "num_envs=2", "num_workers=0"]
@@ -76,8 +76,8 @@ def finetune(base: tuple[Path, Path], out: Path, method: str, *more: str) -> lis
 
 
 def test_training_episodes_end_after_a_multiple_of_the_demonstrations(base: tuple[Path, Path]) -> None:
-    """1.6 median demonstrations, rounded up, and never beyond the task's own limit; without demonstrations
-    none.
+    """1.6 times the median demonstration, rounded up, at most the task's own limit; none without
+    demonstrations.
     """
     config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(base[0]))
     demos = EpisodeStore(base[0])
@@ -91,7 +91,7 @@ def test_training_episodes_end_after_a_multiple_of_the_demonstrations(base: tupl
 
 
 def same_files(one: Path, other: Path) -> None:
-    """Weights and every logged value, to the last bit."""
+    """Weights and all logged values, bit for bit."""
     for name in ("policy/weights.safetensors", "metrics.jsonl"):
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
     curves = [json.loads((run / "curve.json").read_text()) for run in (one, other)]
@@ -155,7 +155,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
 def test_a_slip_is_one_sentence(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was found, what to do, a non-zero exit code, no traceback and nothing written."""
+    """What was found, a remedy, a non-zero exit code, no traceback and nothing written."""
     assert robo_rl([argument.replace("out=x", f"out={tmp_path / 'x'}") for argument in arguments]) == 2
     said = capsys.readouterr().err
     assert words in said
@@ -164,28 +164,28 @@ def test_a_slip_is_one_sentence(
 
 
 def test_a_base_can_plan_at_another_rhythm() -> None:
-    """Same weights, other `execute`; the base itself keeps its own, and a chunk is never overrun."""
+    """Same weights, other `execute`; the base keeps its own, and a chunk is never exceeded."""
     base = flow_policy(SPEC)
-    again = replanned(base, 1)
+    again = with_planning_interval(base, 1)
     assert (again.execute, base.execute) == (1, 2)
     assert all(one is other for one, other in zip(again.parameters(), base.parameters(), strict=True))
     with pytest.raises(ConfigError, match="chunks of 4"):
-        replanned(base, 5)
+        with_planning_interval(base, 5)
     steered = SteeredPolicy(base, make_actor(ActorConfig("gaussian", 4, 4)), LatentMap(4, 1, 1.5))
     with pytest.raises(ConfigError, match=r"method\.execute=null"):
-        replanned(steered, 1)
+        with_planning_interval(steered, 1)
 
 
 def test_a_residual_without_demonstrations_says_what_is_missing(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The mix asks for demonstrations: give them, or set their share to 0."""
+    """The mix needs demonstrations: give them, or set their fraction to 0."""
     assert robo_rl(["finetune", f"base={base[1]}", f"out={tmp_path / 'x'}", "method=residual"]) == 2
     assert "demos=" in capsys.readouterr().err
 
 
 class _Working:
-    """A tuner whose one step is done by another process."""
+    """A tuner whose only step is done by another process."""
 
     phase, env_steps, offline, done = "burn_in", 0, 0, False
 
@@ -198,7 +198,7 @@ class _Working:
 
 
 def test_cpu_seconds_count_the_simulators_of_workers() -> None:
-    """With num_workers= the simulation runs in other processes: their time is training's all the same."""
+    """With num_workers= the simulation runs in other processes, whose time counts as training."""
     config = FinetuneVerb(out="unused", eval_every=0)
     session: Any = SimpleNamespace(tuner=_Working(), seed_root=("train", 0))
     nothing: Any = None
@@ -210,7 +210,7 @@ def test_cpu_seconds_count_the_simulators_of_workers() -> None:
 
 
 def test_learning_from_nothing_is_told_by_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pendulum knows no success, only rewards below zero: 0 of 2 alone would say nothing."""
+    """Pendulum has no success, only negative rewards: 0 of 2 alone is not informative."""
     out = tmp_path / "sac"
     few = ["eval_every=0", "eval_episodes=2", "final_episodes=2", "num_envs=1", "num_workers=0"]
     small = ["env_steps=600", "method.base_steps=200", "method.learner.hidden=[16]"]

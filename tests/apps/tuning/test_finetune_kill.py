@@ -1,6 +1,5 @@
-"""Killed at the worst moments: fine-tuning resumes to the same bits from wherever it was.
-
-`test_finetune.py` does it once with a real process.
+"""Fine-tuning killed at critical moments resumes to the same bits. `test_finetune.py` does it once with a
+real process.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from tests.rl.worlds import SPEC, make_env
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verb finds the toy world under every name."""
+    """The toy task under every environment name."""
     for module in (start, loop, report):
         monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
     monkeypatch.setattr(loop, "has_dense_reward", lambda *_: False)
@@ -109,7 +108,7 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
 def test_resumed_equals_never_killed(
     death: str, base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 7: weights and every logged value, to the last bit."""
+    """Promise 7: weights and all logged values are equal bit for bit."""
     where, name, call, after = DEATHS[death]
     with monkeypatch.context() as patch:
         patch.setattr(where, name, dying(getattr(where, name), call, after))
@@ -120,7 +119,7 @@ def test_resumed_equals_never_killed(
 
 
 def recorded(run: Path) -> list[tuple[Any, ...]]:
-    """All that was recorded, in order."""
+    """All recorded episodes, in order."""
     return [
         (e.number, e.meta.seed, e.success, e.obs("state").tolist(), e.action.tolist(), e.reward.tolist())
         for e in EpisodeStore(run / "episodes")
@@ -153,7 +152,7 @@ STOPS: dict[str, tuple[Any, str, int, str]] = {
 def test_stopped_and_resumed_equals_never_stopped(
     stop: str, base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SIGTERM at any moment: the next whole state is saved, and resume=true ends with the same bits."""
+    """SIGTERM at any moment: the next complete state is saved, and resume=true ends with the same bits."""
     where, name, call, said = STOPS[stop]
     real, calls = getattr(where, name), list[int]()
 
@@ -175,7 +174,7 @@ def test_stopped_and_resumed_equals_never_stopped(
 def test_killed_at_the_very_end(
     base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last step has its checkpoint before it is evaluated: the evaluation made again is logged once."""
+    """The last step has its checkpoint before its evaluation: a repeated evaluation is logged once."""
     run = config(base, tmp_path / "run", checkpoint_every=40)  # 120 steps are three of these
     with monkeypatch.context() as patch:
         patch.setattr(loop, "save_policy", dying(save_policy, 1))
@@ -210,9 +209,7 @@ def offline(base: Path, tmp_path: Path) -> Verb:
 def test_killed_offline_goes_on_where_the_last_checkpoint_was(
     offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Offline learning takes most of some methods' time: a kill in its last piece costs that piece, not all
-    of it.
-    """
+    """Offline learning is most of some methods' time: a kill in its last part must cost that part only."""
     assert finetune.main(offline(tmp_path / "whole", checkpoint_every=100)) == 0
     learn, pieces = FineTuner._learn_offline, list[int]()
     for call in (3, 1):  # in the third piece, and again in the only one that is left
@@ -229,7 +226,7 @@ def test_killed_offline_goes_on_where_the_last_checkpoint_was(
 def test_killed_after_offline_learning_learns_it_no_second_time(
     offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its end is a checkpoint of its own, though 250 updates are less than there are steps between two."""
+    """Its end has a checkpoint, although 250 updates are fewer than the steps between two checkpoints."""
     assert finetune.main(offline(tmp_path / "whole", checkpoint_every=1000)) == 0
     with monkeypatch.context() as patch:
         patch.setattr(FineTuner, "advance", dying(FineTuner.advance, 6))
@@ -245,7 +242,7 @@ def test_killed_after_offline_learning_learns_it_no_second_time(
 def test_stopped_offline_then_killed(
     offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The whole of offline learning is step 0: what is learned, and logged, twice is in the log once."""
+    """All offline learning is step 0: updates that are repeated are logged once."""
     verb = offline
     assert finetune.main(verb(tmp_path / "whole")) == 0
     assert "from 1 of the 2 episodes" in capsys.readouterr().out
@@ -274,7 +271,7 @@ def test_stopped_offline_then_killed(
 def test_killed_again_and_again(
     base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every fourth step of a flaky machine is its last: the run still ends, and ends the same."""
+    """The process dies at every fourth step: the run still ends with the same result."""
     run, deaths = config(base, tmp_path / "run", checkpoint_every=2), 0
     run.method.burn_in = 0  # a burn-in is one piece: no checkpoint lies inside of it
     straight = config(base, tmp_path / "straight", checkpoint_every=2)
@@ -293,7 +290,7 @@ def test_killed_again_and_again(
 
 
 def test_a_finished_run_can_be_asked_again(base: Path, whole: Path, tmp_path: Path) -> None:
-    """resume=true on a run that is done changes nothing, even when its folder has been moved."""
+    """resume=true on a finished run changes nothing, even if its folder was moved."""
     shutil.copytree(whole, tmp_path / "run")
     assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
     same_run(whole, tmp_path / "run")
@@ -302,8 +299,8 @@ def test_a_finished_run_can_be_asked_again(base: Path, whole: Path, tmp_path: Pa
 def test_the_best_evaluation_is_what_is_left(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Evaluations of 2, 3, 3, 1, ... of 3: the policy is that of the later 3, whatever training did
-    afterwards.
+    """Evaluations of 2, 3, 3, 1, ... of 3: the policy is that of the second 3, whatever training did
+    later.
     """
     seen: list[torch.Tensor] = []
     met: set[int] = set()
@@ -328,7 +325,7 @@ def test_the_best_evaluation_is_what_is_left(
 
 
 def test_a_damaged_checkpoint_is_refused(base: Path, whole: Path, tmp_path: Path) -> None:
-    """Half a replay must not be trained on: one sentence that names the folder."""
+    """An incomplete replay must not be used: one sentence that names the folder."""
     shutil.copytree(whole, tmp_path / "run")
     for _, folder in RunDir(tmp_path / "run").steps():
         weights = folder / "state.safetensors"

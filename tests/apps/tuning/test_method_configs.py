@@ -1,4 +1,4 @@
-"""Every method is a small file: it loads, it holds its paper's values, and it learns on a toy task."""
+"""Every method is a small file: it loads, has its paper's values, and learns a toy task."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def method(name: str, *overrides: str) -> MethodConfig:
 
 
 def small(name: str, *overrides: str) -> MethodConfig:
-    """The method, shrunk in size and length alone."""
+    """The method with smaller networks and fewer steps."""
     config = method(name)
     sizes = [
         "hidden=[8]",
@@ -289,7 +289,7 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> EpisodeStore:
 def session(
     config: MethodConfig, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[TuningSession, VecEnv, SavedPolicy]:
-    """Built as the verb builds it, on the toy task."""
+    """Built as by the verb, on the toy task."""
     monkeypatch.setattr(compose, "make_expert", lambda name, noise, seed, env: Human())
     env = with_interventions(config, "toy/target", make_env(LANES), seed=0)
     base = DirectPolicy(SPEC).eval() if config.map.kind == "direct" else flow_policy(SPEC)
@@ -316,14 +316,14 @@ def test_a_method_is_a_small_file_that_says_where_it_is_from(path: Path) -> None
 
 @pytest.mark.parametrize("name", PAPER)
 def test_a_method_has_its_papers_values(name: str) -> None:
-    """Value by value; a change of a default elsewhere must not change a published recipe."""
+    """Value by value; a changed default elsewhere must not change a published recipe."""
     config = method(name)
     wrong = {key: read(config, key) for key, value in PAPER[name].items() if read(config, key) != value}
     assert not wrong
 
 
 def test_every_published_method_is_checked() -> None:
-    """All but the house's own recipes."""
+    """All methods but this project's own."""
     assert set(PAPER) == set(METHODS) - {"steering", "residual", "residual_far", "residual_dense"}
 
 
@@ -336,7 +336,7 @@ def test_the_two_kinds_of_dsrl_differ_in_the_learner_alone() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_learns_end_to_end(name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All phases of every method in small: weights move, stay finite, and the deployed policy acts."""
+    """All phases of every method in small: weights change, stay finite, and the deployed policy acts."""
     built, env, base = session(small(name), demos, monkeypatch)
     tuner = built.tuner
     before = [value.clone() for value in tuner.learner.actor.state_dict().values()]
@@ -356,7 +356,7 @@ def test_a_method_learns_end_to_end(name: str, demos: EpisodeStore, monkeypatch:
 def test_a_methods_first_step_is_its_base(
     name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Step 0 equals the base bit for bit, at zero noise where steering starts there."""
+    """Step 0 equals the base bit for bit, at zero noise for origin zero."""
     built, env, base = session(small(name), demos, monkeypatch)
     env.close()
     if isinstance(base, DirectPolicy):
@@ -372,7 +372,7 @@ def test_a_methods_first_step_is_its_base(
 def finished_run(
     folder: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch, *overrides: str
 ) -> TuningSession:
-    """A run of calql_offline with one checkpoint, as the verb writes it."""
+    """A run of calql_offline with one checkpoint, as written by the verb."""
     built, env, _ = session(small("calql_offline", *overrides), demos, monkeypatch)
     while not built.tuner.done:
         built.tuner.advance()
@@ -386,7 +386,7 @@ def finished_run(
 def test_a_run_starts_from_an_earlier_one(
     tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """WSRL: actor and all critics of the earlier run, its optimisers' moments not."""
+    """WSRL loads actor and critics of the earlier run, not the moments of its optimisers."""
     earlier = finished_run(tmp_path / "earlier", demos, monkeypatch)
     built, env, _ = session(small("wsrl"), demos, monkeypatch)
     env.close()
@@ -403,7 +403,7 @@ def test_a_run_starts_from_an_earlier_one(
 def test_ppo_refuses_the_base_in_place_of_its_actor(
     demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ramp_steps lets the base act at random; PPO needs the probability of every action."""
+    """ramp_steps lets the base act at random, but PPO needs the probability of every action."""
     with pytest.raises(ConfigError, match=r"method.ramp_steps=0"):
         session(small("resip", "method.ramp_steps=100"), demos, monkeypatch)
 
@@ -418,7 +418,7 @@ def test_ppo_refuses_the_base_in_place_of_its_actor(
 def test_a_start_that_does_not_fit_is_one_sentence(
     overrides: list[str], word: str, tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was found, what was expected, what to do."""
+    """What was found, what was expected, a remedy."""
     finished_run(tmp_path / "earlier", demos, monkeypatch)
     built, env, _ = session(small("wsrl", *overrides), demos, monkeypatch)
     env.close()
@@ -446,7 +446,9 @@ def test_a_start_from_a_run_of_another_kind_says_what_it_is(
     demos: EpisodeStore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its checkpoint is in order: the sentence names the kind and what init= accepts, and deletes nothing."""
+    """Its checkpoint is valid: the message names the kind and what init= accepts, and does not advise
+    deletion.
+    """
     monkeypatch.setattr("sys.argv", ["robo-rl", verb])
     run = RunDir.create(tmp_path / "other", settings)
     with run.new_checkpoint(1) as checkpoint:
@@ -470,7 +472,7 @@ def test_a_method_that_needs_a_start_says_so(demos: EpisodeStore, monkeypatch: p
 
 
 def test_states_are_scaled_to_the_demonstrations(demos: EpisodeStore) -> None:
-    """Learning from nothing with demonstrations sees states in [-1, 1], not in the task's own units."""
+    """Learning from scratch with demonstrations scales states to [-1, 1]."""
     policy = empty_policy(SPEC, None, str(demos.path))
     states = torch.tensor([[[2.5, 1.0]], [[3.5, 4.0]]])
     torch.testing.assert_close(policy.features({"state": states}), torch.tensor([[-1.0, -1.0], [1.0, 1.0]]))
@@ -478,21 +480,21 @@ def test_states_are_scaled_to_the_demonstrations(demos: EpisodeStore) -> None:
 
 
 def test_nothing_to_scale_states_by_is_one_sentence(tmp_path: Path) -> None:
-    """A dataset whose recording has not begun: NumPy would say that it needs arrays to concatenate."""
+    """A dataset without episodes gives a sentence, not NumPy's error on concatenation."""
     DatasetWriter.create(tmp_path / "data", SPEC)
-    with pytest.raises(DataError, match="holds no whole episode"):
+    with pytest.raises(DataError, match="holds no complete episode"):
         empty_policy(SPEC, None, str(tmp_path / "data"))
 
 
 def test_interventions_reward_steps_not_chunks() -> None:
-    """Which chunk an intervention within it belongs to is not clear: refused before anything is made."""
+    """An intervention inside a chunk cannot be assigned: refused before anything is built."""
     with pytest.raises(ConfigError, match=r"per_chunk=false, or method\.reward_source=task"):
         compose.check_together(method("rlif"), ResidualMap(2, 0.1, 8))
     compose.check_together(method("rlif"), ResidualMap(2, 0.1, 1))
 
 
 def test_interventions_need_a_human(demos: EpisodeStore) -> None:
-    """RLIF without intervene=expert has no reward at all: refused."""
+    """RLIF without intervene=expert has no reward, so it is refused."""
     with pytest.raises(ConfigError, match="intervene=expert"):
         with_interventions(method("rlif", "method.intervene=none"), "toy/target", make_env(LANES), seed=0)
     with pytest.raises(ConfigError, match="no scripted expert"):

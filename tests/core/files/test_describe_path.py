@@ -1,4 +1,4 @@
-"""A path that is another kind of thing is called by what it is."""
+"""Descriptions of paths that hold something other than what was expected."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from robo_rl.core.files.describe_path import describe_path
     ],
 )
 def test_a_folder_is_known_by_its_file(mark: str, said: str, tmp_path: Path) -> None:
-    """What each verb writes has a file of its own."""
+    """Each kind of output has a file that identifies it."""
     (tmp_path / mark).write_text("{}")
     assert describe_path(tmp_path) == said
     assert describe_path(tmp_path / mark) == "is a file"
 
 
 def test_nothing_and_an_empty_folder(tmp_path: Path) -> None:
-    """A slip in the path, and a run that never began."""
+    """A mistyped path, and a run that ended before it began."""
     assert describe_path(tmp_path / "nowhere") == "does not exist"
     assert describe_path(tmp_path) == "is an empty folder"

@@ -1,4 +1,4 @@
-"""Durable files: the old content or the new one, never half of one."""
+"""Durable files: complete old or complete new content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_parents_are_made_and_content_replaced(tmp_path: Path) -> None:
-    """Callers name a file, not its folder."""
+    """The error names the file that the caller gave, not its folder."""
     path = tmp_path / "deep" / "er" / "b"
     write_atomic(path, b"1")
     write_atomic(path, b"2")
@@ -37,13 +37,13 @@ def test_parents_are_made_and_content_replaced(tmp_path: Path) -> None:
 
 
 def test_what_is_no_number_in_json_is_refused(tmp_path: Path) -> None:
-    """NaN in JSON is read by no other language; better to fail where it is made."""
+    """Other languages cannot read NaN in JSON, so writing it fails."""
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "n.json", {"loss": float("nan")})
 
 
 def test_unreadable_json_is_named(tmp_path: Path) -> None:
-    """An absent file and a cut-off one are different mistakes."""
+    """An absent file and a truncated one have different messages."""
     with pytest.raises(DataError, match="does not exist"):
         read_json(tmp_path / "no.json")
     (tmp_path / "cut.json").write_text('{"a": ')
@@ -54,14 +54,14 @@ def test_unreadable_json_is_named(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text_are_named_too(tmp_path: Path) -> None:
-    """A file overwritten with something else is the user's mishap, not a UnicodeDecodeError."""
+    """A file overwritten with other data gives a sentence, not a UnicodeDecodeError."""
     (tmp_path / "odd.json").write_bytes(b"\x80\x81")
     with pytest.raises(DataError, match=r"odd\.json is not valid JSON"):
         read_json(tmp_path / "odd.json")
 
 
 def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
-    """Nobody knows what a `.out.json.tmp` is."""
+    """The error does not name a temporary file."""
     (tmp_path / "out.json").mkdir()
     with pytest.raises(IsADirectoryError) as error:
         write_atomic(tmp_path / "out.json", b"1")

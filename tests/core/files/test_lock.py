@@ -1,4 +1,4 @@
-"""A folder has one writing process; its death frees the folder."""
+"""Lock of a folder: one writing process; its death releases the lock."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_another_process_is_refused_until_the_holder_dies(tmp_path: Path) -> Non
 
 
 def test_the_last_release_of_a_process_frees_the_folder(tmp_path: Path) -> None:
-    """A record lock ends when any descriptor of its file is closed: taking it twice must not free it."""
+    """A record lock ends when any descriptor of its file is closed: locking twice must not release it."""
     first, second = FolderLock(tmp_path, "run"), FolderLock(tmp_path, "run")
     second.close()
     second.close()
@@ -48,7 +48,7 @@ def test_the_last_release_of_a_process_frees_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_forked_child_does_not_hold_it(tmp_path: Path) -> None:
-    """Data loaders may outlive a killed trainer for seconds: the run can be resumed at once."""
+    """Data loaders may outlive a killed trainer by seconds: the run can be resumed at once."""
     lock = FolderLock(tmp_path, "run")
     if (child := os.fork()) == 0:
         lock.close()  # as at the end of the child

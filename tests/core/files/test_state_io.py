@@ -1,4 +1,4 @@
-"""Training states survive the trip to disk exactly, and damage is refused."""
+"""Training states are restored exactly, and damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
 
 
 def test_an_optimiser_continues_bit_for_bit(tmp_path: Path) -> None:
-    """Adam's moments and step count are what a resumed run needs."""
+    """A resumed run needs Adam's moments and step count."""
     weight = torch.ones(4, requires_grad=True)
     optimizer = torch.optim.Adam([weight], fused=True)
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_an_optimiser_continues_bit_for_bit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["state.safetensors", "state.json"])
 def test_damage_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
-    """A cut file must not be half loaded."""
+    """A truncated file must not be loaded in part."""
     save_state(tmp_path, {"x": torch.arange(100.0)})
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[:-20])
@@ -65,7 +65,7 @@ def test_damage_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
 
 
 def test_a_flipped_digit_is_refused(tmp_path: Path) -> None:
-    """Plain values have a checksum as tensors do: step 400 must not become step 500."""
+    """Plain values have a checksum like tensors: step 400 must not become step 500."""
     save_state(tmp_path, {"step": 400, "x": torch.arange(3.0)})
     path = tmp_path / "state.json"
     path.write_text(path.read_text().replace("400", "500"))
@@ -74,7 +74,7 @@ def test_a_flipped_digit_is_refused(tmp_path: Path) -> None:
 
 
 def test_absence_is_refused(tmp_path: Path) -> None:
-    """A folder that is no checkpoint says so."""
+    """A folder without a state is named in the error."""
     with pytest.raises(CheckpointError, match="no readable training state"):
         load_state(tmp_path / "nothing")
 
@@ -110,7 +110,7 @@ def test_keys_that_look_like_paths_do_not_collide(tmp_path: Path) -> None:
 
 
 def test_tensors_that_share_memory_are_written_whole(tmp_path: Path) -> None:
-    """Networks in one buffer: views and slices of it, transposed ones too."""
+    """Networks in one buffer: views and slices of it, also transposed ones."""
     flat = torch.arange(6.0)
     save_state(tmp_path, {"flat": flat, "view": flat.view(2, 3).T, "slice": flat[::2]})
     back = load_state(tmp_path)

@@ -1,4 +1,4 @@
-"""The flight envelope travels as data and refuses what cannot be."""
+"""The flight envelope survives JSON and refuses impossible values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_missing_and_unknown_keys_are_named() -> None:
 
 
 def test_a_craft_caps_what_a_bundle_may_ask() -> None:
-    """The smaller of both holds, number by number; the cap of the fence is around the task's origin."""
+    """Each number is the smaller of both; the fence's cap is centred on the task's origin."""
     asked = FlightEnvelope(
         2.0, 90.0, 50.0, (-100.0, -0.5, -3.0), (100.0, 0.5, 3.0), descend_m_s=3.0, cut_height_m=0.3
     )

@@ -40,7 +40,7 @@ def hover(num: int = 2, steps: int = 51, label: str = "hover", dt_s: float = 0.0
 
 
 def flown(positions: list[list[float]], quat: list[float]) -> FlightLog:
-    """One drone, one attitude, one position every 2 s: so slow that it leaves no trail."""
+    """One drone, one attitude, one position every 2 s: slow enough to leave no trail."""
     steps = len(positions)
     rows = np.array(positions)[:, None]
     attitude = np.broadcast_to(np.array(quat), (steps, 1, 4)).copy()
@@ -50,7 +50,7 @@ def flown(positions: list[list[float]], quat: list[float]) -> FlightLog:
 
 
 def blue(frame: Frame) -> ndarray:
-    """Pixels (x, y) of the front rotors of drone 0: the only saturated colour there is."""
+    """Pixels (x, y) of the front rotors of drone 0, the only saturated colour."""
     inside = frame[60:-60].astype(int)
     rows, columns = np.nonzero(inside[..., 2] - inside[..., 0] > 90)
     return np.stack([columns + 0.5, rows + 60.5], axis=-1)
@@ -74,9 +74,7 @@ def test_the_film_plays_in_real_time(tmp_path: Path) -> None:
     "quat", [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [0.70710678, 0.0, 0.0, 0.70710678]]
 )
 def test_a_drone_is_where_the_projection_says(quat: list[float]) -> None:
-    """Forwards, backwards and turned to the left: the coloured front rotors lie where the attitude turns
-    them.
-    """
+    """Forwards, backwards and turned to the left: the coloured front rotors follow the attitude."""
     places = [[-0.8, 0.3, 0.9], [0.7, -0.4, 0.2]]
     scene = FlightScene(flown(places, quat))
     for time_s, place in zip((0.0, 2.0), places, strict=True):
@@ -89,7 +87,7 @@ def test_a_drone_is_where_the_projection_says(quat: list[float]) -> None:
 
 
 def test_between_two_samples_a_drone_is_on_its_way() -> None:
-    """Half way in time is half way in space; an attitude written with the other sign is the same attitude."""
+    """Half of the time is half of the way; q and -q are the same attitude."""
     log = flown([[0.0, 0.0, 1.0], [1.0, 0.0, 1.0]], [1.0, 0.0, 0.0, 0.0])
     log.quat_wxyz[1] *= -1.0
     position, quat, goal = log.pose_at(1.0)
@@ -100,7 +98,7 @@ def test_between_two_samples_a_drone_is_on_its_way() -> None:
 
 
 def test_a_drone_that_ended_leaves_a_cross() -> None:
-    """NaN afterwards is no crash: the cross stays where it was seen last, in its colour."""
+    """After NaN the cross stays at the last position, in the drone's colour."""
     log = replace(hover(1), position_m=hover(1).position_m + np.array([0.4, 0.0, 0.0]))
     log.position_m[20:], log.quat_wxyz[20:] = np.nan, np.nan
     scene = FlightScene(log)
@@ -125,7 +123,7 @@ def test_the_camera_sees_everything_from_as_near_as_it_can() -> None:
 
 
 def test_the_caption_says_what_is_not_to_scale() -> None:
-    """A flight over 4 m: a craft of 4 cm is drawn larger, and how much is what was really drawn."""
+    """A flight over 4 m: a craft of 4 cm is enlarged, and the caption states the factor."""
     large = FlightScene(flown([[-2.0, 0.0, 1.0], [2.0, 0.0, 1.0]], [1.0, 0.0, 0.0, 0.0]), arm_m=0.04)
     assert f"crafts drawn {large.arm_m / 0.04:.1f} times their size" in large.caption
     assert large.arm_m > 0.1
@@ -146,7 +144,7 @@ def test_distances_and_tilt_are_those_of_the_formula() -> None:
 
 
 def test_percentiles_leave_out_what_has_ended() -> None:
-    """Values 0 ... 10, one NaN, and a last row of nothing but NaN."""
+    """Values 0 ... 10, one NaN, and a last row of NaN only."""
     values = np.array([[*range(11), np.nan], [np.nan] * 12])
     np.testing.assert_allclose(spread(values), [[1.0, np.nan], [5.0, np.nan], [9.0, np.nan]])
 
@@ -169,7 +167,7 @@ def test_no_log_is_no_plot(tmp_path: Path) -> None:
 
 
 def test_text_is_cut_at_the_rim() -> None:
-    """A long label must not break a film; right-aligned text ends where it was told to."""
+    """A long label must not stop a video; right-aligned text ends at its given point."""
     frame = np.full((40, 60, 3), 255, dtype=np.uint8)
     put_text(frame, "longer than the picture is wide", (-10, 5), 15.0, (0.0, 0.0, 0.0))
     put_text(frame, "11", (50, 35), 12.0, (0.0, 0.0, 0.0), right=True)
@@ -195,7 +193,7 @@ def test_a_log_that_does_not_fit_together_is_refused(change: dict[str, Any], say
 
 
 def test_a_log_with_two_flights_of_one_drone_is_refused() -> None:
-    """The next episode behind the end of the first would be drawn as a jump."""
+    """A second episode in the log would be drawn as a jump."""
     log = hover(1)
     position = log.position_m.copy()
     position[10:20] = np.nan

@@ -1,4 +1,4 @@
-"""Pictures of missions: in metres, and refused when there is nothing to draw."""
+"""Plots of missions: axes in metres, and an error without a mission."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def scene() -> MissionView:
 
 
 def test_axes_are_in_metres() -> None:
-    """A scale to read distances by: ticks, and what they count."""
+    """Axes have ticks and a unit."""
     figure = mission_figure([[scene(), scene()]], "missions")
     first, second = figure.axes[:2]
     assert (first.get_xlabel(), first.get_ylabel()) == ("x, m", "y, m")

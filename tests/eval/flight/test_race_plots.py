@@ -1,4 +1,4 @@
-"""Gates and flown lines as pictures: where corners are, and that all that was flown is drawn."""
+"""Plots of gates and paths: corners are correct, and all paths are drawn."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_race_is_drawn_and_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_gates_are_in_the_film() -> None:
-    """The camera sees all corners, and the frame is not what it is without the gate."""
+    """The camera covers all corners, and the gate changes the frame."""
     scene, empty = (FlightScene(circle(1), gates=gates) for gates in ((GATE,), ()))
     pixels = scene.camera.project(GATE.corners(GATE.outer_m))[0]
     assert (pixels >= 0).all()

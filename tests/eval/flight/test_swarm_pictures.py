@@ -1,4 +1,4 @@
-"""Pictures of swarms: what is drawn is where it is, and what cannot be drawn is refused."""
+"""Plots and videos of swarms: objects are drawn at their positions, and invalid input is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def log(steps: int = 6, drones: int = 2) -> SwarmLog:
 
 
 def test_a_drone_is_drawn_where_it_is() -> None:
-    """Around its projected position there is its colour; where it was six frames before there is none."""
+    """The drone's colour is at its projected position and not where it was six frames before."""
     made = log()
     scene = SwarmScene(made, SIZE)
     first, last = scene.frame(0), scene.frame(5)
@@ -52,7 +52,7 @@ def test_a_drone_is_drawn_where_it_is() -> None:
 
 
 def test_axes_are_in_metres() -> None:
-    """Four worlds in three columns: x below whatever has nothing below it, y at the left, ticks
+    """Four worlds in three columns: x labels below the lowest panels, y labels at the left, ticks
     everywhere.
     """
     figure = swarm_figure([log()] * 4, "four worlds")
@@ -62,7 +62,7 @@ def test_axes_are_in_metres() -> None:
 
 
 def test_titles_tell_who_arrived() -> None:
-    """Of a swarm how many, of a single drone whether."""
+    """The number of a swarm's drones near their goals, or the state of a single drone."""
     crowd, alone = (
         swarm_figure([log(drones=drones)], "world").axes[0].get_title(loc="left") for drones in (2, 1)
     )

@@ -1,6 +1,4 @@
-"""Generative policies: the contract of ChunkPolicy, purity, chains whose log-probabilities can be
-recomputed.
-"""
+"""Generative policies: the ChunkPolicy contract, purity, and log-probabilities that can be recomputed."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ def _chain(process: str, net: str, explore: Explore) -> tuple[DenoisingChain, fl
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("process", PROCESSES)
 def test_recomputed_log_probs_equal_stored_ones(process: str, net: str) -> None:
-    """Design promise 3: the ratio on the first minibatch is 1 for every process x net, here summed over the
+    """Design promise 3: the ratio on the first minibatch is 1 for every process and net, here summed over the
     chunk.
     """
     chain, difference = _chain(process, net, Explore(level=0.7, min_std=0.05))
@@ -39,7 +37,7 @@ def test_recomputed_log_probs_equal_stored_ones(process: str, net: str) -> None:
 
 @pytest.mark.parametrize("process", ["flow", "diffusion"])
 def test_shuffled_transitions_have_the_same_log_probs(process: str) -> None:
-    """PPO's minibatches mix samples and transitions: each k its own, in one call."""
+    """PPO's minibatches mix samples and transitions: one call with a k per sample."""
     policy, obs = policy_of(process, "mlp"), observations(ENV, 3, 2)
     explore = Explore(level=0.7, min_std=0.05)
     with torch.no_grad():
@@ -67,9 +65,7 @@ def test_a_gradient_step_moves_the_ratio() -> None:
 
 
 def test_nearly_deterministic_steps_stay_out_of_the_chain() -> None:
-    """DDIM ends with std 0 (alpha_bar 1): sampled at its mean, not in `steps`, whatever the noise drawn for
-    it.
-    """
+    """DDIM ends with std 0 (alpha_bar 1): the last transition is deterministic and not in `steps`."""
     policy, obs = policy_of("diffusion"), observations(ENV, 3, 2)
     noise, draws = torch.randn(3, 8, 2), torch.randn(3, 5, 8, 2)
     other = draws.clone()
@@ -81,7 +77,7 @@ def test_nearly_deterministic_steps_stay_out_of_the_chain() -> None:
 
 
 def test_chain_without_exploration_is_the_sample() -> None:
-    """Level 0 walks the deterministic process: `sample` is its last point, clipped."""
+    """Level 0 follows the deterministic process: `sample` is its last point, clipped."""
     for process in PROCESSES:
         policy, obs = policy_of(process), observations(ENV, 4, 2)
         noise = torch.randn(4, 8, 2)
@@ -105,7 +101,9 @@ def test_exploring_one_step_only() -> None:
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("process", ["flow", "diffusion"])
 def test_sampling_is_a_pure_function(process: str, net: str) -> None:
-    """Same (obs, noise), same chunk, whatever was drawn in between; in [-1, 1]; other noise, other chunk."""
+    """Same (obs, noise), same chunk, whatever was drawn in between; other noise, other chunk; all in [-1,
+    1].
+    """
     policy, obs, noise = policy_of(process, net).eval(), observations(ENV, 6, 2), torch.randn(6, 8, 2)
     assert isinstance(policy, ChunkPolicy)
     with torch.no_grad():
@@ -124,7 +122,7 @@ def test_sampling_is_a_pure_function(process: str, net: str) -> None:
 
 
 def test_rows_do_not_touch_each_other() -> None:
-    """A lane acts the same alone as among others: the executor plans whichever lanes happen to be due."""
+    """A lane gives the same action alone and in a batch: the executor plans whichever lanes are due."""
     policy, obs, noise = policy_of(), observations(ENV, 6, 2), torch.randn(6, 8, 2)
     with torch.no_grad():
         some = policy.sample({k: v[2:4] for k, v in obs.items()}, noise[2:4])
@@ -143,7 +141,7 @@ def test_features_are_normalised_and_in_order() -> None:
 
 
 def test_pictures_reach_the_chunk() -> None:
-    """A policy with a camera acts on what it sees; training crops differ from the centre."""
+    """A policy with a camera depends on the image; training crops differ from the centre."""
     policy, obs = policy_of(env=CAMERA_ENV).eval(), observations(CAMERA_ENV, 3, 2)
     assert policy.features(obs).shape == (3, 2 * (3 + 6))
     dark = obs | {"image.top": torch.zeros_like(obs["image.top"])}
@@ -153,9 +151,7 @@ def test_pictures_reach_the_chunk() -> None:
 
 
 def test_wrong_inputs_end_in_one_sentence() -> None:
-    """Missing keys, unstacked history and repeated noise vectors are the plumbing mistakes that users
-    make.
-    """
+    """Missing keys, unstacked history and repeated noise vectors are common mistakes of users."""
     policy, obs = policy_of(), observations(ENV, 2, 2)
     with pytest.raises(ConfigError, match="needs observation 'goal'"):
         policy.features({"state": obs["state"]})

@@ -1,4 +1,4 @@
-"""Processes: diffusers' own numbers, hand-worked steps, and the marginals that stochastic steps must keep."""
+"""Processes: diffusers' numbers, steps by hand, and the marginals that stochastic steps must preserve."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_ddim_equals_diffusers(steps: int, prediction: str, eta: float) -> None:
 
 
 def test_diffusion_times_are_training_steps() -> None:
-    """The network must see at sampling what it saw in training: step / 100, from 0.99 down to 0.09 for K =
+    """The network's time input in sampling must equal that of training: step / 100, from 0.99 to 0.09 for K =
     10.
     """
     times = Diffusion.build(DiffusionConfig()).transitions(10).times
@@ -68,7 +68,7 @@ def test_diffusion_times_are_training_steps() -> None:
 
 
 def test_flow_grid_is_explicit() -> None:
-    """K = 4: t = 1, 3/4, 1/2, 1/4, each moving by 1/4; no call is wasted on a step of 0.001."""
+    """K = 4: t = 1, 3/4, 1/2, 1/4, each step covers 1/4 of the path."""
     transitions = Flow(FlowConfig(prediction="velocity")).transitions(4)
     assert transitions.times.tolist() == [1.0, 0.75, 0.5, 0.25]
     mean, std = transitions.stats(torch.full((1, 1, 1), 2.0), torch.full((1, 1, 1), 1.0), 0)
@@ -76,7 +76,7 @@ def test_flow_grid_is_explicit() -> None:
 
 
 def test_both_flow_predictions_walk_the_same_line() -> None:
-    """One known action: velocity (x - action) / t and the action itself lead to it, along the same points."""
+    """One known action: velocity (x - action) / t and the action itself lead to it along the same points."""
     action, noise = torch.tensor([[[0.5, -0.25]]]), torch.tensor([[[2.0, 1.0]]])
     by_action = Flow(FlowConfig(prediction="sample"))
     by_velocity = Flow(FlowConfig(prediction="velocity"))
@@ -111,8 +111,8 @@ def test_both_flow_predictions_walk_the_same_line() -> None:
     ],
 )
 def test_exact_nets_reach_the_data_distribution(config: ProcessConfig, level: float, steps: int) -> None:
-    """Actions ~ N(0.3, 0.2^2): with the exact regression functions both the deterministic and the stochastic
-    walk must end with this mean and std. A wrong drift or a wrong noise scale shows up here and nowhere else.
+    """Actions ~ N(0.3, 0.2^2): with the exact regression functions, the deterministic and the stochastic path
+    must end with this mean and std. Only this test detects a wrong drift or noise scale.
     """
     mean, std, n = 0.3, 0.2, 20_000
     process = make_process(config)
@@ -227,9 +227,7 @@ def test_impossible_processes_are_refused() -> None:
 
 
 def test_a_loaded_process_needs_no_diffusers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A robot has no diffusers: tables come with the weights, and until then nothing can act on them by
-    accident.
-    """
+    """A robot has no diffusers: tables are loaded with the weights, and before that samples are NaN."""
     trained = Diffusion.build(DiffusionConfig())
 
     def absent(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Real-time chunking: what runs is gone on with, as the distribution of actions has it."""
+"""Real-time chunking: new chunks continue the running one, following the distribution of actions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def kept_of(old: Tensor, frozen: int, known: int) -> PreviousChunk:
 
 
 def test_weights_by_hand() -> None:
-    """Six actions, two certain, four known: c = 2/3 and 1/3 at the soft ones, c (e^c - 1) / (e - 1)."""
+    """Six actions, two frozen, four known: c = 2/3 and 1/3 for the guided ones, c (e^c - 1) / (e - 1)."""
     soft = [c * (math.exp(c) - 1) / (math.e - 1) for c in (2 / 3, 1 / 3)]
     torch.testing.assert_close(weights(6, 2, 4), torch.tensor([1.0, 1.0, *soft, 0.0, 0.0]))
     assert weights(4, 4, 4).tolist() == [1.0] * 4
@@ -55,7 +55,7 @@ def test_weights_by_hand() -> None:
 
 
 def test_without_anything_known_the_walk_is_the_policys_own() -> None:
-    """Bit for bit, also when the old chunk is full of numbers."""
+    """Bit for bit, also if the old chunk has values after the known ones."""
     noise, flow = (
         torch.randn(5, CHUNK, 1, generator=torch.Generator().manual_seed(0)),
         Flow(FlowConfig(steps=10)),
@@ -68,9 +68,8 @@ def test_without_anything_known_the_walk_is_the_policys_own() -> None:
 
 @pytest.mark.parametrize("steps", [5, 10])
 def test_what_comes_next_fits_what_is_certain(steps: int) -> None:
-    """Four of eight are certain. Given them the fifth is 0.9 times the fourth, within 0.218: so it comes out.
-
-    Unguided, it has nothing to do with the fourth, and the arm would jump by 0.7 on the average.
+    """Four of eight are frozen. Given them, the fifth is 0.9 times the fourth within 0.218, and so it must
+    be. Unguided, it is independent of the fourth, and the arm would jump by 0.7 on average.
     """
     n, flow = 2000, Flow(FlowConfig(steps=steps))
     old, noise = old_chunks(n), torch.randn(n, CHUNK, 1, generator=torch.Generator().manual_seed(0))
@@ -90,7 +89,7 @@ def test_what_comes_next_fits_what_is_certain(steps: int) -> None:
 
 
 def test_known_actions_pull_the_less_the_later_they_are() -> None:
-    """Two certain, six known: the difference to the old chunk grows along it."""
+    """Two frozen, six known: the difference to the old chunk grows along it."""
     n, flow = 1000, Flow(FlowConfig(steps=10))
     old, noise = old_chunks(n), torch.randn(n, CHUNK, 1, generator=torch.Generator().manual_seed(0))
     new = guided_sample(flow, smooth, torch.zeros(n, 1), noise, kept_of(old, 2, 6))
@@ -110,9 +109,8 @@ def small(process: FlowConfig | DiffusionConfig) -> GenerativePolicy:
     ("prediction", "nearer"), [("velocity", 0.5), ("preconditioned", 0.5), ("sample", 1.0)]
 )
 def test_a_frozen_policy_is_guided_whatever_its_network_predicts(prediction: str, nearer: float) -> None:
-    """Under no_grad and with weights that need no gradient, as it is loaded on a robot.
-
-    An untrained network that predicts the action hardly looks at the noise, so it can hardly be guided.
+    """Under no_grad and with frozen weights, as on a robot. An untrained network that predicts the action
+    almost ignores the noise, so it can hardly be guided.
     """
     policy = small(FlowConfig(steps=10, prediction=prediction))
     obs, noise = {"state": torch.rand(3, 1, 3)}, torch.randn(3, CHUNK, 2)

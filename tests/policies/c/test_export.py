@@ -81,7 +81,7 @@ def test_weights_arrive_bit_for_bit(tmp_path: Path) -> None:
 
 @needs_c
 def test_self_test_catches_a_changed_weight(tmp_path: Path) -> None:
-    """One weight is edited in the text: the self test names the first example that it spoils."""
+    """One weight is edited in the text: the self test reports the first wrong example."""
     path = tmp_path / "fly.h"
     layers, scale = network(4, 8, 2)
     examples = torch.tensor(
@@ -95,7 +95,7 @@ def test_self_test_catches_a_changed_weight(tmp_path: Path) -> None:
 
 @needs_c
 def test_a_header_of_another_policy_is_refused(tmp_path: Path) -> None:
-    """Its self test is in order, so only the checksum can tell; also when its shapes are others."""
+    """The self test succeeds, so only the checksum detects it; also for other shapes."""
     written(tmp_path / "fly.h", 6, 8, 2)
     for widths in ((6, 8, 2), (5, 8, 3)):
         layers, scale = network(*widths, gain=1.1)
@@ -106,7 +106,7 @@ def test_a_header_of_another_policy_is_refused(tmp_path: Path) -> None:
 @needs_c
 @pytest.mark.parametrize(("history", "integral"), [(8, True), (3, False), (0, True), (0, False)])
 def test_memory_in_c_is_that_of_the_simulator(tmp_path: Path, history: int, integral: bool) -> None:
-    """50 steps of random flight, the integral driven into its limit: every observation equal, bit for bit."""
+    """50 steps of random flight with a saturated integral: every observation is equal bit for bit."""
     craft, senses = load_craft("cf21"), FlightSenses(history, integral, integral_limit=0.02)
     memory = FlightMemory(history, integral, 0.02, 0.01, 2.0 * craft.hover_speed - 1.0)
     export = written(tmp_path / "fly.h", senses.obs_size, 6, 4, memory=memory)
@@ -136,7 +136,7 @@ def test_memory_in_c_is_that_of_the_simulator(tmp_path: Path, history: int, inte
 
 @needs_c
 def test_the_header_is_cpp_too(tmp_path: Path) -> None:
-    """PX4 and Betaflight's tools are C++; comments and macros must not trip it."""
+    """PX4 and Betaflight use C++, whose compiler must accept comments and macros."""
     if shutil.which("g++") is None:
         pytest.skip("no C++ compiler")
     written(tmp_path / "fly.h", 53, 8, 4, memory=FlightMemory(8, True, 0.3, 0.01, 0.1))
@@ -145,7 +145,7 @@ def test_the_header_is_cpp_too(tmp_path: Path) -> None:
 
 @needs_c
 def test_notes_cannot_break_out_of_their_comment(tmp_path: Path) -> None:
-    """A glob or a comment end in a note is text, and a prefix in a note stays as it was written."""
+    """A glob or a comment end in a note is text, and a prefix in a note is not replaced."""
     layers, scale = network(3, 2)
     note = {"runs": "runs/*/name_7 */ int broken; /*", "long": "word " * 60}
     write_c_header(tmp_path / "fly.h", "fly", layers, scale, torch.zeros(1, 3), note)
@@ -161,7 +161,7 @@ def test_forward_is_tanh_after_every_layer() -> None:
 
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """Before a byte is written, with what was found and what was expected."""
+    """Refused before writing, with what was found and expected."""
     path, (layers, scale) = tmp_path / "fly.h", network(5, 8, 4)
     examples, memory = torch.zeros(2, 5), FlightMemory(8, True, 0.3, 0.01, 0.1)
 
@@ -212,7 +212,7 @@ def test_no_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Mo
 
 @needs_c
 def test_a_header_that_does_not_compile_is_refused(tmp_path: Path) -> None:
-    """Warnings count: firmware is built with them as errors."""
+    """Warnings are failures: firmware is built with -Werror."""
     written(tmp_path / "fly.h", 3, 2)
     path = tmp_path / "fly.h"
     path.write_text(path.read_text().replace("return 0;", "int unused; return 0;"))
@@ -222,7 +222,7 @@ def test_a_header_that_does_not_compile_is_refused(tmp_path: Path) -> None:
 
 @needs_c
 def test_a_difference_is_refused_with_its_size(tmp_path: Path) -> None:
-    """The tolerance is what decides; a tolerance of nothing refuses rounding."""
+    """A tolerance of 0 refuses rounding."""
     written(tmp_path / "fly.h", 53, 64, 4)
     with pytest.raises(CheckpointError, match=r"differs from torch by .*float64"):
         verify_c_header(tmp_path / "fly.h", "fly", *network(53, 64, 4), tolerance=-1.0)

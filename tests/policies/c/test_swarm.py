@@ -1,4 +1,4 @@
-"""The policy of a swarm as C, attention and all, against torch."""
+"""Swarm policies as C, including attention, compared with torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTE = {"craft": "cf2x_l2f"}
 
 
 def sharp(**sizes: int) -> SwarmPolicy:
-    """Weights of five times the usual size: heads that decide, whose softmax would show a mistake."""
+    """Weights of five times the usual size: sharp attention, which would reveal errors of the softmax."""
     policy = made(**sizes)
     with torch.no_grad():
         policy.query.weight *= 5.0
@@ -33,7 +33,7 @@ def sharp(**sizes: int) -> SwarmPolicy:
     "sizes", [{}, {"width": 8, "token": 4, "heads": 1}, {"width": 5, "token": 6, "heads": 3}]
 )
 def test_c_equals_torch(sizes: dict[str, int], tmp_path: Path) -> None:
-    """1,000 random observations, half of the things out of range; any width, token and number of heads."""
+    """1,000 random observations, half of the objects absent; any width, token size and number of heads."""
     policy, path = sharp(**sizes), tmp_path / "swarm.h"
     export = write_c_swarm(path, "swarm", policy, joined(*looked()).T, NOTE)
     assert verify_c_swarm(path, "swarm", policy) < 1e-5
@@ -43,7 +43,7 @@ def test_c_equals_torch(sizes: dict[str, int], tmp_path: Path) -> None:
 
 
 def test_what_it_costs_is_counted(tmp_path: Path) -> None:
-    """By hand, width 8, token 4: own, query, per kind context and things with keys, logits and values,
+    """By hand, width 8, token 4: own, query, per kind context and objects with keys, logits and values,
     hidden, last.
     """
     export = write_c_swarm(tmp_path / "s.h", "s", sharp(width=8, token=4, heads=2), joined(*looked()).T, NOTE)
@@ -53,7 +53,7 @@ def test_what_it_costs_is_counted(tmp_path: Path) -> None:
 
 @needs_c
 def test_another_policy_and_a_broken_answer_are_refused(tmp_path: Path) -> None:
-    """A header of other weights is not this policy; attention that took one sign wrongly does not pass."""
+    """A header with other weights, or with one wrong sign in attention, is refused."""
     policy, path = sharp(), tmp_path / "swarm.h"
     write_c_swarm(path, "swarm", policy, joined(*looked()).T, NOTE)
     with pytest.raises(CheckpointError, match="other weights"):

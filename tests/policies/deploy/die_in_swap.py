@@ -1,7 +1,6 @@
-"""Puts bundles in the place of others, each time in a fork that is killed before or after another step on the
-disk.
+"""Replaces bundles in forks that are killed before or after each step on the disk.
 
-`<root>/<n>/button` is replaced by the folder beside it, by a fork that dies at step n; prints how each fork
+`<root>/<n>/button` is replaced by the folder next to it, in a fork that dies at step n. Prints how each fork
 ended.
 """
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def folder(button_bundle: Bundle, tmp_path: Path) -> Path:
-    """A copy to break."""
+    """Copy of a bundle, to be damaged."""
     copy = tmp_path / "button"
     copy.mkdir()
     for path in button_bundle.folder.iterdir():
@@ -43,7 +43,7 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def test_the_manifest_is_the_contract(button_bundle: Bundle) -> None:
-    """Everything that someone who only has the folder must know, in numbers with units."""
+    """The manifest holds all that a user of the folder needs, in numbers with units."""
     data = button_bundle.manifest
     assert {path.name for path in button_bundle.folder.iterdir()} == {
         "manifest.json", "policy.json", "weights.safetensors", "policy.onnx",
@@ -70,7 +70,7 @@ def test_the_manifest_is_the_contract(button_bundle: Bundle) -> None:
 
 
 def test_a_bundle_is_also_a_policy_folder(button_bundle: Bundle) -> None:
-    """Weights travel with the graph, so that a robot's policy can be trained further."""
+    """Weights are part of the bundle, so a robot's policy can be trained further."""
     policy, obs, noise = (
         load_policy(button_bundle.folder),
         {"state": torch.rand(3, 2, 2)},
@@ -81,7 +81,7 @@ def test_a_bundle_is_also_a_policy_folder(button_bundle: Bundle) -> None:
 
 @pytest.mark.parametrize("name", ["policy.onnx", "weights.safetensors", "policy.json", "manifest.json"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
-    """A copy that broke off."""
+    """An incomplete copy."""
     (folder / name).unlink()
     with pytest.raises(CheckpointError, match=name):
         load_bundle(folder)
@@ -89,7 +89,7 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["policy.onnx", "weights.safetensors", "policy.json"])
 def test_one_flipped_bit_is_found(folder: Path, name: str) -> None:
-    """A damaged weight would move the arm, and nothing else would tell."""
+    """A damaged weight would move the arm wrongly, and nothing else would detect it."""
     data = bytearray((folder / name).read_bytes())
     data[len(data) // 2] ^= 1
     (folder / name).write_bytes(data)
@@ -112,14 +112,14 @@ def test_one_flipped_bit_is_found(folder: Path, name: str) -> None:
 def test_a_manifest_that_breaks_the_contract_is_refused(
     folder: Path, change: Callable[[dict[str, Any]], object], reason: str
 ) -> None:
-    """Each fault with its own reason, before anything is loaded."""
+    """Each fault has its own reason, before anything is loaded."""
     edit(folder, change)
     with pytest.raises(CheckpointError, match=reason):
         load_bundle(folder)
 
 
 def test_a_manifest_of_another_kind_is_refused(folder: Path) -> None:
-    """A list, or half a file."""
+    """A list, or a truncated file."""
     (folder / "manifest.json").write_text("[]")
     with pytest.raises(CheckpointError, match="format 'list'"):
         load_bundle(folder)
@@ -149,19 +149,19 @@ def changed(**changes: Any) -> EnvSpec:
 def test_a_robot_that_does_not_fit_is_told_everything_at_once(
     button_bundle: Bundle, env: EnvSpec, reasons: list[str]
 ) -> None:
-    """Millimetres for metres, or half the rate, moves an arm wrongly without any error."""
+    """Millimetres instead of metres, or half the rate, would move an arm wrongly without an error."""
     for reason in reasons:
         with pytest.raises(CheckpointError, match=reason):
             check_env(button_bundle, env)
 
 
 def test_more_observations_than_needed_are_fine(button_bundle: Bundle) -> None:
-    """A real arena may offer a camera that this policy does not use, under a name of its own."""
+    """An arena may offer additional cameras."""
     check_env(button_bundle, changed(obs={**ENV.obs, "image.top": ArraySpec((4, 4, 3), "uint8")}))
 
 
 def test_a_folder_that_is_not_a_bundle_is_never_replaced(tmp_path: Path) -> None:
-    """Somebody's data, one typing error away."""
+    """A mistyped path must not delete other data."""
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="not a bundle"):
         write_bundle(tmp_path, flow_policy(), ENV, name="x", noise="zero", training={})
@@ -169,7 +169,7 @@ def test_a_folder_that_is_not_a_bundle_is_never_replaced(tmp_path: Path) -> None
 
 
 def test_a_failed_export_leaves_the_old_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk in the middle: the old bundle stands, and no half folder lies beside it."""
+    """A full disk during the export: the old bundle stays, and no incomplete folder remains."""
 
     def full(*_: object) -> None:
         raise DiskFullError("The disk is full.")
@@ -208,8 +208,8 @@ def test_a_success_without_its_interval_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["atomic", "plain"])
 def test_a_kill_between_old_and_new_hides_neither(folder: Path, tmp_path: Path, way: str) -> None:
-    """SIGKILL before and after every step of the exchange: a reader finds one of the two, the next writer
-    clears up.
+    """SIGKILL before and after every step of the exchange: a reader finds one bundle, and the next writer
+    removes leftovers.
     """
     places = [tmp_path / "all" / str(at) / "button" for at in range(16)]
     for place in places:

@@ -35,7 +35,7 @@ from tests.policies.small import (
 
 
 def test_the_graph_is_the_whole_policy(button_bundle: Bundle) -> None:
-    """Raw state and noise in, newtons out: normaliser, both flow steps and limits are inside the graph."""
+    """Raw state and noise in, newtons out: normaliser, both flow steps and limits are part of the graph."""
     policy, graph = flow_policy(), OnnxGraph(button_bundle.folder / "policy.onnx", "policy.onnx")
     obs, noise = (
         {"state": 2.0 + torch.rand(33, 2, 2)},
@@ -48,7 +48,7 @@ def test_the_graph_is_the_whole_policy(button_bundle: Bundle) -> None:
 
 
 def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
-    """It acts every step, between two plans; pictures come in as uint8, actions in physical units."""
+    """It acts every step, between two plans; images are uint8, actions in physical units."""
     assert [graph["file"] for graph in residual_bundle.manifest["graphs"]] == ["policy.onnx", "refine.onnx"]
     policy = SmallResidual()
     obs = example_obs(policy, 5)
@@ -63,7 +63,7 @@ def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
 
 
 def test_a_bound_graph_says_what_the_free_one_says(residual_bundle: Bundle) -> None:
-    """To the last bit, call after call, with pictures and with a second graph."""
+    """Bit for bit, call after call, with images and with a second graph."""
     for file, output, extra in (("policy.onnx", "chunk", "noise"), ("refine.onnx", "refined", "action")):
         free, bound = (
             kind(residual_bundle.folder / file, name)
@@ -78,7 +78,7 @@ def test_a_bound_graph_says_what_the_free_one_says(residual_bundle: Bundle) -> N
 
 
 def test_a_bound_graph_refuses_what_does_not_fit(button_bundle: Bundle) -> None:
-    """It copies into place, where NumPy alone would repeat one number to fill a row."""
+    """NumPy alone would broadcast a single number to fill a row."""
     graph = BoundGraph(button_bundle.folder / "policy.onnx", "chunk")
     noise = np.zeros((4, 1), np.float32)
     with pytest.raises(
@@ -90,7 +90,7 @@ def test_a_bound_graph_refuses_what_does_not_fit(button_bundle: Bundle) -> None:
 
 
 def real_policies() -> dict[str, ChunkPolicy]:
-    """Every kind of network, process and fine-tuned policy, as small as they come, in two."""
+    """Every kind of network, process and fine-tuned policy, in small sizes."""
     image_env = EnvSpec(
         "fake/cam", {**ENV.obs, "image.top": ArraySpec((8, 8, 3), "uint8")}, ENV.action, 8, 50.0
     )
@@ -107,9 +107,7 @@ def real_policies() -> dict[str, ChunkPolicy]:
 
 @pytest.mark.parametrize("name", ["head", "residual"])
 def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
-    """A length taken from a shape, or a branch on it, would freeze the batch of the tracer (2) into the
-    graph.
-    """
+    """A length read from a shape, or a branch on it, would fix the tracer's batch (2) in the graph."""
     policy = real_policies()[name]
     assert isinstance(policy, nn.Module)
     policy.eval()
@@ -122,9 +120,7 @@ def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
 
 
 def test_refining_is_read_off_the_graph_not_off_numbers() -> None:
-    """A residual that is still zero is the identity in numbers, yet it will be trained and must be
-    exported.
-    """
+    """A zero-initialised residual is the identity, but will be trained and must be exported."""
     zero, plain = SmallResidual(zero=True), Small()
     assert refines(zero, example_obs(zero, 2))
     assert not refines(plain, example_obs(plain, 2))
@@ -141,7 +137,7 @@ def test_a_graph_that_differs_from_torch_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_cannot_be_traced_says_why(tmp_path: Path) -> None:
-    """Not forty lines of the tracer's stack."""
+    """One sentence instead of the tracer's stack."""
     with pytest.raises(CheckpointError, match="branches on tensor values") as caught:
         export_policy(Untraceable(), tmp_path)
     assert "\n" not in str(caught.value)
@@ -154,7 +150,7 @@ def test_only_modules_are_exported(tmp_path: Path) -> None:
 
 
 def test_cuda_is_refused_in_words_where_there_is_none() -> None:
-    """Falling back in silence would make a robot ten times slower than measured."""
+    """A silent fallback would make a robot ten times slower than measured."""
     if "CUDAExecutionProvider" in providers("auto"):
         pytest.skip("ONNX Runtime has CUDA here")
     with pytest.raises(ConfigError, match="onnxruntime-gpu"):
@@ -162,6 +158,6 @@ def test_cuda_is_refused_in_words_where_there_is_none() -> None:
 
 
 def test_a_broken_graph_is_refused_in_words() -> None:
-    """ONNX Runtime's own error names a protobuf, not what to do."""
+    """ONNX Runtime's own error names a protobuf, not a remedy."""
     with pytest.raises(CheckpointError, match="Export the bundle again"):
         OnnxGraph(b"not a graph", "policy.onnx")

@@ -1,4 +1,4 @@
-"""Bundles whose manifest a stranger has changed: refused with a sentence, or all of it is in range."""
+"""Bundles with a changed manifest: refused with a sentence, or all values are in range."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def put(manifest: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[st
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_value_at_any_place(bundle: Bundle, data: st.DataObject) -> None:
-    """What loads after one change has limits that limit, and what does not says why."""
+    """What loads after one change has valid limits; what does not load gives a reason."""
     place = data.draw(st.sampled_from(places(bundle.manifest)))
     path = bundle.folder / "manifest.json"
     path.write_text(json.dumps(put(bundle.manifest, place, data.draw(WRONG))))
@@ -82,6 +82,6 @@ def test_any_value_at_any_place(bundle: Bundle, data: st.DataObject) -> None:
     ],
 )
 def test_an_envelope_limits(key: str, value: Any) -> None:
-    """A tilt of 4 rad is none, and motors that stop below 50 m stop in the air."""
+    """A tilt of 4 rad is impossible, and motors that stop below 50 m stop in the air."""
     with pytest.raises(ConfigError, match=r"flight envelope|geofence|cut_tilt_rad"):
         FlightEnvelope.from_json(json.loads(json.dumps(ENVELOPE.to_json() | {key: value})))

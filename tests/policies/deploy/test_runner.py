@@ -18,8 +18,8 @@ from tests.policies.small import SmallResidual, flow_policy
 
 
 def test_the_executor_drives_the_graph_as_it_drives_torch(button_bundle: Bundle) -> None:
-    """Same seeds, same noise, same executor: every action of every episode equals training's, so the outcomes
-    do.
+    """Same seeds, noise and executor: every action of every episode equals training's, and so do the
+    outcomes.
     """
     seeds, actions, outcomes = eval_seeds(0, 12), [], []
     for policy in (flow_policy(), OnnxPolicy(button_bundle)):
@@ -32,7 +32,7 @@ def test_the_executor_drives_the_graph_as_it_drives_torch(button_bundle: Bundle)
 
 
 def test_an_onnx_policy_is_a_chunk_policy(button_bundle: Bundle) -> None:
-    """Whatever runs a policy can run a bundle; only learning on top of it is refused."""
+    """A bundle can replace a policy everywhere except in learning."""
     policy = OnnxPolicy(button_bundle)
     assert isinstance(policy, ChunkPolicy)
     assert policy.device == "cpu"
@@ -41,7 +41,7 @@ def test_an_onnx_policy_is_a_chunk_policy(button_bundle: Bundle) -> None:
 
 
 def test_a_residual_is_refined_every_step(residual_bundle: Bundle) -> None:
-    """Between two plans the correction still follows the newest observation."""
+    """Between two plans the correction uses the newest observation."""
     executors = [ChunkExecutor(SmallResidual(), 2), ChunkExecutor(OnnxPolicy(residual_bundle), 2)]
     for step in range(5):
         torch.manual_seed(step)
@@ -59,12 +59,12 @@ def test_a_residual_is_refined_every_step(residual_bundle: Bundle) -> None:
 
 
 def test_noise_is_the_one_that_was_measured(button_bundle: Bundle) -> None:
-    """A policy measured with zero noise must not be run with N(0, I), nor the other way round."""
+    """A policy measured with zero noise must not run with N(0, I), or the reverse."""
     assert bundle_noise(button_bundle).scale == 1.0
 
 
 def test_missing_observations_are_named(button_bundle: Bundle) -> None:
-    """ONNX Runtime would say INVALID_ARGUMENT."""
+    """ONNX Runtime's own message is INVALID_ARGUMENT."""
     with pytest.raises(ConfigError, match="needs 'state'"):
         OnnxPolicy(button_bundle).sample({"joints": torch.zeros(1, 2, 2)}, torch.zeros(1, 4, 1))
     with pytest.raises(ConfigError, match=r"shape \(batch, 2, 2\)"):
@@ -72,7 +72,7 @@ def test_missing_observations_are_named(button_bundle: Bundle) -> None:
 
 
 def test_a_graph_that_its_manifest_does_not_describe_is_refused(button_bundle: Bundle) -> None:
-    """Horizons edited by hand: checksums cannot see it, the graph can."""
+    """Horizons edited by hand: not covered by checksums, but inconsistent with the graph."""
     manifest = button_bundle.folder / "manifest.json"
     before = manifest.read_text()
     data = json.loads(before)
@@ -86,7 +86,7 @@ def test_a_graph_that_its_manifest_does_not_describe_is_refused(button_bundle: B
 
 
 class FakeTime:
-    """A clock that only sleeping and working move."""
+    """A clock that advances by sleeping and working only."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -132,16 +132,14 @@ def test_one_slow_tick_by_hand() -> None:
 
 
 def test_a_loop_that_is_always_too_slow_says_so() -> None:
-    """150 ms of work at 10 Hz: every tick is missed, and late ticks are skipped, not queued up."""
+    """150 ms of work at 10 Hz: every tick is missed, and late ticks are skipped, not queued."""
     ticks, missed, skipped, _ = closed_loop([0.15] * 20, 1.49)
     assert missed == ticks
     assert skipped >= 3
 
 
 def test_a_loop_that_never_ends_remembers_no_ticks() -> None:
-    """Ten times as long at the same pace takes no more memory: it had been 130 bytes per tick, gigabytes in a
-    week.
-    """
+    """Memory does not grow with the number of ticks."""
 
     def peak_bytes(ticks: int) -> int:
         time, work_s = FakeTime(), [1e-3 * (1 + i % 7) for i in range(ticks)]
@@ -177,7 +175,7 @@ def test_a_real_loop_keeps_its_rate(button_bundle: Bundle) -> None:
 
 
 def test_a_closed_loop_drives_one_robot_for_a_stated_time() -> None:
-    """Many lanes have no common deadline; without an end the loop never reports."""
+    """Many lanes have no common deadline, and a loop without an end never reports."""
     executor, noise = ChunkExecutor(NoisyPolicy(), 1), EpisodeNoise((4, 1))
     with pytest.raises(ConfigError, match="one robot"):
         run_closed_loop(PushButtonEnv(2), executor, noise, 10.0, episodes=1)

@@ -1,4 +1,4 @@
-"""docs/transfer.md: the loop that flies a bundle in another simulator."""
+"""docs/transfer.md: loop that flies a bundle in another simulator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CRAFT = load_craft("cf2x_l2f")
 
 
 class OtherSimulator:
-    """A craft that is told rotor speeds in RPM, and starts 10 cm from the goal."""
+    """A craft with rotor speeds in RPM that starts 10 cm from the goal."""
 
     def __init__(self) -> None:
         self._body = QuadBody(CRAFT, (0.1, 0.0, 0.0))
@@ -31,7 +31,7 @@ class OtherSimulator:
 
 
 def test_the_loop_of_the_page_holds_a_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code as it stands on the page: after its 5 s the craft is within 2 cm of the goal."""
+    """The code of the page, unchanged: after 5 s the craft is within 2 cm of the goal."""
     settings = {"craft": CRAFT.name, "history": 8, "integral": True}
     quad_bundle(tmp_path / "runs" / "fly" / "bundle", training={"settings": settings})
     section = PAGE.read_text().split("## In another simulator")[1]

@@ -1,5 +1,5 @@
-"""The policy of a swarm: order means nothing, absence means nothing, and the cost does not grow with the
-swarm.
+"""Swarm policies: invariant to order, unaffected by absent objects, and with a cost independent of the
+swarm's size.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def made(seed: int = 0, **sizes: int) -> SwarmPolicy:
 
 
 def looked(num: int = 5) -> tuple[Tensor, Tensor, Tensor]:
-    """(own rows, 4 drones, 3 cylinders) that are all there; things are (rows, count, n)."""
+    """(own rows, 4 drones, 3 cylinders), all present; objects are (rows, count, n)."""
     generator = torch.Generator().manual_seed(1)
     own = torch.randn(SENSES.own_size, num, generator=generator)
     drones = torch.randn(NEIGHBOUR_SIZE, 4, num, generator=generator)
@@ -58,7 +58,7 @@ def test_the_order_of_neighbours_and_cylinders_means_nothing() -> None:
 
 
 def test_what_is_not_there_has_no_say() -> None:
-    """Nearness 0: whatever else its rows hold, the commands are the same; with nearness they are not."""
+    """Nearness 0: the object's other rows have no effect; with nearness they do."""
     policy, (own, drones, cylinders) = made(), looked()
     drones[-1, 1] = 0.0
     expected = policy.columns(joined(own, drones, cylinders))
@@ -84,7 +84,7 @@ def test_its_cost_per_drone_is_flat(drones: int) -> None:
 
 
 def test_it_starts_from_hovering() -> None:
-    """The last layer starts near zero with the bias that hovers, so all four commands are near it."""
+    """The last layer starts near zero with the hover bias, so all commands are near it."""
     torch.manual_seed(0)
     spec = made().env
     action = SwarmPolicy(spec, KINDS, hover=0.3).columns(joined(*looked()))
@@ -103,6 +103,6 @@ def test_a_saved_policy_is_the_same_policy(tmp_path: Path) -> None:
 
 
 def test_heads_must_divide_the_token() -> None:
-    """The sentence says what would do."""
+    """The message gives a valid value."""
     with pytest.raises(ConfigError, match="multiple of heads"):
         made(token=10, heads=4)

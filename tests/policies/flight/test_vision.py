@@ -1,6 +1,4 @@
-"""A policy that sees: the attitude it believes in, what of its input matters, and that it can be learned and
-saved.
-"""
+"""Camera policies: estimated attitude, used inputs, learning and saving."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ def student(rows: int = 18 + HISTORY) -> VisionPolicy:
 @settings(max_examples=50, deadline=None)
 @given(st.floats(-3.0, 3.0), st.floats(-1.4, 1.4), st.floats(-3.0, 3.0))
 def test_attitude_from_tilt_and_heading_is_the_rotation_matrix(yaw: float, pitch: float, roll: float) -> None:
-    """Any attitude but straight up or down: the last row and the heading of its first column give all nine
-    numbers.
-    """
+    """Any attitude but straight up or down: up vector and heading give all nine numbers."""
     halves = torch.tensor([[yaw], [pitch], [roll]], dtype=torch.float64) / 2.0
     (cy, cp, cr), (sy, sp, sr) = halves.cos(), halves.sin()
     quat = torch.stack([
@@ -54,14 +50,16 @@ def test_attitude_from_tilt_and_heading_is_the_rotation_matrix(yaw: float, pitch
 
 
 def test_brightness_and_contrast_change_little() -> None:
-    """The frame network sees a picture less its mean, over its spread: half as bright is nearly the same."""
+    """The network normalises an image by mean and contrast: half the brightness gives nearly the same
+    features.
+    """
     policy, picture = student(), torch.rand(3, 1, PX, PX, generator=torch.Generator().manual_seed(1))
     one, other = policy.eye.net(picture), policy.eye.net(0.5 * picture + 0.2)
     assert (one - other).abs().max() < 0.25 * (one - policy.eye.net(picture.flip(3))).abs().max()
 
 
 def test_it_is_saved_with_its_teacher(tmp_path: Path) -> None:
-    """Another process gets the same actions, and the teacher inside is no trainable part."""
+    """Another process computes the same actions, and the teacher inside has no trainable parameter."""
     policy = student()
     save_policy(tmp_path / "p", policy, {})
     again = load_policy(tmp_path / "p")
@@ -76,20 +74,20 @@ def test_it_is_saved_with_its_teacher(tmp_path: Path) -> None:
 
 
 def test_a_teacher_with_an_integral_is_refused() -> None:
-    """Its three more numbers would have to come from somewhere."""
+    """A camera policy has no integral of the error."""
     with pytest.raises(ConfigError, match="without an integral"):
         student(18 + HISTORY + 3)
 
 
 def test_impossible_times_of_pictures_are_refused() -> None:
-    """Two pictures of an image cannot be closer than the camera takes them."""
+    """Images of an observation cannot be closer in time than the camera's period."""
     teacher = student().teacher
     with pytest.raises(ConfigError, match="period_s"):
         VisionPolicy(SPEC, teacher, period_s=0.04, apart_s=0.02)
 
 
 def test_velocity_of_now_from_a_slope_and_what_was_felt() -> None:
-    """p = t^3, 160 ms from the oldest picture to the newest, 30 ms since: 0.16^3 / 0.16 on average, now 3 *
+    """p = t^3, 160 ms from the oldest image to the newest, 30 ms since: 0.16^3 / 0.16 on average, now 3 *
     0.19^2.
     """
     t_s = (torch.arange(19, dtype=torch.float64) + 0.5) * 0.01
@@ -101,9 +99,7 @@ def test_velocity_of_now_from_a_slope_and_what_was_felt() -> None:
 
 
 def test_a_known_flight_is_believed() -> None:
-    """An eye that is always right: 1 m/s east, heading north, 20 ms since the picture, 0.5 m/s gained
-    ahead.
-    """
+    """With exact poses: 1 m/s east, heading north, 20 ms since the image, 0.5 m/s gained forwards."""
     policy, place = student(), torch.tensor([[0.16], [0.08], [0.0]])  # at the three pictures, newest first
     poses = iter(torch.cat([place, torch.zeros(3, 3), torch.ones(3, 1)], dim=1).split(1))
     policy.eye.pose = lambda features, tilt: next(poses)  # type: ignore[method-assign]
@@ -116,9 +112,7 @@ def test_a_known_flight_is_believed() -> None:
 
 
 def test_a_place_is_learned_from_pictures() -> None:
-    """A bright spot whose place is the position: the error falls to a fifth of what guessing the middle
-    costs.
-    """
+    """A bright spot at the position: the error falls to a fifth of that of a constant estimate."""
     rng = torch.Generator().manual_seed(2)
     place = 0.2 * (2.0 * torch.rand(240, 2, generator=rng) - 1.0)
     axis = torch.linspace(-0.4, 0.4, PX)

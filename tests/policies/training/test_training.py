@@ -1,4 +1,4 @@
-"""Base training: it learns, it is a function of (seed, step), and a resumed run equals an unstopped one."""
+"""Base training: it learns, is a function of (seed, step), and a resumed run equals an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Log:
     ("process", "net"), [("flow", "mlp"), ("diffusion-sample", "mlp"), ("flow", "transformer")]
 )
 def test_one_batch_can_be_overfitted(process: str, net: str) -> None:
-    """If a policy cannot learn 16 windows by heart, something between data and loss is disconnected."""
+    """A policy that cannot memorise 16 windows has an error between data and loss."""
     policy, data = policy_of(process, net), windows_of(ENV, 16)
     config = _short(steps=400, batch_size=16, lr=1e-2, checkpoint_every=0, ema_max=0.95)
     trained = train_base(policy, data, config)
@@ -56,7 +56,7 @@ def test_one_batch_can_be_overfitted(process: str, net: str) -> None:
 
 
 def test_no_bound_of_the_gradient_is_no_gradient_of_zero() -> None:
-    """grad_clip=0 is none, as with every other learner: the losses are those of a bound out of reach."""
+    """grad_clip=0 is no bound, as for other learners: the losses equal those of a very large bound."""
     data, logs = windows_of(ENV, 16), list[dict[int, float]]()
     for bound in (0.0, 1e9):
         log = _Log()
@@ -89,7 +89,7 @@ def test_pictures_train_through_a_loader() -> None:
 
 
 def test_loader_and_tensors_give_the_same_run() -> None:
-    """Same order, same draws: how windows reach the trainer must not change what it learns."""
+    """Same order, same draws: the source of windows must not change the result."""
     data = windows_of(ENV, 40)
 
     class Windows(Dataset[dict[str, Tensor]]):
@@ -107,7 +107,7 @@ def test_loader_and_tensors_give_the_same_run() -> None:
 
 
 def test_a_loader_draws_its_order_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A million updates cost nothing before the first one."""
+    """The start of a training does not depend on its length."""
     drawn: list[int] = []
 
     def counted(*arguments: int) -> Iterator[Tensor]:
@@ -228,7 +228,7 @@ def _advance(trainer: BaseTrainer, updates: int) -> None:
 
 
 def test_resume_refuses_other_settings_and_other_networks() -> None:
-    """Going on with another learning rate would be neither run; `log_every` changes no result."""
+    """Another learning rate would belong to neither run; `log_every` does not change the result."""
     data = windows_of(ENV, 50)
     saved = BaseTrainer(policy_of(), data, _short())
     saved.advance()
@@ -243,7 +243,7 @@ def test_resume_refuses_other_settings_and_other_networks() -> None:
 
 
 def test_nan_data_ends_in_a_sentence() -> None:
-    """The user learns at the first report that the data is to blame, not after an hour."""
+    """The first report states that the data are the cause."""
     data = windows_of(ENV, 50)
     broken = TensorWindows(data.obs, data.action * math.nan)
     with pytest.raises(RoboRLError, match="training loss is nan at update 1"):

@@ -1,4 +1,4 @@
-"""Steered, residual and direct policies: they start as their base, and checkpoints bring them back."""
+"""Steered, residual and direct policies: they start as their base and are restored from checkpoints."""
 
 from __future__ import annotations
 
@@ -77,26 +77,24 @@ def fly(policy: SavedPolicy, scale: float = 1.0, steps: int = 40) -> torch.Tenso
 
 @pytest.mark.parametrize("name", FRESH)
 def test_a_fresh_policy_is_its_base_bit_for_bit(name: str) -> None:
-    """Promise 1, over whole episodes: evaluation at step 0 equals the base."""
+    """Promise 1, over entire episodes: evaluation at step 0 equals the base."""
     assert torch.equal(fly(FRESH[name]()), fly(flow_policy(SPEC)))
 
 
 def test_steering_from_zero_starts_as_the_zero_noise_base() -> None:
-    """Whatever noise it is handed; an untrained steering actor is not worse than none."""
+    """For any noise input, an untrained steering actor equals the base."""
     assert torch.equal(fly(steered("zero")), fly(flow_policy(SPEC), scale=0.0))
 
 
 def test_a_trained_actor_changes_the_actions() -> None:
-    """The test above can fail: with weights, the policies differ from their base."""
+    """The test above can fail: trained weights change the actions."""
     base = fly(flow_policy(SPEC))
     assert not torch.equal(fly(steered("gaussian", trained=True)), base)
     assert not torch.equal(fly(residual(trained=True)), base)
 
 
 def test_the_gate_keeps_the_base_where_the_critics_prefer_it() -> None:
-    """Critics that always prefer small actions: a correction is taken only where it makes the action
-    smaller.
-    """
+    """Critics that prefer small actions: corrections are used only where they make the action smaller."""
 
     class Smaller(CriticEnsemble):
         def forward(self, x: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
@@ -111,7 +109,7 @@ def test_the_gate_keeps_the_base_where_the_critics_prefer_it() -> None:
 
 
 def test_a_policy_saved_with_the_margins_earlier_name_loads() -> None:
-    """Policies saved before the setting was renamed hold the gate's margin as `doubt`."""
+    """Policies saved before the rename store the gate's margin as `doubt`."""
     saved = residual(gate=True, trained=True, margin=0.5).config()
     saved["gate"]["doubt"] = saved["gate"].pop("margin")
     gate = ResidualPolicy.from_config(saved).gate
@@ -120,8 +118,8 @@ def test_a_policy_saved_with_the_margins_earlier_name_loads() -> None:
 
 
 def test_a_gate_with_a_margin_needs_both_heads_for_a_correction() -> None:
-    """One head prefers large actions and the other, by less, small ones: the mean is for large, the second
-    head not.
+    """One head prefers large actions and the other, less strongly, small ones: large ones win in the mean
+    only.
     """
 
     class Divided(CriticEnsemble):
@@ -155,7 +153,7 @@ def test_a_gate_with_a_margin_needs_both_heads_for_a_correction() -> None:
     ],
 )
 def test_checkpoints_bring_back_the_same_policy(build: Callable[[], SavedPolicy], tmp_path: Path) -> None:
-    """Nested policies store their base inline; the loaded one acts identically, to the last bit."""
+    """Nested policies store their base inline; the loaded one acts identically bit for bit."""
     policy = build()
     save_policy(tmp_path, policy)
     loaded = load_policy(tmp_path)

@@ -1,4 +1,4 @@
-"""The formulas of actuator models, against numbers worked out by hand."""
+"""Formulas of actuator models compared with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sim.actuators.law import lag_share, lagged, motor_line, within_play
 
 
 def test_a_lag_answers_a_step_by_its_formula() -> None:
-    """u(t) = 1 - exp(-t / tau) at every sub-step, to rounding, whatever the step: three lags, 40 steps of 5
+    """u(t) = 1 - exp(-t / tau) at every sub-step up to rounding, for any step: three lags, 40 steps of 5
     ms.
     """
     lag_s = np.array([0.005, 0.03, 0.2])
@@ -35,7 +35,7 @@ def test_no_lag_is_the_command_to_the_last_bit() -> None:
 
 
 def torque(asked: float, speed: ndarray, limit: float, no_load: float, stall: float = 1.0) -> ndarray:
-    """What a motor gives, limits included."""
+    """Torque of a motor, including limits."""
     low, high, ends, most, wanted = (
         np.full_like(speed, each) for each in (-limit, limit, no_load, stall, asked)
     )
@@ -54,7 +54,9 @@ def test_torque_falls_linearly_with_speed() -> None:
 
 
 def test_less_than_the_curve_is_given_as_asked() -> None:
-    """4 Nm up to where 4 are left, at 2.4 rad/s; none asked for above the no-load speed still brakes."""
+    """4 Nm up to 2.4 rad/s, where the curve gives 4; without a command it still brakes above the no-load
+    speed.
+    """
     np.testing.assert_allclose(torque(4.0, np.array([-3.0, 0.0, 2.3, 3.0]), 10.0, 4.0), [4.0, 4.0, 4.0, 2.5])
     np.testing.assert_allclose(torque(0.0, np.array([3.9, 5.0, -5.0]), 10.0, 4.0), [0.0, -2.5, 2.5])
 
@@ -79,8 +81,8 @@ def test_without_a_curve_no_torque_is_touched(limit: float) -> None:
 
 
 def test_within_the_play_nothing_pulls() -> None:
-    """Play of 0.02 about a target of 1: the joint is left alone from 0.99 to 1.01, and pulled to the nearer
-    edge.
+    """Backlash of 0.02 about a target of 1: no torque from 0.99 to 1.01, and a pull to the nearer edge
+    outside.
     """
     position = np.array([0.9, 0.99, 1.0, 1.005, 1.01, 1.2])
     pulled = within_play(np.ones(6), position, np.full(6, 0.02))

@@ -33,7 +33,9 @@ def flywheel(motors: ServoMotors | None, kp: float = 20.0, kv: float = 0.0) -> S
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_motor_runs_up_to_its_no_load_speed(name: str) -> None:
-    """Told to go very far: I dv/dt = F (1 - v / v0), so v = v0 (1 - exp(-t F / (I v0))), 3 rad/s at most."""
+    """With a distant target: I dv/dt = F (1 - v / v0), so v = v0 (1 - exp(-t F / (I v0))), at most 3
+    rad/s.
+    """
     with closing(begin(name, flywheel(replace(NONE, no_load=(3.0,))))) as engine:
         for elapsed_s in (0.05, 0.1, 0.2, 1.0):
             seen = run(engine, elapsed_s if elapsed_s == 0.05 else elapsed_s / 2.0, torch.tensor([1e4]))
@@ -45,7 +47,7 @@ def test_a_motor_runs_up_to_its_no_load_speed(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_without_a_curve_the_same_wheel_runs_away(name: str) -> None:
-    """2 Nm on 0.05 kg m^2: 40 rad/s after a second. So the speed above is the curve's doing."""
+    """2 Nm on 0.05 kg m^2: 40 rad/s after a second, so the speed above results from the curve."""
     with closing(begin(name, flywheel(None))) as engine:
         assert float(run(engine, 1.0, torch.tensor([1e4])).qvel[0, 0]) == pytest.approx(40.0, rel=1e-3)
 
@@ -63,7 +65,7 @@ def test_a_lagging_servo_trails_a_ramp(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_joint_stops_at_the_near_side_of_the_play(name: str) -> None:
-    """Play of 0.04 rad, an overdamped servo: from below it comes to rest at 0.48, from above at 0.52."""
+    """Backlash of 0.04 rad, an overdamped servo: from below it rests at 0.48, from above at 0.52."""
     scene = flywheel(replace(NONE, backlash=(0.04,)), kp=20.0, kv=4.0)
     with closing(begin(name, scene)) as engine:
         assert float(run(engine, 4.0, torch.tensor([0.5])).qpos[0, 0]) == pytest.approx(0.48, abs=5e-4)
@@ -94,9 +96,7 @@ def test_dry_friction_of_the_model_holds_a_joint(name: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_slow_arm_arrives_later(engine: str, tmp_path: Path) -> None:
-    """Told to turn its first joint by 0.5 rad: with motors that end at 0.6 rad/s it takes three times as
-    long.
-    """
+    """First joint by 0.5 rad: with motors that end at 0.6 rad/s it takes three times as long."""
     path = tmp_path / "slow.yaml"
     path.write_text("no_load_rad_s: 0.6")
     steps = {}
@@ -117,8 +117,8 @@ def test_a_slow_arm_arrives_later(engine: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_motors_that_change_nothing_change_nothing(engine: str, tmp_path: Path) -> None:
-    """A lag of zero for one servo takes the long way round, a sub-step at a time: to the last bit the same
-    episode.
+    """A lag of zero for one servo uses the slow path, one sub-step at a time: the episode is equal bit for
+    bit.
     """
     path = tmp_path / "nothing.yaml"
     path.write_text("lag_s: {joint1: 0.0}")
@@ -138,9 +138,7 @@ RANDOM = "no_load: [0.7, 1.3]\nlag: [0.5, 2.0]\nbacklash: [0.5, 2.0]\nstrength: 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_motors_keep_the_contract(engine: str, tmp_path: Path) -> None:
-    """Purity, snapshots and restores to the last bit, with servos that lag, differ by episode and start
-    anew.
-    """
+    """Purity, snapshots and restores bit for bit, with servos that lag and differ by episode."""
     path = tmp_path / "motors.yaml"
     path.write_text(RANDOM)
     name = f"arm/peg_insert:engine={engine},actuator=hobby,randomise={path}"
@@ -149,9 +147,7 @@ def test_motors_keep_the_contract(engine: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_lagging_world_is_saved_in_mid_motion(engine: str) -> None:
-    """Lagged targets are part of what is saved: in another engine it goes on to the last bit, and not without
-    them.
-    """
+    """Lagged targets are saved: another engine continues bit for bit, and would not without them."""
     scene = flywheel(replace(NONE, lag_s=(0.1,)), kv=1.0)
     start = {"qpos": np.array([0.2]), "ctrl": np.array([0.3])}
     with closing(begin(engine, scene, 2, **start)) as first, closing(engine_of(engine, scene, 2)) as other:
@@ -167,7 +163,7 @@ def test_a_lagging_world_is_saved_in_mid_motion(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_threads_and_processes_change_nothing(engine: str) -> None:
-    """Limits of torque are written into models: no thread may see another's. PyBullet's processes get the
+    """Limits of torque are written into models: threads must not share them. PyBullet's processes receive the
     motors.
     """
     ends = []
@@ -184,9 +180,7 @@ def test_threads_and_processes_change_nothing(engine: str) -> None:
 
 
 def test_randomised_motors_differ_by_world(tmp_path: Path) -> None:
-    """The same commands from the same start: two worlds whose motors end at other speeds come to other
-    places.
-    """
+    """Equal commands and starts: two worlds whose motors have different no-load speeds move differently."""
     scene = flywheel(replace(NONE, no_load=(3.0,), lag_s=(0.05,), backlash=(0.1,)), kv=1.0)
     for change, told in (("no_load_scale", 1e4), ("lag_scale", 0.3), ("backlash_scale", 0.3)):
         with closing(begin("mujoco", scene, 2)) as engine:

@@ -1,4 +1,4 @@
-"""MetaWorld as its authors run it: what our adapter is compared with, bit for bit."""
+"""MetaWorld as published, with which our adapter is compared bit for bit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ def package_env(task: str) -> Any:
 
 
 def package_reset(task: str, seed: int) -> tuple[Any, NDArray[np.float64]]:
-    """A newly built environment, given the random vector of `seed` as `set_task` gives it, after its own
-    `reset`.
-    """
+    """A new environment with the random vector of `seed`, set as by `set_task`, after its own `reset`."""
     drawing = package_env(task)
     drawing._freeze_rand_vec = False
     drawing.np_random, _ = seeding.np_random(seed)

@@ -18,7 +18,7 @@ from sim.registry import make_env
 
 
 def test_falling_terminates_and_the_clock_truncates() -> None:
-    """Hopper without torque falls after some 50-100 steps; with a limit of 10 the clock is first."""
+    """Hopper without torque falls after about 50-100 steps; with a limit of 10 the time-out comes first."""
     env = make_env("gym/Hopper-v5", 2)
     env.reset(EpisodeSeeds("hopper"))
     for _ in range(300):
@@ -79,7 +79,7 @@ class Unbounded(Discrete):
     [(Discrete, "actions of kind Discrete"), (Endless, "no time limit"), (Unbounded, "without limits")],
 )
 def test_environments_that_do_not_fit_are_refused(kind: type, message: str) -> None:
-    """Each with the reason, before anything is trained on it."""
+    """Refused with a reason before training."""
     gymnasium.register("Misfit-v0", kind)
     try:
         with pytest.raises(ConfigError, match=message):

@@ -95,8 +95,8 @@ def adapt(success: str | None = "there", **kwargs: Any) -> IsaacLabVecEnv:
 
 
 def test_it_keeps_the_contract_but_for_coming_back() -> None:
-    """The conformance test goes clause by clause: shapes, fresh tensors, endings, final observations, order
-    of seeds, repetition (the stand-in starts all episodes alike); and ends where Isaac Lab cannot follow.
+    """Every clause of the conformance test that Isaac Lab can fulfil: shapes, new tensors, ends, final
+    observations, order of seeds, repetition (the stand-in starts all episodes alike).
     """
     env = adapt()
     assert isinstance(env, VecEnv)
@@ -106,7 +106,7 @@ def test_it_keeps_the_contract_but_for_coming_back() -> None:
 
 
 def test_its_spec_is_read_from_the_task() -> None:
-    """Groups, pictures, the clock, and limits where the task has none."""
+    """Groups, images, the rate, and limits if the task has none."""
     spec = adapt().spec
     assert {key: each.shape for key, each in spec.obs.items()} == {
         "state": (2,), "critic": (2,), "image.eye": (4, 4, 3),
@@ -117,8 +117,8 @@ def test_its_spec_is_read_from_the_task() -> None:
 
 @pytest.mark.parametrize("finite", [False, True])
 def test_endings_keep_their_kind(finite: bool) -> None:
-    """Lane 0 succeeds in its second step, lane 1 runs out of time: truncated, unless the clock is part of the
-    task; at both, final_obs is where they were and obs where they are now.
+    """Lane 0 succeeds in its second step, lane 1 times out: truncated, unless the time is part of the task;
+    final_obs is the last observation, obs the one after the reset.
     """
     env = adapt(is_finite_horizon=finite)
     env.reset(EpisodeSeeds("endings"))
@@ -139,7 +139,7 @@ def test_endings_keep_their_kind(finite: bool) -> None:
 
 
 def test_actions_beyond_the_limits_act_like_the_limits() -> None:
-    """The stand-in refuses what is beyond them; what is not finite is refused here."""
+    """The stand-in refuses actions outside its limits; non-finite ones are refused here."""
     env = adapt()
     env.reset(EpisodeSeeds("limits"))
     obs, *_ = env.step(torch.tensor([[-7.0, 0.5]] * N))
@@ -151,7 +151,7 @@ def test_actions_beyond_the_limits_act_like_the_limits() -> None:
 
 
 def test_restoring_begins_new_episodes_with_the_next_seeds() -> None:
-    """What a resumed training gets: no episode twice."""
+    """A resumed training repeats no episode."""
     env = adapt()
     env.reset(EpisodeSeeds("restore"))
     env.step(torch.ones(N, 2))
@@ -186,8 +186,8 @@ def test_without_isaac_lab_one_sentence_says_what_it_needs(monkeypatch: pytest.M
 
 
 def test_a_task_is_made_by_isaac_labs_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Configuration, presets and launch as in Isaac Lab's own scripts; the launch ends with the
-    environment.
+    """Configuration, presets and launch as in Isaac Lab's own scripts; closing the environment ends the
+    launch.
     """
     events: list[Any] = []
 

@@ -33,7 +33,7 @@ def make_lane(task: str, reward: str) -> MetaWorldLane:
 
 
 def spoil(lane: MetaWorldLane) -> None:
-    """Leave traces of other episodes in the simulator."""
+    """Leave state of other episodes in the simulator."""
     rng = np.random.default_rng(0)
     for seed in (1, 2):
         lane.reset(seed)
@@ -42,7 +42,7 @@ def spoil(lane: MetaWorldLane) -> None:
 
 
 def compare_with_package(task: str, steps: int) -> None:
-    """Our lanes, after other episodes, beside the package's new environment."""
+    """Our lanes, after other episodes, and the package's new environment."""
     sparse, dense = make_lane(task, "sparse"), make_lane(task, "dense")
     spoil(sparse)
     spoil(dense)
@@ -62,36 +62,32 @@ def compare_with_package(task: str, steps: int) -> None:
 
 @pytest.mark.parametrize("task", SOME_TASKS)
 def test_every_bit_is_the_packages(task: str) -> None:
-    """The fast step leaves work out; observation, dense reward and success must not notice."""
+    """The fast step omits work without effect on observation, dense reward and success."""
     compare_with_package(task, steps=25)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_every_bit_of_all_tasks_until_solved(task: str) -> None:
-    """All 50, long enough that the expert gets to where success is decided; a weaker expert needs more
-    seeds.
-    """
+    """All 50, long enough for the expert to reach the goal; a weaker expert needs more seeds."""
     compare_with_package(task, steps=250)
 
 
 @pytest.mark.parametrize("task", SOME_TASKS)
 def test_screens_never_hide_a_success(task: str) -> None:
-    """Targets are put all around the object: wherever the package says solved, the screen must say maybe."""
+    """Targets around the object: wherever the package reports success, the screening must not exclude it."""
     check_screen(task, tries=60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_screens_of_all_tasks_never_hide_a_success(task: str) -> None:
-    """The stick has to be in the gripper or the mug, which no choice of target brings about: see the test
-    above.
-    """
+    """The stick must be in the gripper or the mug, which no target achieves: see the test above."""
     assert check_screen(task, tries=400) > 0 or task in ("stick-pull-v3", "stick-push-v3")
 
 
 def check_screen(task: str, tries: int) -> int:
-    """How many of the states the package counts as solved; the screen must let all of them pass."""
+    """Number of states that the package counts as solved; the screening must pass all of them."""
     env, obs = package_reset(task, seed=5)
     successes = 0
     rng, action = np.random.default_rng(1), np.zeros(4, np.float32)
@@ -126,9 +122,7 @@ def joint_names(env: object) -> list[str]:
 
 @pytest.mark.parametrize("task", SOME_TASKS)
 def test_an_episode_depends_on_its_seed_and_actions_only(task: str) -> None:
-    """Moved bodies and live views would leak from earlier episodes; resume and paired evaluation forbid
-    it.
-    """
+    """State of earlier episodes must not leak: resume and paired evaluation depend on it."""
     rng = np.random.default_rng(3)
     actions = rng.uniform(-1, 1, (15, 4)).astype(np.float32)
     runs = []
@@ -151,7 +145,7 @@ def test_seeds_differ() -> None:
 
 
 def test_quaternions_are_scipys() -> None:
-    """SciPy's general code is 100 times slower; ours must give its bits, in all four branches and at half
+    """SciPy's general code is 100 times slower; ours must give equal bits, in all four branches and at half
     turns.
     """
     from scipy.spatial.transform import Rotation
@@ -164,7 +158,7 @@ def test_quaternions_are_scipys() -> None:
 
 
 def test_sparse_reward_ends_the_episode() -> None:
-    """Reward 1 in the step that solves the task, which is terminal: no bootstrap, so values lie in [0, 1]."""
+    """Reward 1 in the step that solves the task, which terminates: no bootstrap, so values are in [0, 1]."""
     env = make_env("metaworld/reach-v3", 1)
     expert = MetaWorldExpert("reach-v3")
     obs, rewards = env.reset(EpisodeSeeds("sparse")), []
@@ -180,20 +174,20 @@ def test_sparse_reward_ends_the_episode() -> None:
 
 
 def test_the_goal_is_visible() -> None:
-    """The package hides the goal by default (zeros); a policy could only guess then."""
+    """The package hides the goal by default (zeros), so a policy could only guess."""
     obs = MetaWorldLanes("peg-insert-side-v3")().reset(0)["state"]
     assert np.abs(obs[36:39]).max() > 0.1
 
 
 def test_the_list_of_tasks_is_the_packages() -> None:
-    """The names are written down so that listing them imports no simulator."""
+    """The names are a list, so listing them imports no simulator."""
     from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 
     assert set(TASKS) == set(ALL_V3_ENVIRONMENTS) == set(SCREENS)
 
 
 def test_impossible_options_are_refused() -> None:
-    """The package raises beyond 500 steps, in the middle of an episode."""
+    """The package raises after 500 steps, within an episode."""
     with pytest.raises(ConfigError, match="at most 500"):
         MetaWorldLanes("reach-v3", max_episode_steps=501)
     with pytest.raises(UnknownNameError, match="Did you mean 'sparse'"):
@@ -208,7 +202,7 @@ def test_package_env_is_what_the_tests_believe() -> None:
 
 
 def test_a_closed_lane_leaves_no_simulator_behind() -> None:
-    """20 MB each: a run that opens environments for every evaluation must not wait for garbage collection."""
+    """20 MB each: they must be freed without waiting for garbage collection."""
     lane = make_lane("reach-v3", "sparse")
     simulator = weakref.ref(lane._env)
     gc.disable()

@@ -21,7 +21,7 @@ def act(expert: Expert, seeds: list[int], steps: list[int]) -> Tensor:
     ("task", "at_least"), [("peg-insert-side-v3", 4), ("assembly-v3", 5), ("reach-v3", 5)]
 )
 def test_experts_solve_their_tasks(task: str, at_least: int) -> None:
-    """Demonstrations come from nowhere else; the published rates are 84 %, 100 % and 100 %."""
+    """Demonstrations depend on it; the published rates are 84 %, 100 % and 100 %."""
     env = make_env(f"metaworld/{task}", 5)
     expert = make_expert(f"metaworld/{task}")
     obs, seeds = env.reset(EpisodeSeeds("eval")), torch.zeros(5, dtype=torch.long)
@@ -49,7 +49,7 @@ def test_noise_depends_on_episode_and_step_only() -> None:
 
 
 def test_noise_differs_between_episodes_steps_and_seeds() -> None:
-    """Otherwise noisy demonstrations would all wobble alike."""
+    """Otherwise all noisy demonstrations would have equal noise."""
     states = {"state": NO_OBS["state"][:1]}
 
     def one(seed: int, episode: int, step: int) -> Tensor:

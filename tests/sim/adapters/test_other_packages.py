@@ -1,4 +1,4 @@
-"""Gymnasium-Robotics, robosuite and EnvPool behind the contract: their numbers, our endings, a seed an
+"""Gymnasium-Robotics, robosuite and EnvPool under the contract: their values, our endings, one seed per
 episode.
 """
 
@@ -83,7 +83,7 @@ def reached(name: str) -> Any:
 
 
 def test_success_ends_an_episode_and_pays_once() -> None:
-    """FetchReach, which itself never terminates, ends where its `is_success` says so."""
+    """FetchReach, which itself never terminates, ends when its `is_success` is true."""
     pytest.importorskip("gymnasium_robotics", reason="needs the extra [gymrobotics]")
     reward, terminated, truncated, info = reached("gymrobotics/FetchReach-v4")
     assert (reward.item(), terminated.item(), truncated.item()) == (1.0, True, False)
@@ -91,14 +91,14 @@ def test_success_ends_an_episode_and_pays_once() -> None:
 
 
 def test_envpools_success_ends_an_episode() -> None:
-    """The same of EnvPool's port."""
+    """The same for EnvPool's port."""
     pytest.importorskip("envpool", reason="needs the extra [envpool]")
     reward, terminated, _, info = reached("envpool/FetchReach-v4")
     assert (reward.item(), terminated.item(), info["success"].item()) == (1.0, True, True)
 
 
 def test_robosuite_leaves_numpys_generator_as_it_was() -> None:
-    """Its draws come from the episode's seed, and whoever else draws sees nothing of it; a lifted cube is a
+    """Its draws depend on the episode's seed only, and no other random state changes; a lifted cube is a
     success.
     """
     pytest.importorskip("robosuite", reason="needs the extra [robosuite]")
@@ -151,9 +151,7 @@ def test_envpools_mistakes_are_sentences() -> None:
 
 
 def test_scores_and_layouts() -> None:
-    """Sparse: 1 with success, which ends it unless told otherwise. Dense: the package's, and its own
-    ending.
-    """
+    """Sparse: 1 at success, which terminates by default. Dense: the package's reward and endings."""
     assert score("sparse", None, -1.0, False, True) == (1.0, True)
     assert score("sparse", False, -1.0, False, True) == (1.0, False)
     assert score("dense", None, 3.5, False, True) == (3.5, False)

@@ -13,16 +13,14 @@ GOAL = (256.0, 256.0, np.pi / 4)
 
 
 def place(lane: object, block: tuple[float, float, float]) -> None:
-    """Put the block somewhere, with the package's own reset option."""
+    """Place the block with the package's own reset option."""
     lane._env.reset(options={"reset_to_state": [40.0, 40.0, *block]})  # type: ignore[attr-defined]
     lane._env.block.angle = block[2]  # type: ignore[attr-defined]
     lane._env.block.position = block[:2]  # type: ignore[attr-defined]
 
 
 def test_every_bit_is_the_packages() -> None:
-    """Our step is written out in floats; positions, coverage and reward must be those of the package's own
-    step.
-    """
+    """Our step uses plain floats; positions, coverage and reward must equal the package's."""
     from gym_pusht.envs.pusht import PushTEnv
 
     lane, env = PushTLanes("state")(), PushTEnv("state")
@@ -50,7 +48,7 @@ def test_a_block_on_the_goal_solves_the_task() -> None:
 
 
 def test_dense_reward_is_coverage_over_the_threshold() -> None:
-    """A block 30 px beside the goal covers part of it: reward = coverage / 0.95; the sparse one is 0."""
+    """A block 30 px from the goal covers part of it: reward = coverage / 0.95; the sparse one is 0."""
     for reward_kind in ("dense", "sparse"):
         lane = PushTLanes("state", reward=reward_kind)()
         lane.reset(0)
@@ -64,7 +62,7 @@ def test_dense_reward_is_coverage_over_the_threshold() -> None:
 
 
 def test_max_coverage_belongs_to_the_episode() -> None:
-    """The published score is the best coverage of an episode, so it must not leak into the next one."""
+    """The score is the best coverage of an episode, which must not carry over to the next."""
     lane = PushTLanes("state")()
     lane.reset(0)
     place(lane, (GOAL[0] + 30.0, GOAL[1], GOAL[2]))

@@ -1,6 +1,4 @@
-"""The simulated arm: its contract, its physics, its expert; and that the robot's description speaks of the
-same arm.
-"""
+"""The simulated arm: contract, physics, expert, and agreement with the robot's description."""
 
 from __future__ import annotations
 
@@ -36,14 +34,14 @@ def test_the_description_is_of_this_arm() -> None:
 
 
 def test_it_holds_against_gravity() -> None:
-    """Gravity is compensated: two seconds after, the arm is where it was put."""
+    """Gravity is compensated: after two seconds the arm has not moved."""
     body = SimulatedArm()
     body.advance(2.0)
     np.testing.assert_allclose(body.read()[0], HOME_RAD, atol=1e-3)
 
 
 def test_servos_arrive_and_hardly_swing() -> None:
-    """A step of 0.1 rad: 0.8 s later it is there, and it never went further than a tenth beyond."""
+    """A step of 0.1 rad: reached after 0.8 s, with an overshoot of at most a tenth."""
     body = SimulatedArm()
     goal = np.array(HOME_RAD) + 0.1
     body.command(goal)
@@ -66,13 +64,13 @@ def test_time_is_not_lost_between_steps() -> None:
 
 
 def test_the_expert_solves_it() -> None:
-    """At least 95 %, and still most with noise 0.1."""
+    """At least 95 %, and most also with noise 0.1."""
     assert solved(0.0) >= 0.95
     assert solved(0.1) >= 0.8
 
 
 def solved(noise: float, lanes: int = 20) -> float:
-    """Share of one episode per lane."""
+    """Success rate of one episode per lane."""
     env, expert = make_env("arm6/reach", lanes), make_expert("arm6/reach", noise)
     seeds = EpisodeSeeds(("expert test", 0))
     first = EpisodeSeeds(("expert test", 0))

@@ -36,7 +36,7 @@ def chain() -> KinematicChain:
 @settings(deadline=None)
 @given(vectors)
 def test_rotation_vectors_come_back(vector: np.ndarray) -> None:
-    """Up to whole turns: the shortest vector of the same rotation comes back."""
+    """Up to full turns, the shortest vector of the same rotation is returned."""
     v = torch.from_numpy(vector)
     angle = float(v.norm())
     if abs(angle - math.pi) < 1e-3:
@@ -145,7 +145,7 @@ def test_the_written_out_solver_is_a_solver(seed: int) -> None:
 
 
 def test_the_posture_moves_no_tool(chain: KinematicChain) -> None:
-    """Without an error of the tool, the pull to the posture stays in the null space, but for the damping."""
+    """Without a tool error the pull to the posture stays in the null space, except for the damping."""
     q = torch.tensor(PANDA.home_rad, dtype=torch.float64)[None]
     tool, links = chain.place(q)
     jacobian = chain.jacobian(links, tool.m)
@@ -160,9 +160,7 @@ def at(chain: KinematicChain, q: Tensor) -> tuple[Pose, Pose]:
 
 
 def test_a_cartesian_command_moves_the_tool_that_way(chain: KinematicChain) -> None:
-    """One full step along x and a turn: the servos' targets are where that pose is, to the linearisation's
-    error.
-    """
+    """One full step along x and a turn: the servos' targets match that pose up to linearisation."""
     control = Cartesian(chain, PANDA, Reach("yaw", step_m=0.01, step_rad=0.05))
     q = torch.tensor(PANDA.home_rad, dtype=torch.float64)[None]
     tool, links = at(chain, q)
@@ -176,7 +174,7 @@ def test_a_cartesian_command_moves_the_tool_that_way(chain: KinematicChain) -> N
 
 
 def test_a_blocked_arm_presses_within_its_leash(chain: KinematicChain) -> None:
-    """The tool does not move, and commands go on: what is asked of it stays within 4 cm."""
+    """The tool cannot move while commands continue: its target stays within 4 cm."""
     control = Cartesian(chain, PANDA, Reach("full"))
     q = torch.tensor(PANDA.home_rad, dtype=torch.float64)[None]
     tool, links = at(chain, q)
@@ -263,7 +261,7 @@ def test_a_robot_of_ones_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_missing_mesh_is_a_sentence(tmp_path: Path, name: str, text: str, says: str) -> None:
-    """Which model, which meshes and where they were looked for, all of them at once."""
+    """The message names the model, all missing meshes and the searched folders."""
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(ConfigError, match=says) as caught:
@@ -281,7 +279,7 @@ def test_a_missing_scene_is_a_sentence(tmp_path: Path) -> None:
 def test_a_mesh_that_is_there_is_found_where_the_compiler_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In `meshdir`, beside the model, whatever the working folder is."""
+    """In `meshdir`, relative to the model, in any working folder."""
     (tmp_path / "robot" / "parts").mkdir(parents=True)
     solid = "".join(f"v {corner}\n" for corner in ("0 0 0", "1 0 0", "0 1 0", "0 0 1"))
     (tmp_path / "robot" / "parts" / "a.obj").write_text(f"{solid}f 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")

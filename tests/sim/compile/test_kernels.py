@@ -1,4 +1,4 @@
-"""Compiled kernels equal the functions they were made of, are built once, and say when they cannot be."""
+"""Compiled kernels equal their functions, are built once, and report failures."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ EXAMPLES = (torch.linspace(-1.0, 1.0, 16).view(2, 8), torch.linspace(0.0, 3.0, 8
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kernel, Path, list[str]]]:
-    """The compiled `wave`, its cache folder and the messages of the build. Compiled once for all tests.
+    """The compiled `wave`, its cache folder and the messages of the build, compiled once for all tests.
 
-    Without torch's precompiled headers: they pay from the third kernel on.
+    Without torch's precompiled headers, which pay off from the third kernel on.
     """
     folder, said = tmp_path_factory.mktemp("cache"), list[str]()
     with pytest.MonkeyPatch.context() as patch:
@@ -50,7 +50,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kernel, Pa
 
 
 def test_a_kernel_is_built_once_and_equals_its_function(built: tuple[Kernel, Path, list[str]]) -> None:
-    """Asking again finds the file; another formula has another key."""
+    """A second request finds the file; another formula has another key."""
     first, folder, said = built
     again = compile_kernel(wave, EXAMPLES, say=said.append)
     assert first.compile_s > 0.0
@@ -108,7 +108,7 @@ def test_gradients_of_a_kernel_are_those_of_autograd(built: tuple[Kernel, Path, 
 
 
 def test_without_a_compiler_it_runs_eagerly_and_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A robot without g++ still flies, slowly, and knows what to install."""
+    """Without g++ flights run slowly, and the message names the package to install."""
     monkeypatch.setattr(kernels.shutil, "which", lambda name: None)
     with pytest.warns(UserWarning, match=r"apt install g\+\+"):
         kernel = compile_kernel(wave, EXAMPLES)
@@ -160,7 +160,7 @@ def building(folder: Path, gpp: Path, does: str) -> subprocess.Popen[str]:
 
 
 def test_a_stop_ends_the_wait_for_the_compiler(gpp: Path, tmp_path: Path) -> None:
-    """Ctrl-C in a terminal goes to the compiler too; where signals are kept for later, it is still a stop at
+    """Ctrl-C in a terminal also reaches the compiler; if signals are handled later, the build still stops at
     once.
     """
     child = building(tmp_path, gpp, f"touch {tmp_path}/began; sleep 60")
@@ -174,7 +174,7 @@ def test_a_stop_ends_the_wait_for_the_compiler(gpp: Path, tmp_path: Path) -> Non
 
 
 def test_a_compiler_that_fails_is_told_in_a_sentence(gpp: Path, tmp_path: Path) -> None:
-    """With what it said; nothing half-made stays."""
+    """The compiler's message is shown, and no partial file remains."""
     child = building(tmp_path, gpp, 'echo "error: no space for a.o" >&2; exit 1')
     said, _ = child.communicate(timeout=120)
     assert re.search(r"^ended: The C\+\+ compiler could not build the simulator.*no space for a.o", said)

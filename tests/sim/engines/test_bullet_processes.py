@@ -1,5 +1,5 @@
-"""PyBullet's worlds in worker processes: the same bits, clear words when a worker dies, nothing left
-behind.
+"""PyBullet's worlds in worker processes: equal bits, clear errors when a worker dies, nothing left
+running.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ def lives(engine: Engine) -> Iterator[Physics]:
 
 
 def test_workers_change_nothing(scene: Scene, shared: ProcessEngine) -> None:
-    """Three worlds, in one process and in two: the same bits all the way, and what was saved goes on the
-    same.
-    """
+    """Three worlds, in one process and in two: equal bits throughout, and saved states continue equally."""
     alone = BulletEngine(scene, 3)
     seen = list(zip(lives(alone), lives(shared), strict=True))
     for one, other in seen:
@@ -81,7 +79,7 @@ def test_bad_changes_are_refused_before_they_travel(shared: ProcessEngine) -> No
 
 
 def test_what_fails_in_a_worker_is_told_and_it_goes_on(shared: ProcessEngine) -> None:
-    """A call that does not exist stands for a defect: its traceback comes, and the next call is answered."""
+    """A call that does not exist simulates a defect: its traceback is returned, and the next call works."""
     with pytest.raises(EnvError, match="AttributeError"):
         shared._ask("fly", [(), ()])
     shared.step(torch.zeros(3, 1).double(), 1)
@@ -102,7 +100,7 @@ def test_few_worlds_start_no_process(scene: Scene) -> None:
 
 
 def test_a_dead_worker_is_named_and_none_stays(scene: Scene) -> None:
-    """Killed from outside: the sentence says whose worlds died; closing leaves no process behind."""
+    """Killed from outside: the message names the lost worlds; closing leaves no process."""
     engine = ProcessEngine(scene, 2, 2)
     os.kill(engine._workers[1][0].pid, signal.SIGKILL)
     with pytest.raises(EnvError, match=r"worlds 1 to 1 has died \(exit code -9\)"):

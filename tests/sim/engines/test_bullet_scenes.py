@@ -1,4 +1,6 @@
-"""What PyBullet is built from: frames, inertias, friction, filters; and what it refuses, in one sentence."""
+"""Construction of PyBullet scenes: frames, inertias, friction, filters; unsupported scenes give one
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def test_bullets_links_stand_where_mujocos_bodies_do(odd: Scene, seed: int) -> N
 
 
 def test_what_is_read_back_is_what_was_put_in(odd: Scene) -> None:
-    """Poses and speeds of joints and free bodies pass through Bullet's frames and come back, but for a tiny
+    """Poses and velocities of joints and free bodies pass through Bullet's frames unchanged, up to a tiny
     step.
     """
     qpos, qvel = random_qpos(odd, 1), np.random.default_rng(2).uniform(-1.0, 1.0, odd.model.nv)
@@ -131,9 +133,7 @@ def test_the_arm_moves_as_in_mujoco() -> None:
 
 @pytest.mark.parametrize("task", ["lift", "peg_insert"])
 def test_pairs_that_matter_rub_as_in_mujoco(task: str) -> None:
-    """Objects with fingers and with what they stand on or go into: within 2 %, sliding and turning about the
-    normal.
-    """
+    """Objects with fingers and with surfaces: within 2 %, sliding and turning about the normal."""
     model = compile_scene(ASSETS / f"{task}.xml", ASSETS / "panda.xml").model
     friction, pairs = split_friction(model), touching_pairs(model)
     checked = 0
@@ -218,9 +218,7 @@ def test_a_mesh_touches_with_its_hull(tmp_path: Path) -> None:
 
 
 def test_what_is_excluded_passes_through() -> None:
-    """Two balls fall on a static post; the one whose contact with it is excluded falls through, in either
-    engine.
-    """
+    """Two balls fall on a static post; the one with an excluded contact falls through, in both engines."""
     balls = "".join(
         f'<body name="{name}" pos="{x} 0 0.5"><freejoint/><geom size="0.05"/></body>'
         for name, x in (("a", 0), ("b", 1))
@@ -243,7 +241,7 @@ def test_without_pybullet_the_sentence_says_what_to_install(monkeypatch: pytest.
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e300])
 def test_a_world_that_fails_shows_it_and_starts_again(bad: float) -> None:
-    """A spoilt speed in world 1 of 3: its state shows it, its neighbours are untouched, a new start mends
+    """An invalid speed in world 1 of 3: its state shows it, other worlds are unaffected, a new start repairs
     it.
     """
     scene = compile_scene(ASSETS / "lift.xml", ASSETS / "panda.xml")
@@ -281,7 +279,7 @@ def test_worlds_are_given_back() -> None:
 
 
 def test_one_engine_serves_the_task_environment() -> None:
-    """Both tasks for a few steps, resets in between, and restored from a snapshot to the bit."""
+    """Both tasks for a few steps, with resets, restored from a snapshot bit for bit."""
     with closing(make_task_env("peg_insert", 2, engine="pybullet", max_episode_steps=4)) as env:
         env.reset(EpisodeSeeds(("serve", 0)))
         for _ in range(6):

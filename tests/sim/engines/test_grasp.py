@@ -1,4 +1,4 @@
-"""Fingers and things in every engine: what is gripped stays gripped, is lifted, and is felt."""
+"""Grasping in every engine: gripped objects are held, lifted and felt."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.sim.engines.worlds import ENGINES, engine_of, start_of
 
 
 def in_hand(env: TaskVecEnv, thing: str) -> Tensor:
-    """Where the thing is from the tool [m], in the world's axes."""
+    """Position of the object relative to the tool [m], in world axes."""
     return env.view.object_pose(thing).m - env.view.tool.m
 
 
 @cache
 def lifted(name: str) -> tuple[Tensor, Tensor, Tensor]:
-    """(height [m], how far it slipped [m], touch [N]) of four cubes, lifted by the expert and waved about."""
+    """(height [m], slip [m], touch [N]) of four cubes, lifted by the expert and moved about."""
     with closing(make_task_env("lift", 4, engine=name, terminate_on_success=False)) as env:
         env.reset(EpisodeSeeds(("grasp", 0)))
         for _ in range(40):
@@ -42,7 +42,7 @@ def lifted(name: str) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_cube_is_lifted_and_stays_in_the_fingers(name: str) -> None:
-    """All four are a hand's breadth up, and waving moves none by more than 6 mm between the fingertips."""
+    """All four are lifted, and motion moves none by more than 6 mm between the fingertips."""
     height_m, slip_m, _ = lifted(name)
     assert height_m.min() > 0.08
     assert slip_m.max() < 0.006
@@ -50,9 +50,7 @@ def test_a_cube_is_lifted_and_stays_in_the_fingers(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_fingers_feel_what_their_servos_press(name: str) -> None:
-    """1,000 N/m against 2 cm of cube: 20 N on either side, less what soft contacts give way and what waving
-    takes.
-    """
+    """1,000 N/m at 2 cm of cube: 20 N per side, less the compliance of contacts and the effect of motion."""
     touch_n = lifted(name)[2]
     assert touch_n.mean() == pytest.approx(20.0, abs=2.0)
     assert (touch_n - 20.0).abs().max() < 5.0
@@ -71,16 +69,14 @@ def held_peg(name: str) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_peg_stays_where_it_is_held(name: str) -> None:
-    """Two seconds: MuJoCo's soft friction lets it creep by 2 mm a second under its weight, Bullet's by
-    nothing.
-    """
+    """Two seconds: MuJoCo's soft friction creeps by 2 mm/s under the weight, Bullet's does not."""
     start, end = held_peg(name)
     assert (end - start).norm(dim=1).max() < (0.0005 if name == "pybullet" else 0.006)
 
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_hard_things_do_not_sink_into_each_other(name: str) -> None:
-    """A cube at rest stands on the table within a tenth of a millimetre."""
+    """A cube at rest is on the table within a tenth of a millimetre."""
     with closing(make_task_env("lift", 2, engine=name)) as env:
         env.reset(EpisodeSeeds(("rest", 0)))
         action = torch.zeros(2, env.spec.action.dim)
@@ -93,7 +89,7 @@ def test_hard_things_do_not_sink_into_each_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_peg_that_is_dropped_spinning_comes_to_rest(name: str) -> None:
-    """However it lands at 90 rad/s, it never spins half as fast again: contact at steps of 5 ms feeds it no
+    """After any landing at 90 rad/s it never spins half as fast again: contacts at 5 ms steps add no
     energy.
     """
     scene = compile_scene(ASSETS / "peg_insert.xml", ASSETS / "panda.xml")

@@ -1,4 +1,4 @@
-"""The Isaac Gym engine through its whole protocol, against a worker that has C MuJoCo behind it."""
+"""The Isaac Gym engine through its entire protocol, with a worker that simulates with C MuJoCo."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def scene() -> Scene:
 
 
 class Builder:
-    """Starts engines with mock workers, and keeps them so that none outlives its test."""
+    """Starts engines with mock workers and closes them at the end of the test."""
 
     def __init__(self, scene: Scene, path: Path) -> None:
         self._scene, self._path = scene, path
@@ -66,7 +66,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_physics_go_through_the_protocol(build: Builder, scene: Scene) -> None:
-    """Starts, commands, fixtures, touch and other masses reach the worker, and its states come back in
+    """Starts, commands, fixtures, touch and changed masses reach the worker, and its states return in
     float32.
     """
     engine, c = build(), MujocoEngine(scene, 2)
@@ -96,7 +96,7 @@ def test_physics_go_through_the_protocol(build: Builder, scene: Scene) -> None:
 
 
 def test_some_worlds_begin_anew(build: Builder, scene: Scene) -> None:
-    """The others go on; bodies of the new ones are shown at once, and pictures show them."""
+    """The others continue; bodies of new worlds are visible at once, also in images."""
     engine = build()
     start = resting(scene, "peg_insert", 2)
     engine.set_state(torch.arange(2), start)
@@ -115,7 +115,7 @@ def test_some_worlds_begin_anew(build: Builder, scene: Scene) -> None:
 
 
 def test_saved_worlds_go_on(build: Builder, scene: Scene) -> None:
-    """In another worker; solvers that keep contacts may differ in the last digits."""
+    """In another worker; solvers with warm-started contacts may differ in the last digits."""
     engine, other = build(), build()
     start = resting(scene, "peg_insert", 2)
     engine.set_state(torch.arange(2), start)
@@ -128,7 +128,7 @@ def test_saved_worlds_go_on(build: Builder, scene: Scene) -> None:
 
 
 def test_tasks_keep_the_contract_through_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Scene, resets, experts' view and snapshots of a real task; without the solver's warm start, up to 1
+    """Scene, resets, the expert's view and snapshots of a real task; without the solver's warm start, up to 1
     mm.
     """
 
@@ -162,7 +162,7 @@ def test_tasks_keep_the_contract_through_it(monkeypatch: pytest.MonkeyPatch, tmp
 def test_a_worker_that_fails_says_its_last_words(
     build: Builder, scene: Scene, fails: str, message: str
 ) -> None:
-    """One error, at the step that failed, and no process or zombie stays."""
+    """One error, at the failing step, and no process or zombie remains."""
     engine = build(fails)
     engine._timeout_s = 1.0 if fails.startswith("hang") else 60.0
     pid = engine._worker.pid
@@ -202,7 +202,7 @@ def test_nothing_stays_of_a_closed_or_forgotten_engine(build: Builder) -> None:
 
 
 def test_a_worker_ends_when_its_engine_is_gone() -> None:
-    """Its pipe closes: what a killed training leaves behind."""
+    """The worker's pipe closes, as after a killed training."""
     theirs, mine = os.pipe()
     worker = subprocess.Popen([sys.executable, str(WORKER), str(theirs), "1", "1"], pass_fds=[theirs])
     os.close(theirs)
@@ -214,7 +214,7 @@ def test_a_worker_ends_when_its_engine_is_gone() -> None:
 def test_without_isaac_gym_one_sentence_says_what_it_needs(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """No variable; one that names no program; a Python that has no isaacgym."""
+    """No variable; one that names no program; a Python without isaacgym."""
     monkeypatch.delenv("ROBO_RL_ISAACGYM_PYTHON", raising=False)
     with pytest.raises(MissingDependencyError, match=r"Preview 4.*NVIDIA GPU: set ROBO_RL_ISAACGYM_PYTHON"):
         IsaacGymEngine(scene, 1)

@@ -1,6 +1,4 @@
-"""What Isaac Gym is told of a scene, and what the real worker does with its interface: that of a recording
-stand-in.
-"""
+"""Scenes for Isaac Gym, and the real worker's calls of its interface, recorded by a stand-in."""
 
 from __future__ import annotations
 
@@ -85,7 +83,7 @@ def test_servos_limits_and_places_are_told_in_numbers(scene: Scene) -> None:
 
 
 def test_planes_become_boxes_below_their_surface() -> None:
-    """A tilted plane: what lies on it lies on the box."""
+    """A tilted plane is a box: objects on the plane rest on it."""
     path = (
         "<mujoco><worldbody><geom type='plane' size='0 3 1' pos='0 0 1' euler='30 0 0'/></worldbody></mujoco>"
     )
@@ -100,7 +98,7 @@ def test_planes_become_boxes_below_their_surface() -> None:
 
 @pytest.mark.parametrize("name", MANIPULATION)
 def test_tasks_can_be_told(name: str) -> None:
-    """Nothing in their scenes is refused, and every actuator drives one joint of one actor."""
+    """Their scenes are supported, and every actuator drives one joint of one actor."""
     task = make_task(name, TaskOptions())
     scene = compile_scene(ASSETS / task.scene, ASSETS / "panda.xml", task.edit)
     driven = [
@@ -114,7 +112,7 @@ def test_tasks_can_be_told(name: str) -> None:
 
 @pytest.mark.parametrize("name", MANIPULATION)
 def test_filters_keep_mujocos_rule(name: str) -> None:
-    """For every two shapes: they share a bit exactly when MuJoCo lets them pass through one another."""
+    """For every two shapes: they share a filter bit exactly if MuJoCo excludes their contact."""
     task = make_task(name, TaskOptions())
     model = compile_scene(ASSETS / task.scene, ASSETS / "panda.xml", task.edit).model
     filters = collision_filters(model)
@@ -126,9 +124,7 @@ def test_filters_keep_mujocos_rule(name: str) -> None:
 
 
 def test_the_rule_is_that_of_mujoco() -> None:
-    """Balls in one place, related in every way: the contacts that MuJoCo makes are those that the rule
-    allows.
-    """
+    """Balls in one place, in all relations: MuJoCo's contacts are those that the rule permits."""
     xml = """<mujoco><worldbody><geom name="floor" type="sphere" size="1"/>
     <body name="a"><geom size="1"/><geom size="1" contype="2" conaffinity="2"/><joint type="slide"/>
       <body name="b"><joint type="slide"/><geom size="1" contype="3"/>
@@ -176,7 +172,7 @@ def test_the_rule_is_that_of_mujoco() -> None:
     ],
 )
 def test_what_it_cannot_do_is_said(tmp_path: Path, inside: str, what: str) -> None:
-    """Before a worker is started."""
+    """Refused before a worker is started."""
     path = tmp_path / "scene.xml"
     path.write_text(f"<mujoco>{inside}</mujoco>")
     with pytest.raises(ConfigError, match=f"cannot simulate {what}.*Use engine=mujoco"):
@@ -189,7 +185,7 @@ finite = st.floats(-5.0, 5.0, width=32)
 @settings(deadline=None)
 @given(st.lists(finite, min_size=16, max_size=16).filter(lambda x: np.linalg.norm(x[3:7]) > 0.1))
 def test_frames_go_there_and_back(numbers: list[float]) -> None:
-    """Any pose, speed and centre of mass."""
+    """Any pose, velocity and centre of mass."""
     row = np.array(numbers)[None]
     qpos, qvel, com_m = row[:, :7].copy(), row[:, 7:13], row[0, 13:]
     qpos[:, 3:7] /= np.linalg.norm(qpos[:, 3:7])
@@ -240,9 +236,7 @@ def build(gymsim: ModuleType, scene: Scene, worlds: int) -> tuple[Any, dict[str,
 
 
 def test_the_simulation_is_made_as_the_scene_says(gymsim: ModuleType, scene: Scene) -> None:
-    """Whatever the importer made of it: masses, servos, limits, frictions and filters are set on every
-    actor.
-    """
+    """Whatever the importer made: masses, servos, limits, friction and filters are set on every actor."""
     sim, _, gym = build(gymsim, scene, 2)
     assert gym.params.dt == pytest.approx(scene.timestep_s)
     assert gym.params.gravity.z == pytest.approx(-9.81)
@@ -309,7 +303,7 @@ def test_state_goes_in_before_a_step_and_comes_out_after_it(gymsim: ModuleType, 
 
 
 def test_other_parameters_reach_one_environment(gymsim: ModuleType, scene: Scene) -> None:
-    """Against the original, however often: 2 then 3 makes 3."""
+    """Relative to the original, however often: 2 then 3 gives 3."""
     sim, slots, gym = build(gymsim, scene, 2)
     for factor in (2.0, 3.0):
         for name in ("mass_scale", "kp_scale", "kv_scale", "damping_scale", "strength_scale"):
@@ -331,7 +325,7 @@ def test_other_parameters_reach_one_environment(gymsim: ModuleType, scene: Scene
 
 
 def test_shapes_that_the_importer_lost_are_noticed(gymsim: ModuleType, scene: Scene) -> None:
-    """Rather than friction and filters on the wrong shape."""
+    """Instead of friction and filters on the wrong shape."""
     gym = gymsim.gymapi.GYM
     whole = gym.get_actor_rigid_body_shape_indices
     gym.get_actor_rigid_body_shape_indices = lambda env, actor: [

@@ -1,6 +1,4 @@
-"""What the MuJoCo engine leaves out of its arithmetic changes no motion: held to `mj_step` on the scene as
-written.
-"""
+"""The MuJoCo engine's shortcuts change no motion: compared with `mj_step` on the scene as written."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ _THINGS = """<worldbody><geom type="plane" size="1 1 1"/>
 
 
 def plain_step(model: Any, engine: MujocoEngine, world: int, ctrl: Any) -> Any:
-    """mujoco.MjData after one step of the whole model from the state that a world is in."""
+    """mujoco.MjData after one step of the full model from a world's state."""
     data = mujoco.MjData(model)
     mujoco.mj_setState(model, data, engine._rows[world], engine._signature)
     data.ctrl[:] = ctrl
@@ -41,10 +39,10 @@ def plain_step(model: Any, engine: MujocoEngine, world: int, ctrl: Any) -> Any:
     ("task", "changed"), [("lift", True), ("peg_insert", False), ("drawer", False), ("reorient", True)]
 )
 def test_motion_is_that_of_the_scene_as_written(task: str, changed: bool) -> None:
-    """Sub-steps of the expert's episodes, each from the engine's own state: what differs is rounding alone.
+    """Sub-steps of the expert's episodes, each from the engine's own state, differ only by rounding.
 
-    One at a time: whether a peg touches a finger at one point or at two may hang on rounding. Solvers stop at
-    1e-8 of the largest force, islands or not, which is some 1e-9 m here.
+    One at a time, because the number of contact points of a peg and a finger may depend on rounding. Solvers
+    stop at 1e-8 of the largest force, with or without islands, which is about 1e-9 m here.
     """
     env: Any = make_task_env(task, len(MASSES), terminate_on_success=False)
     env.reset(EpisodeSeeds(("lean", 0)))
@@ -71,7 +69,7 @@ def test_motion_is_that_of_the_scene_as_written(task: str, changed: bool) -> Non
 
 
 def test_what_is_felt_is_what_the_last_sub_step_says() -> None:
-    """Sensors sleep through the others: ten sub-steps at once end in the bits of ten one by one."""
+    """Sensors are skipped in all but the last: ten sub-steps at once equal ten single ones bit for bit."""
     env: Any = make_task_env("lift", 2)
     env.reset(EpisodeSeeds(("felt", 0)))
     while not (env.view.physics.touch_n > 0.5).all():
@@ -96,7 +94,7 @@ def test_shapes_that_touch_nothing_are_left_out_and_weigh_what_they_did() -> Non
 
 
 def test_what_is_not_compensated_weighs_by_a_force() -> None:
-    """A ball of 2 kg weighs 19.62 N, half a hand half of its own; an arm that is held weighs nothing."""
+    """A ball of 2 kg weighs 19.62 N, half a hand half of its own; a held arm weighs nothing."""
     scene = scene_of(_THINGS)
     model = lean_model(scene)
     assert weigh_by_forces(model) is None  # two forces instead of two: nothing to gain

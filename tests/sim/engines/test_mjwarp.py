@@ -1,7 +1,6 @@
-"""MuJoCo Warp on its CPU device against C MuJoCo: the same scene, starts and commands.
+"""MuJoCo Warp on its CPU device compared with C MuJoCo: equal scene, starts and commands.
 
-Slow, and run where `pip install 'robo-rl[gpu]'` was: the first run compiles kernels for about a minute of a
-core.
+Slow, and run only where `pip install 'robo-rl[gpu]'` was: the first run compiles kernels for about a minute.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def both(scene, start) -> tuple[MujocoEngine, WarpEngine]:  # noqa: ANN001 - a S
 
 @pytest.mark.parametrize("name", list(OBJECTS))
 def test_an_arm_in_the_air_moves_as_in_c_mujoco(name: str) -> None:
-    """200 random commands of four sub-steps, never brought together again: what differs is float32's
+    """200 random commands of four sub-steps without resynchronisation: the difference is float32's
     rounding.
     """
     scene = scene_of(name, centre_the_peg if name == "peg_insert" else None)
@@ -72,8 +71,8 @@ def test_an_arm_in_the_air_moves_as_in_c_mujoco(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(OBJECTS))
 def test_a_grasped_object_moves_as_in_c_mujoco(name: str) -> None:
-    """The same, the cube held by friction, and the peg held in its hole with 0.5 mm of play, walls
-    touched.
+    """The same with the cube held by friction, and the peg in its hole with 0.5 mm of play, touching
+    walls.
     """
     scene = scene_of(name, centre_the_peg if name == "peg_insert" else None)
     start = grasping(scene, name, 2)
@@ -110,9 +109,7 @@ def test_the_one_difference_is_half_a_step_of_free_flight() -> None:
 
 @pytest.mark.parametrize("name", list(OBJECTS))
 def test_contact_agrees_step_by_step(name: str) -> None:
-    """The scenes as they are, brought together before each step: positions differ by no more than the half
-    step.
-    """
+    """The original scenes, resynchronised before each step: positions differ by at most the half step."""
     scene = scene_of(name)
     start = grasping(scene, name, 2)
     c, warp = both(scene, start)
@@ -132,9 +129,7 @@ def test_contact_agrees_step_by_step(name: str) -> None:
 
 
 def test_other_parameters_act_as_in_c_mujoco() -> None:
-    """All changes at once, in one of two worlds; the other goes on as if nothing had happened, to the last
-    bit.
-    """
+    """All changes at once in one of two worlds; the other is unaffected bit for bit."""
     scene = scene_of("lift")
     start = grasping(scene, "lift", 2)
     c, warp = both(scene, start)
@@ -162,7 +157,7 @@ def test_other_parameters_act_as_in_c_mujoco() -> None:
 
 
 def test_a_world_knows_neither_its_past_nor_its_neighbours() -> None:
-    """To the last bit: fresh, or after another life in contact, beside a world that is no longer finite."""
+    """Bit for bit: new, or after other contacts, next to a world that is not finite."""
     scene = scene_of("lift")
     start = grasping(scene, "lift", 3)
     commands = random_targets(scene, start.ctrl, 40, reach_rad=0.1)
@@ -184,7 +179,7 @@ def test_a_world_knows_neither_its_past_nor_its_neighbours() -> None:
 
 
 def test_saved_worlds_go_on_to_the_last_bit() -> None:
-    """In another engine too, warm start of the solver included."""
+    """Also in another engine, including the solver's warm start."""
     scene = scene_of("peg_insert")
     start = grasping(scene, "peg_insert", 2)
     commands = random_targets(scene, start.ctrl, 30, reach_rad=0.05)
@@ -203,9 +198,7 @@ def test_saved_worlds_go_on_to_the_last_bit() -> None:
 
 
 def test_it_keeps_the_form_of_the_seam() -> None:
-    """float32 on its device, fresh tensors, bodies shown at once, pictures of the world that was asked
-    for.
-    """
+    """float32 on its device, new tensors, bodies visible at once, images of the requested world."""
     scene = scene_of("lift")
     engine = WarpEngine(scene, 2, "cpu")
     assert isinstance(engine, Engine)
@@ -226,8 +219,8 @@ def test_it_keeps_the_form_of_the_seam() -> None:
 
 @pytest.mark.parametrize("task", MANIPULATION)
 def test_experts_solve_their_tasks_in_it(task: str) -> None:
-    """As in C MuJoCo, from the same starts: four of four, and in about as many steps, but for pushes, where a
-    hair's breadth decides between two plans.
+    """As in C MuJoCo from the same starts: four of four in about as many steps, except for pushes, where tiny
+    differences decide between two plans.
     """
     lengths = []
     for engine in ("mujoco", "mjwarp"):
@@ -250,8 +243,8 @@ def test_experts_solve_their_tasks_in_it(task: str) -> None:
 
 
 def test_capturing_a_graph_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU the sub-steps run once before they are captured: worlds must not notice. Here the capture runs
-    them, too, and the launch of the graph does; what a GPU makes of it is not tested.
+    """On a GPU the sub-steps run once before they are captured, which worlds must not notice. Here the
+    capture also runs them, and so does the launch of the graph; behaviour on a GPU is not tested.
     """
     scene = scene_of("lift")
     start = grasping(scene, "lift", 2)
@@ -276,7 +269,7 @@ def test_capturing_a_graph_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_too_little_room_for_contacts_is_said() -> None:
-    """MuJoCo Warp drops contacts that find no room; a cube would sink into the table."""
+    """MuJoCo Warp drops contacts without buffer space; a cube would sink into the table."""
     scene = scene_of("lift")
     start = resting(scene, "lift", 2)
     engine = WarpEngine(scene, 2, "cpu", contacts=1)
@@ -286,7 +279,7 @@ def test_too_little_room_for_contacts_is_said() -> None:
 
 
 def test_what_it_cannot_simulate_is_said(tmp_path) -> None:  # noqa: ANN001 - a path
-    """One sentence, and the engine that can."""
+    """One sentence that names an engine with this feature."""
     path = tmp_path / "wind.xml"
     path.write_text(
         "<mujoco><option density='1.2' integrator='implicitfast'/>"

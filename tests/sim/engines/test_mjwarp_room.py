@@ -1,4 +1,4 @@
-"""What of the MuJoCo Warp engine needs no MuJoCo Warp: the size of its buffers, and its absence."""
+"""Parts of the MuJoCo Warp engine that work without MuJoCo Warp: buffer sizes, and its absence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_pair_may_touch_at_once(cone: str, loss: int, rows: int) -> None:
 
 
 def test_a_crowd_is_not_taken_to_touch_all_at_once() -> None:
-    """100 grains make 4,950 pairs, but each touches a few others; whoever knows better says so."""
+    """100 grains make 4,950 pairs, but each touches few others; users can set the size."""
     grains = "".join(f"<body pos='{i} 0 1'><freejoint/><geom size='.01'/></body>" for i in range(100))
     model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{grains}</worldbody></mujoco>")
     pairs = np.array(list(combinations(range(100), 2)))

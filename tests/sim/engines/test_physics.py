@@ -36,8 +36,8 @@ def test_free_fall_matches_the_formula(name: str) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_thrown_hammer_turns_about_its_centre_of_mass(name: str) -> None:
-    """Its origin is 0.2 m from the centre of mass: the centre flies a parabola and momentum and energy
-    stay.
+    """Its origin is 0.2 m from the centre of mass: the centre flies a parabola; momentum and energy are
+    constant.
     """
     hammer = """<body name="hammer" pos="0 0 5"><freejoint name="hammer"/>
         <inertial pos="0.2 0 0.05" quat="0.9 0.1 0.3 0.2" mass="0.7" diaginertia="0.01 0.02 0.025"/></body>"""
@@ -83,7 +83,7 @@ def test_a_pendulum_keeps_its_period(name: str, amplitude_rad: float) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_undamped_double_pendulum_keeps_its_energy(name: str) -> None:
-    """Two seconds of chaos at 1 ms: within 3 % of what it can swing through."""
+    """Two seconds of chaotic motion at 1 ms: energy within 3 % of its range."""
     arms = """<body><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -0.4" size="0.02" mass="0.5"/>
         <body pos="0 0 -0.4"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -0.3" size="0.02" mass="0.4"/>
         </body></body>"""
@@ -142,7 +142,9 @@ _SLIDER = """<worldbody><body name="slider"><joint name="slider" type="slide" ax
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_servo_pulls_no_harder_than_it_may(name: str) -> None:
-    """Asked for 5 m of 1 m allowed, it pulls 3 N of 1000: x = F t^2 / 2 m with 2 kg and 1 kg of armature."""
+    """Target at 5 m with a limit of 1 m, it pulls 3 N of 1000: x = F t^2 / 2 m with 2 kg and 1 kg of
+    armature.
+    """
     servo = '<position joint="slider" kp="1000" kv="0" forcerange="-3 3" ctrlrange="0 1"/>'
     scene = scene_of(_SLIDER.format(joint='armature="1"', actuator=servo), timestep=0.001)
     engine = begin(name, scene)

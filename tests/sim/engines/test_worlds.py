@@ -1,5 +1,5 @@
-"""What every engine promises of a world: a pure function of start, changes and commands; saved, loaded, seen,
-felt.
+"""Promises of every engine on a world: a pure function of start, changes and commands; saving, loading,
+sensing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def peg() -> Scene:
 
 
 def ready(scene: Scene, **things: list[float]) -> np.ndarray:
-    """qpos with the arm over the table, fingers open, and things where they are named."""
+    """qpos with the arm over the table, fingers open, and objects at named places."""
     qpos = scene.model.qpos0.copy()
     for joint, value in zip(range(1, 8), READY, strict=True):
         qpos[scene.qpos(f"joint{joint}")] = value
@@ -44,7 +44,7 @@ def ready(scene: Scene, **things: list[float]) -> np.ndarray:
 
 
 def told(seed: int, worlds: int = 2) -> list[Tensor]:
-    """Commands for six control steps: arms that swing, fingers that open and close."""
+    """Commands for six control steps: the arm moves, fingers open and close."""
     draw = np.random.default_rng(seed)
     swing = draw.uniform(-0.4, 0.4, (6, worlds, 7)) + np.array(READY)
     return [
@@ -54,7 +54,7 @@ def told(seed: int, worlds: int = 2) -> list[Tensor]:
 
 
 def life(engine: Engine, commands: list[Tensor]) -> list[Tensor]:
-    """All that is seen after every command."""
+    """All observations after every command."""
     seen = []
     for ctrl in commands:
         engine.step(ctrl, 10)
@@ -68,9 +68,7 @@ def same(one: list[Tensor], other: list[Tensor]) -> bool:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_world_keeps_no_trace_of_an_earlier_life(name: str, lift: Scene) -> None:
-    """A cube falls beside the moving arm; after another life with other contacts the same start gives the
-    same bits.
-    """
+    """A cube falls next to the moving arm; after other contacts the same start gives the same bits."""
     falls = start_of(lift, 2, qpos=ready(lift, cube=[0.5, 0.0, 0.06, 0.9, 0.3, 0.2, 0.1]))
     with closing(begin(name, lift, 2, qpos=ready(lift))) as engine:
         engine.set_state(torch.arange(2), falls)
@@ -83,7 +81,7 @@ def test_a_world_keeps_no_trace_of_an_earlier_life(name: str, lift: Scene) -> No
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_world_does_not_feel_its_neighbours(name: str, lift: Scene) -> None:
-    """World 1 begins anew in mid-life; world 0, and a world 1 that did so on its own, show the same bits."""
+    """World 1 restarts; world 0, and a world 1 that restarted alone, show equal bits."""
     falls = start_of(lift, 1, qpos=ready(lift, cube=[0.5, 0.0, 0.06, 0.9, 0.3, 0.2, 0.1]))
     both, alone, commands = (
         begin(name, lift, 2, qpos=ready(lift)),
@@ -104,7 +102,7 @@ def test_a_world_does_not_feel_its_neighbours(name: str, lift: Scene) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_saved_world_goes_on_to_the_last_bit(name: str, peg: Scene) -> None:
-    """In another engine object; worlds of different age, and the hole elsewhere."""
+    """In another engine object; worlds of different ages, and the hole elsewhere."""
     where = {"fixture_m": [[0.6, 0.1, 0.0]], "qpos": ready(peg, peg=[0.55, 0.1, 0.1, 1.0, 0.1, 0.0, 0.0])}
     commands = told(0)
     with closing(begin(name, peg, 2, **where)) as engine, closing(engine_of(name, peg, 2)) as other:
@@ -120,7 +118,7 @@ def test_a_saved_world_goes_on_to_the_last_bit(name: str, peg: Scene) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_start_is_shown_at_once(name: str, peg: Scene) -> None:
-    """Fixture, arm and peg are where they were put, and nothing is felt yet."""
+    """Fixture, arm and peg are at their start, and no touch is felt yet."""
     pose = [0.45, -0.1, 0.2, 0.5, 0.5, 0.5, 0.5]
     given = {
         "qpos": ready(peg, peg=pose),
@@ -150,7 +148,7 @@ def test_every_engine_takes_the_same_picture(name: str, lift: Scene) -> None:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_the_arm_reaches_its_commands(name: str, lift: Scene) -> None:
-    """Two seconds after a step of up to 0.4 rad every joint is there within 5 mrad, fingers within 0.1 mm."""
+    """Two seconds after a step of up to 0.4 rad every joint is within 5 mrad, fingers within 0.1 mm."""
     with closing(begin(name, lift, 2, qpos=ready(lift))) as engine:
         for command in told(3)[:2]:
             engine.step(command, 400)

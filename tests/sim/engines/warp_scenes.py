@@ -45,7 +45,7 @@ def resting(scene: Scene, name: str, worlds: int, seed: int = 0) -> Start:
 
 
 def grasping(scene: Scene, name: str, worlds: int) -> Start:
-    """Open fingers around the object, servos told to close; the peg's shaft stands in the hole, 0.5 mm of
+    """Open fingers around the object, with closing servos; the peg's shaft is in the hole with 0.5 mm of
     play.
     """
     thing, half_m, depth_m = OBJECTS[name]
@@ -79,7 +79,7 @@ def _start(scene: Scene, qpos: Tensor, fixture_m: Tensor) -> Start:
 
 
 def random_targets(scene: Scene, ctrl: Tensor, steps: int, reach_rad: float, seed: int = 1) -> Tensor:
-    """(steps, n, nu): the arm's targets wander uniformly within reach of `ctrl`, the fingers' stay."""
+    """(steps, n, nu): the arm's targets vary uniformly around `ctrl`, the fingers' are constant."""
     wander = (
         2.0
         * torch.rand(steps, *ctrl.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

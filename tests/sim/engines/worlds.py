@@ -1,4 +1,4 @@
-"""Small scenes with known answers, and what it takes to run them in every engine."""
+"""Small scenes with known results, and helpers to run them in every engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENGINES = [pytest.param("mujoco"), pytest.param("pybullet", marks=pytest.mark.py
 
 
 def scene_of(xml: str, **option: Any) -> Scene:
-    """A scene from the inside of an MJCF; options as attributes of <option>."""
+    """A scene from the inner part of an MJCF; options as attributes of <option>."""
     words = " ".join(f'{key}="{value}"' for key, value in {"integrator": "implicitfast", **option}.items())
     spec = mujoco.MjSpec.from_string(
         f'<mujoco><compiler angle="radian"/><option {words}><flag autoreset="disable"/></option>{xml}</mujoco>'
@@ -56,7 +56,7 @@ def begin(name: str, scene: Scene, num: int = 1, **given: Any) -> Engine:
 
 
 def run(engine: Engine, seconds: float, ctrl: Tensor | None = None) -> Physics:
-    """So long, with one command for all worlds."""
+    """Run so long with one command for all worlds."""
     command = torch.zeros(engine.scene.model.nu) if ctrl is None else ctrl
     steps = round(seconds / engine.scene.timestep_s)
     engine.step(command.double().expand(engine.num_envs, -1).contiguous(), steps)
@@ -64,7 +64,7 @@ def run(engine: Engine, seconds: float, ctrl: Tensor | None = None) -> Physics:
 
 
 def seen(engine: Engine) -> Physics:
-    """In double precision, whatever the engine computes in."""
+    """In double precision, whatever the engine's precision."""
     physics = engine.physics()
     return Physics(**{name: getattr(physics, name).double() for name in Physics.__dataclass_fields__})
 

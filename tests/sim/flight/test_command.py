@@ -1,4 +1,4 @@
-"""Thrust and body rates as a level of command: what they mean, in simulation as over a link."""
+"""Thrust and body rates as command level: their meaning in simulation and over a link."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def flown(flights: Flights, thrust: float, rates: list[float], steps: int) -> Te
 
 
 def test_one_weight_hovers_and_one_and_a_half_climb_with_half_g() -> None:
-    """Thrust counts in weights. 1: it stays. 1.5: v = g t / 2 once the rotors are there."""
+    """Thrust in weights. 1: it hovers. 1.5: v = g t / 2 once the rotors have accelerated."""
     assert flown(resting(), 1.0, [0.0, 0.0, 0.0], 100)[POS].abs().max() < 1e-3
     up = resting()
     fast = [float(flown(up, 1.5, [0.0, 0.0, 0.0], steps)[9, 0]) for steps in (20, 10)]
@@ -61,9 +61,7 @@ def test_body_rates_are_followed_within_a_tenth_of_a_second() -> None:
 
 
 def test_the_rate_loop_sees_every_substep_not_every_command() -> None:
-    """A craft that turns is slowed down by one command held: the loop looks at it again within the control
-    step.
-    """
+    """One constant command stops a rotation: the rate loop runs several times per control step."""
     command, flights = make_command(RATES, CRAFT, 0.005), resting()
     flights.state[10] = 3.0
     hover = column(command.hover, flights.state)
@@ -74,9 +72,7 @@ def test_the_rate_loop_sees_every_substep_not_every_command() -> None:
 
 
 def test_latency_holds_the_hovering_command_first() -> None:
-    """What waits in the queue at the start is thrust of one weight and no rates, not four times the same
-    number.
-    """
+    """The queue initially holds a thrust of one weight and no rates, not four equal numbers."""
     late = resting(realism=Realism(latency_steps=3))
     state = flown(late, 2.0, [0.0, 0.0, 0.0], 3)
     assert abs(float(state[9, 0])) < 1e-3
@@ -84,7 +80,7 @@ def test_latency_holds_the_hovering_command_first() -> None:
 
 
 def test_gradients_go_through_the_rate_loop() -> None:
-    """First-order learning needs them: of every number of the action."""
+    """First-order learning needs gradients of every entry of the action."""
     flights = Flights(CRAFT, HoverTask(), FlightSenses(), 8, 0, eager=True, level=RATES)
     action = column(flights.command.hover, flights.obs).repeat(1, 8).requires_grad_()
     for _ in range(3):
@@ -121,9 +117,7 @@ def test_the_environment_takes_weights_and_rates() -> None:
 
 @pytest.mark.parametrize(("name", "most_m"), [("pid", 0.06), ("geometric", 0.2)])
 def test_controllers_hover_over_a_link(name: str, most_m: float) -> None:
-    """20 ms late, with disturbance and noise, from calm starts: the integral of the PID takes the push
-    away.
-    """
+    """20 ms delay, with disturbance and noise, from calm starts: the PID's integral compensates the push."""
     task = HoverTask(start_tilt_rad=0.3, start_speed_m_s=0.2, force_std=0.02)
     flights = Flights(
         CRAFT,

@@ -1,4 +1,4 @@
-"""Flight controllers: what they share out is what was asked for, and what they fly arrives and stays."""
+"""Flight controllers: allocation gives the requested wrench, and flights reach and hold their goal."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def test_rotors_give_what_was_asked_for(name: str) -> None:
 
 @pytest.mark.parametrize("name", CRAFTS)
 def test_saturation_gives_up_yaw_then_thrust_then_tilt(name: str) -> None:
-    """Too much yaw costs only yaw; too much or too little thrust beside a roll costs only thrust; an
-    impossible roll is given as far as it goes.
+    """Too much yaw reduces only yaw; too much or too little thrust with a roll reduces only thrust; an
+    impossible roll is given as far as possible.
     """
     craft = load_craft(name)
     mix, full_n, arm_m = make_mixer(craft), craft.max_thrust_n, craft.rotors_m[3][1]
@@ -157,9 +157,9 @@ def test_saturation_gives_up_yaw_then_thrust_then_tilt(name: str) -> None:
 
 
 def test_slow_rotors_give_up_thrust_before_tilt() -> None:
-    """At hover with a lag of 0.15 s, full thrust and a roll at once: after a step the rotors have come as far
-    towards the roll as without the thrust, 1 - exp(-dt / 0.02 s); commands clipped one by one would have come
-    nowhere.
+    """At hover with a lag of 0.15 s, full thrust and a roll at once: after a step the rotors have moved as
+    far towards the roll as without the thrust, 1 - exp(-dt / 0.02 s); commands clipped one by one would not
+    have moved.
     """
     roll_nm = 2e-4
     motors, hover = make_motors(CF, DT_S, 0.02), torch.full((4, 1), CF.hover_speed)
@@ -174,7 +174,7 @@ def test_slow_rotors_give_up_thrust_before_tilt() -> None:
 
 
 def test_rotors_that_cannot_turn_a_craft_are_refused() -> None:
-    """All four spinning alike give no yaw, rotors on one side no level flight: the message names the
+    """Four rotors of equal spin give no yaw, rotors on one side no level flight: the message names the
     entries.
     """
     with pytest.raises(ConfigError, match="yaw_sign"):
@@ -185,10 +185,8 @@ def test_rotors_that_cannot_turn_a_craft_are_refused() -> None:
 
 @pytest.mark.parametrize("name", CRAFTS)
 def test_every_controller_comes_back_and_stays(name: str) -> None:
-    """0.3 m, 20 degrees, 0.5 m/s and up to a radian of yaw away, in 16 directions: there within 4 s, and to
-    stay.
-
-    No controller needs a smaller start, LQR included; gains are those worked out for the craft.
+    """0.3 m, 20 degrees, 0.5 m/s and up to a radian of yaw away, in 16 directions: reached within 4 s and
+    held. No controller needs a smaller start, LQR included; gains are those computed for the craft.
     """
     craft = load_craft(name)
     yaw_rad = torch.linspace(-1.0, 1.0, 16)
@@ -234,9 +232,7 @@ def jacobian(craft: Craft, law: Controller, dt_s: float) -> NDArray[np.float64]:
 
 
 def test_geometric_control_recovers_from_upside_down() -> None:
-    """Lee et al. 2010 start at 178 degrees: upright within 1.5 s, and on its way back with the height that it
-    lost.
-    """
+    """Lee et al. 2010 start at 178 degrees: upright within 1.5 s, and returning with the lost height."""
     craft = load_craft("racer5")
     state, half = hovering(craft, 2), math.radians(178.0) / 2.0
     state[3], state[4:6] = math.cos(half), math.sin(half) * torch.eye(2)
@@ -251,7 +247,7 @@ def test_geometric_control_recovers_from_upside_down() -> None:
 
 @pytest.mark.parametrize("name", CRAFTS)
 def test_no_state_makes_a_command_leave_its_limits_or_lose_its_gradient(name: str) -> None:
-    """Any attitude, stopped rotors, and the goal itself: commands in 0 ... 1, every derivative a number."""
+    """Any attitude, stopped rotors, and the goal itself: commands in [0, 1], finite derivatives."""
     craft = load_craft(name)
     state = torch.cat([anywhere(62), hovering(craft, 1), start(1)], 1).requires_grad_()
     reference = hold(torch.zeros(3, 64), 0.3)
@@ -269,7 +265,9 @@ def test_no_state_makes_a_command_leave_its_limits_or_lose_its_gradient(name: st
 
 @pytest.mark.parametrize("controller", NAMES)
 def test_turning_the_world_about_z_changes_no_command(controller: str) -> None:
-    """Physics knows no north: state, reference and integrals turned by 1 rad give the same rotor speeds."""
+    """Physics is invariant to yaw: state, reference and integrals rotated by 1 rad give the same rotor
+    speeds.
+    """
     law, turn = make_controller(controller, CF, DT_S), 1.0
     state, reference = (
         disturbed(CF, 16),
@@ -353,7 +351,7 @@ def test_lqr_knows_the_craft_about_hover() -> None:
 
 @pytest.mark.parametrize("controller", NAMES)
 def test_a_controller_can_be_traced_whole(controller: str) -> None:
-    """The first half of compiling: no branch on data, and a law that knows its drones only by its inputs."""
+    """Compilation needs no branch on data, and a control law whose drones differ only by inputs."""
     law = make_controller(controller, CF, DT_S)
     first = (disturbed(CF, 8), hold(torch.zeros(3, 8)), law.blank(8))
     other = (disturbed(CF, 8, seed=5), hold(torch.ones(3, 8)), 0.1 + law.blank(8))
@@ -374,7 +372,7 @@ def test_a_compiled_controller_equals_the_eager_one() -> None:
 
 @pytest.mark.parametrize("name", ["cf21", "x500"])
 def test_action_levels_do_what_their_units_say(name: str) -> None:
-    """Body rates of 2 rad/s, a roll of 0.2 rad, 0.5 m/s (drag takes a tenth of it), once they had time to."""
+    """Body rates of 2 rad/s, a roll of 0.2 rad, 0.5 m/s (drag costs a tenth of it), in steady state."""
     craft = load_craft(name)
     levels = {level: make_level(level, craft, DT_S) for level in LEVELS}
     weight_n = craft.mass_kg * GRAVITY_M_S2
@@ -394,7 +392,7 @@ def test_action_levels_do_what_their_units_say(name: str) -> None:
 
 
 def test_a_position_action_is_a_displacement_from_here() -> None:
-    """Held, it leads away at the speed that the approach allows; a yaw is absolute; motors pass through."""
+    """Moved at the permitted speed; yaw is absolute; motor commands pass through."""
     level = make_level("position", CF, DT_S, Ranges(step_m=0.1))
     state = act(CF, level, hovering(CF, 1), action_for(level, [0.1, 0.0, 0.0, 1.0]), 150)
     assert state[7].item() == pytest.approx(0.05 * gains_for(CF, DT_S).position_rad_s, rel=0.05)
@@ -406,7 +404,7 @@ def test_a_position_action_is_a_displacement_from_here() -> None:
 
 
 def test_mistyped_names_are_suggested() -> None:
-    """A level or a controller that is not known must not become another one."""
+    """An unknown level or controller must not become another one."""
     with pytest.raises(UnknownNameError, match="Did you mean 'mellinger'"):
         make_controller("melinger", CF, DT_S)
     with pytest.raises(UnknownNameError, match="Did you mean 'velocity'"):

@@ -1,4 +1,4 @@
-"""The envelope holds every successful flight, with room, and nothing of the others."""
+"""The envelope contains every successful flight, with a margin, and ignores the others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_it_holds_what_succeeded_with_a_quarter_more() -> None:
 
 
 def test_a_success_that_ends_later_counts_while_it_flies() -> None:
-    """Laps that are done stay done where the flight ends afterwards; its rows are NaN from then on."""
+    """Completed laps count if the flight ends afterwards; its rows are NaN from then on."""
     whole = _trial([True, False])
     longer = [torch.cat([rows, torch.full_like(rows[:1], torch.nan)]) for rows in (
         whole.position_m, whole.quat_wxyz, whole.velocity_m_s, whole.rate_rad_s, whole.rotor, whole.goal_m

@@ -1,4 +1,4 @@
-"""Every flight task as an environment by name: its contract, its success, its options."""
+"""Every flight task as an environment by name: contract, success, options."""
 
 from __future__ import annotations
 
@@ -32,14 +32,12 @@ def test_every_task_keeps_the_contract(task: str) -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_bundle_of_fly_finds_its_environment(task: str) -> None:
-    """`robo-rl fly` and the environment say the same of observation, units, action, rate and length."""
+    """`robo-rl fly` and the environment agree on observation, units, action, rate and length."""
     assert FlightSetup.of(FlyConfig(task=task)).spec() == make_env(f"quad/{task}", 1).spec
 
 
 def test_what_is_not_the_default_stands_in_the_name() -> None:
-    """A policy of another craft, track or speed is measured on that one, not on the default, by its name
-    alone.
-    """
+    """A policy of another craft, track or speed is measured with it, by its name alone."""
     config = FlyConfig(task="race", track="splits", craft="cf21", speed_m_s=3.0, history=4)
     spec = FlightSetup.of(config).spec()
     assert spec.name == "quad/race:craft=cf21,history=4,speed_m_s=3.0,track=splits"
@@ -51,9 +49,7 @@ def test_what_is_not_the_default_stands_in_the_name() -> None:
 
 
 def test_options_that_mean_nothing_are_answered() -> None:
-    """A track for a hover, a name that does not exist, words that cannot be read: each is said, none
-    ignored.
-    """
+    """A track for hover, an unknown name, invalid words: each is reported, none ignored."""
     with pytest.raises(ConfigError, match="no track"):
         make_env("quad/hover:track=splits", 1)
     with pytest.raises(UnknownNameError, match="track"):
@@ -81,8 +77,8 @@ def flights(task: FlightTask, n: int) -> FlightOutcome:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_step_by_step_the_verdict_is_the_score(task: str) -> None:
-    """Environments count as they go, `robo-rl fly` scores recordings: the same episodes must get the same
-    answer.
+    """Environments score during the flight, `robo-rl fly` scores recordings: equal episodes must have equal
+    scores.
     """
     whole: Any = measured_task(task, CRAFT, DEFAULT)
     short = replace(whole, max_steps=30)
@@ -103,7 +99,7 @@ def test_step_by_step_the_verdict_is_the_score(task: str) -> None:
 
 
 def test_the_picture_shows_where_the_goal_is() -> None:
-    """A waypoint that lies elsewhere is drawn elsewhere: the green dot moves with it."""
+    """A waypoint elsewhere is drawn elsewhere: the green dot moves with it."""
     env = make_env("quad/waypoints", 2)
     env.reset(EpisodeSeeds(("test", 0)))
     green = [(env.render(lane) == torch.tensor([0, 158, 115])).all(-1) for lane in (0, 1)]

@@ -1,4 +1,4 @@
-"""Controllers as experts: they fly their tasks through the door that `robo-rl collect` uses."""
+"""Controllers as experts: they fly their tasks through the interface of `robo-rl collect`."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_pid_hovers() -> None:
 
 
 def test_pid_hovers_by_thrust_and_rates_and_says_them_in_their_units() -> None:
-    """It holds most tumbling starts as motors do, and what is recorded is in weights and rad/s, as its name
-    says.
+    """It holds most tumbling starts as with motors, and recorded actions are in weights and rad/s, as the
+    unit says.
     """
     actions, success = flown("quad/hover:level=rates", 16, 500)
     assert int(success.sum()) >= 12
@@ -53,7 +53,7 @@ def test_pid_hovers_by_thrust_and_rates_and_says_them_in_their_units() -> None:
 
 @pytest.mark.parametrize("task", ["figure8", "waypoints", "race"])
 def test_pid_follows_what_it_is_told_to(task: str) -> None:
-    """After 2 s nobody is far from the reference: of a figure-eight, a point, the path through the gates."""
+    """After 2 s all are close to the reference: of a figure-eight, a point, the path through the gates."""
     env = QuadVecEnv(task, 4)
     expert = make_expert(f"quad/{task}", env=env)
     obs = env.reset(EpisodeSeeds(("expert", 3)))
@@ -65,8 +65,8 @@ def test_pid_follows_what_it_is_told_to(task: str) -> None:
 
 
 def test_an_episode_is_the_same_in_any_lane() -> None:
-    """A dataset does not depend on the number of lanes: the controller's memory and the noise are the
-    episode's.
+    """Datasets do not depend on the number of lanes: the controller's memory and the noise belong to the
+    episode.
     """
     three, _ = flown("quad/hover", 3, 30, noise=0.2)
     one, _ = flown("quad/hover", 1, 30, noise=0.2)
@@ -74,7 +74,7 @@ def test_an_episode_is_the_same_in_any_lane() -> None:
 
 
 def test_the_dial_has_the_size_it_says() -> None:
-    """noise = sigma in action units where no limit cuts it off, another draw for another expert seed."""
+    """noise = sigma in action units where no limit clips it, another draw for another expert seed."""
     env = QuadVecEnv("hover", 200, compiled=False)
     obs = env.reset(EpisodeSeeds(("expert", 3)))
     seeds, step = env.snapshot()["episode_seed"], torch.ones(200, dtype=torch.long)
@@ -89,7 +89,7 @@ def test_the_dial_has_the_size_it_says() -> None:
 
 
 def test_the_state_comes_through_the_accessors_alone() -> None:
-    """An expert that was shown nothing, or another engine's environment, says what is missing."""
+    """An expert without observations, or with another engine's environment, reports what is missing."""
     expert = make_expert("quad/waypoints")
     assert isinstance(expert, WatchingExpert)
     with pytest.raises(EnvError, match="`watch` was not called"):
@@ -101,7 +101,7 @@ def test_the_state_comes_through_the_accessors_alone() -> None:
 
 
 def test_an_interrupted_intervention_goes_on_as_if_it_had_not_been() -> None:
-    """The human's integral is part of the snapshot: without it a resumed training would not be the same."""
+    """The expert's integral is part of the snapshot: otherwise a resumed training would differ."""
 
     def supervised() -> Intervened:
         env = make_env("quad/hover", 2)

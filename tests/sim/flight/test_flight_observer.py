@@ -1,4 +1,4 @@
-"""The observer on the vehicle sees what the policy saw in training, whatever the autopilot's frames."""
+"""The observer on the vehicle computes the observation of training, in any autopilot's frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STILL = VehicleState(np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]), np.zeros(3), n
 
 
 def told(flights: Flights, frame: str) -> VehicleState:
-    """The true state of drone 0, as an autopilot with these frames would put it."""
+    """True state of drone 0 in the frames of an autopilot."""
     rows = flights.state[:, 0].double().numpy()
     position, quat, velocity, rates = (rows[part] for part in (POS, QUAT, VEL, RATE))
     if frame == "enu_flu":
@@ -38,7 +38,7 @@ def told(flights: Flights, frame: str) -> VehicleState:
     ("history", "integral", "moving"), [(8, True, False), (0, False, False), (2, True, True)]
 )
 def test_observations_are_those_of_training(frame: str, history: int, integral: bool, moving: bool) -> None:
-    """Sixty steps of random commands without sensor noise: every number of every observation agrees."""
+    """Sixty steps of random commands without sensor noise: every entry of every observation agrees."""
     task = TrackingTask() if moving else HoverTask()
     flights = Flights(
         CRAFT, task, FlightSenses(history, integral, noise=False), 3, 0, gradient=False, eager=True
@@ -56,7 +56,7 @@ def test_observations_are_those_of_training(frame: str, history: int, integral: 
 
 
 def test_a_new_flight_remembers_nothing() -> None:
-    """After a reset the history hovers and the integral is zero; the first sight adds nothing to it."""
+    """After a reset the history hovers and the integral is zero; the first observation adds nothing to it."""
     observer = FlightObserver(2, True, 0.3)
     away = replace(STILL, position_m=np.array([1.0, 0.0, 0.0]))
     first = observer.observe(away, np.zeros(3))

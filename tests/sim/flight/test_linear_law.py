@@ -1,6 +1,4 @@
-"""The explicit LQR law: a policy that starts as it is it, wherever it flies; and it holds the craft that it
-is for.
-"""
+"""The explicit LQR law: a policy initialised with it flies equally and holds its craft."""
 
 from __future__ import annotations
 
@@ -86,8 +84,8 @@ def test_its_first_flight_is_that_of_the_law() -> None:
 
 
 def test_it_holds_hover_and_says_where_it_cannot() -> None:
-    """The slowest mode of the true closed loop decays within two seconds; slow rotors and a short memory do
-    not go.
+    """The slowest mode of the true closed loop decays within two seconds; slow rotors with a short history
+    are refused.
     """
     a, b = plant(CRAFT, TASK.dt_s)
     assert growth(LAW, a, b, SENSES) < 0.995

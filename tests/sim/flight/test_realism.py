@@ -1,4 +1,4 @@
-"""Latency, late positions, gusts and a battery: each does what it says, and nothing while it is off."""
+"""Latency, delayed positions, gusts and battery: each has its stated effect, and none when off."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_latency_of_three_steps_is_a_shift_of_three_steps() -> None:
 
 
 def test_a_late_position_is_the_one_of_four_steps_ago() -> None:
-    """Position alone comes late: velocity, attitude and rates are those of now, and so is the craft."""
+    """Only the position is delayed: velocity, attitude and rates are current, and so is the craft."""
     actions = [torch.full((4, 1), 0.8)] * 10
     now, late = flown(actions, Realism()), flown(actions, Realism(delay_steps=4))
     for step, (state, _, obs) in enumerate(late):
@@ -76,7 +76,7 @@ def test_a_late_position_is_the_one_of_four_steps_ago() -> None:
 
 
 def test_a_late_velocity_is_the_one_of_three_steps_ago() -> None:
-    """Velocity alone comes late, also beside late positions; rates are those of now, and so is the craft."""
+    """Only the velocity is delayed, also together with positions; rates are current, and so is the craft."""
     actions = [torch.full((4, 1), 0.8)] * 10
     now = flown(actions, Realism())
     for positions in (0, 4):
@@ -91,8 +91,8 @@ def test_a_late_velocity_is_the_one_of_three_steps_ago() -> None:
 
 
 def test_a_gyro_has_its_bias_for_the_whole_flight() -> None:
-    """20,000 flights: no mean, the asked spread on every axis, the same at the start and 20 steps later; the
-    craft flies as without, and position, attitude and velocity are seen as without.
+    """20,000 flights: no mean, the given standard deviation on every axis, equal at the start and 20 steps
+    later; the flight and the observed position, attitude and velocity are unchanged.
     """
     num, realism = 20_000, Realism(gyro_bias_rad_s=0.03)
     noise = torch.randn(noise_size(realism), num, generator=torch.Generator().manual_seed(2))
@@ -178,7 +178,7 @@ def test_hovering_empties_the_battery_in_the_time_it_says() -> None:
 
 
 def test_thrust_falls_with_the_charge() -> None:
-    """Half the charge gone: rotors reach 90.5 % of the speed they are told, so thrust is 82 %: it sinks."""
+    """At half charge rotors reach 90.5 % of the commanded speed, so thrust is 82 %: it sinks."""
     realism = Realism(battery_s=420.0)
     full, half = torch.zeros(19, 1), torch.zeros(19, 1)
     full[18], half[18] = -8.0, 0.3186  # 0.8 Phi(x) of the charge are used at the start
@@ -201,7 +201,7 @@ def test_thrust_falls_with_the_charge() -> None:
 
 
 def test_what_is_off_is_not_there() -> None:
-    """No rows, no numbers, the same step: realism that is all off is no realism."""
+    """No rows, no numbers, the same step: all realism switched off has no effect."""
     assert layout(TASK, SENSES, Realism()).size == SENSES.memory_size
     assert Realism().noise_size == 0
     actions = [torch.full((4, 1), 0.5)] * 5
@@ -227,7 +227,7 @@ def test_changing_commands_costs_what_the_weight_says() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    """Half steps, half minutes, and gusts that nothing feels."""
+    """Half steps, half minutes, and gusts on a craft without drag."""
     assert steps_of("latency_s", 0.03, 0.01) == 3
     with pytest.raises(ConfigError, match=r"latency_s = 0.005 .* whole control steps"):
         steps_of("latency_s", 0.005, 0.01)

@@ -1,4 +1,4 @@
-"""Flights as rewards: what the critic sees and the actor does not, and what an ending is worth."""
+"""Flights with rewards: observations of critic and actor, and values at the end."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def rows(kind: str = "task", num: int = 16, asymmetric: bool = True, **task: flo
 
 
 def test_the_critic_sees_the_truth_and_the_actor_noise() -> None:
-    """True position and push stand in the critic's part alone; the actor's position is off by the sensor's 1
-    mm.
-    """
+    """True position and push are in the critic's part only; the actor's position has sensor noise of 1 mm."""
     env = rows()
     env.step(torch.zeros(16, 4))
     actor, critic = env.obs[:, env.views.actor], env.obs[:, env.views.critic]
@@ -48,8 +46,8 @@ def test_symmetric_sight_is_one() -> None:
 
 
 def test_flights_remember_what_was_seen_where_they_ended() -> None:
-    """Fresh flights are written over it in place; asked for afterwards, it is what the step led to, in every
-    lane.
+    """New flights overwrite it in place; final_obs read afterwards is the observation before the reset, in
+    every lane.
     """
     flights = rows().flights
     for _ in range(80):
@@ -63,9 +61,7 @@ def test_flights_remember_what_was_seen_where_they_ended() -> None:
 
 
 def test_an_ending_shows_where_it_ended_and_earns_nothing() -> None:
-    """Rotors stopped: everybody falls out of the box; the last observation is outside, the next one a fresh
-    start.
-    """
+    """Rotors stopped: all fall out of the box; the last observation is outside, the next one a new start."""
     env = rows()
     for _ in range(80):
         step = env.step(-torch.ones(16, 4))
@@ -99,9 +95,7 @@ def test_the_rewards_by_hand() -> None:
 
 
 def test_a_positive_reward_is_worth_more_than_the_end_everywhere() -> None:
-    """2 exp(-cost / 2): next to the goal 2 - cost as before, far out above the 0 behind an ending, in any
-    lesson.
-    """
+    """2 exp(-cost / 2): near the goal 2 - cost as before, far out above the 0 after an end, in any lesson."""
     task = HoverTask()
     plain, positive = HoverReward(task), HoverReward(task, positive=True)
     near, far = torch.tensor([[0.02, 0.0, 0.0, 0.0]]), torch.tensor([[1.8, 0.5, 0.1, 5.0]])

@@ -1,4 +1,4 @@
-"""The engine behind the contract of vector environments."""
+"""The engine under the contract of vector environments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_it_keeps_the_contract() -> None:
 
 
 def test_it_is_found_by_name_with_its_options() -> None:
-    """The same door as every other environment, and a mistyped option is answered."""
+    """The same factory as for other environments; a mistyped option gets a suggestion."""
     assert "quad/hover" in list_envs()
     env = make_env("quad/hover", 2, craft="cf21", history=0, integral=False)
     assert env.spec.obs["state"].shape == (18,)
@@ -33,7 +33,7 @@ def test_it_is_found_by_name_with_its_options() -> None:
 
 
 def test_an_action_that_is_no_tensor_is_answered() -> None:
-    """A list, or NumPy's array: told what is expected, where it fell over an attribute."""
+    """A list, or NumPy's array: the message states the expected type instead of an attribute error."""
     env = make_env("quad/hover", 2)
     env.reset(EpisodeSeeds(("test", 0)))
     with pytest.raises(EnvError, match=r"quad/hover takes a torch.Tensor, found list: use torch.as_tensor"):
@@ -57,8 +57,8 @@ def test_holding_still_succeeds_and_falling_does_not() -> None:
 
 @pytest.mark.parametrize("task", ["hover", "figure8"])
 def test_leaving_the_box_never_pays(task: str) -> None:
-    """Tumbling flights under random commands, many of which leave: a step is worth more than the 0 behind the
-    end.
+    """Tumbling flights under random commands, many of which leave: each step has more reward than the 0 after
+    the end.
     """
     env = QuadVecEnv(task, 64, compiled=False)
     env.reset(EpisodeSeeds(("test", 0)))
@@ -87,9 +87,7 @@ def test_a_snapshot_of_another_number_of_lanes_is_refused() -> None:
 
 
 def test_no_uniform_number_is_one() -> None:
-    """24 bits, all of them set, and a half would be rounded up: with this seed hover was pushed with infinite
-    force.
-    """
+    """24 set bits plus a half would be rounded up: with this seed hover was pushed with infinite force."""
     unit = keyed_uniform(torch.tensor([5330368]), 0, START_NUMBERS)
     assert float(unit.max()) == 1.0 - 2.0**-24
     state, external = HoverTask().start(load_craft("cf2x_l2f"), unit)

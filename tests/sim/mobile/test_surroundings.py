@@ -1,6 +1,4 @@
-"""Laser and bumper against MuJoCo's own geometry, ways on small maps by hand, and what wheels do to a
-base.
-"""
+"""Laser and bumper compared with MuJoCo's geometry, paths on small maps by hand, and limits of wheels."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def mujoco_of(env: TaskVecEnv, world: int) -> tuple[mujoco.MjModel, mujoco.MjDat
 
 
 def test_the_laser_measures_what_mujocos_rays_do(env: TaskVecEnv) -> None:
-    """All round, in twelve rooms: the same distances to a hundredth of a millimetre."""
+    """All round, in twelve rooms: equal distances to a hundredth of a millimetre."""
     bearing = torch.linspace(-math.pi, math.pi, 97, dtype=torch.float64)
     found = env.view.lidar_m(bearing, 30.0)
     base = env._engine.scene.body("base")
@@ -99,7 +97,7 @@ def test_pursuit_turns_to_what_lies_aside() -> None:
 
 
 def test_wheels_keep_the_curve_when_they_are_too_slow() -> None:
-    """1 m/s and 2.5 rad/s would have the outer rim at 1.47 m/s: both are slowed alike. Rises take 1 s to 1
+    """1 m/s and 2.5 rad/s would move the outer rim at 1.47 m/s: both are reduced alike. Rises take 1 s to 1
     m/s.
     """
     env = make_task_env("navigate", 1)
@@ -117,7 +115,7 @@ def test_wheels_keep_the_curve_when_they_are_too_slow() -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("forward", "turn"), [(0.2, 0.0), (0.3, 1.0), (0.0, -1.5), (-0.2, 0.5)])
 def test_the_base_drives_as_it_is_told(engine: str, forward: float, turn: float) -> None:
-    """After the rise it has the speeds that were asked for, to 3 %, and does not slip aside."""
+    """After the rise it has the commanded speeds to 3 % and does not slip sideways."""
     with closing(make_task_env("navigate", 2, engine=engine, compiled=False)) as env:
         env.reset(EpisodeSeeds("drive"))
         for _ in range(24):

@@ -28,8 +28,8 @@ needs_opengl = pytest.mark.skipif(
 
 @needs_opengl
 def test_metaworld_looks_the_right_way_up() -> None:
-    """The package mounts camera corner2 upside down. The far wall is plain, table and floor are not: wall on
-    top.
+    """The package mounts camera corner2 upside down. The far wall is plain, table and floor are not: the wall
+    is on top.
     """
     lane = MetaWorldLanes("peg-insert-side-v3", render_size=96)()
     lane.reset(0)
@@ -42,9 +42,7 @@ def test_metaworld_looks_the_right_way_up() -> None:
 
 @needs_opengl
 def test_a_small_picture_has_fewer_facets_and_leaves_the_model_as_it_was() -> None:
-    """The same scene drawn large and made small: nobody sees the facets, and a viewer's model keeps its
-    own.
-    """
+    """The same scene drawn large and scaled down: facets are invisible, and a viewer's model is unchanged."""
     model = mujoco.MjModel.from_xml_string(
         "<mujoco><worldbody><light pos='0 0 3'/><geom type='capsule' size='0.2 0.3'/>"
         "<camera name='c' pos='0 -2 0' xyaxes='1 0 0 0 0 1'/></worldbody></mujoco>"
@@ -75,9 +73,7 @@ def test_a_small_picture_has_fewer_facets_and_leaves_the_model_as_it_was() -> No
 
 @needs_opengl
 def test_a_camera_that_looks_down_is_not_turned_over() -> None:
-    """Its up axis is level: leaning by a hair to either side changes no picture, and depths stay where points
-    are.
-    """
+    """Its up axis is level: a tiny tilt to either side changes no image, and depths stay at their points."""
     xml = """<mujoco><worldbody><geom type="plane" size="2 2 0.1" rgba="0.2 0.2 0.2 1"/>
     <geom type="box" size="0.1 0.1 0.1" pos="0.3 0.4 0.1" rgba="1 0 0 1"/>
     <body><joint axis="1 0 0"/><geom size="0.01" pos="0 0 3"/><camera name="down" pos="0 0 2"/></body>
@@ -124,7 +120,7 @@ def test_pusht_needs_no_opengl() -> None:
 
 
 def test_a_machine_without_opengl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MuJoCo's own error names neither the package nor the way out; and training goes on without pictures."""
+    """MuJoCo's own error names neither the package nor a remedy; training continues without images."""
     for name in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(gl, "_egl_works", lambda: False)

@@ -1,4 +1,4 @@
-"""System identification finds the parameters that made a motion, and says what it cannot use."""
+"""System identification finds the parameters of a motion, and reports unusable data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def recorded(model: ArmModel, delay: int, shared: tuple[float, ...] = (), jump_r
 
 
 def test_it_finds_what_made_the_motion() -> None:
-    """The delay; every factor to 2 %, but where kp and kv slow a joint alike: there their ratio."""
+    """The delay; every factor to 2 %, except where kp and kv slow a joint alike: there their ratio."""
     model = ArmModel(make_task_env("lift", 1).wiring, SUBSTEPS)
     found = fit(model, recorded(model, delay=1), delays=[0, 1])
     assert found.delay == 1
@@ -48,7 +48,7 @@ def test_it_finds_what_made_the_motion() -> None:
 
 
 def test_a_joint_that_rests_is_not_told() -> None:
-    """The last joint is commanded to stay: its factors stay the model's, and it counts as not found."""
+    """The last joint is commanded to hold: its factors stay the model's, and it counts as not identified."""
     model = ArmModel(make_task_env("lift", 1).wiring, SUBSTEPS)
     rng, start = np.random.default_rng(1), np.array(make_task_env("lift", 1).wiring.robot.home_rad)
     commands = start + rng.uniform(-0.03, 0.03, (4, 10, 7)) * (np.arange(7) != 6)
@@ -63,8 +63,8 @@ def test_a_joint_that_rests_is_not_told() -> None:
 
 
 def test_it_finds_the_lag_of_motors(tmp_path: Path) -> None:
-    """Motion that lags 1.6 times as long as the model says: found to 5 %; the curve is never met, so it is
-    not told.
+    """Motion with 1.6 times the model's lag: found to 5 %; the torque curve is never reached, so it is not
+    identified.
     """
     path = tmp_path / "motors.yaml"
     path.write_text("{lag_s: 0.05, no_load_rad_s: 50}")
@@ -102,7 +102,7 @@ def test_stretches_are_cut_with_the_commands_before_them() -> None:
 
 
 def test_the_verb_writes_ranges_that_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Recorded from an arm 20 % softer: the held-out error falls, and the file of ranges holds the
+    """Recorded from an arm 20 % softer: the held-out error falls, and the file of ranges contains the
     softness.
     """
     real, data, out = tmp_path / "real.yaml", tmp_path / "data", tmp_path / "out"
@@ -119,7 +119,7 @@ def test_the_verb_writes_ranges_that_can_be_used(tmp_path: Path, capsys: pytest.
 
 
 def test_the_verb_fits_motors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Recorded from servos twice as late as the model of them: the range that is written holds the factor."""
+    """Recorded from servos with twice the lag of the model: the written range contains the factor."""
     real, data, out = tmp_path / "real.yaml", tmp_path / "data", tmp_path / "out"
     real.write_text("lag: [2.0, 2.0]")
     env = "env=arm/lift:control=joint_position,actuator=lag"

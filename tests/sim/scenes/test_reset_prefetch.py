@@ -1,6 +1,4 @@
-"""Starts that are drawn before their episodes begin: the same starts, by fewer draws, and no seed taken
-early.
-"""
+"""Starts drawn before their episodes begin: equal starts, by fewer draws, and no seed used early."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def played(env: TaskVecEnv, seeds: Any) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("task", [*all_tasks()])
 def test_what_is_drawn_ahead_changes_no_episode(task: str) -> None:
-    """Of a plain iterator nobody knows what comes: there every start is drawn when its episode begins."""
+    """The next seeds of a plain iterator are unknown: every start is drawn when its episode begins."""
     ahead = played(short(task), EpisodeSeeds("ahead"))
     plain = played(short(task), (seed for seed in EpisodeSeeds("ahead")))
     assert all(a.equal(b) for a, b in zip(ahead, plain, strict=True))
@@ -59,7 +57,7 @@ def test_many_episodes_are_drawn_at_once_and_no_seed_is_taken_early(monkeypatch:
     ],
 )
 def test_what_is_told_of_a_start_is_where_the_engine_has_put_it(task: str, options: dict[str, str]) -> None:
-    """Told before the engine was asked: by geometry, which no other mass, friction or servo changes."""
+    """Checked by geometry before the engine, independent of mass, friction and servos."""
     env = make_task_env(task, LANES, max_episode_steps=2, **options)
     told = env.reset(EpisodeSeeds("ahead"))
     for _ in range(2):

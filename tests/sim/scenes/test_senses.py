@@ -1,5 +1,5 @@
-"""What manipulation environments tell: depths, clouds, looks, delays, and states without what a robot cannot
-know.
+"""Observations of manipulation environments: depths, clouds, appearance, delays, and states without
+privileged entries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _preset(folder: Path, text: str) -> str:
 
 
 def test_every_sense_keeps_the_contract(tmp_path: Path) -> None:
-    """With other looks, sensor noise and late observations, also restored from a snapshot."""
+    """With random appearance, sensor noise and delayed observations, also restored from a snapshot."""
     path = _preset(
         tmp_path, "{obs_delay: [0, 2], camera_m: 0.02, camera_rad: 0.05, colour: [0.5, 2], noise: {m: 0.01}}"
     )
@@ -43,7 +43,7 @@ def test_every_sense_keeps_the_contract(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_colour_and_depth_are_drawn_once(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two cameras in two worlds four drawings, which show what each sense alone shows, to the last bit."""
+    """Two cameras in two worlds give four renderings, which equal those of each sense alone bit for bit."""
     alone = {sense: _env(cameras="view+front", senses=sense, engine=engine) for sense in ("rgb", "depth")}
     both = _env(cameras="view+front", senses="rgb+depth", engine=engine)
     seen = [env._obs for env in (*alone.values(), both)]
@@ -74,8 +74,8 @@ def test_a_cloud_lies_on_what_is_there(camera: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_pixels_know_what_they_show(engine: str) -> None:
-    """In every engine the same: a cabinet stands, its drawer moves, the arm is the robot; neither table nor
-    sky are.
+    """Equal in every engine: a cabinet is fixed, its drawer moves, the arm is the robot; table and sky are
+    neither.
     """
     env = make_task_env("drawer", 1, image_size=96, cameras="front", senses="segmentation", engine=engine)
     obs = env.reset(EpisodeSeeds(("classes", 0)))
@@ -93,9 +93,7 @@ def test_pixels_know_what_they_show(engine: str) -> None:
 
 
 def test_what_is_what() -> None:
-    """By hand: what is loose is an object, as is a cap on its thread; a bowl, a goal and a box stay where
-    they are.
-    """
+    """By hand: loose bodies are objects, also a cap on its thread; a bowl, a goal and a box are fixed."""
     for task, expected in (
         ("push_t", {"tee": "object", "target": "fixture", "hand": "robot", "world": "background"}),
         ("pour", {"bead3": "object", "bowl": "fixture"}),
@@ -109,7 +107,7 @@ def test_what_is_what() -> None:
 
 
 def test_a_state_without_what_a_robot_cannot_know() -> None:
-    """The same numbers as in the whole state: tool, heading, opening and joints."""
+    """The same entries as in the full state: tool, heading, opening and joints."""
     whole, own = _env(), _env(state="robot")
     seeds = ("own", 0)
     state, mine = (env.reset(EpisodeSeeds(seeds))["state"] for env in (whole, own))
@@ -124,7 +122,7 @@ def test_a_robot_is_told_its_goal_and_knows_what_it_holds(task: str, told: str) 
 
 
 def test_looks_change_pictures_and_nothing_else(tmp_path: Path) -> None:
-    """Of the same seed always the same look; without one, the model's own look comes back."""
+    """The same seed gives the same appearance; without one, the model's own is restored."""
     path = _preset(tmp_path, "{camera_m: 0.03, camera_rad: 0.1, colour: [0.3, 3], light: [0.5, 1.5]}")
     plain, varied = _env(cameras="view"), _env(cameras="view", randomise=path)
     seeds = ("looks", 0)
@@ -154,8 +152,8 @@ def test_a_camera_that_is_off_errs_in_the_cloud(tmp_path: Path) -> None:
 
 
 def test_late_observations_are_those_of_before(tmp_path: Path) -> None:
-    """Two steps late: what is told third is what the first step showed; before, and after a reset, the
-    first.
+    """Two steps of delay: the third observation is the first step's; before it, and after a reset, the first
+    one.
     """
     late, prompt = _env(randomise=_preset(tmp_path, "obs_delay: [2, 2]")), _env()
     seeds, action = ("late", 0), torch.tensor([[0.5, 0.2, -0.1, 0.3, 1.0]]).repeat(2, 1)

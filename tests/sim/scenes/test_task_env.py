@@ -1,4 +1,4 @@
-"""Manipulation tasks behind the contract: episodes, experts in every control mode, and physics that fails."""
+"""Manipulation tasks under the contract: episodes, experts in every control mode, and failing physics."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def test_every_task_keeps_the_contract(task: str) -> None:
 
 
 def test_pictures_keep_the_contract() -> None:
-    """Last pictures of an episode are its own, and come again after a restore."""
+    """The last images of an episode are its own, also after a restore."""
     check_vec_env(make_env("arm/lift:cameras=view+front,image_size=32", 2, max_episode_steps=5), steps=8)
 
 
 @pytest.mark.pybullet
 def test_pybullet_keeps_the_contract() -> None:
-    """Contacts remembered from another life, or rounded states, would show as another episode."""
+    """Contacts of an earlier episode, or rounded states, would change the episode."""
     check_vec_env(make_env("arm/peg_insert:engine=pybullet,randomise=mild", 3, max_episode_steps=9), steps=20)
 
 
@@ -70,16 +70,14 @@ def run_expert(name: str, episodes: int, noise: float = 0.0) -> tuple[SuccessRat
 
 @pytest.mark.parametrize("task", MANIPULATION)
 def test_every_expert_solves_its_task(task: str) -> None:
-    """At least 38 of 40, the 95 % that demonstrations are worth recording for."""
+    """At least 38 of 40, the 95 % that demonstrations need."""
     rate, _ = run_expert(f"arm/{task}", 40)
     assert rate.k >= 38, str(rate)
 
 
 @pytest.mark.parametrize("task", MANIPULATION)
 def test_experts_solve_their_tasks_when_every_command_comes_late(task: str, tmp_path: Path) -> None:
-    """A step late, and with other servos, masses and friction: demonstrations for what `randomise` is to
-    teach.
-    """
+    """With a step of delay and other servos, masses and friction, as in `randomise`."""
     late = tmp_path / "late.yaml"
     late.write_text((ASSETS / "randomise" / "mild.yaml").read_text().replace("[0, 1]", "[1, 1]"))
     rate, _ = run_expert(f"arm/{task}:randomise={late}", 20)
@@ -93,9 +91,7 @@ def test_experts_command_joints_as_well(control: str) -> None:
 
 
 def test_an_expert_is_as_quick_by_speeds_as_by_moves_of_the_tool() -> None:
-    """Both add a wish to where the arm was sent. Counted from where it lags, drawers took 37 % longer to
-    open.
-    """
+    """Both add to the commanded position. Relative to the lagging one, drawers took 37 % longer to open."""
     by_tool, by_speed = (
         run_expert(f"arm/drawer:control={c}", 20)[1] for c in ("cartesian", "joint_velocity")
     )
@@ -103,7 +99,7 @@ def test_an_expert_is_as_quick_by_speeds_as_by_moves_of_the_tool() -> None:
 
 
 def test_noise_spoils_an_expert() -> None:
-    """The dial turns: with noise of a full command fewer cubes are lifted."""
+    """Noise has an effect: with that of a full command fewer cubes are lifted."""
     assert run_expert("arm/lift", 20, noise=1.0)[0].k < run_expert("arm/lift", 20, noise=0.1)[0].k
 
 
@@ -122,7 +118,7 @@ def test_threads_change_nothing() -> None:
 
 @pytest.mark.slow
 def test_compiled_equals_eager() -> None:
-    """The same episodes, whether a step's own arithmetic is compiled or not, up to rounding."""
+    """Equal episodes, with or without compiled step arithmetic, up to rounding."""
     ends = []
     for compiled in (True, False):
         env = make_task_env("lift", 4, compiled=compiled, reward="dense")
@@ -135,8 +131,8 @@ def test_compiled_equals_eager() -> None:
 def test_physics_that_fails_ends_the_episode_as_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One world's state is spoilt: its episode ends without success, observations stay finite, the others go
-    on.
+    """An invalid state in one world: its episode ends without success, observations stay finite, others
+    continue.
     """
     monkeypatch.chdir(tmp_path)
     env = make_task_env("lift", 3)
@@ -158,7 +154,7 @@ def test_physics_that_fails_ends_the_episode_as_a_failure(
 
 
 def test_a_tight_hole_is_as_tight_as_asked() -> None:
-    """0.1 mm: the peg fits, and touches neither wall when it stands in the middle."""
+    """0.1 mm of play: the peg fits, and touches no wall in the middle."""
     env = make_task_env("peg_insert", 2, clearance_mm=0.1)
     model = env._engine.scene.model
     gap_m = model.geom("wall_east").pos[0] - model.geom("wall_east").size[0] - model.geom("peg_shaft").size[0]
@@ -219,7 +215,7 @@ def test_an_expert_must_see_the_scene() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_fingers_feel_is_in_a_snapshot(engine: str) -> None:
-    """With the cube in its hand the expert goes on lifting in another environment: it goes by touch."""
+    """With the cube in its hand the expert continues to lift in another environment, by touch."""
     made, other = (make_task_env("lift", 1, engine=engine) for _ in range(2))
     made.reset(EpisodeSeeds(("touch", 0)))
     while not (made.view.physics.touch_n > 0.5).all():
@@ -230,7 +226,7 @@ def test_what_fingers_feel_is_in_a_snapshot(engine: str) -> None:
 
 
 def test_randomised_worlds_keep_the_contract() -> None:
-    """Other masses, gains, delays and noise every episode, and still a function of seed and actions, also
+    """Other masses, gains, delays and noise in every episode, still a function of seed and actions, also
     restored.
     """
     check_vec_env(make_env("arm/peg_insert:randomise=wide", 3, max_episode_steps=9), steps=20)
@@ -251,7 +247,7 @@ def test_randomisation_reaches_physics_and_senses() -> None:
 
 
 def test_a_delayed_action_takes_effect_later(tmp_path: Path) -> None:
-    """A delay of two steps: what is commanded third is done fifth. The first command stands in until then."""
+    """A delay of two steps: the third command is executed fifth. The first command is used until then."""
     path = tmp_path / "late.yaml"
     path.write_text("action_delay: [2, 2]")
     env = make_task_env("lift", 1, randomise=str(path))
@@ -269,9 +265,7 @@ def test_a_delayed_action_takes_effect_later(tmp_path: Path) -> None:
 def test_a_snapshot_from_a_file_goes_to_the_engines_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obs_delay: int
 ) -> None:
-    """Checkpoints lie in the host's memory: on a GPU, goals and commands left there would meet physics that
-    is not.
-    """
+    """Checkpoints are in host memory: on a GPU, goals and commands must be moved to the device."""
     path = tmp_path / "late.yaml"
     path.write_text(f"obs_delay: [{obs_delay}, {obs_delay}]")
     env = make_task_env("lift", 2, randomise=str(path), compiled=False)
@@ -308,9 +302,7 @@ def test_wrong_ranges_are_sentences(tmp_path: Path, text: str, says: str) -> Non
 
 
 def test_depth_and_bodies_are_those_of_the_scene() -> None:
-    """Where the camera's geometry puts the middle of the cube, the pixel is the cube's and as far as its
-    front.
-    """
+    """The camera's geometry maps the cube's centre to a pixel of the cube, at the depth of its front."""
     env = make_task_env("lift", 1)
     env.reset(EpisodeSeeds(("depth", 0)))
     engine, model, size = env._engine, env._engine.scene.model, 200

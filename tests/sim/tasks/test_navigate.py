@@ -1,4 +1,4 @@
-"""The base's task behind the contract: rooms, episodes, collisions, the expert, other engines."""
+"""The mobile base's task under the contract: rooms, episodes, collisions, the expert, other engines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_pybullet_keeps_the_contract() -> None:
 
 
 def test_the_expert_arrives_without_a_collision() -> None:
-    """At least 38 of 40, the 95 % that demonstrations are worth recording for."""
+    """At least 38 of 40, the 95 % that demonstrations need."""
     env: Any = make_env("mobile/navigate", 40)
     expert, steps = make_expert("mobile/navigate", env=env), torch.zeros(40, dtype=torch.long)
     obs, solved, over = env.reset(EpisodeSeeds("expert")), torch.zeros(40).bool(), torch.zeros(40).bool()
@@ -44,7 +44,7 @@ def test_the_expert_arrives_without_a_collision() -> None:
 
 
 def test_a_collision_ends_the_episode_as_a_failure() -> None:
-    """Straight ahead at full speed, everybody meets something: before it is entered, the episode is lost."""
+    """Straight ahead at full speed all collide: the episode fails before the base overlaps."""
     env = make_task_env("navigate", 16)
     env.reset(EpisodeSeeds("crash"))
     over = torch.zeros(16, dtype=torch.bool)
@@ -61,9 +61,7 @@ def test_a_collision_ends_the_episode_as_a_failure() -> None:
 
 
 def test_rooms_always_have_a_way() -> None:
-    """In 2,000 of them: 6 to 12 shapes, 75 cm between any two, and the base as well as its goal stand
-    free.
-    """
+    """In 2,000 of them: 6 to 12 shapes, 75 cm between any two, and base and goal are free."""
     env = make_task_env("navigate", 1)
     wiring, task = env.wiring, NavigateTask()
     uniform = torch.rand(2000, task.numbers, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -142,8 +140,8 @@ def test_pybullet_drives_the_same_way() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("task", "steps"), [("navigate", 40), ("rearrange", 130)])
 def test_mujoco_warp_drives_the_same_way(task: str, steps: int) -> None:
-    """Under the expert, `rearrange` until the cube is under way: within a tenth of a millimetre, and seen the
-    same.
+    """Under the expert, `rearrange` until the cube is lifted: within a tenth of a millimetre, with equal
+    observations.
     """
     pytest.importorskip("mujoco_warp", reason="needs the extra [gpu]")
     ends, seen = [], []

@@ -1,4 +1,4 @@
-"""What counts as inserted, by numbers worked out by hand."""
+"""Conditions of an insertion, by numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ MOUTH_M = torch.tensor([[0.5, 0.05, 0.06]])
 
 
 def upright(depth_m: float, aside_m: float = 0.0) -> Any:
-    """A view of one peg that points straight down, its tip so deep below the mouth and so far beside it."""
+    """View of one peg that points straight down, with its tip this deep below the mouth and this far from its
+    axis.
+    """
     peg = Pose(
         MOUTH_M + torch.tensor([[aside_m, 0.0, TIP_M - depth_m]]), torch.tensor([[1.0, 0.0, 0.0, 0.0]])
     )

@@ -1,4 +1,4 @@
-"""Pouring: beads that are counted where they are, an observation that does not grow, and a calm expert."""
+"""Pouring: counted beads, an observation of constant size, and a slow expert."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sim.tasks.arm.pour import PourTask
 
 
 def test_beads_rest_in_the_cup() -> None:
-    """A second of doing nothing: all stay, none is pressed through a wall."""
+    """A second at rest: all beads stay, none is pressed through a wall."""
     env = make_task_env("pour", 2)
     obs = env.reset(EpisodeSeeds(("rest", 0)))["state"]
     for _ in range(20):
@@ -26,7 +26,7 @@ def test_the_observation_does_not_grow_with_the_beads() -> None:
 
 
 def test_the_expert_flings_nothing() -> None:
-    """What falls by 15 cm is at 1.7 m/s; no bead is faster, and none ends outside of the bowl."""
+    """A fall of 15 cm gives 1.7 m/s; no bead is faster, and none ends outside the bowl."""
     env = make_task_env("pour", 10, terminate_on_success=False)
     env.reset(EpisodeSeeds(("calm", 0)))
     task = env.task

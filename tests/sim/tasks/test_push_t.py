@@ -1,4 +1,4 @@
-"""Push-T: the covered area by hand-worked numbers and by counting points, and what a planned push does."""
+"""Push-T: the covered area by hand and by counting points, and the effect of a planned push."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_covered_area_by_hand(x_m: float, y_m: float, turn_rad: float, share: fl
 
 
 def test_covered_area_by_counting() -> None:
-    """Points half a millimetre apart say the same within what such a grid can resolve."""
+    """Points half a millimetre apart agree within the resolution of the grid."""
     generator = torch.Generator().manual_seed(0)
     place = (torch.rand(60, 2, generator=generator).double() - 0.5) * 0.1
     turn = (torch.rand(60, generator=generator).double() - 0.5) * 7.0
@@ -67,16 +67,14 @@ def test_covered_area_by_counting() -> None:
 
 
 def test_the_stick_fits_where_it_may_push() -> None:
-    """Touching its face and nothing else, also in the corners between bar and stem."""
+    """Touching only its face, also in the corners between bar and stem."""
     point, normal = faces(torch.zeros(1).double())
     gap = gap_m((point - STICK_M * normal)[None])[0]
     torch.testing.assert_close(gap, torch.full_like(gap, STICK_M), rtol=0, atol=1e-9)
 
 
 def test_a_push_is_planned_against_the_error() -> None:
-    """The T has to go along +x: the stick stands at its side, on the height of the middle, and pushes
-    there.
-    """
+    """The T has to move along +x: the stick is at its side, at the height of the middle, and pushes there."""
     stick = torch.tensor([[-0.015 - STICK_M, 0.0]]).double()
     point, _ = faces(stick)
     open_ = torch.ones(1, len(point), dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Base and arm together: frames against MuJoCo's, the tool's commands, lost cubes, pictures, the expert."""
+"""Base and arm together: frames compared with MuJoCo's, tool commands, lost cubes, images, the expert."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_it_keeps_the_contract() -> None:
 
 
 def test_pictures_with_depth_keep_the_contract() -> None:
-    """RGB-D of the mast and of the wrist, beside what a robot knows of itself."""
+    """RGB-D of the mast and the wrist, in addition to the robot's own state."""
     name = "mobile/rearrange:cameras=head+wrist,senses=rgb+depth,state=robot,image_size=24"
     env = make_env(name, 2, max_episode_steps=5)
     assert set(env.spec.obs) == {"state", "image.head", "image.wrist", "depth.head", "depth.wrist"}
@@ -70,9 +70,7 @@ def test_the_bases_frame_is_mujocos() -> None:
 
 
 def test_the_tool_is_commanded_in_the_bases_axes() -> None:
-    """Half a step ahead, five times, by bases that look anywhere: 6 cm ahead, nowhere else; and the base
-    stays.
-    """
+    """Half a step ahead, five times, by bases in any direction: 6 cm ahead, and the base stays."""
     env = driven()
     for _ in range(20):  # until the base has come to rest
         env.step(torch.tensor([STILL]).expand(3, 7))
@@ -85,7 +83,7 @@ def test_the_tool_is_commanded_in_the_bases_axes() -> None:
 
 
 def test_the_tool_rides_on_the_base() -> None:
-    """While the base turns by more than half a turn, the tool stays within 2 cm of its place before it."""
+    """While the base turns by more than half a turn, the tool stays within 2 cm of its initial place."""
     env = make_task_env("rearrange", 3)
     env.reset(EpisodeSeeds("ride"))
     before, yaw = env.view.local.tool.m, env.view.yaw_rad
@@ -138,7 +136,7 @@ def test_starts_are_where_the_task_says() -> None:
 
 
 def test_a_dropped_cube_loses_the_episode() -> None:
-    """The expert takes it and drives off; the fingers open over the floor."""
+    """The expert grasps it and drives off; the fingers open over the floor."""
     env: Any = make_task_env("rearrange", 2)
     env.reset(EpisodeSeeds("drop"))
     lost = torch.zeros(2, dtype=torch.bool)
@@ -159,7 +157,7 @@ def test_a_dropped_cube_loses_the_episode() -> None:
 
 
 def test_the_expert_rearranges() -> None:
-    """At least 19 of 20, the 95 % that demonstrations are worth recording for."""
+    """At least 19 of 20, the 95 % that demonstrations need."""
     env: Any = make_env("mobile/rearrange", 20)
     expert, steps = make_expert("mobile/rearrange", env=env), torch.zeros(20, dtype=torch.long)
     obs, solved, over = env.reset(EpisodeSeeds("expert")), torch.zeros(20).bool(), torch.zeros(20).bool()

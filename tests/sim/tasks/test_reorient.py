@@ -1,4 +1,4 @@
-"""A hand that turns a cube: the contract, the gait, and what happens when the cube is dropped."""
+"""A hand that turns a cube: the contract, the gait, and dropped cubes."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def run_expert(name: str, episodes: int, noise: float = 0.0) -> SuccessRate:
 
 @pytest.mark.parametrize(("noise", "least"), [(0.0, 58), (0.2, 57)])
 def test_the_gait_turns_the_cube_to_any_angle(noise: float, least: int) -> None:
-    """Of 60 goals up to half a turn away; with a fifth of a full command of noise on every joint as well."""
+    """60 goals up to half a turn away; also with noise of a fifth of a full command on every joint."""
     rate = run_expert("hand/reorient", 60, noise)
     assert rate.k >= least, str(rate)
 
 
 @pytest.mark.pybullet
 def test_the_gait_knows_nothing_of_the_engine() -> None:
-    """Rigid contacts, other friction: the same script."""
+    """Rigid contacts, other friction: the same expert."""
     rate = run_expert("hand/reorient:engine=pybullet", 8)
     assert rate.k >= 7, str(rate)
 
@@ -74,9 +74,7 @@ def placed(env: TaskVecEnv, cube_m: list[float]) -> None:
 
 
 def test_a_dropped_cube_ends_the_episode_as_a_failure() -> None:
-    """Beside the palm it falls; the other world goes on. Where it lies on the palm's edge, nothing has
-    happened yet.
-    """
+    """Beside the palm it falls, and the other world continues. On the palm's edge the episode continues."""
     env = make_task_env("reorient", 2)
     env.reset(EpisodeSeeds(("dropped", 0)))
     home = env.view.q_rad.float()
@@ -96,7 +94,7 @@ def test_a_dropped_cube_ends_the_episode_as_a_failure() -> None:
 
 
 def test_success_asks_for_the_whole_orientation_and_for_time() -> None:
-    """A cube put to its goal is solved after five steps; one that lies on another face never is."""
+    """A cube placed at its goal is solved after five steps; one on another face never is."""
     env = make_task_env("reorient", 2)
     env.reset(EpisodeSeeds(("solved", 0)))
     saved, columns = env._engine.save(), env._engine.scene.qpos("cube")
@@ -116,7 +114,7 @@ def test_success_asks_for_the_whole_orientation_and_for_time() -> None:
 
 
 def test_any_goal_is_any_and_has_no_script() -> None:
-    """Goals point everywhere, evenly: each axis' mean over many is near zero."""
+    """Goals are uniform in direction: each axis' mean over many is near zero."""
     env = make_env("hand/reorient:goal=any", 1)
     assert env.spec.name == "hand/reorient:goal=any"
     expert = make_expert("hand/reorient:goal=any", env=env)
@@ -131,7 +129,7 @@ def test_any_goal_is_any_and_has_no_script() -> None:
 
 
 def test_tips_move_as_the_jacobian_says() -> None:
-    """Against MuJoCo's own, in a bent pose."""
+    """Compared with MuJoCo's own, in a bent pose."""
     env = make_task_env("reorient", 1)
     env.reset(EpisodeSeeds(("jacobian", 0)))
     for _ in range(3):
@@ -150,7 +148,7 @@ def test_tips_move_as_the_jacobian_says() -> None:
 
 
 def test_the_leash_bounds_what_servos_are_told() -> None:
-    """Whatever is commanded, no servo's target is further than the leash from its joint."""
+    """For any command, no servo's target is further than the limit from its joint."""
     env = make_task_env("reorient", 1)
     env.reset(EpisodeSeeds(("leash", 0)))
     q_rad = env.view.q_rad

@@ -1,4 +1,4 @@
-"""The thread of `unscrew`: contact between a pin and two rails, which has to be a screw in every engine."""
+"""The thread of `unscrew`: contact between a pin and two rails, which must act as a screw in every engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_cap_rises_as_its_thread_says(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_nobody_pulls_the_cap_off_its_thread(engine: str) -> None:
-    """Gripped and pulled for a second with all that the leash gives, it stays."""
+    """Gripped and pulled for a second with the largest permitted force, it stays."""
     env = make_task_env("unscrew", 2, engine=engine, threads=1)
     env.reset(EpisodeSeeds(("pull", 0)))
     for _ in range(25):
@@ -48,8 +48,8 @@ def test_nobody_pulls_the_cap_off_its_thread(engine: str) -> None:
 
 
 def test_the_thread_touches_whoever_counts_a_fixture_as_moving() -> None:
-    """MuJoCo leaves out contacts of a body with its parent unless that stands still; to MuJoCo 4 a fixture
-    does not.
+    """MuJoCo excludes contacts of a body with its parent unless that is static; in MuJoCo 4 a fixture is
+    not.
     """
     model = make_task_env("unscrew", 1, threads=1).model
     assert int(model.body("cap").parentid[0]) != model.body("post").id

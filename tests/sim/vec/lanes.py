@@ -1,6 +1,4 @@
-"""Tiny lanes whose every number can be worked out by hand, and lanes that fail in each way a simulator
-can.
-"""
+"""Small lanes whose numbers can be computed by hand, and lanes that fail like simulators."""
 
 from __future__ import annotations
 

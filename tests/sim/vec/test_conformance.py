@@ -21,23 +21,21 @@ NAMES = ("metaworld/peg-insert-side-v3", "pusht/state", "pusht/keypoints", "push
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_adapter_keeps_the_contract(name: str, workers: int) -> None:
-    """Learners and evaluation rely on every clause; an adapter that breaks one would bias results
-    silently.
-    """
+    """Learners and evaluation rely on every clause; a violation would bias results silently."""
     with make_env(name, num_envs=3, num_workers=workers, max_episode_steps=9) as env:
         check_vec_env(env, steps=20)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_tiny_lanes_keep_the_contract(workers: int) -> None:
-    """The toy lane ends, succeeds and un-succeeds often: clauses that real tasks meet rarely are met here."""
+    """The toy lane ends, succeeds and loses success often, which real tasks rarely do."""
     with WorkerVecEnv(make(goal=1.5), num_envs=3, num_workers=workers) as env:
         check_vec_env(env, steps=60)
 
 
 @dataclass
 class Broken:
-    """A correct environment with one fault put into it."""
+    """A correct environment with one fault."""
 
     env: WorkerVecEnv
     fault: Callable[[StepResult], StepResult]
@@ -124,13 +122,13 @@ def reused_tensor() -> Callable[[StepResult], StepResult]:
     ],
 )
 def test_the_check_finds_each_fault(fault: Callable[[StepResult], StepResult], clause: str) -> None:
-    """A conformance test that passes broken environments is worse than none."""
+    """A conformance test must detect broken environments."""
     env = Broken(WorkerVecEnv(make(goal=1.5), 3), fault)
     with pytest.raises(EnvError, match=clause):
         check_vec_env(env, steps=60)
 
 
 def test_an_environment_that_never_ends_is_refused() -> None:
-    """Without an ending the clauses about endings were not tested, so the check must not say yes."""
+    """Without an end the clauses about ends were not tested, so the check fails."""
     with pytest.raises(EnvError, match="no episode ended"):
         check_vec_env(WorkerVecEnv(make(limit=1000, goal=1e9), 2), steps=20)

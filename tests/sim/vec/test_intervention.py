@@ -1,4 +1,4 @@
-"""The simulated human: who acted is told truly, happens again with the same seed, and survives a snapshot."""
+"""The simulated human: interventions are reported, reproducible by seed, and part of snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEEDS = ("test", 0)
 
 
 class Human:
-    """Moves towards the target; asks for more than the limits allow."""
+    """Moves towards the target with actions beyond the limits."""
 
     def act(self, obs: Obs, episode_seed: Tensor, step: Tensor) -> Tensor:
         target, position = obs["state"].unbind(1)
@@ -53,7 +53,7 @@ def test_it_is_a_vector_environment() -> None:
 
 
 def test_the_seeds_of_a_simulation_on_a_gpu_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has control is kept in the host's memory, and a snapshot lies where its engine computes."""
+    """Intervention state is in host memory, while a snapshot is on the engine's device."""
 
     class Elsewhere:
         def __init__(self, value: Tensor) -> None:
@@ -84,8 +84,8 @@ def test_what_happened_is_what_info_says() -> None:
 
 
 def test_an_intervention_lasts_and_then_the_policy_has_a_turn() -> None:
-    """Always-bad actions, 2 steps: human, human, policy, human, human, policy; a new episode starts
-    afresh.
+    """Always-bad actions, 2 steps: human, human, policy, human, human, policy; a new episode restarts the
+    pattern.
     """
     env = make(steps=2, lanes=1)
     env.reset(EpisodeSeeds(SEEDS))
@@ -100,9 +100,7 @@ def test_an_intervention_lasts_and_then_the_policy_has_a_turn() -> None:
 
 
 def test_good_actions_are_let_pass_and_an_erring_human_is_wrong_at_its_rate() -> None:
-    """error 0: never without a reason. error 0.3 with 1-step interventions: 0.3 of the steps that may start
-    one.
-    """
+    """error 0: never without a reason. error 0.3 with 1-step interventions: 0.3 of the steps without one."""
     calm = make(threshold=2.1)  # nothing in [-1, 1] is that far apart
     calm.reset(EpisodeSeeds(SEEDS))
     assert not any(bool(row[0].any()) for row in roll(calm, random_actions()))
@@ -115,8 +113,8 @@ def test_good_actions_are_let_pass_and_an_erring_human_is_wrong_at_its_rate() ->
 
 
 def test_coins_belong_to_the_episode_seed_and_the_step() -> None:
-    """Same seeds and actions, another number of lanes: the same lane sees the same interventions; another
-    seed not.
+    """Same seeds and actions with another number of lanes give the same interventions; another seed does
+    not.
     """
     actions = random_actions(30)
     rows = []
@@ -133,7 +131,7 @@ def test_coins_belong_to_the_episode_seed_and_the_step() -> None:
 
 @pytest.mark.parametrize("under_way", [False, True])
 def test_a_snapshot_in_the_middle_of_an_intervention_is_exact(under_way: bool) -> None:
-    """Who has control, for how long and with what coins comes back, in a fresh environment too."""
+    """Intervention state, remaining steps and random state are restored, also in a new environment."""
     actions = random_actions()
     env = make(error=0.3, steps=3)
     seeds = EpisodeSeeds(SEEDS)
@@ -153,7 +151,7 @@ def test_a_snapshot_in_the_middle_of_an_intervention_is_exact(under_way: bool) -
 
 
 def test_what_cannot_work_is_refused() -> None:
-    """A chance above 1, and a snapshot of an environment without a human."""
+    """A probability above 1, and a snapshot of an environment without a human."""
     with pytest.raises(ConfigError, match="probability"):
         make(error=1.5)
     plain = WorkerVecEnv(TargetLane, 3)

@@ -1,6 +1,4 @@
-"""What a learner lived through can be read again: the observations, what was really executed, and how it
-ended.
-"""
+"""Recorded training episodes: observations, executed actions, and ends."""
 
 from __future__ import annotations
 
@@ -47,13 +45,13 @@ def contents(path: Path) -> list[tuple[object, ...]]:
 
 
 def test_it_is_a_vector_environment(tmp_path: Path) -> None:
-    """Every clause of the contract, recording or not."""
+    """Every clause of the contract, with and without recording."""
     check_vec_env(target(tmp_path / "set"))
 
 
 def test_an_episode_is_what_happened(tmp_path: Path) -> None:
-    """Hand-worked: 0.75 a step (2 is asked for, the limit is 1, half of it is the second step's) ends at a
-    sum of 3.
+    """By hand: 0.75 per step (2 is commanded, the limit is 1, the second step has half of it) ends at a sum
+    of 3.
     """
     spec = CountLane().spec
     dataset = DatasetWriter.create(tmp_path / "set", spec, stamps=(), min_free_bytes=0, durable=False)
@@ -82,7 +80,7 @@ def test_failures_are_left_out_unless_asked_for(tmp_path: Path) -> None:
 
 
 def test_the_human_s_action_is_what_is_kept(tmp_path: Path) -> None:
-    """Where somebody took over, the policy's wish was never executed."""
+    """During an intervention the policy's action was not executed."""
     inner = Intervened(WorkerVecEnv(TargetLane, 3), Human(), by_distance(0.5), error=0.0, steps=2)
     env, executed = Recorded(inner, writer(tmp_path / "set"), keep_all=True), []
     env.reset(EpisodeSeeds(("test", 0)))
@@ -95,8 +93,8 @@ def test_the_human_s_action_is_what_is_kept(tmp_path: Path) -> None:
 
 
 def test_going_back_to_a_snapshot_records_the_same(tmp_path: Path) -> None:
-    """Episodes made since are taken out and made again, the running ones are whole, and a torn one leaves
-    nothing.
+    """Later episodes are removed and recorded again, running ones are complete, and an interrupted one is
+    removed.
     """
     actions = random_actions(48)
     whole = target(tmp_path / "whole")
@@ -124,7 +122,7 @@ def test_going_back_to_a_snapshot_records_the_same(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_without_recording_is_refused(tmp_path: Path) -> None:
-    """A run that recorded nothing cannot go on recording: its running episodes would begin in the middle."""
+    """A run without recordings cannot start recording: its running episodes would be incomplete."""
     plain = WorkerVecEnv(TargetLane, 3)
     plain.reset(EpisodeSeeds(("test", 0)))
     with pytest.raises(CheckpointError, match="recorded nothing"):

@@ -25,7 +25,7 @@ def unit_actions(env: WorkerVecEnv) -> Iterator[torch.Tensor]:
 
 
 def life(env: WorkerVecEnv, first: int, last: int) -> list[Any]:
-    """Results of steps first ... last - 1 of the one sequence of actions."""
+    """Results of steps first ... last - 1 of a fixed sequence of actions."""
     return [env.step(action) for i, action in zip(range(last), unit_actions(env), strict=False) if i >= first]
 
 
@@ -38,8 +38,8 @@ def life(env: WorkerVecEnv, first: int, last: int) -> list[Any]:
     ],
 )
 def test_another_process_tree_goes_on_bit_for_bit(name: str, options: dict[str, Any]) -> None:
-    """Exact resume: the snapshot of two workers is restored into a fresh environment without workers,
-    mid-episode.
+    """Exact resume: a snapshot of two workers is restored into a new environment without workers, within an
+    episode.
     """
     with make_env(name, 3, num_workers=2, **options) as env:
         env.reset(EpisodeSeeds(("resume", 0)))
@@ -52,7 +52,7 @@ def test_another_process_tree_goes_on_bit_for_bit(name: str, options: dict[str, 
 
 
 def test_a_snapshot_is_tensors_numbers_and_strings() -> None:
-    """It is saved as safetensors and JSON: nothing in it may need pickle."""
+    """It is saved as safetensors and JSON, without pickle."""
     env = WorkerVecEnv(make(), 2)
     env.reset(EpisodeSeeds(("train", 1)))
     env.step(torch.zeros(2, 1))
@@ -64,7 +64,7 @@ def test_a_snapshot_is_tensors_numbers_and_strings() -> None:
 
 
 def test_the_success_latch_is_restored() -> None:
-    """Solved before the snapshot, no longer solved at it: only the replay knows."""
+    """Solved before the snapshot, no longer at it: only the replay of actions restores that."""
     env = WorkerVecEnv(make(goal=10.0), 1)
     env.reset(count())
     env.step(torch.ones(1, 1))
@@ -76,7 +76,7 @@ def test_the_success_latch_is_restored() -> None:
 
 
 def test_plain_iterators_are_positioned_by_the_caller() -> None:
-    """Only `EpisodeSeeds` can be written down; any other iterator is handed in again where it stood."""
+    """Only `EpisodeSeeds` can be saved; any other iterator must be passed again at its position."""
     env = WorkerVecEnv(make(limit=2), 2)
     env.reset(count())
     env.step(torch.zeros(2, 1))
@@ -88,7 +88,7 @@ def test_plain_iterators_are_positioned_by_the_caller() -> None:
 
 
 def test_a_fresh_environment_without_seeds_says_so() -> None:
-    """The first ending would otherwise fail with something about None."""
+    """The first end would otherwise fail with an error about None."""
     env = WorkerVecEnv(make(limit=1), 1)
     env.reset(count())
     fresh = WorkerVecEnv(make(limit=1), 1)
@@ -98,9 +98,7 @@ def test_a_fresh_environment_without_seeds_says_so() -> None:
 
 
 def test_an_interrupted_step_can_be_snapshot_and_left() -> None:
-    """Ctrl-C during a step: the snapshot is of the instant before it, and restore makes the environment whole
-    again.
-    """
+    """Ctrl-C during a step: the snapshot is of the instant before it, and restore repairs the environment."""
     env = WorkerVecEnv(make(limit=2), 2)
     env.reset(EpisodeSeeds("seeds"))
     expected_obs = env.step(torch.zeros(2, 1))[0]
@@ -134,7 +132,7 @@ def test_foreign_snapshots_are_refused() -> None:
 
 
 def test_a_simulator_that_ends_during_the_replay_is_refused() -> None:
-    """It is not the simulator that was recorded, so going on would not be what the user asked for."""
+    """Another simulator version would not continue the same run."""
     env = WorkerVecEnv(make(goal=9.0), 1)
     env.reset(count())
     for _ in range(3):

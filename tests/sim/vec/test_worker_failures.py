@@ -1,6 +1,4 @@
-"""Simulators that raise, die and hang in real processes. The parent must say so, quickly, and leave nobody
-behind.
-"""
+"""Simulators that raise, die and hang in real processes: the parent reports it soon and leaves no process."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def gone(pid: int) -> bool:
-    """Ended; an orphan that has ended may wait for the system to collect it."""
+    """True for an ended process; an orphan may wait for the system to collect it."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -39,7 +37,7 @@ def wait_until_gone(pids: list[int], limit_s: float = 5.0) -> bool:
 
 
 def fail_in_step_2(how: str, workers: int, timeout_s: float = 60.0) -> tuple[str, float, WorkerVecEnv]:
-    """The message, how long it took, and the environment."""
+    """(message, duration, environment)."""
     env = WorkerVecEnv(make(FailingLane, how=how, seed=2), 4, workers, timeout_s=timeout_s)
     env.reset(count())
     env.step(torch.zeros(4, 1))
@@ -51,7 +49,7 @@ def fail_in_step_2(how: str, workers: int, timeout_s: float = 60.0) -> tuple[str
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_exception_arrives_with_its_traceback(workers: int) -> None:
-    """Who debugs a simulator needs the line that failed, and the seed that makes it fail again."""
+    """The message names the failing line and the seed that reproduces it."""
     message, _, env = fail_in_step_2("raise", workers)
     assert "ValueError: the gripper fell off" in message
     assert "lanes.py" in message
@@ -64,7 +62,7 @@ def test_an_exception_arrives_with_its_traceback(workers: int) -> None:
     [("exit", "exit code 7"), ("kill", "SIGKILL"), ("segfault", "SIGSEGV")],
 )
 def test_a_death_is_reported_within_a_second(how: str, words: str) -> None:
-    """Killed by the system when memory runs out, or crashed in C: the parent must not wait for an answer."""
+    """Killed by the system for memory, or crashed in C: the parent must not wait for a reply."""
     message, took_s, env = fail_in_step_2(how, 2)
     assert took_s < 1.0
     assert words in message
@@ -73,7 +71,7 @@ def test_a_death_is_reported_within_a_second(how: str, words: str) -> None:
 
 
 def test_a_crash_in_c_shows_where_python_was() -> None:
-    """The signal's name alone does not tell which simulator call crashed."""
+    """The signal's name alone does not show which simulator call crashed."""
     message, _, _ = fail_in_step_2("segfault", 2)
     assert "lanes.py" in message
 
@@ -88,7 +86,7 @@ def test_a_hang_trips_the_time_limit() -> None:
 
 
 def test_a_death_between_steps_is_found_by_the_next() -> None:
-    """The parent is busy learning when the worker dies; nobody is waiting for it then."""
+    """The parent is learning when the worker dies, not waiting for it."""
     env = WorkerVecEnv(make(), 2, 2)
     env.reset(count())
     os.kill(env.worker_pids[1], signal.SIGKILL)
@@ -100,7 +98,7 @@ def test_a_death_between_steps_is_found_by_the_next() -> None:
 
 
 def test_a_simulator_that_cannot_be_built_says_why() -> None:
-    """A user's mistake keeps its own class and message, without the worker's traceback."""
+    """A user's mistake keeps its class and message, without the worker's traceback."""
     with pytest.raises(MissingDependencyError, match=r"^install it$"):
         WorkerVecEnv(make(UnbuildableLane), 2, 2)
 
@@ -128,9 +126,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_no_orphans_when_the_parent_goes(how: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C goes to the whole group, SIGKILL to the parent only, while its workers are deep in a
-    simulator.
-    """
+    """Ctrl-C goes to the entire group, SIGKILL to the parent only, while workers run simulator code."""
     script = tmp_path / "parent.py"
     script.write_text(SCRIPT)
     parent = start(script)
@@ -162,9 +158,7 @@ def read_line(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
-    """Workers import the script that starts them. One that starts workers when imported fails, and must learn
-    why.
-    """
+    """Workers import the main script. One that starts workers when imported fails with an explanation."""
     script = tmp_path / "mine.py"
     script.write_text(
         "from sim.vec.workers import WorkerVecEnv\n"

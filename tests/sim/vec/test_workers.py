@@ -69,7 +69,7 @@ def test_seeds_go_out_in_lane_order() -> None:
 
 
 def test_goal_and_limit_in_the_same_step_is_a_termination() -> None:
-    """Bootstrapping a task that is over would be wrong; so the task's own ending counts."""
+    """A finished task must not be bootstrapped, so the task's own end has priority."""
     env = WorkerVecEnv(make(limit=2, goal=2.0), 1)
     env.reset(count())
     env.step(column(1))
@@ -79,7 +79,7 @@ def test_goal_and_limit_in_the_same_step_is_a_termination() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
 def test_the_number_of_workers_changes_no_bit(workers: int) -> None:
-    """Results must not depend on the machine they were made on."""
+    """Results must not depend on the machine."""
     whole = roll(WorkerVecEnv(make(), 5), 30)
     with WorkerVecEnv(make(), 5, workers) as env:
         assert_equal(whole, roll(env, 30))
@@ -87,7 +87,7 @@ def test_the_number_of_workers_changes_no_bit(workers: int) -> None:
 
 @pytest.mark.parametrize("name", ["metaworld/assembly-v3", "pusht/pixels", "gym/Hopper-v5"])
 def test_real_simulators_do_not_depend_on_workers_either(name: str) -> None:
-    """Floating-point flags, library versions and object order could differ between processes: they do not."""
+    """Floating-point flags, library versions and object order could differ between processes, but do not."""
     whole = roll(make_env(name, 3, max_episode_steps=8), 12)
     with make_env(name, 3, num_workers=2, max_episode_steps=8) as env:
         assert_equal(whole, roll(env, 12))
@@ -117,7 +117,7 @@ class SlowLane(CountLane):
 
 
 def test_calls_out_of_order_are_refused() -> None:
-    """A step that is waited for twice, or started twice, would return numbers of another instant."""
+    """Waiting twice, or starting twice, would return results of another step."""
     env = WorkerVecEnv(make(), 2)
     with pytest.raises(EnvError, match="reset"):
         env.step(torch.zeros(2, 1))
@@ -141,7 +141,7 @@ def test_calls_out_of_order_are_refused() -> None:
     ],
 )
 def test_impossible_actions_are_named(action: Tensor, message: str) -> None:
-    """A NaN must not reach a simulator, which would go on with it; and the environment stays usable."""
+    """NaN must not reach a simulator, which would continue with it; the environment stays usable."""
     env = WorkerVecEnv(make(), 2)
     env.reset(count())
     with pytest.raises(EnvError, match=message):
@@ -157,13 +157,13 @@ def test_impossible_counts_are_refused() -> None:
 
 
 def test_a_lambda_cannot_go_to_workers() -> None:
-    """Pickle's own message names neither the argument nor the way out."""
+    """Pickle's own message names neither the argument nor a remedy."""
     with pytest.raises(ConfigError, match="num_workers=0"):
         WorkerVecEnv(lambda: CountLane(), 2, 1)
 
 
 def test_seeds_that_run_dry_say_so() -> None:
-    """A finite iterator is an easy mistake; StopIteration would end somebody's for-loop silently."""
+    """A finite iterator is a common mistake; StopIteration would end a caller's loop silently."""
     env = WorkerVecEnv(make(limit=1), 2)
     env.reset(iter([1, 2]))
     with pytest.raises(EnvError, match="seed iterator has ended"):
@@ -171,7 +171,7 @@ def test_seeds_that_run_dry_say_so() -> None:
 
 
 def test_render_shows_the_lane_that_was_asked_for() -> None:
-    """Lane 2 lives in the second worker; its picture is as bright as it has made steps."""
+    """Lane 2 is in the second worker; its image is as bright as its number of steps."""
     with WorkerVecEnv(make(), 3, num_workers=2) as env:
         env.reset(count())
         env.step(torch.zeros(3, 1))
@@ -183,9 +183,7 @@ def test_render_shows_the_lane_that_was_asked_for() -> None:
 
 
 def test_closing_leaves_nothing_behind() -> None:
-    """No process, no zombie, no open file, no shared-memory name: thousands of environments may come and
-    go.
-    """
+    """No process, zombie, open file or shared-memory name remains."""
     WorkerVecEnv(make(), 2, 2).close()  # starts the fork server, which stays for the next environments
     files, names = open_files(), set(Path("/dev/shm").iterdir())
     env = WorkerVecEnv(make(), 4, 2)

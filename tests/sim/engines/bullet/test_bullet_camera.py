@@ -1,4 +1,4 @@
-"""What the onboard camera sees: where the floor is, how far another drone is, and who it is."""
+"""Image of the onboard camera: horizon, and distance and number of another drone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CRAFT = load_craft("cf2x_gym")
 
 
 def test_floor_below_sky_above_and_a_drone_in_front() -> None:
-    """Level, 1 m up: the horizon is in the middle. A drone 0.5 m ahead is in the centre, from there on to its
+    """Level, 1 m up: the horizon is in the middle. A drone 0.5 m ahead is in the centre and extends to its
     rim.
     """
     world = BulletWorld(CRAFT, 4, 1.0 / 240.0, per_arena=2)
@@ -46,9 +46,7 @@ def test_floor_below_sky_above_and_a_drone_in_front() -> None:
 
 
 def test_the_camera_turns_with_the_craft() -> None:
-    """Nose down by 80 degrees it sees floor only; the picture is not one flat colour, for the floor is
-    chequered.
-    """
+    """At 80 degrees nose down it sees only the floor, which is chequered."""
     world = BulletWorld(CRAFT, 1, 1.0 / 240.0)
     world.place(Motion.at_rest(np.array([[0.0], [0.0], [1.0]]), quaternion(np.array([[0.0], [1.4], [0.0]]))))
     rgb, depth_m, names = world.camera(0, 40, 40)

@@ -1,4 +1,4 @@
-"""Ground effect, downwash and rotor drag by hand-worked numbers, alone and felt by a drone."""
+"""Ground effect, downwash and rotor drag by numbers computed by hand, alone and acting on a drone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_downwash_by_hand() -> None:
 
 
 def test_downwash_is_felt_within_an_arena_only() -> None:
-    """Two arenas of two: the lower drone of the first is pushed; nobody else."""
+    """Two worlds of two: only the lower drone of the first is pushed."""
     position = np.array([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 3.0, 0.0], [1.0, 2.0, 1.0, 1.5]])
     np.testing.assert_allclose(downwash_among(GYM, position, 2), [0.0758399, 0.0, 0.0, 0.0], atol=1e-7)
 
@@ -57,7 +57,7 @@ def test_downwash_is_felt_within_an_arena_only() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_downwash_is_that_of_the_quad_engine(seed: int) -> None:
-    """Two arenas of three, placed and turned at random: the same force on each, to rounding."""
+    """Two worlds of three, moved and rotated at random: the same force on each, up to rounding."""
     rng = np.random.default_rng(seed)
     position, quat = rng.uniform(-0.5, 1.5, (3, 6)), rng.normal(size=(4, 6))
     quat /= np.linalg.norm(quat, axis=0)
@@ -117,7 +117,7 @@ def test_rotor_drag_by_hand() -> None:
 
 
 def test_a_craft_borrows_only_what_it_lacks() -> None:
-    """cf2x_gym has all; cf21 was fitted with a drag of its own; cf2x_l2f has nothing of it."""
+    """cf2x_gym has all effects; cf21 has its own fitted drag; cf2x_l2f has none."""
     scene = AirEffects()
     assert borrowed(GYM, scene) == {}
     assert borrowed(load_craft("cf21"), scene) == {}
@@ -130,7 +130,7 @@ def test_a_craft_borrows_only_what_it_lacks() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(-1.0, 1.0), min_size=4, max_size=4).filter(lambda q: sum(x * x for x in q) > 0.1))
 def test_rotations_agree_with_quad(numbers: list[float]) -> None:
-    """The product form is the matrix that policies are shown."""
+    """The product form equals the matrix in the policy's observation."""
     quat = np.array(numbers)[:, None] / np.linalg.norm(numbers)
     expected = rotation_matrix(torch.from_numpy(quat)).numpy()
     np.testing.assert_allclose(rotation(quat).reshape(9, 1), expected, atol=1e-12)

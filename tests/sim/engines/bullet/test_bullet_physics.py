@@ -1,6 +1,4 @@
-"""PyBullet beside the equations: what falls, hovers, turns and hits the floor; the same flight as in
-`quad`.
-"""
+"""PyBullet compared with equations: fall, hover, rotation, floor contact, and flights in `quad`."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ NOTHING = torch.zeros(9, 1)
 
 
 def flown(step: BulletStep, state: Tensor, command: Tensor, steps: int) -> Tensor:
-    """The state after so many control steps of one command, nothing pushing."""
+    """The state after so many control steps of one command without disturbance."""
     params = parameters(step.craft, step.physics.dt_s / step.physics.substeps)
     for _ in range(steps):
         state = step(state, command, params, torch.zeros(9, state.shape[1]))
@@ -72,7 +70,7 @@ def test_free_fall_is_bullets_own_sum() -> None:
 
 @pytest.mark.parametrize("name", ["cf2x_l2f", "cf21", "x500"])
 def test_at_hover_speed_it_stays(name: str) -> None:
-    """Thrust is weight: no drift in two seconds, which also says that Bullet uses the mass it was told."""
+    """Thrust equals weight: no drift in two seconds, so Bullet has the right mass."""
     craft = load_craft(name)
     state = start(1)
     state[ROTOR] = craft.hover_speed
@@ -134,7 +132,7 @@ def apart_m(craft: Craft, rate_hz: float) -> float:
 
 @pytest.mark.parametrize("name", ["cf2x_l2f", "cf2x_gym", "racer5"])
 def test_the_same_flight_as_in_quad(name: str) -> None:
-    """Every term of the model in both engines, half a second of rolling: they part by less than a
+    """Every term of the model in both engines, half a second of rolling: they differ by less than a
     centimetre.
     """
     assert apart_m(load_craft(name), 500.0) < 1e-2
@@ -148,8 +146,8 @@ def test_the_engines_part_by_bullets_euler_steps_alone() -> None:
 
 
 def test_rotors_momentum_is_there() -> None:
-    """Rotors that turn alike, thrust in balance, rolling at 1 rad/s: the wheel of momentum h pitches it by w
-    h / J.
+    """Rotors with equal spin, thrust in balance, rolling at 1 rad/s: angular momentum h causes a pitch torque
+    w h / J.
     """
     craft = replace(CRAFT, rotor_inertia_kg_m2=2e-8, yaw_sign=(1.0, 1.0, 1.0, 1.0), torque_per_thrust_m=1e-9)
     state = start(1)
@@ -160,7 +158,7 @@ def test_rotors_momentum_is_there() -> None:
 
 
 def test_torque_free_tumbling_keeps_its_momentum() -> None:
-    """Euler's equations: w x J w moves the rates, angular momentum in the world stays."""
+    """Euler's equations: w x J w changes the rates, angular momentum in the world is constant."""
     craft = replace(load_craft("x500"), inertia_kg_m2=(0.02, 0.03, 0.04))
     world = BulletWorld(craft, 1, 1.0 / 2000.0, floor_m=None)
     motion = Motion.at_rest(np.zeros((3, 1)))._replace(rate_rad_s=np.array([[1.0], [2.0], [0.5]]))
@@ -176,7 +174,7 @@ def test_torque_free_tumbling_keeps_its_momentum() -> None:
 
 
 def test_what_falls_on_the_floor_stays_on_it() -> None:
-    """Rotors off, from 30 cm, tilted: it comes to rest as high as its hull says, and is never seen below."""
+    """Rotors off, from 30 cm, tilted: it rests at the height of its hull and is never below."""
     scene = AirEffects(effects=(), height_m=0.3)
     step = bullet(scene=scene)
     state = start(1)
@@ -193,7 +191,7 @@ def test_what_falls_on_the_floor_stays_on_it() -> None:
 
 
 def test_only_drones_of_one_arena_meet() -> None:
-    """Head on in one arena they stop each other; in two arenas they pass."""
+    """Head on in one world they stop each other; in two worlds they pass."""
     toward = Motion.of(
         np.array([[-0.2, 0.2], [0.0, 0.0], [1.0, 1.0]]),
         np.array([[1.0] * 2, *[[0.0] * 2] * 3]),
@@ -213,7 +211,7 @@ def test_only_drones_of_one_arena_meet() -> None:
 
 
 def test_a_replaced_drone_starts_anew_and_the_others_go_on() -> None:
-    """A column that is written from outside is where that drone is from then on."""
+    """A column that is set from outside is the drone's position from then on."""
     step = bullet(num=2)
     state = flown(step, start(2), torch.zeros(4, 2), 10)
     state[:, 1] = start(1)[:, 0]
@@ -223,7 +221,9 @@ def test_a_replaced_drone_starts_anew_and_the_others_go_on() -> None:
 
 
 def test_flights_are_those_of_quad_with_another_step() -> None:
-    """Same seed: same starts, disturbances, drones and sensor noise; a controller holds as many in both."""
+    """Same seed: equal starts, disturbances, drones and sensor noise; a controller holds equally many in
+    both.
+    """
     task, given = HoverTask(max_steps=60, hold_s=0.1), {"spread": Spread(mass=0.2)}
     home = Flights(CRAFT, task, FlightSenses(), 8, 3, gradient=False, eager=True, **given)
     away = bullet_flights(CRAFT, task, FlightSenses(), 8, 3, replace(STILL, rate_hz=1000.0), **given)
@@ -237,9 +237,7 @@ def test_flights_are_those_of_quad_with_another_step() -> None:
 
 
 def test_thrust_and_rates_fly_here_too() -> None:
-    """The craft's rate loop sees every substep of PyBullet, as it does every one of `quad`: the same flight
-    to 1 cm.
-    """
+    """The rate controller runs in every substep of PyBullet, as in `quad`: equal flights to 1 cm."""
     task, level = HoverTask(max_steps=60, hold_s=0.1), CommandLevel("rates")
     home = Flights(CRAFT, task, FlightSenses(), 8, 3, gradient=False, eager=True, level=level)
     away = bullet_flights(CRAFT, task, FlightSenses(), 8, 3, replace(STILL, rate_hz=200.0), level=level)
@@ -250,9 +248,7 @@ def test_thrust_and_rates_fly_here_too() -> None:
 
 
 def test_gusts_blow_here_too() -> None:
-    """Same seed, rotors at hover for 0.4 s: gusts of 1.5 m/s carry every drone away by the same way as in
-    `quad`.
-    """
+    """Same seed, rotors at hover for 0.4 s: gusts of 1.5 m/s displace every drone as in `quad`."""
     craft, task = load_craft("cf21"), HoverTask()
 
     def ends(gust_m_s: float) -> list[Tensor]:
@@ -273,7 +269,7 @@ def test_gusts_blow_here_too() -> None:
 
 
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that is no number, scenes that cannot be, worlds that cannot be shared out, no PyBullet."""
+    """Invalid commands, impossible scenes, worlds that do not divide by workers, no PyBullet."""
     with pytest.raises(EnvError, match="not finite"):
         flown(bullet(), start(1), torch.full((4, 1), torch.nan), 1)
     with pytest.raises(UnknownNameError, match="downwash"):

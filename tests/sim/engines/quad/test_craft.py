@@ -1,4 +1,4 @@
-"""A craft's file: what cannot be is refused, with the key and what would do."""
+"""Craft files: impossible values are refused, with the key and the valid range."""
 
 from __future__ import annotations
 

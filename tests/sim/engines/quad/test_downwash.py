@@ -1,4 +1,4 @@
-"""Downwash: the published formula by hand, who feels it, and its gradient."""
+"""Downwash: the published formula by hand, affected drones, and its gradient."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_it_pushes_along_the_body_of_the_lower_craft() -> None:
 
 
 def test_two_above_push_twice_and_never_more_than_the_weight() -> None:
-    """Three in a column: the lowest feels both; at 5 cm the formula asks for 30 N and gets the craft's
-    weight.
+    """Three in a column: the lowest is affected by both; at 5 cm the formula gives 30 N, limited to the
+    craft's weight.
     """
     state = start(3)
     state[2] = torch.tensor([3.0, 2.0, 1.0])
@@ -48,7 +48,7 @@ def test_two_above_push_twice_and_never_more_than_the_weight() -> None:
 
 
 def test_its_gradient_is_that_of_finite_differences() -> None:
-    """Through positions and attitudes, in double precision; and finite where two stand in the same place."""
+    """Through positions and attitudes, in double precision; finite for two drones in the same place."""
     generator = torch.Generator().manual_seed(0)
     state = start(6).double()
     state[0:2] = 0.1 * torch.randn(2, 6, generator=generator)
@@ -62,6 +62,6 @@ def test_its_gradient_is_that_of_finite_differences() -> None:
 
 
 def test_a_craft_that_nobody_measured_is_refused() -> None:
-    """The sentence names one that was."""
+    """The message names the missing coefficients."""
     with pytest.raises(ConfigError, match="cf2x_gym"):
         check_downwash(load_craft("cf2x_l2f"))

@@ -1,4 +1,4 @@
-"""Flight dynamics: falls, hovers and spins that can be worked out by hand."""
+"""Flight dynamics: falls, hovers and spins computed by hand."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_free_fall_matches_the_formula(integrator: str) -> None:
 
 @pytest.mark.parametrize("name", list_crafts())
 def test_every_craft_hovers_at_its_hover_speed(name: str) -> None:
-    """Thrust equals weight there: after one second nothing has moved."""
+    """Thrust equals weight: after one second nothing has moved."""
     craft = load_craft(name)
     state = fly(
         craft, hovering(craft), torch.full((4, 1), craft.hover_speed, dtype=torch.float64), 100, QuadPhysics()
@@ -121,8 +121,8 @@ def test_the_integrator_is_of_fourth_order() -> None:
 
 
 def test_free_rotation_keeps_energy_and_angular_momentum() -> None:
-    """No torque: |J w| in the world and w J w / 2 stay; a wrong sign in w x J w shows at once. Rotors' spin
-    as well.
+    """Without torque, |J w| in the world and w J w / 2 are constant, also with the rotors' spin; detects a
+    wrong sign in w x J w.
     """
     craft = replace(
         CF,
@@ -154,7 +154,7 @@ def test_free_rotation_keeps_energy_and_angular_momentum() -> None:
 
 @pytest.mark.parametrize("kind", ["linear", "rotor", "quadratic"])
 def test_drag_dissipates(kind: str) -> None:
-    """Drag takes energy out whatever the direction; a peer's drag pushed."""
+    """Drag removes energy in any direction; a peer's drag added energy."""
     changes = {
         "linear": {"linear_drag_n_s_m": (0.02, 0.01)},
         "rotor": {"rotor_drag_n_s2_m": (9e-7, 1e-6)},
@@ -239,7 +239,7 @@ def test_randomisation_stays_within_its_spread_and_the_craft_flies_as_it_says() 
 
 
 def test_every_craft_can_be_randomised() -> None:
-    """Also the one whose rotors have no lag."""
+    """Also for drones whose rotors have no lag."""
     for name in list_crafts():
         assert parameters(
             load_craft(name), 0.01, 5, Spread(0.1, 0.1, 0.1, 0.1, 0.1), torch.zeros(9, 5)
@@ -271,14 +271,14 @@ def test_impossible_crafts_are_refused(changes: dict[str, object], words: str) -
 
 @pytest.mark.parametrize("text", ["just words", "mass_kg: [1, 2", "mass_kg: heavy", ""])
 def test_files_that_are_no_craft_are_refused(text: str, tmp_path: Path) -> None:
-    """Not YAML, not a mapping, not numbers, nothing: the file is named, and one to compare with."""
+    """Not YAML, not a mapping, not numbers, empty: the message names the file, and one to compare with."""
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"mine\.yaml does not describe a craft"):
         load_craft(str(tmp_path / "mine.yaml"))
 
 
 def test_unknown_crafts_and_unstable_steps_are_refused() -> None:
-    """A mistyped name is answered with the nearest; a step too long with the longest that would do."""
+    """A mistyped name gets the nearest one; a step that is too long, the longest valid one."""
     with pytest.raises(UnknownNameError, match="cf21"):
         load_craft("cf12")
     bound = largest_step_s(CF)

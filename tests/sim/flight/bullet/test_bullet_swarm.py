@@ -1,6 +1,4 @@
-"""A swarm in PyBullet: who meets is pushed, air falls on those below, and what is learned from are its
-states.
-"""
+"""Swarms in PyBullet: contacts, downwash, and states used for learning."""
 
 from __future__ import annotations
 
@@ -60,9 +58,7 @@ def actions(num: int, steps: int) -> Tensor:
 
 
 def test_two_that_fly_into_each_other_meet_and_bounce() -> None:
-    """At 1 m/s each from 0.4 m: they touch when their hulls do, never lie in each other, and part as they
-    came.
-    """
+    """At 1 m/s each from 0.4 m: they touch when their hulls do, never overlap, and part symmetrically."""
     engine, state = pair((-0.2, 0.0, 2.0), (0.2, 0.0, 2.0), effects=())
     assert isinstance(engine, SwarmStep)
     state[VEL.start] = torch.tensor([1.0, -1.0])
@@ -81,7 +77,7 @@ def test_two_that_fly_into_each_other_meet_and_bounce() -> None:
 
 
 def test_a_cylinder_stops_and_is_not_moved() -> None:
-    """It stands where its axis says, also after it was put other_engine; one that is absent stops nobody."""
+    """A cylinder is at its axis, also after it was moved; an absent one stops no drone."""
     axes = torch.tensor([1.0, 0.0]).view(2, 1, 1)
     engine, state = pair((0.4, 0.0, 2.0), cylinders=axes, effects=())
     for where, meets in (
@@ -101,7 +97,7 @@ def test_a_cylinder_stops_and_is_not_moved() -> None:
 
 
 def test_the_air_of_the_one_above_pushes_the_one_below() -> None:
-    """0.2 s at hover speed, 0.6 m apart: only the lower one sinks, and without the effect nobody does."""
+    """0.2 s at hover speed, 0.6 m apart: only the lower one sinks, and none without the effect."""
     places = (0.0, 0.0, 3.0), (0.0, 0.0, 2.4)
     sunk = []
     for effects in (("downwash",), ()):
@@ -115,9 +111,7 @@ def test_the_air_of_the_one_above_pushes_the_one_below() -> None:
 
 
 def test_a_drone_rests_on_the_floor_and_only_there() -> None:
-    """Motors off, from 5 cm: it comes to lie with its hull on z = 0, and that is contact with the floor
-    alone.
-    """
+    """Motors off, from 5 cm: it rests with its hull on z = 0, in contact with the floor only."""
     engine, state = pair((0.0, 0.0, 0.05), effects=())
     params = parameters(CRAFT, engine.physics.dt_s / engine.physics.substeps)
     for _ in range(60):
@@ -127,7 +121,7 @@ def test_a_drone_rests_on_the_floor_and_only_there() -> None:
 
 
 def test_worlds_of_one_engine_never_meet() -> None:
-    """Two worlds, drones at the same places: no contact across, and the same flight to a fifth of a
+    """Two worlds with drones at equal places: no contact across, and equal flights to a fifth of a
     millimetre.
     """
     engine = BulletSwarm(CRAFT, SwarmWorld(drones=1, arm_m=arm_m(CRAFT)), 2)
@@ -141,7 +135,7 @@ def test_worlds_of_one_engine_never_meet() -> None:
 
 
 def test_states_are_pybullets_and_gradients_are_ours() -> None:
-    """Ten steps: what is learned from is what PyBullet came to, to the bit; a command's slope is of our
+    """Ten steps: learning uses PyBullet's states bit for bit; gradients by the command are those of our
     physics.
     """
     led, ours = swarm(), swarm(other_engine=False)
@@ -166,16 +160,16 @@ def test_states_are_pybullets_and_gradients_are_ours() -> None:
 
 
 def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
-    """Saved after ten of thirty steps, worlds ending on the way: another engine goes on to the same bits."""
+    """Saved after ten of thirty steps, with worlds ending in between: another engine continues with equal
+    bits.
+    """
     rules = TrainingRules(seconds=0.12, replay=0.5)
     one, two = swarm(training=rules), swarm(training=rules)
     check_goes_on(one, two, actions(one.num, 30), 10, tmp_path)
 
 
 def test_who_meets_a_cylinder_in_training_is_put_back_and_who_is_measured_has_failed() -> None:
-    """A drone whose hull meets a cylinder's side, while its middle keeps the distance that `quad` asks
-    for.
-    """
+    """A drone whose hull touches a cylinder while its centre keeps the distance of `quad`."""
     for rules in (TrainingRules(replay=0.0), None):
         made = swarm(training=rules, gradient=rules is not None, pure=rules is not None)
         made.now.state, axis = made.now.state.clone(), made.now.cylinders[:, 0, 0]

@@ -1,5 +1,5 @@
-"""Training and environments in PyBullet: its states, our gradients; nothing depends on what lanes were
-before.
+"""Training and environments in PyBullet: its states, our gradients; results do not depend on earlier
+episodes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def flights(*, gradient: bool, elsewhere: bool = True) -> Flights:
 
 
 def test_states_are_pybullets_and_gradients_are_ours() -> None:
-    """20 steps of training fly exactly where PyBullet alone flies; what a command does to the velocity after
-    one step is what it does in our dynamics, from the same state.
+    """20 steps of training fly exactly as in PyBullet; the effect of a command on the velocity after one step
+    is that of our dynamics, from the same state.
     """
     led, alone, ours = (
         flights(gradient=True),
@@ -75,9 +75,7 @@ def test_states_are_pybullets_and_gradients_are_ours() -> None:
 
 
 def test_the_environment_flies_there_and_an_episode_is_its_seed() -> None:
-    """quad/hover:engine=pybullet keeps its name; an episode in a lane that flew another before is the same
-    episode.
-    """
+    """quad/hover:engine=pybullet keeps its name; episodes do not depend on earlier ones in their lane."""
     env = make_env("quad/hover:engine=pybullet", 3, max_episode_steps=30)
     assert isinstance(env, QuadVecEnv)
     assert env.spec.name == "quad/hover:engine=pybullet"
@@ -99,8 +97,8 @@ def test_the_environment_flies_there_and_an_episode_is_its_seed() -> None:
 def test_a_flight_is_trained_and_measured_in_pybullet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`robo-rl train task=hover engine=pybullet`: table, results and bundle say where; `fly` is the same
-    training to the last bit.
+    """`robo-rl train task=hover engine=pybullet`: table, results and bundle name the engine; `fly` gives
+    equal bits.
     """
     runs = tmp_path / "whole", tmp_path / "cut"
     given = ["train", "task=hover", "engine=pybullet", *SMALL]

@@ -1,6 +1,4 @@
-"""The camera under the craft: what it sees where, at which rate, and what a policy is given beside the
-picture.
-"""
+"""The camera under the craft: geometry, rate, and observations of the policy."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ def look(view: FloorView, place: tuple[float, float, float], euler: tuple[float,
 
 
 def test_the_picture_turns_and_shifts_with_the_craft() -> None:
-    """Turned by 180 degrees the picture is upside down; 10.5 cm ahead, 1 m up, 6 pixels down."""
+    """Rotated by 180 degrees the image is upside down; 10.5 cm ahead, 1 m up, 6 pixels down."""
     view = FloorView(FloorCamera(px=96), floor_m=-1.0)
     here = look(view, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
     assert here.std() > 20.0
@@ -48,7 +46,7 @@ def test_the_picture_turns_and_shifts_with_the_craft() -> None:
 
 
 def test_who_has_left_takes_no_picture() -> None:
-    """Rendering is what costs: the second craft's picture is black."""
+    """Rendering costs time: the image of the second craft is black."""
     view = FloorView(EYE, floor_m=-1.0)
     turn = rotation(quaternion(np.zeros((3, 2))))
     seen = view.look(np.zeros((3, 2)), turn, np.array([True, False]))
@@ -72,7 +70,7 @@ def test_the_floor_is_always_the_same_and_the_camera_is_not() -> None:
 
 
 def test_pictures_come_at_their_own_rate() -> None:
-    """25 Hz under 100 Hz: every fourth step; channels are now, two and four pictures ago; age counts up
+    """25 Hz at 100 Hz control: every fourth step; channels are now, two and four images ago; age counts up
     between.
     """
     flights = VisionFlights(CRAFT, TASK, 2, 3, 0, AirEffects(), EYE, 25.0)
@@ -98,9 +96,7 @@ def test_pictures_come_at_their_own_rate() -> None:
 def test_slope_of_true_positions_and_what_was_felt_is_the_true_velocity(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A craft that sinks and drifts, from a start at 0.3 m/s: within 3 cm/s after half a second, at any
-    step.
-    """
+    """A craft that sinks and drifts, from a start at 0.3 m/s: within 3 cm/s after half a second."""
     monkeypatch.setattr(vision, "ACCELEROMETER_STD_M_S2", 0.0)
     monkeypatch.setattr(vision, "ACCELEROMETER_BIAS_M_S2", 0.0)
     flights = VisionFlights(CRAFT, replace(TASK, start_rate_rad_s=0.0), 2, 3, 0, AirEffects(), EYE, 25.0)
@@ -119,7 +115,7 @@ def test_slope_of_true_positions_and_what_was_felt_is_the_true_velocity(
 
 
 def test_scattered_poses_are_rotations_and_lie_in_the_box() -> None:
-    """Half within a few decimetres of the goal; labels are those poses, and every picture shows something."""
+    """Half within a few decimetres of the goal; labels are those poses, and every image has content."""
     rng = np.random.default_rng(0)
     position, turn = poses(400, 0.6, 0.5, rng)
     eye = np.broadcast_to(np.eye(3)[:, :, None], turn.shape)
@@ -146,7 +142,7 @@ def test_truth_by_hand() -> None:
 
 @pytest.mark.parametrize(("rate", "steps"), [(25.0, 4), (33.3, 3), (50.0, 2), (100.0, 1)])
 def test_rates_are_whole_control_steps(rate: float, steps: int) -> None:
-    """And others are refused with some that are not."""
+    """Others are refused with a list of valid ones."""
     assert steps_per_picture(rate, 0.01) == steps
     with pytest.raises(ConfigError, match="whole number of control"):
         steps_per_picture(30.0, 0.01)

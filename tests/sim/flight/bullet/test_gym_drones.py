@@ -1,4 +1,4 @@
-"""The environments for people from gym-pybullet-drones: their spaces, rewards, endings and actions."""
+"""Environments compatible with gym-pybullet-drones: spaces, rewards, endings and actions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_episode_of_doing_nothing() -> None:
 
 
 def test_actions_are_remembered_oldest_first() -> None:
-    """The newest action stands last; fifteen are kept."""
+    """The newest action is last; fifteen are stored."""
     env = made(act="one_d_rpm")
     env.reset()
     for value in np.linspace(-1.0, 0.9, 20, dtype=np.float32):
@@ -99,7 +99,9 @@ def test_rotor_actions_are_five_per_cent_of_hovering() -> None:
 
 
 def test_goals_for_the_controller() -> None:
-    """pid goes to the place, vel climbs with 3 % of 30 km/h, one_d_pid climbs; an end too high is an end."""
+    """pid reaches the point, vel climbs with 3 % of 30 km/h, one_d_pid climbs; leaving the height limit ends
+    the episode.
+    """
     obs, total, _ = flown(made(act="pid"), [0.0, 0.0, 1.0])
     assert obs[0, :3] == pytest.approx([0.0, 0.0, 1.0], abs=0.01)
     assert total > 470.0
@@ -120,7 +122,7 @@ def test_two_drones_keep_to_their_own_goals() -> None:
 
 
 def test_pictures_and_mistakes() -> None:
-    """render gives a picture when asked for; slips are told with what would do."""
+    """render gives an image on request; mistakes are reported with a remedy."""
     env = made(render_mode="rgb_array")
     env.reset()
     assert env.render().shape == (480, 640, 3)

@@ -1,4 +1,4 @@
-"""Worlds with gradients: exact through physics and senses, worlds never meet, what changes is saved."""
+"""Worlds with gradients: exact through physics and observations, independent of each other, and saved."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_gradient_is_that_of_finite_differences(craft: str) -> None:
 
 
 def test_worlds_never_meet() -> None:
-    """Moving one drone changes what its own world sees and nothing that another world sees."""
+    """Moving one drone changes observations of its own world only."""
     made = swarm(gradient=False)
     before, given = made.obs.clone(), actions(made.num, 1)[0]
     begun = made.state_dict()
@@ -73,7 +73,7 @@ def test_worlds_never_meet() -> None:
 
 
 def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
-    """Thirty steps of training, saved after ten, with worlds that end on the way: the same costs and
+    """Thirty steps of training, saved after ten, with worlds ending in between: equal costs and
     observations.
     """
     rules = TrainingRules(seconds=0.12, replay=0.5)
@@ -82,7 +82,7 @@ def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
 
 
 def test_who_falls_is_put_back_and_passes_no_gradient_on() -> None:
-    """Beyond the wall by more than a metre: at home again, at any height, and its action has no influence any
+    """More than a metre outside the wall: reset to its start, at any height, and its action has no effect any
     more.
     """
     made = swarm(training=TrainingRules(replay=0.0))
@@ -99,7 +99,7 @@ def test_who_falls_is_put_back_and_passes_no_gradient_on() -> None:
 
 
 def test_a_collision_is_flown_again_from_before_it() -> None:
-    """A drone is pushed onto another after 2 s: the moment kept is a picture from 1.5 to 1.75 s earlier."""
+    """A drone is pushed onto another after 2 s: the stored moment is 1.5 to 1.75 s earlier."""
     made = swarm(worlds=1, training=TrainingRules(seconds=60.0, replay=1.0))
     made.now.since = torch.zeros_like(made.now.since)
     seen: list[Tensor] = []
@@ -118,9 +118,7 @@ def test_a_collision_is_flown_again_from_before_it() -> None:
 
 
 def test_a_collision_at_the_first_step_is_not_kept() -> None:
-    """The curriculum turns the replay on in worlds that are long under way: there is no picture of them
-    yet.
-    """
+    """The curriculum enables the replay in running worlds, which have no stored moment yet."""
     made = swarm(worlds=1, training=TrainingRules(seconds=60.0))
     made.now.since = torch.full_like(made.now.since, 1000)
     made.now.state = made.now.state.clone()
@@ -131,7 +129,7 @@ def test_a_collision_at_the_first_step_is_not_kept() -> None:
 
 
 def test_an_episode_is_scored_by_hand() -> None:
-    """Hovering drones: those whose start is their goal have reached it at once; those put together have
+    """Hovering drones: those that start at their goal reach it at once; those placed together have
     collided.
     """
     made = swarm(gradient=False)
@@ -148,7 +146,7 @@ def test_an_episode_is_scored_by_hand() -> None:
 
 
 def test_episodes_of_several_batches_are_joined() -> None:
-    """Seven worlds from batches of three; every scenario can be looked at alone."""
+    """Seven worlds from batches of three; every scenario can be evaluated alone."""
     hover = torch.full((4, 12), 2.0 * CRAFT.hover_speed - 1.0)
     trial, _ = measure(lambda i: swarm(gradient=False), lambda obs: hover, 7, 1)
     assert trial.reached.shape == (7, 4)

@@ -1,4 +1,4 @@
-"""Courses pay for every step in flight: nobody learns to leave."""
+"""Rewards on courses are positive in flight, so leaving is never better."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COURSES = ["waypoints", "race", "obstacles"]
 
 @pytest.mark.parametrize("name", COURSES)
 def test_no_step_is_worth_less_than_the_end(name: str) -> None:
-    """What is cheap pays its cost less, to the bit; what is dear pays less and less, and never nothing."""
+    """Low costs give alive minus cost, bit for bit; high costs give less and less, never 0."""
     task: Any = measured_task(name, load_craft("cf2x_l2f"), DEFAULT)
     cheap = torch.linspace(-9.0, -1.0, 50)
     assert torch.equal(task.reward(cheap), -cheap)
@@ -28,7 +28,7 @@ def test_no_step_is_worth_less_than_the_end(name: str) -> None:
 
 
 def test_the_bend_by_hand() -> None:
-    """alive 5: r0 = 1. Costs -3, -1, 0, 1 pay 3, 1, 1/e, 1/e^2; at -1 the slope is -1 from both sides."""
+    """alive 5: r0 = 1. Costs -3, -1, 0, 1 give 3, 1, 1/e, 1/e^2; at -1 the slope is -1 from both sides."""
     paid = positive_reward(torch.tensor([-3.0, -1.0, 0.0, 1.0]), 5.0)
     torch.testing.assert_close(paid, torch.tensor([3.0, 1.0, 0.3678794, 0.1353353]))
     cost = torch.tensor([-1.0001, -0.9999], requires_grad=True)
@@ -38,9 +38,7 @@ def test_the_bend_by_hand() -> None:
 
 @pytest.mark.parametrize("name", COURSES)
 def test_staying_in_a_corner_pays_more_than_leaving_by_it(name: str) -> None:
-    """The worst place there is: three walls within 5 cm, flying off. Every step of it paid below zero
-    before.
-    """
+    """The worst place: three walls within 5 cm, flying off. Each step there had a negative reward before."""
     env = QuadVecEnv(name, 1)
     task: Any = env.task
     env.reset(iter(range(99)))

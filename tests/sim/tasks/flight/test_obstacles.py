@@ -1,4 +1,4 @@
-"""A field of cylinders: what is near, what touches, what is seen, what counts as reached."""
+"""A field of cylinders: neighbours, collisions, observation, success."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def drawn(task: ObstacleTask, num: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0.0, 1.0))
 def test_the_nearest_of_bits_are_the_nearest_of_all(seed: int, density: float) -> None:
-    """Against a search among all axes, in and around the room, at every density: what is near and who
-    touches.
-    """
+    """Compared with a search over all axes, in and around the room, at every density."""
     task = replace(TASK, world=replace(WORLD, density=density))
     _, external = drawn(task, 3, seed)
     place = 12.0 * torch.rand(3, 3, generator=torch.Generator().manual_seed(seed)) - 6.0
@@ -128,7 +126,9 @@ def test_what_is_seen_does_not_depend_on_the_heading() -> None:
 
 
 def test_controllers_are_told_their_place_in_full() -> None:
-    """The goal is shown bent towards 1.5 m; straightened again it is where it is, 9 m away."""
+    """The goal is observed with its distance compressed towards 1.5 m; the inverse gives its position, 9 m
+    away.
+    """
     state, external = drawn(TASK, 5)
     kept = TASK.first(external)
     _, obs = first_sight(
@@ -139,7 +139,7 @@ def test_controllers_are_told_their_place_in_full() -> None:
 
 
 def test_the_planned_path_goes_around_and_the_straight_one_through() -> None:
-    """The point on the path, in steps of 40 ms, half of all cells taken: both arrive, one touches nothing."""
+    """The point on the path, in steps of 40 ms, at half density: both arrive, one without contact."""
     touched, far = {}, {}
     for path in ("straight", "planned"):
         task = replace(TASK, path=path, dt_s=0.04)
@@ -178,6 +178,6 @@ def test_reached_is_the_last_second_and_touching_ends_it() -> None:
     ],
 )
 def test_impossible_fields_are_refused(task: ObstacleTask, craft: str, words: str) -> None:
-    """With the bound that was missed."""
+    """With the violated bound."""
     with pytest.raises(ConfigError, match=words):
         check_obstacles(task, load_craft(craft))

@@ -1,6 +1,4 @@
-"""Gates and waypoints: what counts as passing, what as a crash, what ends a flight, and who may ask for
-what.
-"""
+"""Gates and waypoints: passes, crashes, ends of flights, and permitted settings."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ def test_gates_count_in_their_order_only() -> None:
 
 
 def test_laps_are_timed_from_gate_zero_to_gate_zero() -> None:
-    """Gates every 10 steps from step 5 on: laps of 70 steps. What is passed after the end counts for
-    nothing.
-    """
+    """Gates every 10 steps from step 5 on: laps of 70 steps. Passes after the end do not count."""
     steps = torch.arange(300)
     passed = ((steps - 5) // 10 + 1).clamp(min=0).float()
     kept = torch.zeros(300, 4, 2)
@@ -113,7 +109,7 @@ def test_laps_are_timed_from_gate_zero_to_gate_zero() -> None:
 
 
 def test_the_funnel_leads_in_from_the_front() -> None:
-    """Beside the gate the way left shrinks backwards and sideways; on the axis it is the distance to the
+    """Beside the gate the remaining way shrinks backwards and sideways; on the axis it is the distance to the
     plane.
     """
     assert TASK.potential((at(-2.0), at(0.0), at(0.0))).item() == pytest.approx(2.0, abs=0.01)
@@ -127,9 +123,7 @@ def test_the_funnel_leads_in_from_the_front() -> None:
 
 
 def test_starts_wait_before_gate_zero_and_train_before_any() -> None:
-    """Measured: 0.7 m before gate 0, at rest. Training: every gate is somebody's first, nobody starts in a
-    crash.
-    """
+    """Measured: 0.7 m before gate 0, at rest. Training: every gate can be first, and no start is a crash."""
     unit = torch.rand(TASK.start_numbers, 500, generator=torch.Generator().manual_seed(0))
     state, external = TASK.start(CRAFT, unit)
     along, side, up = gate_axes(TASK.gate(external, TASK.first(external)), state[POS])
@@ -143,8 +137,8 @@ def test_starts_wait_before_gate_zero_and_train_before_any() -> None:
 
 
 def test_shifted_gates_stand_elsewhere_in_every_flight_and_the_measured_ones_do_not() -> None:
-    """With gate_shift_m = 0.3 each gate is up to 0.3 m off along each axis, seen as such, and its direction
-    stays.
+    """With gate_shift_m = 0.3 each gate is up to 0.3 m off along each axis and observed there, with unchanged
+    direction.
     """
     unit = torch.rand(TASK.start_numbers, 400, generator=torch.Generator().manual_seed(0))
     fixed, moved = (task.start(CRAFT, unit)[1] for task in (TASK, replace(TASK, gate_shift_m=0.3)))
@@ -184,7 +178,7 @@ def test_a_controller_flies_laps_on_the_path() -> None:
 
 
 def test_what_is_seen_does_not_depend_on_the_heading() -> None:
-    """The same flight turned about the vertical by 2 rad, gates and all, looks the same to the policy."""
+    """The same flight rotated about the vertical by 2 rad, with gates, gives the same observation."""
     unit = torch.rand(TASK.start_numbers, 20, generator=torch.Generator().manual_seed(1))
     state, external = TASK.start(CRAFT, unit)
     flown = Flights(CRAFT, TASK, FlightSenses(noise=False), 20, seed=0, gradient=False, eager=True)
@@ -209,7 +203,7 @@ def look(flights: Flights, state: Tensor, external: Tensor) -> Tensor:
 
 
 def test_waypoints_are_reached_in_turn_and_the_last_one_stays() -> None:
-    """Put on each point in turn, the count goes up by one; behind the last it stays, and so does the goal."""
+    """Placed on each point in turn, the count rises by one; after the last it stays, and so does the goal."""
     task = WaypointTask(count=3)
     _, external = task.start(
         CRAFT, torch.rand(task.start_numbers, 4, generator=torch.Generator().manual_seed(0))
@@ -224,7 +218,7 @@ def test_waypoints_are_reached_in_turn_and_the_last_one_stays() -> None:
 
 @given(st.floats(-50.0, 50.0), st.floats(-3.0, 0.0), st.floats(0.1, 4.0))
 def test_folding_ends_between_the_bounds(x: float, low: float, span: float) -> None:
-    """Whatever the value; and what lies between them already is not moved."""
+    """For any value; points between the limits are not moved."""
     bounds = torch.tensor(low), torch.tensor(low + span)
     folded = fold(torch.tensor(x), *bounds)
     assert low - 1e-4 <= folded <= low + span + 1e-4
@@ -232,7 +226,7 @@ def test_folding_ends_between_the_bounds(x: float, low: float, span: float) -> N
 
 
 def test_points_are_as_far_apart_as_asked_unless_a_wall_is_in_between() -> None:
-    """In a very large room every step is 0.6 ... 1.6 m, to all sides alike."""
+    """In a very large room every step is 0.6 ... 1.6 m, uniform in direction."""
     far = replace(WaypointTask().inner, low_m=(-99.0,) * 3, high_m=(99.0,) * 3)
     task = WaypointTask(inner=far)
     points = random_points(torch.rand(30, 2000), torch.zeros(3, 2000), task).unflatten(0, (10, 3))

@@ -1,4 +1,4 @@
-"""Following a curve: what a figure-eight is, in which frame it is scored, and who may ask for which speed."""
+"""Curve following: the figure-eight, the frame of its score, and permitted speeds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_velocity_and_acceleration_are_derivatives() -> None:
 
 
 def test_random_curves_keep_their_bounds() -> None:
-    """No faster than asked and at most half a g, anywhere on any of a thousand."""
+    """At most the given speed and half a g, anywhere on any of a thousand curves."""
     curve = random_curve(torch.rand(8, 1000, generator=torch.Generator().manual_seed(1)), 2.2)
     for time in torch.linspace(0.0, 20.0, 200):
         _, velocity, acceleration = curve_at(curve, time.expand(1000))
@@ -52,7 +52,7 @@ def test_random_curves_keep_their_bounds() -> None:
 
 
 def test_riding_the_reference_scores_zero() -> None:
-    """A drone that is put on its reference sees no error, whatever the time; the box moves along."""
+    """A drone placed on its reference has no error at any time; the box moves along."""
     task = TrackingTask(curve=figure_eight(2.0))
     flights = Flights(CRAFT, task, FlightSenses(noise=False), 4, seed=0, gradient=False, eager=True)
     time = torch.full((4,), 1.3)

@@ -1,4 +1,4 @@
-"""Following a planned path: what is seen of it, from the first decision on."""
+"""Following a planned path: its observation, from the first decision on."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sim.tasks.stl.plan import Plans
 
 
 def test_the_path_is_seen_at_the_first_decision_as_at_every_other() -> None:
-    """Position and velocity from it, its acceleration, and where it will be: those of the moment, at step 0,
-    too.
+    """Relative position and velocity, acceleration, and future positions of the current moment, also at step
+    0.
     """
     generator = torch.Generator().manual_seed(0)
     plans = Plans(0.3 * torch.randn(9, 3, 4, generator=generator), torch.zeros(4), 3.0)

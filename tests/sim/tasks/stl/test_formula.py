@@ -1,4 +1,4 @@
-"""Signal temporal logic: margins worked out by hand, sound smoothing, formulas as text."""
+"""Signal temporal logic: margins by hand, sound smoothing, formulas as text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_until_by_hand() -> None:
 
 @st.composite
 def formulas(draw: st.DrawFn, depth: int = 3) -> str:
-    """Random formulas over a and b; untils stand under no negation."""
+    """Random formulas over a and b; no until inside a negation."""
     kind = draw(st.sampled_from(["name", "and", "or", "F", "G", "U"] if depth else ["name"]))
     if kind == "name":
         return draw(st.sampled_from(["a", "b", "!a", "!b"]))
@@ -59,7 +59,7 @@ def formulas(draw: st.DrawFn, depth: int = 3) -> str:
 @settings(max_examples=150, deadline=None)
 @given(formulas(), st.integers(0, 10_000), st.sampled_from([2.0, 20.0]))
 def test_smooth_margins_never_promise_too_much(text: str, seed: int, sharpness: float) -> None:
-    """Smooth below exact, and near it when sharp: a positive smooth margin proves the formula."""
+    """The smooth margin is below the exact one, and close if sharp: a positive one proves the formula."""
     formula = parse(text)
     signals = torch.randn(2, round(formula.horizon_s) + 3, 4, generator=torch.Generator().manual_seed(seed))
     margins = dict(zip("ab", signals, strict=True))
@@ -74,7 +74,7 @@ def test_smooth_margins_never_promise_too_much(text: str, seed: int, sharpness: 
 @settings(max_examples=50, deadline=None)
 @given(formulas())
 def test_text_of_a_formula_is_the_formula(text: str) -> None:
-    """Printing and reading again changes nothing."""
+    """Printing and parsing changes nothing."""
     formula: Formula = parse(text)
     assert parse(str(formula)) == formula
 

@@ -1,4 +1,4 @@
-"""Missions: scenes with room, splines with the right derivatives, grounded times, plans that satisfy their
+"""Missions: scenes with free space, splines with right derivatives, sampled times, plans that satisfy their
 formula.
 """
 
@@ -22,7 +22,7 @@ from sim.tasks.stl.spline import apply, spline_basis
 
 @pytest.mark.parametrize("name", list_missions())
 def test_scenes_have_room(name: str) -> None:
-    """Places, rocks and the start stand apart by the gap, inside the arena; the start breaks no rule."""
+    """Places, rocks and the start are apart by the gap, inside the arena; the start satisfies the rules."""
     mission = load_mission(name)
     scenes = draw_scenes(mission, 20, torch.Generator().manual_seed(0))
     assert (scenes.places_m.abs() <= torch.tensor(mission.arena_m)[None, :, None]).all()
@@ -101,7 +101,7 @@ def test_impossible_missions_are_found_out() -> None:
 
 
 def test_bad_missions_are_answered_in_a_sentence(tmp_path: Path) -> None:
-    """Unknown names, places that are not there, no room, no YAML."""
+    """Unknown names, missing places, no free space, invalid YAML."""
     with pytest.raises(UnknownNameError, match="patrol"):
         load_mission("patroll")
     (tmp_path / "mine.yaml").write_text("text: x\nformula: F[0,6] b\nplaces: [a]\n")

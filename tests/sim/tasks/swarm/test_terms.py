@@ -1,4 +1,4 @@
-"""What training asks for: the wanted velocity by hand and its promises, the price of danger, what is seen."""
+"""Training terms: the desired velocity by hand and its bounds, the danger cost, the observation."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def danger_at(gap: float, speed: float) -> Tensor:
 
 
 def test_danger_rises_with_nearness_and_with_approach() -> None:
-    """Far off nothing; at rest near: 2 (1 - 0.06 / 0.12)^2 = 0.5; approaching costs, leaving does not."""
+    """0 far away; at rest near: 2 (1 - 0.06 / 0.12)^2 = 0.5; approaching costs, leaving does not."""
     assert danger_at(0.41, 1.0)[0] == 0.0
     near = danger_at(0.06, 0.0)
     assert near[0].item() == pytest.approx(0.5, rel=1e-3)

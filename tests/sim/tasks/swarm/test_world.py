@@ -1,4 +1,4 @@
-"""Rooms and scenarios: everybody starts and ends in free air, as many cylinders stand as were asked for."""
+"""Rooms and scenarios: starts and goals are free, and the number of cylinders is as given."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ def test_the_velocity_of_a_moving_goal_is_its_derivative() -> None:
 
 
 def test_the_nearest_by_hand() -> None:
-    """Four drones on a line in one world, one alone in another that stands in the same place: worlds never
-    meet.
-    """
+    """Four drones on a line in one world, one alone at the same place in another: worlds do not interact."""
     position = torch.tensor([[0.0, 1.0, 3.0, 7.0, 0.1, 20.0, 30.0, 40.0], [0.0] * 8, [1.0] * 8])
     motion = torch.cat([position, torch.arange(24.0).view(3, 8)])
     cylinders = torch.tensor([[[0.0, 2.0], [ABSENT_M, ABSENT_M]], [[1.0, 0.0], [ABSENT_M, ABSENT_M]]])
