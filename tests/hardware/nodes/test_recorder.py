@@ -479,6 +479,9 @@ def test_a_type_that_is_not_installed_is_left_out_with_a_sentence(tmp_path: Path
                 raise MissingDependencyError("Run: sudo apt install ros-jazzy-control-msgs")
             super().subscribe(topic, kind, profile, callback)
 
+        def subscribe_all(self, topic: Any, kind: Any, profile: Any, callback: Any) -> None:
+            self.subscribe(topic, kind, profile, callback)
+
     world, said = InProcessWorld(), list[str]()
     buses = [world.bus(name) for name in ("recorder", "filter", "robot")]
     for bus in buses[:2]:

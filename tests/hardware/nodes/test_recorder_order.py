@@ -33,8 +33,8 @@ def read(folder: Path) -> list[tuple[str, int, int]]:
     rows = []
     with AnyReader([path], default_typestore=ros_types().store) as reader:
         for connection, stamp_ns, raw in reader.messages():
-            record = ros_types().decode(bytes(raw), kinds[connection.topic])
-            rows.append((connection.topic, stamp_ns, int(np.ravel(record.position_rad)[0])))
+            record = ros_types().decode(bytes(raw), kinds[connection.topic.lstrip("/")])
+            rows.append((connection.topic.lstrip("/"), stamp_ns, int(np.ravel(record.position_rad)[0])))
     return rows
 
 
