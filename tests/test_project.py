@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from hardware.bus.ros import TRIGGER
+from hardware.bus.ros.caller import TRIGGER
 from hardware.bus.wire import WIRE
 from robo_rl.apps.cli.aliases import by_engine
 from robo_rl.apps.cli.config import load_config
