@@ -13,10 +13,16 @@ ROS_OWN = ("use_sim_time", "start_type_description_service", "qos_overrides")  #
 def given(node: Any) -> dict[str, Any]:
     """Values from the command line and its parameter files, without those of ROS itself.
 
-    The node has to declare its overrides when it is made.
+    The node has to declare its overrides when it is made; they are undeclared here.
     """
-    found = node.get_parameters_by_prefix("")
-    return {name: each.value for name, each in found.items() if name.split(".")[0] not in ROS_OWN}
+    found = {
+        name: each.value
+        for name, each in node.get_parameters_by_prefix("").items()
+        if name.split(".")[0] not in ROS_OWN
+    }
+    for name in found:
+        node.undeclare_parameter(name)
+    return found
 
 
 def show(node: Any, parameters: Sequence[Parameter]) -> None:
@@ -25,8 +31,6 @@ def show(node: Any, parameters: Sequence[Parameter]) -> None:
     from rclpy.parameter import Parameter as RosParameter
 
     for each in parameters:
-        if node.has_parameter(each.name):
-            node.undeclare_parameter(each.name)
         descriptor = ParameterDescriptor(
             description=each.description, additional_constraints=each.constraints, read_only=True
         )
