@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from numpy import ndarray
 
+from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import Flag, FlightCommand, Odometry
 from hardware.nodes.shared.dropped import DropTeller
@@ -43,8 +44,9 @@ class FlightFilterNode:
         ODOM.subscribe(bus, self._on_state)
         FLIGHT_RAW.subscribe(bus, self._on_command)
         ESTOP.subscribe(bus, self._on_estop)
-        bus.service("~/arm", lambda: self.filter.arm(self._bus.now()))
+        bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
+        self._lifecycle = manage(bus, self._arm, self._stop)
         bus.timer(self._period_s, self._on_timer)
         bus.timer(_STATUS_S, self._report)
 
@@ -71,7 +73,7 @@ class FlightFilterNode:
         if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
             self._fault_reported_s = received_s
             self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
-        if self._arm_when_ready and self.filter.arm(self._bus.now())[0]:
+        if self._arm_when_ready and self._arm()[0]:
             self._arm_when_ready = False
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
@@ -84,6 +86,9 @@ class FlightFilterNode:
         self._arm_when_ready &= not message.on  # releasing the stop does not arm
         self.filter.on_emergency(message.on)
         self._tick()
+
+    def _arm(self) -> Answer:
+        return (False, FINALIZED) if self._lifecycle.finalized else self.filter.arm(self._bus.now())
 
     def _stop(self) -> Answer:
         self._arm_when_ready = False
@@ -108,6 +113,7 @@ class FlightFilterNode:
         filter_ = self.filter
         self._reported = filter_.phase, filter_.reason
         flies = filter_.phase is FlightPhase.FLYING
+        self._lifecycle.report(flies)
         sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"
         if not flies:
             sentence = unarmed(self._bus.name, sentence)

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.driver import WATCHDOG_S, ArmDriver, Driver, QuadDriver
 from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
@@ -27,6 +28,7 @@ from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import rotation_of
 
 STATUS_S = 0.5
+STOPPED = "stopped by its service or lifecycle; it obeys again after ~/connect"
 S = TypeVar("S", ArmState, QuadState)
 
 
@@ -45,6 +47,8 @@ class _DriverNode(ABC, Generic[S]):
         self._fault, self._newest_s, self._resting, self._closed = "", -np.inf, True, False
         self._own = OwnStatus(bus, DRIVER_STATUS)
         bus.service("~/connect", self._connect)
+        bus.service("~/stop", self._stop)
+        self._lifecycle = manage(bus, self._connect, self._stop)
         bus.timer(1.0 / state_hz, self._read)
         bus.timer(STATUS_S, self._report)
 
@@ -104,16 +108,27 @@ class _DriverNode(ABC, Generic[S]):
             self._say(self._fault)
             self._report()
 
+    def _stop(self) -> Answer:
+        """Hold, or land, until ~/connect."""
+        self._driver.stop(STOPPED)
+        self._fault = STOPPED
+        self._report()
+        return True, STOPPED
+
     def _connect(self) -> Answer:
+        if self._lifecycle.finalized:
+            return False, FINALIZED
         try:
             self._driver.connect()
         except DriverError as error:
             self._fail(error)
             return False, str(error)
         self._fault = ""
+        self._report()
         return True, "connected"
 
     def _report(self) -> None:
+        self._lifecycle.report(not self._fault)
         self._own.tell(2 if self._fault else 0, self._fault or "obeys")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy import ndarray
 
+from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointState, JointTrajectory
@@ -54,6 +55,7 @@ class SafetyFilterNode:
         ESTOP.subscribe(bus, self._on_estop)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
+        self._lifecycle = manage(bus, self._arm, self._stop)
         bus.timer(look_s, self._tick)
         bus.timer(_STATUS_S, self._report)
 
@@ -81,7 +83,7 @@ class SafetyFilterNode:
         if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
             self._fault_reported_s = received_s
             self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
-        if self._arm_when_ready and self.filter.arm(self._bus.now())[0]:
+        if self._arm_when_ready and self._arm()[0]:
             self._arm_when_ready = False
 
     def _on_command(self, message: JointTrajectory, source: Source, received_s: float) -> None:
@@ -100,6 +102,8 @@ class SafetyFilterNode:
         self._tick()
 
     def _arm(self) -> Answer:
+        if self._lifecycle.finalized:
+            return False, FINALIZED
         return self.filter.arm(self._bus.now())
 
     def _stop(self) -> Answer:
@@ -124,6 +128,7 @@ class SafetyFilterNode:
         """Publish phase, reason and counts."""
         filter_ = self.filter
         self._reported = filter_.phase, filter_.reason
+        self._lifecycle.report(filter_.phase is Phase.ARMED)
         follows = filter_.phase is Phase.ARMED and filter_.reason is None
         level = 0 if follows else 1 if filter_.phase is Phase.ARMED else 2
         sentence = f"following {filter_.source}" if filter_.reason is None else filter_.reason.sentence

@@ -11,9 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hardware.bus.dds.cdr import FAST
+from hardware.bus.lifecycle import Lifecycle
 from hardware.bus.names import namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
@@ -22,12 +23,15 @@ from hardware.bus.ros.caller import TRIGGER, TriggerCaller
 from hardware.bus.ros.messages import from_ros, message_class, to_ros
 from hardware.bus.ros.parameters import given, show
 from hardware.bus.ros.quality import offered, qos_profile, silent_events
-from hardware.bus.ros.waits import RosWaits
+from hardware.bus.ros.waits import waits_of
 from hardware.bus.shield import shielded
 from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind
 from robo_rl.core.errors import BusError, MissingDependencyError
+
+if TYPE_CHECKING:  # only nodes that have a lifecycle import rclpy's
+    from hardware.bus.ros.lifecycle import RosLifecycle
 
 IDLE_S = 0.05  # largest time between two checks of `until`
 CHECK_S = 1.0  # period of the check for silent topics
@@ -68,15 +72,24 @@ class RosBus:
         )
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
-        self._waits = RosWaits(self._context, self._node, self._executor)
         self.name, self.namespace = self._node.get_name(), self._node.get_namespace().rstrip("/")
         self._warn = warn or self._node.get_logger().warning
+        self._waits = waits_of(self._context, self._node, self._executor, self._warn)
         self._publishers: list[Any] = []
         self._watches: list[TopicWatch] = []
         self._caller: TriggerCaller | None = None
+        self._lifecycle: RosLifecycle | None = None
         self._timers = Timers()
         self._pending: deque[Callable[[], None]] = deque()
         self._checked_s, self._closed = self.now(), False
+
+    def manage(self, activate: Callable[[], Answer], deactivate: Callable[[], Answer]) -> Lifecycle:
+        """See `LifecycleBus.manage`."""
+        from hardware.bus.ros.lifecycle import RosLifecycle
+
+        self._lifecycle = RosLifecycle(self._node, activate, deactivate, self.log)
+        self._waits.changed()
+        return self._lifecycle
 
     def given_parameters(self) -> Mapping[str, Any]:
         """See `ParameterBus.given_parameters`."""
@@ -222,7 +235,7 @@ class RosBus:
         """Callbacks of the messages that come within `timeout_s` and 50 ms."""
         try:
             return self._waits.wait(min(IDLE_S, timeout_s))
-        except RuntimeError:  # RCLError, when the context is gone
+        except Exception:  # RCLError or ExternalShutdownException, when the context is gone
             if self._context.ok():
                 raise
             return []
@@ -251,6 +264,7 @@ class RosBus:
                     with suppress(RuntimeError):  # RCLError: some middlewares do not support it
                         made.wait_for_all_acked(Duration(seconds=max(0.0, deadline_s - self.now())))
             self._waits.close()
+            self._lifecycle = None
             ends = [(self._node, self._executor)]
             for node, executor in (
                 [(self._caller.node, self._caller.executor)] if self._caller else []

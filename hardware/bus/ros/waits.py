@@ -22,7 +22,8 @@ _BATCH = 16  # messages of one subscription that are taken at a time
 class RosWaits:
     """Waits on behalf of a node that has been added to `executor`.
 
-    Call `changed` after the node got another publisher, subscription, service or client.
+    Call `changed` after the node got another publisher, subscription, service or client. Raises ImportError or
+    AttributeError where this rclpy has no such wait set.
     """
 
     def __init__(self, context: Any, node: Any, executor: Any) -> None:
@@ -99,6 +100,38 @@ class RosWaits:
         self._add = [partial(self._set.add_subscription, each.handle) for each in subscriptions]
         for kind, entities in groups.items():
             self._add += [partial(getattr(self._set, f"add_{kind}"), each.handle) for each in entities]
+
+
+class ExecutorWaits:
+    """The same by the executor alone, which works with every rclpy and takes several times the CPU time."""
+
+    def __init__(self, executor: Any) -> None:
+        self._executor = executor
+
+    def changed(self) -> None:
+        """Do nothing: the executor collects the entities at every wait."""
+
+    def wait(self, timeout_s: float) -> list[Callable[[], None]]:
+        """Let the executor run one callback, within `timeout_s`; returns none."""
+        self._executor.spin_once(timeout_sec=max(0.0, timeout_s))
+        return []
+
+    def check_events(self) -> None:
+        """Do nothing: the executor handles events as they come."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def waits_of(
+    context: Any, node: Any, executor: Any, warn: Callable[[str], object]
+) -> RosWaits | ExecutorWaits:
+    """Waits for `node`: in a wait set, or by the executor where this rclpy has none; then it warns."""
+    try:
+        return RosWaits(context, node, executor)
+    except (ImportError, AttributeError) as error:
+        warn(f"This rclpy has no wait set for this program ({error}): the node needs more CPU time.")
+        return ExecutorWaits(executor)
 
 
 def _taker(subscription: Any) -> Callable[[], Iterator[Callable[[], None]]]:

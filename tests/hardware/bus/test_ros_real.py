@@ -95,6 +95,26 @@ def test_services_are_served_and_added_while_spinning(bus: RosBus, other: RosBus
         spinner.join()
 
 
+def test_without_a_wait_set_the_executor_waits(
+    domain: int, other: RosBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another rclpy may have no WaitSet: messages, timers and services still work, and the node says so."""
+    from rclpy.impl.implementation_singleton import rclpy_implementation
+
+    said: list[str] = []
+    with monkeypatch.context() as without:
+        without.delattr(rclpy_implementation, "WaitSet")
+        bus = RosBus("tester", "lab", warn=said.append)
+    assert "has no wait set" in said[0]
+    got: list[Flag] = []
+    ticks: list[float] = []
+    bus.subscribe("topic", Flag, Profile.LATCHED, lambda record, _: got.append(record))
+    bus.timer(0.02, lambda: ticks.append(bus.now()))
+    other.publisher("topic", Flag, Profile.LATCHED)(Flag(True))
+    wait_for(bus, lambda: bool(got) and len(ticks) > 10)
+    bus.close()
+
+
 def test_simulated_time_is_in_the_stamps_and_not_in_the_timers(bus: RosBus, other: RosBus) -> None:
     """use_sim_time is switched on in a running node: the subscription of /clock joins the waits."""
     from rclpy.parameter import Parameter
