@@ -7,6 +7,7 @@ publish its stop.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -61,9 +62,13 @@ class RosBus:
             from rclpy.signals import SignalHandlerOptions
         except ImportError as error:
             raise MissingDependencyError(why_no_rclpy(error)) from error
-        self._context = Context()
-        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO)
-        self._rclpy = rclpy
+        self._rclpy, self._context = rclpy, Context()
+        try:
+            rclpy.init(
+                context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO
+            )
+        except RuntimeError as error:  # RCLError
+            raise BusError(why_no_start(error)) from error
         self._node = Node(
             name,
             namespace=namespace or None,
@@ -104,6 +109,10 @@ class RosBus:
 
     def stamp(self) -> float:
         return float(self._node.get_clock().now().nanoseconds) / 1e9
+
+    def unix_s(self) -> float:
+        """Unix time [s], also when `stamp` is the time of a simulator."""
+        return time.time()
 
     def log(self, sentence: str, warning: bool = False) -> bool:
         """See `LoggingBus.log`: the terminal and /rosout."""
@@ -282,6 +291,15 @@ class RosBus:
 def _content(message: Any) -> Hashable:
     """Content of a message for comparisons; latched messages are small."""
     return message if isinstance(message, bytes) else repr(message)
+
+
+def why_no_start(error: RuntimeError) -> str:
+    """Message for a failed start of ROS, without the places in its source."""
+    text = re.sub(r",?\s+at /\S+:\d+", "", str(error)).removeprefix("failed to initialize rcl: ").strip()
+    return (
+        f"ROS 2 cannot start this node: {text.rstrip('.')}. Check the arguments after --ros-args, and "
+        "RMW_IMPLEMENTATION and ROS_DOMAIN_ID."
+    )
 
 
 def why_no_rclpy(error: ImportError) -> str:

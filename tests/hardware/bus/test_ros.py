@@ -27,6 +27,7 @@ from hardware.bus.ros.bus import RosBus
 from hardware.bus.ros.quality import qos_profile
 from hardware.bus.shield import shielded
 from hardware.bus.wire import WIRE
+from hardware.nodes.shared.epoch import first_epoch
 from robo_rl.apps.nodes.log_stream import log_prints
 from robo_rl.core.errors import BusError, MissingDependencyError, UnknownNameError
 from tests.hardware.bus.fake_rclpy import World, install
@@ -181,6 +182,12 @@ def test_timers_run_on_the_steady_clock(node: RosBus) -> None:
     wait_for(node, lambda: len(fired) == 3)
     with pytest.raises(BusError, match="above 0 s"):
         node.timer(0.0, lambda: None)
+
+
+def test_the_first_epoch_is_real_time(node: RosBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulator's clock starts again at zero, and receivers refuse epochs that go back."""
+    monkeypatch.setattr(node, "stamp", lambda: 0.0)
+    assert abs(first_epoch(node) / 1e3 - time.time()) < 60.0
 
 
 def test_services_can_be_called_from_callbacks(node: RosBus) -> None:

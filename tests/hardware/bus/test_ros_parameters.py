@@ -117,6 +117,26 @@ def test_a_file_of_parameters_configures_a_node_and_mistakes_in_it_are_said(
     assert "goal=high cannot be used, expected: [number, ...]" in wrong.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--params-file", "none.yaml"), "Couldn't parse params file: '--params-file none.yaml'"),
+        (("-p", "goal:=[1,"), "Couldn't parse parameter override rule: '-p goal:=[1,'"),
+        (("--bogus",), "['--bogus']"),
+    ],
+)
+def test_arguments_that_ros_refuses_are_one_sentence(domain: int, words: tuple[str, ...], said: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "robo_rl.apps.node", "task", "bus=rclpy", "--ros-args", *words],
+        capture_output=True, text=True, timeout=SOON_S, check=False,
+    )  # fmt: skip
+    assert ran.returncode != 0
+    assert said in ran.stderr
+    assert "Check the arguments after --ros-args" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert ".c:" not in ran.stderr
+
+
 PUBLISHER = """#!{python}
 import rclpy
 from rclpy.node import Node
