@@ -77,6 +77,8 @@ def _nodes(context: Any, sets: dict[str, NodeSet], asked: set[str]) -> list[Any]
 
     chosen = sets[value("set")] if len(sets) > 1 else next(iter(sets.values()))
     given = {argument.name: value(argument.name) for argument in chosen.arguments}
+    if value("params_file") and not os.path.isfile(value("params_file")):  # launch only warns
+        raise ConfigError(f"params_file={value('params_file')} is no file. Give the path of a YAML file.")
     _LOCKS.append(namespace_lock(domain_id(None), value("namespace")))
     taken = [("command/safe", f"{value('controller')}/joint_trajectory")] if value("controller") else []
     space = {"namespace": value("namespace")} if value("namespace") else {}

@@ -146,10 +146,11 @@ def test_simulated_time_reaches_every_node(file: str) -> None:
         assert [given_as_parameters(node)["use_sim_time"] for node in nodes] == [value] * len(nodes)
 
 
-def test_a_file_of_parameters_wins_over_defaults_and_loses_to_arguments() -> None:
+def test_a_file_of_parameters_wins_over_defaults_and_loses_to_arguments(tmp_path: Path) -> None:
     """ROS lets later parameters win. Defaults of the set are words, which lose to any parameter."""
-    nodes = {n.name: n for n in launch(describe("sim"), params_file="/p.yaml", goal="[0.1]", cameras="view")}
-    assert all(node.parameters[0] == "/p.yaml" for node in nodes.values())
+    (file := tmp_path / "p.yaml").touch()
+    nodes = {n.name: n for n in launch(describe("sim"), params_file=str(file), goal="[0.1]", cameras="view")}
+    assert all(node.parameters[0] == str(file) for node in nodes.values())
     assert given_as_parameters(nodes["task"]) == {"use_sim_time": False, "goal": "[0.1]"}
     assert given_as_parameters(nodes["sim_robot"]) == {"use_sim_time": False, "cameras": "view"}
     assert given_as_parameters(nodes["safety_filter"]) == {"use_sim_time": False}  # arm=true is the set's
@@ -158,7 +159,13 @@ def test_a_file_of_parameters_wins_over_defaults_and_loses_to_arguments() -> Non
     assert given_as_parameters(camera) == {"use_sim_time": False, "source": "0", "camera": "wrist"}
 
 
-@pytest.mark.parametrize("given", [{"params_file": "/p.yaml"}, {"use_sim_time": "true"}])
+def test_a_missing_file_of_parameters_is_refused() -> None:
+    """Launch itself warns, and starts the nodes without it."""
+    with pytest.raises(ConfigError, match=r"params_file=/none\.yaml is no file"):
+        launch(describe("sim"), params_file="/none.yaml")
+
+
+@pytest.mark.parametrize("given", [{"params_file": __file__}, {"use_sim_time": "true"}])
 def test_parameters_without_rclpy_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(given))}=.* needs bus=rclpy"):
         launch(describe("sim"), bus="dds", **given)
