@@ -374,7 +374,10 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
         ("~/failure", "save the recording, marked as a failure"),
         ("~/discard", "delete the recording"),
     ),
-    "robot_driver": (("~/connect", "connect again after a stop or a lost connection"),),
+    "robot_driver": (
+        ("~/connect", "connect again after a stop or a lost connection"),
+        ("~/stop", "hold, or land, and obey no commands until ~/connect"),
+    ),
     "controller_driver": (("~/connect", "command the controller again after a fault of it"),),
     "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then switch the motors off")),
     "sim_robot": (("~/reset", "reset the simulated robot to its start"),),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from hardware.bus.ros import TRIGGER
+from hardware.bus.ros.caller import TRIGGER
 from hardware.bus.wire import WIRE
 from robo_rl.apps.cli.aliases import by_engine
 from robo_rl.apps.cli.config import load_config
@@ -78,7 +78,8 @@ def test_package_xml_is_what_colcon_needs() -> None:
     assert package.findtext("export/build_type") == "ament_python"
     depends = {item.text for item in package.findall("exec_depend")}
     packages = {row.ros_type.split("/")[0] for row in WIRE.values()} | {TRIGGER.split("/")[0]}
-    ros = {"builtin_interfaces", "geometry_msgs", "rclpy", "launch", "launch_ros"}
+    ros = {"builtin_interfaces", "geometry_msgs", "rclpy", "launch", "launch_ros", "ament_index_python"}
+    ros |= {"lifecycle_msgs", "rcl_interfaces"}
     assert packages | ros | {"python3-numpy", "python3-yaml"} == depends
     assert (ROOT / "resource" / "robo_rl").is_file()
     assert not (ROOT / "launch" / "__init__.py").exists()

@@ -16,7 +16,7 @@ from hardware.arms.bounds import CommandLimiter, JointLimits, check_names
 from hardware.arms.controller_check import PARAMETERS, ControllerFacts, Output, controller_facts
 from hardware.arms.controller_output import ControllerOutput, ForwardOutput, StreamedOutput
 from hardware.arms.waypoint_stream import WaypointStream
-from hardware.bus.protocol import ActionBus, Bus, ParameterBus, Profile
+from hardware.bus.protocol import ActionBus, Bus, Profile, RemoteParameterBus
 from hardware.driver import WATCHDOG_S
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.states import ArmState, JointCommand
@@ -177,10 +177,10 @@ class Ros2ControlDriver:
 
     def _facts(self) -> ControllerFacts:
         usual = ControllerFacts("trajectory" if self._output == "auto" else cast(Output, self._output))
-        if not isinstance(self._bus, ParameterBus):
+        if not isinstance(self._bus, RemoteParameterBus):
             return usual
         try:
-            found = self._bus.parameters(self._controller, PARAMETERS, ASK_S)
+            found = self._bus.remote_parameters(self._controller, PARAMETERS, ASK_S)
         except BusError as error:
             if self._output == "auto":
                 raise DriverError(
@@ -193,9 +193,9 @@ class Ros2ControlDriver:
 
     def _kind(self) -> str:
         """Type of the controller by the controller manager; empty where it does not answer."""
-        assert isinstance(self._bus, ParameterBus)
+        assert isinstance(self._bus, RemoteParameterBus)
         key = f"{self._controller}.type"
         try:
-            return str(self._bus.parameters(MANAGER, (key,), ASK_S).get(key, ""))
+            return str(self._bus.remote_parameters(MANAGER, (key,), ASK_S).get(key, ""))
         except BusError:
             return ""

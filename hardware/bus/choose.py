@@ -24,7 +24,7 @@ def make_bus(
     """
     kind = choose(bus)
     if kind == "rclpy":
-        from hardware.bus.ros import RosBus
+        from hardware.bus.ros.bus import RosBus
 
         return RosBus(name, namespace, warn=warn)
     if kind == "dds":
@@ -40,7 +40,7 @@ def make_bus(
 def check_installed(kind: str) -> None:
     """Raise MissingDependencyError if the packages of the bus `kind` are not installed."""
     if kind == "rclpy" and find_spec("rclpy") is None:
-        from hardware.bus.ros import why_no_rclpy
+        from hardware.bus.ros.bus import why_no_rclpy
 
         raise MissingDependencyError(why_no_rclpy(ModuleNotFoundError("No module named 'rclpy'")))
     for package in ("cyclonedds", "rosbags") if kind == "dds" else ():

@@ -111,10 +111,10 @@ class RawBus(Protocol):
 
 
 @runtime_checkable
-class ParameterBus(Protocol):
+class RemoteParameterBus(Protocol):
     """Bus on which the parameters of other nodes can be read."""
 
-    def parameters(self, node: str, names: Sequence[str], timeout_s: float) -> dict[str, Any]:
+    def remote_parameters(self, node: str, names: Sequence[str], timeout_s: float) -> dict[str, Any]:
         """Values of those of these parameters that the node has.
 
         Raises BusError when it does not answer in time. No other callback of this node runs meanwhile.

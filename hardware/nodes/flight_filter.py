@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from numpy import ndarray
 
+from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import MOTORS, RATES, Flag, FlightCommand, Odometry
 from hardware.nodes.shared.dropped import DropTeller
@@ -45,8 +46,9 @@ class FlightFilterNode:
         ODOM.subscribe(bus, self._on_state)
         FLIGHT_RAW.subscribe(bus, self._on_command)
         ESTOP.subscribe(bus, self._on_estop)
-        bus.service("~/arm", lambda: self.filter.arm(self._bus.now()))
+        bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
+        self._lifecycle = manage(bus, self._arm, self._stop)
         SolePublishers(bus, {ODOM: 1, FLIGHT_RAW: 1, FLIGHT_SAFE: 1}, self._on_rivals)
         bus.timer(self._period_s, self._on_timer)
         bus.timer(_STATUS_S, self._report)
@@ -74,7 +76,7 @@ class FlightFilterNode:
         if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
             self._fault_reported_s = received_s
             self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
-        if self._arm_when_ready and self.filter.arm(self._bus.now())[0]:
+        if self._arm_when_ready and self._arm()[0]:
             self._arm_when_ready = False
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
@@ -93,6 +95,9 @@ class FlightFilterNode:
             self._arm_when_ready = False  # the end of the second publisher does not arm
             self._say(f"{self._bus.name}: {sentence}.")
         self.filter.on_rivals(sentence)
+
+    def _arm(self) -> Answer:
+        return (False, FINALIZED) if self._lifecycle.finalized else self.filter.arm(self._bus.now())
 
     def _stop(self) -> Answer:
         self._arm_when_ready = False
@@ -117,6 +122,7 @@ class FlightFilterNode:
         filter_ = self.filter
         self._reported = filter_.phase, filter_.reason
         flies = filter_.phase is FlightPhase.FLYING
+        self._lifecycle.report(flies)
         sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"
         if filter_.reason is Reason.FLIGHT_SECOND_PUBLISHER and filter_.rivals:
             sentence = filter_.rivals

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from hardware.arms.bounds import CommandLimiter, JointLimits
+from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.driver import WATCHDOG_S, ArmDriver, Driver, QuadDriver
@@ -32,6 +33,7 @@ from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import rotation_of
 
 STATUS_S = 0.5
+STOPPED = "stopped by its service or lifecycle; it obeys again after ~/connect"
 S = TypeVar("S", ArmState, QuadState)
 
 
@@ -54,8 +56,10 @@ class _DriverNode(ABC, Generic[S]):
         self._bus, self._driver, self._say = bus, driver, say
         self._fault, self._newest_s, self._resting, self._closed = "", -np.inf, True, False
         self._own = OwnStatus(bus, DRIVER_STATUS)
-        self._sole = SolePublishers(bus, {commands: 1}, self._on_rivals)
         bus.service("~/connect", self._connect)
+        bus.service("~/stop", self._stop)
+        self._lifecycle = manage(bus, self._connect, self._stop)
+        self._sole = SolePublishers(bus, {commands: 1}, self._on_rivals)
         bus.timer(1.0 / state_hz, self._read)
         bus.timer(STATUS_S, self._report)
 
@@ -127,7 +131,16 @@ class _DriverNode(ABC, Generic[S]):
             except DriverError as error:
                 self._say(str(error))
 
+    def _stop(self) -> Answer:
+        """Hold, or land, until ~/connect."""
+        self._driver.stop(STOPPED)
+        self._fault = STOPPED
+        self._report()
+        return True, STOPPED
+
     def _connect(self) -> Answer:
+        if self._lifecycle.finalized:
+            return False, FINALIZED
         if self._sole.rivals:
             return False, self._sole.rivals
         try:
@@ -137,12 +150,14 @@ class _DriverNode(ABC, Generic[S]):
             return False, str(error)
         self._fault = ""
         self._begin()
+        self._report()
         return True, "connected"
 
     def _begin(self) -> None:
         """Called after each connection."""
 
     def _report(self) -> None:
+        self._lifecycle.report(not self._fault)
         self._own.tell(2 if self._fault else 0, self._fault or "obeys")
 
 

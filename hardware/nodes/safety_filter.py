@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointJog, JointState, JointTrajectory, Twist
@@ -81,6 +82,7 @@ class SafetyFilterNode:
         ESTOP.subscribe(bus, self._on_estop)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
+        self._lifecycle = manage(bus, self._arm, self._stop)
         # Its own command/safe counts as well: a second sender there moves the robot past this filter.
         sole: dict[Topic[Any], int] = dict.fromkeys((RAW, TELEOP, JOINT_JOG, TWIST, SAFE), 1)
         SolePublishers(bus, sole | {JOINT_STATES: state_publishers}, self._on_rivals)
@@ -111,7 +113,7 @@ class SafetyFilterNode:
         if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
             self._fault_reported_s = received_s
             self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
-        if self._arm_when_ready and self.filter.arm(self._bus.now())[0]:
+        if self._arm_when_ready and self._arm()[0]:
             self._arm_when_ready = False
 
     def _on_command(self, message: JointTrajectory, source: Source, received_s: float) -> None:
@@ -160,6 +162,8 @@ class SafetyFilterNode:
         self.filter.on_rivals(sentence)
 
     def _arm(self) -> Answer:
+        if self._lifecycle.finalized:
+            return False, FINALIZED
         self._velocity.forget_stamps()
         return self.filter.arm(self._bus.now())
 
@@ -189,6 +193,7 @@ class SafetyFilterNode:
         """Publish phase, reason and counts."""
         filter_ = self.filter
         self._reported = filter_.phase, filter_.reason
+        self._lifecycle.report(filter_.phase is Phase.ARMED)
         follows = filter_.phase is Phase.ARMED and filter_.reason is None
         level = 0 if follows else 1 if filter_.phase is Phase.ARMED else 2
         sentence = f"following {filter_.source}" if filter_.reason is None else filter_.reason.sentence

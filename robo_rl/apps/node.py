@@ -9,19 +9,27 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from robo_rl.apps.nodes.log_stream import log_prints
 from robo_rl.apps.nodes.node_life import leave, listening, live
+from robo_rl.apps.nodes.node_settings import parse_settings
 from robo_rl.apps.nodes.node_table import NODES, load_attribute, node_settings
 from robo_rl.apps.nodes.process import ignore_lost_readers
+from robo_rl.apps.nodes.ros.parameters import (
+    NO_PARAMETERS,
+    parameters_of,
+    refuse_parameters,
+    with_parameters,
+)
+from robo_rl.conf.node import NodeConfig
 from robo_rl.core.errors import MissingDependencyError, RoboRLError, UnknownNameError
 from robo_rl.runs.signals import signal_source
 
 if TYPE_CHECKING:  # see node_life
     from hardware.bus.protocol import Bus
     from hardware.nodes.shared.protocol import Node
-    from robo_rl.conf.node import NodeConfig
 
 USAGE = "Usage: python -m robo_rl.apps.node <node> key=value ...; <node> --help lists its settings"
 OWN = ("robo_rl", "policies", "sim", "hardware")  # packages of this project
@@ -34,10 +42,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     A user's mistake is printed as one sentence without a traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    ros_arguments: list[str] = []
     if "--ros-args" in arguments:
-        arguments = arguments[: arguments.index("--ros-args")]
+        at = arguments.index("--ros-args")
+        arguments, ros_arguments = arguments[:at], arguments[at + 1 :]
     try:
-        return _run(arguments)
+        return _run(arguments, ros_arguments)
     except RoboRLError as error:
         print(f"{arguments[0] if arguments else 'node'}: {error}", file=sys.stderr)
         return error.exit_code
@@ -56,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], ros_arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"{USAGE}\nNodes: {', '.join(NODES)}")
         return 0
@@ -69,7 +79,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     made: list[tuple[Node, Bus]] = []
     with listening() as ending:
-        made.append(start(name, node_settings(name, overrides)))
+        made.append(_start_alone(name, overrides, ros_arguments))
         log_prints(made[0][1], made[0][1].name)
         live(made, ending)
     if not ending.started:
@@ -78,9 +88,32 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
+def _start_alone(name: str, words: list[str], ros_words: list[str]) -> tuple[Node, Bus]:
+    """Build a node that has this process for itself; on rclpy, ROS parameters are settings, too."""
+    from hardware.bus.choose import choose, make_bus
+    from hardware.bus.parameters import ParameterBus
+
+    own = parse_settings(
+        name, [word for word in words if word.partition("=")[0] in NO_PARAMETERS], NodeConfig
+    )
+    if choose(own.bus) != "rclpy":
+        refuse_parameters(ros_words)
+        return start(name, node_settings(name, words))
+    bus = make_bus(own.name or name, own.namespace, own.bus)
+    try:
+        assert isinstance(bus, ParameterBus)
+        schema, warn = load_attribute(NODES[name][1]), partial(print, file=sys.stderr)
+        config = node_settings(name, with_parameters(schema, words, bus.given_parameters(), warn))
+    except BaseException:
+        bus.close()
+        raise
+    return start(name, config, bus)
+
+
 def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
     """Build the node and its bus. bus: given for nodes that share a process."""
     from hardware.bus.choose import make_bus
+    from hardware.bus.parameters import ParameterBus
 
     builder, _, extra = NODES[name]
     if bus is None:
@@ -99,6 +132,8 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
     except BaseException:
         bus.close()
         raise
+    if isinstance(bus, ParameterBus):
+        bus.show_parameters(parameters_of(config))
     return node, bus
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from hardware.bus.clocks import ClockOffset
 from hardware.bus.dds.cdr import INSTALL, ros_types
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
+from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, Repeats, mismatch
 from hardware.bus.timers import Timers
@@ -177,16 +178,30 @@ class DdsBus:
 
     def service(self, name: str, callback: Callable[[], Answer]) -> None:
         """See `Bus.service`."""
-        from hardware.bus.dds.service import Server
+        from hardware.bus.dds.service import Server, trigger
 
         full = resolve(name, self.namespace, self.name)
-        server = Server(self._participant, full, callback)
-        ends = server.ends
-        reader = _Reader(full, ends.reader, lambda cdr, info, received_s: server.on_request(cdr, info), None)
-        self._writers.append(_Writer(full, ends.writer, True, ends))
-        self._servers.append(server)
-        self._attach(reader)
-        self._graph.add([ends.reader], [ends.writer])
+        self._serve([Server(self._participant, full, trigger(callback))])
+
+    def given_parameters(self) -> Mapping[str, Any]:
+        """See `ParameterBus.given_parameters`: nothing, because --ros-args are read by rclpy alone."""
+        return {}
+
+    def show_parameters(self, parameters: Sequence[Parameter]) -> None:
+        """See `ParameterBus.show_parameters`."""
+        from hardware.bus.dds.parameters import parameter_servers
+
+        node = f"{self.namespace}/{self.name}"
+        self._serve(parameter_servers(self._participant, self._ros, node, parameters))
+
+    def _serve(self, servers: Sequence[Any]) -> None:
+        for server in servers:
+            ends, full = server.ends, server.service
+            self._writers.append(_Writer(full, ends.writer, True, ends))
+            self._servers.append(server)
+            self._attach(_Reader(full, ends.reader, _requests_of(server), None))
+        ends_of_all = [server.ends for server in servers]
+        self._graph.add([ends.reader for ends in ends_of_all], [ends.writer for ends in ends_of_all])
 
     def call(self, name: str, timeout_s: float) -> Answer:
         """See `Bus.call`. No other callback of this node runs meanwhile."""
@@ -323,6 +338,10 @@ class DdsBus:
         near = [other for other in same_type if other.rsplit("/", 1)[1] == word]
         near = near or nearest(topic, same_type, 1)
         return f"did you mean '{near[0]}'? Check the namespace" if near else ""
+
+
+def _requests_of(server: Any) -> Callable[[bytes, Any, float], None]:
+    return lambda cdr, info, received_s: server.on_request(cdr, info)
 
 
 class _Writer:

@@ -34,13 +34,23 @@ def register_service(ros: RosTypes, ros_type: str, request: str = EMPTY, respons
 
 
 class ServiceClient:
-    """Client of one service of a registered type. Not thread-safe."""
+    """Client of one service of a registered type. Not thread-safe.
 
-    def __init__(self, participant: Any, ros: RosTypes, service: str, ros_type: str) -> None:
+    carriers: classes that announce request and response; without them their real types are announced.
+    """
+
+    def __init__(
+        self,
+        participant: Any,
+        ros: RosTypes,
+        service: str,
+        ros_type: str,
+        carriers: tuple[Any, Any] | None = None,
+    ) -> None:
         self.service, self._ros, self._sequence = service, ros, 0
         parts = request_and_response(ros_type)
         self._request, self._response = parts.values()
-        self._carrier, answered = (
+        self._carrier, answered = carriers or (
             raw_type(struct(ros, name, announced)) for announced, name in parts.items()
         )
         self._ends = Endpoints(participant, service, False, self._carrier, answered)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,16 @@ class NodeSet:
             elif member.when is None or values[member.when]:
                 commands[member.node] = [member.node, *_words(member, values)]
         return commands
+
+    def asked_settings(self, node: str, asked: Collection[str]) -> set[str]:
+        """Settings of a node that have their value from one of the arguments `asked`."""
+        return {
+            key
+            for member in self.members
+            if member.node == node
+            for key, value in member.settings.items()
+            if isinstance(value, str) and value[:1] in ("$", "!") and value[1:] in asked
+        }
 
 
 def set_names() -> list[str]:

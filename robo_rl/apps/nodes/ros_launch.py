@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from hardware.bus.names import domain_id
 from robo_rl.apps.nodes.node_sets import MODULE, NodeSet, load_set
+from robo_rl.apps.nodes.ros.robot_state import robot_state_publisher
 from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
-from robo_rl.core.errors import BusError
+from robo_rl.core.errors import BusError, ConfigError
 from robo_rl.core.files.lock import FolderLock
 
 PROCESS = "robo_rl.apps.nodes.process"  # runs a module that stops with its parent
 _LOCKS: list[FolderLock] = []  # of namespaces, held until this process ends
 COMMON = {
     "namespace": ("", "of the robot: several share a network that way"),
+    "use_sim_time": ("false", "true: stamps come from /clock, of a simulator or a recording"),
+    "params_file": (
+        "",
+        "YAML file of ROS parameters for the nodes' settings; arguments that are given win over it",
+    ),
+    "urdf": (
+        "",
+        "URDF file of the robot: robot_state_publisher publishes /tf and robot_description; empty: nobody does",
+    ),
     "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
 }
+NEED_RCLPY = ("use_sim_time", "params_file")
 
 
 def describe(*names: str) -> Any:
@@ -44,13 +55,16 @@ def describe(*names: str) -> Any:
             DeclareLaunchArgument(argument.name, default_value=default, description=argument.meaning),
         )
     for name, (text, meaning) in COMMON.items():
-        declared[name] = DeclareLaunchArgument(name, default_value=text, description=meaning)
-    start = OpaqueFunction(function=lambda context: _nodes(context, sets))
-    return LaunchDescription([*declared.values(), start])
+        choices = {"choices": ["true", "false"]} if name == "use_sim_time" else {}
+        declared[name] = DeclareLaunchArgument(name, default_value=text, description=meaning, **choices)
+    asked: set[str] = set()  # arguments that were given, which declaring them no longer shows
+    note = OpaqueFunction(function=lambda context: asked.update(context.launch_configurations))
+    start = OpaqueFunction(function=lambda context: _nodes(context, sets, asked))
+    return LaunchDescription([note, *declared.values(), start])
 
 
-def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
-    """One action per node, once the arguments have values."""
+def _nodes(context: Any, sets: dict[str, NodeSet], asked: set[str]) -> list[Any]:
+    """One action per node, once the arguments have values. asked: arguments that were given."""
     from launch.substitutions import LaunchConfiguration
     from launch_ros.actions import Node
 
@@ -59,12 +73,29 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
 
     chosen = sets[value("set")] if len(sets) > 1 else next(iter(sets.values()))
     given = {argument.name: value(argument.name) for argument in chosen.arguments}
-    space = {"namespace": value("namespace")} if value("namespace") else {}
+    if value("params_file") and not os.path.isfile(value("params_file")):  # launch only warns
+        raise ConfigError(f"params_file={value('params_file')} is no file. Give the path of a YAML file.")
     _LOCKS.append(namespace_lock(domain_id(None), value("namespace")))
+    space = {"namespace": value("namespace")} if value("namespace") else {}
     common = [f"bus={value('bus')}"]
     if value("bus") != "rclpy":  # ROS' own namespace works with rclpy alone
+        _refuse_what_needs_rclpy({name: value(name) for name in (*NEED_RCLPY, "bus")})
         common += [f"{key}={name}" for key, name in space.items()]
-    return [
+
+    def parameters(words: list[str]) -> list[Any]:
+        """Parameters of one node. Later ones win: the set's defaults are words, and lose."""
+        if value("bus") != "rclpy":
+            return []
+        files = [value("params_file")] if value("params_file") else []
+        own = asked_parameters(words, chosen.asked_settings(words[0], asked))
+        return [*files, {"use_sim_time": value("use_sim_time") == "true", **own}]
+
+    models = (
+        [robot_state_publisher(value("urdf"), value("use_sim_time") == "true", space)]
+        if value("urdf")
+        else []
+    )
+    return models + [
         Node(
             # not package=: works for a colcon build and for pip in a virtual environment
             executable="python3",
@@ -73,6 +104,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
             name=name,
             exec_name=name,  # in front of each line in the terminal
             **space,
+            parameters=parameters(words),
             output="screen",
             emulate_tty=True,
             sigterm_timeout=f"{rest_s(name):g}",  # after SIGINT
@@ -80,6 +112,23 @@ def _nodes(context: Any, sets: dict[str, NodeSet]) -> list[Any]:
         )
         for name, words in chosen.commands({key: text for key, text in given.items() if text}).items()
     ]
+
+
+def asked_parameters(words: Sequence[str], asked: Collection[str]) -> dict[str, Any]:
+    """ROS parameters for the settings `asked` in the words of a node; as text, which the node converts."""
+    from launch_ros.parameter_descriptions import ParameterValue
+
+    pairs = (word.partition("=") for word in words[1:])
+    return {key: ParameterValue(text, value_type=str) for key, _, text in pairs if key in asked}
+
+
+def _refuse_what_needs_rclpy(values: Mapping[str, str]) -> None:
+    """Raise ConfigError for arguments that nodes on another bus would ignore."""
+    if found := [name for name in NEED_RCLPY if values[name] not in ("", "false")]:
+        raise ConfigError(
+            f"{found[0]}={values[found[0]]} needs bus=rclpy: nodes with bus={values['bus']} read no "
+            "parameters of ROS."
+        )
 
 
 def _stop_all(name: str) -> Callable[[Any, Any], None]:

@@ -99,9 +99,30 @@ class Node:
         assert float(sigterm_timeout) > 0.0
         self.exec_name = exec_name
         self.executable, self.package, self.name, self.namespace = executable, package, name, namespace
-        self.remappings = remappings or []
+        self.remappings, self.parameters = remappings or [], list(parameters or [])
         self.arguments, self.on_exit, self.respawn, self.output = arguments or [], on_exit, respawn, output
         self.sigterm_timeout_s = float(sigterm_timeout)
+
+
+@dataclass
+class ParameterValue:
+    """A value that launch does not read as YAML."""
+
+    value: str
+    value_type: type
+
+
+class PackageNotFoundError(Exception):
+    pass
+
+
+PREFIXES: dict[str, str] = {}  # of the ROS packages that are installed
+
+
+def get_package_prefix(package_name: str) -> str:
+    if package_name not in PREFIXES:
+        raise PackageNotFoundError(package_name)
+    return PREFIXES[package_name]
 
 
 def install(monkeypatch: Any) -> None:
@@ -116,6 +137,11 @@ def install(monkeypatch: Any) -> None:
         setattr(modules["launch.actions"], action.__name__, action)
     modules["launch.substitutions"].LaunchConfiguration = LaunchConfiguration
     modules["launch_ros.actions"].Node = Node
+    descriptions = modules["launch_ros.parameter_descriptions"] = ModuleType("parameter_descriptions")
+    descriptions.ParameterValue = ParameterValue
+    index = modules["ament_index_python.packages"] = ModuleType("ament_index_python.packages")
+    index.get_package_prefix, index.PackageNotFoundError = get_package_prefix, PackageNotFoundError
+    modules["ament_index_python"] = ModuleType("ament_index_python")
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
 

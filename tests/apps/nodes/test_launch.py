@@ -18,7 +18,8 @@ import pytest
 from hardware.bus.names import domain_id
 from robo_rl.apps.nodes import node_life, ros_launch
 from robo_rl.apps.nodes.node_sets import MODULE, load_set
-from robo_rl.core.errors import BusError, ConfigError
+from robo_rl.core.errors import BusError, ConfigError, MissingDependencyError
+from tests.apps.nodes import fake_launch
 from tests.apps.nodes.fake_launch import DeclareLaunchArgument, install, launch
 
 LAUNCH = Path(__file__).resolve().parents[3] / "launch"
@@ -30,6 +31,7 @@ GIVEN = {"bundle": "/b", "robot": "ur5e"}
 def ros(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """The stand-in, and locks of namespaces in a folder of this test."""
     install(monkeypatch)
+    monkeypatch.setenv("ROS_DISTRO", "jazzy")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(ros_launch, "_LOCKS", locks := [])
     yield
@@ -133,6 +135,81 @@ def test_a_controller_has_a_node_that_sends_it_what_the_filter_allows(bus: str) 
     assert "controller_driver" not in {node.name for node in launch(describe("arm"), **GIVEN)}
 
 
+def given_as_parameters(node: Any) -> dict[str, Any]:
+    """What the launch gives as ROS parameters, but for files."""
+    merged: dict[str, Any] = {}
+    for part in node.parameters:
+        merged |= part if isinstance(part, dict) else {}
+    return {key: getattr(value, "value", value) for key, value in merged.items()}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_simulated_time_reaches_every_node(file: str) -> None:
+    chosen = {
+        key: value
+        for key, value in GIVEN.items()
+        if (file, key) not in {("quad", "robot"), ("teleop", "bundle")}
+    }
+    for text, value in (("true", True), ("false", False)):
+        nodes = launch(describe(file), **chosen, use_sim_time=text)
+        assert [given_as_parameters(node)["use_sim_time"] for node in nodes] == [value] * len(nodes)
+
+
+def test_a_file_of_parameters_wins_over_defaults_and_loses_to_arguments(tmp_path: Path) -> None:
+    """ROS lets later parameters win. Defaults of the set are words, which lose to any parameter."""
+    (file := tmp_path / "p.yaml").touch()
+    nodes = {n.name: n for n in launch(describe("sim"), params_file=str(file), goal="[0.1]", cameras="view")}
+    assert all(node.parameters[0] == str(file) for node in nodes.values())
+    assert given_as_parameters(nodes["task"]) == {"use_sim_time": False, "goal": "[0.1]"}
+    assert given_as_parameters(nodes["sim_robot"]) == {"use_sim_time": False, "cameras": "view"}
+    assert given_as_parameters(nodes["safety_filter"]) == {"use_sim_time": False}  # arm=true is the set's
+    assert "arm=true" in nodes["safety_filter"].arguments
+    camera = {n.name: n for n in launch(describe("arm"), **GIVEN, camera="0", camera_name="wrist")}["camera"]
+    assert given_as_parameters(camera) == {"use_sim_time": False, "source": "0", "camera": "wrist"}
+
+
+def test_a_missing_file_of_parameters_is_refused() -> None:
+    """Launch itself warns, and starts the nodes without it."""
+    with pytest.raises(ConfigError, match=r"params_file=/none\.yaml is no file"):
+        launch(describe("sim"), params_file="/none.yaml")
+
+
+@pytest.mark.parametrize("given", [{"params_file": __file__}, {"use_sim_time": "true"}])
+def test_parameters_without_rclpy_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(given))}=.* needs bus=rclpy"):
+        launch(describe("sim"), bus="dds", **given)
+    assert all(node.parameters == [] for node in launch(describe("sim"), bus="dds"))
+
+
+def test_a_urdf_starts_robot_state_publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the package is missing, nothing starts, and the launch says what to install."""
+    (urdf := tmp_path / "arm.urdf").write_text("<robot name='arm: 1'/>")
+    with pytest.raises(MissingDependencyError, match="sudo apt install ros-jazzy-robot-state-publisher"):
+        launch(describe("sim"), urdf=str(urdf))
+    monkeypatch.setitem(fake_launch.PREFIXES, "robot_state_publisher", "/opt/ros/jazzy")
+    nodes = launch(describe("sim"), urdf=str(urdf), namespace="left", use_sim_time="true")
+    model = next(node for node in nodes if node.package == "robot_state_publisher")
+    assert (model.executable, model.namespace, model.on_exit) == ("robot_state_publisher", "left", None)
+    assert given_as_parameters(model) == {"robot_description": "<robot name='arm: 1'/>", "use_sim_time": True}
+    assert model.parameters[0]["robot_description"].value_type is str  # a colon would be YAML otherwise
+    assert not any(node.package for node in launch(describe("sim"), namespace="right"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("no.urdf", None, "cannot be read"),
+        ("arm.yaml", "joints: []", "has no <robot> element"),
+        ("arm.urdf.xacro", "<robot/>", "Run: xacro .*arm.urdf.xacro > .*arm.urdf"),
+    ],
+)
+def test_what_is_no_urdf_is_refused(tmp_path: Path, name: str, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        launch(describe("sim"), urdf=str(tmp_path / name))
+
+
 def test_the_flight_filter_has_the_time_to_land() -> None:
     """SIGTERM is a second request: the motors would stop in the air."""
     stops_s = {node.name: node.sigterm_timeout_s for node in launch(describe("quad"), bundle="/b")}
@@ -173,5 +250,7 @@ def test_what_is_required_launch_asks_for(file: str, missing: str) -> None:
 def test_arguments_are_described(file: str) -> None:
     """`ros2 launch robo_rl arm.launch.py --show-args` lists them with their meaning."""
     declared = [entity for entity in describe(file).entities if isinstance(entity, DeclareLaunchArgument)]
-    assert {"namespace", "bus"} <= {argument.name for argument in declared}
+    assert {"namespace", "bus", "use_sim_time", "params_file", "urdf"} <= {
+        argument.name for argument in declared
+    }
     assert len({argument.name for argument in declared}) == len(declared)

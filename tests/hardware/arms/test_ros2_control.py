@@ -104,7 +104,7 @@ class _AskedBus(ScriptedBus):
         super().__init__()
         self.asked = {"jtc": parameters, "controller_manager": {"jtc.type": kind}}
 
-    def parameters(self, node: str, names: Any, timeout_s: float) -> dict[str, Any]:
+    def remote_parameters(self, node: str, names: Any, timeout_s: float) -> dict[str, Any]:
         return {key: value for key, value in self.asked[node].items() if key in names}
 
 
@@ -146,7 +146,7 @@ def test_a_controller_that_continues_its_own_trajectory_is_left_to_begin_it() ->
 class _SilentBus(_AskedBus):
     """A bus on which no controller answers."""
 
-    def parameters(self, node: str, names: Any, timeout_s: float) -> dict[str, Any]:
+    def remote_parameters(self, node: str, names: Any, timeout_s: float) -> dict[str, Any]:
         raise BusError(f"No node '{node}' answers.")
 
 

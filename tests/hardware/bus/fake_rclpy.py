@@ -6,7 +6,6 @@ Signatures are rclpy's: keyword-only where rclpy has them so. One process, one `
 from __future__ import annotations
 
 import enum
-import inspect
 import sys
 import time
 from collections import deque
@@ -14,10 +13,15 @@ from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from tests.hardware.bus.fake_ros_messages import Messages, Request, Response, serialized
+from tests.hardware.bus.fake_ros_messages import (
+    Messages,
+    Request,
+    Response,
+    deserialize_message,
+    serialized,
+)
 
 SignalHandlerOptions = enum.Enum("SignalHandlerOptions", "NO ALL SIGINT SIGTERM")
-ClockType = enum.Enum("ClockType", "ROS_TIME SYSTEM_TIME STEADY_TIME")
 ReliabilityPolicy = enum.Enum("ReliabilityPolicy", "RELIABLE BEST_EFFORT")
 DurabilityPolicy = enum.Enum("DurabilityPolicy", "VOLATILE TRANSIENT_LOCAL")
 HistoryPolicy = enum.Enum("HistoryPolicy", "KEEP_LAST KEEP_ALL")
@@ -61,7 +65,8 @@ def install(monkeypatch: Any) -> World:
         ".qos": (QoSProfile, ReliabilityPolicy, DurabilityPolicy, HistoryPolicy),
         ".context": (Context,),
         ".signals": (SignalHandlerOptions,),
-        ".clock": (Clock, ClockType),
+        ".impl": (),
+        ".serialization": (deserialize_message,),
         ".event_handler": (SubscriptionEventCallbacks,),
         ".duration": (Duration,),
     }
@@ -69,6 +74,8 @@ def install(monkeypatch: Any) -> World:
     for place, things in places.items():
         for thing in things:
             setattr(modules[f"rclpy{place}"], thing.__name__, thing)
+    modules["rclpy.impl.implementation_singleton"] = ModuleType("rclpy.impl.implementation_singleton")
+    modules["rclpy.impl.implementation_singleton"].rclpy_implementation = SimpleNamespace(WaitSet=WaitSet)
     for name in PACKAGES:
         modules |= {name: ModuleType(name), f"{name}.msg": Messages(name)}
     modules |= {"std_srvs": ModuleType("std_srvs"), "std_srvs.srv": ModuleType("std_srvs.srv")}
@@ -95,9 +102,6 @@ def try_shutdown(*, context: Any = None, uninstall_handlers: Any = None) -> None
 
 
 class Clock:
-    def __init__(self, *, clock_type: Any = None) -> None:
-        self.clock_type = clock_type
-
     def now(self) -> Any:
         return SimpleNamespace(nanoseconds=time.time_ns())
 
@@ -114,7 +118,7 @@ class SubscriptionEventCallbacks:
 
 class Context:
     def __init__(self) -> None:
-        self.up = False
+        self.up, self.handle = False, object()
 
     def ok(self) -> bool:
         return self.up
@@ -152,8 +156,8 @@ class Node:
     ) -> None:
         assert context.up
         self._name, self._namespace, self.context = node_name, "/" + (namespace or "").strip("/"), context
-        self.ready: deque[Any] = deque()
-        self.timers: list[list[Any]] = []
+        self.subscriptions, self.services = list[Any](), list[Any]()
+        self.clients, self.timers, self.guards, self.waitables = (list[Any]() for _ in range(4))
         world.nodes.append(self)
 
     def get_name(self) -> str:
@@ -204,34 +208,24 @@ class Node:
         event_callbacks: Any = None,
         raw: bool = False,
     ) -> Any:
-        with_info = len(inspect.signature(callback).parameters) == 2
         made = SimpleNamespace(
             msg_type=msg_type,
             topic=self.resolve_topic_name(topic),
-            callback=callback if with_info else lambda msg, info: callback(msg),
+            callback=callback,
+            handle=SubscriptionHandle(msg_type, raw),
             qos=qos_profile,
-            node=self,
             raw=raw,
             warns=event_callbacks is None or event_callbacks.use_default_callbacks,
         )
         world.subscriptions.append(made)
+        self.subscriptions.append(made)
         for message, sent_ns in world.latched.get(made.topic, []) if qos_profile.latched else []:
             deliver(made, message, sent_ns)
         return made
 
-    def create_timer(
-        self,
-        timer_period_sec: float,
-        callback: Any,
-        callback_group: Any = None,
-        clock: Any = None,
-        autostart: bool = True,
-    ) -> Any:
-        assert clock.clock_type.name == "STEADY_TIME"
-        self.timers.append([time.monotonic(), timer_period_sec, 1, callback])
-
     def create_service(self, srv_type: Any, srv_name: str, callback: Any, *, qos_profile: Any = None) -> Any:
         world.services[self.resolve_topic_name(srv_name)] = (self, callback)
+        self.services.append(SimpleNamespace(handle=ServiceHandle()))
 
     def get_service_names_and_types(self) -> list[tuple[str, list[str]]]:
         """Also what is only asked for, as the middlewares of ROS have it."""
@@ -255,7 +249,7 @@ class Publisher:
         self.msg_type, self.topic, self.qos, self.node = msg_type, topic, qos_profile, node
 
     def publish(self, msg: Any) -> None:
-        assert isinstance(msg, self.msg_type)
+        assert isinstance(msg, self.msg_type | bytes)  # bytes are taken as serialized
         if not self.node.context.up:
             raise RuntimeError("publisher's context is invalid")
         sent_ns = time.time_ns()
@@ -278,8 +272,67 @@ class Publisher:
 
 def deliver(subscription: Any, msg: Any, sent_ns: int) -> None:
     info = {"source_timestamp": sent_ns, "received_timestamp": world.received_ns}
-    what = serialized(msg) if subscription.raw else msg
-    subscription.node.ready.append(lambda: subscription.callback(what, info))
+    if isinstance(msg, bytes):
+        what = msg if subscription.raw else deserialize_message(msg, subscription.msg_type)
+    else:
+        what = serialized(msg) if subscription.raw else msg
+    subscription.handle.messages.append((what, info))
+
+
+class SubscriptionHandle:
+    """What the middleware knows of a subscription."""
+
+    def __init__(self, msg_type: Any, raw: bool) -> None:
+        self.pointer, self.messages, self._expected = id(self), deque[Any](), (msg_type, raw)
+
+    def take_message(self, pymsg_type: Any, raw: bool) -> Any:
+        assert (pymsg_type, raw) == self._expected
+        return self.messages.popleft() if self.messages else None
+
+
+class ServiceHandle:
+    """A service without requests; they are served where the client waits."""
+
+    messages: tuple[Any, ...] = ()
+
+    @property
+    def pointer(self) -> int:
+        return id(self)
+
+
+class WaitSet:
+    """Waits for messages; what is not ready has to be added again, as in rcl."""
+
+    def __init__(
+        self, subscriptions: int, guards: int, timers: int, clients: int, services: int, events: int,
+        context_handle: Any,
+    ) -> None:  # fmt: skip
+        self.room = {"subscription": subscriptions, "service": services, "guard_condition": guards}
+        self.clear_entities()
+
+    def clear_entities(self) -> None:
+        self.added: dict[str, list[Any]] = {kind: [] for kind in self.room}
+
+    def add_subscription(self, handle: Any) -> None:
+        self._add("subscription", handle)
+
+    def add_service(self, handle: Any) -> None:
+        self._add("service", handle)
+
+    def _add(self, kind: str, handle: Any) -> None:
+        self.added[kind].append(handle)
+        assert len(self.added[kind]) <= self.room[kind], "the wait set is full"
+
+    def wait(self, timeout_nsec: int) -> None:
+        late_ns = time.monotonic_ns() + timeout_nsec
+        while not any(self.get_ready_entities(kind) for kind in self.added):
+            if time.monotonic_ns() >= late_ns:
+                break
+            time.sleep(0.001)
+        self.added = {kind: [h for h in handles if h.messages] for kind, handles in self.added.items()}
+
+    def get_ready_entities(self, kind: str) -> list[int]:
+        return [handle.pointer for handle in self.added[kind] if handle.messages]
 
 
 class SingleThreadedExecutor:
@@ -291,27 +344,10 @@ class SingleThreadedExecutor:
         return True
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
-        """One callback at most, as in rclpy; never from within a callback of its own."""
+        """Rare work, of which there is none here; never from within a callback of its own."""
         assert not self.spinning, "an executor cannot spin within its own callback"
         if not self.context.up:
             raise ExternalShutdownException
-        self.spinning = True
-        try:
-            self.once(time.monotonic() + (timeout_sec or 0.0))
-        finally:
-            self.spinning = False
-
-    def once(self, late_s: float) -> None:
-        while time.monotonic() < late_s:
-            for node in self.nodes:
-                for timer in node.timers:
-                    start, period, k, callback = timer
-                    if start + k * period <= time.monotonic():
-                        timer[2] = max(k + 1, int((time.monotonic() - start) / period) + 1)
-                        return callback()
-                if node.ready:
-                    return node.ready.popleft()()
-            time.sleep(0.001)
 
     def spin_until_future_complete(self, future: Any, timeout_sec: float | None = None) -> None:
         late_s = time.monotonic() + (timeout_sec or 0.0)

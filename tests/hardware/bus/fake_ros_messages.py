@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hardware.bus.dds.cdr import ros_types
+from robo_rl.core.errors import BusError
 
 CODES = {"float64": ("double", "d"), "uint8": ("uint8", "B"), "float32": ("float", "f")}
 
@@ -115,6 +116,37 @@ def serialized(message: Any) -> bytes:
     """The CDR bytes that a raw subscription gets."""
     types = ros_types("jazzy")
     return bytes(types.store.serialize_cdr(_plain(message), message.ros_type))
+
+
+def deserialize_message(serialized_message: bytes, message_type: Any) -> Any:
+    """A message from its CDR bytes; RuntimeError as rclpy raises it, whose RMWError is one."""
+    types = ros_types("jazzy")
+    name = message_type().ros_type
+    try:
+        return _typed(types.parse(serialized_message, name), name)
+    except BusError as error:
+        raise RuntimeError(str(error)) from error
+
+
+def _typed(value: Any, ros_type: str) -> Any:
+    """A message of rosbags as one of these classes."""
+    package, _, name = ros_type.split("/")
+    made = getattr(sys.modules[f"{package}.msg"], name)()
+    for field, kind in ros_types("jazzy").store.fielddefs[ros_type][1]:
+        setattr(made, field, _converted(getattr(value, field), kind))
+    return made
+
+
+def _converted(value: Any, field: Any) -> Any:
+    kind, of = field[0].name, field[1]
+    if kind == "NAME":
+        return _typed(value, of)
+    if kind in ("SEQUENCE", "ARRAY"):
+        base = of[0][1][0] if of[0][0].name == "BASE" else None
+        return (
+            array(CODES[base][1], value.tobytes()) if base in CODES else [_converted(v, of[0]) for v in value]
+        )
+    return bytes([value]) if of[0] == "byte" else value
 
 
 def _plain(value: Any) -> Any:

@@ -16,13 +16,16 @@ import pytest
 
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
 
+
 from hardware import messages as m
-from hardware.bus import ros_messages, watch
+from hardware.bus import watch
 from hardware.bus.choose import choose, make_bus
 from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Bus, Profile, RawBus
 from hardware.bus.quality import Ask
-from hardware.bus.ros import RosBus, qos_profile
+from hardware.bus.ros import messages as ros_messages
+from hardware.bus.ros.bus import RosBus
+from hardware.bus.ros.quality import qos_profile
 from hardware.bus.shield import shielded
 from hardware.bus.wire import WIRE
 from robo_rl.apps.nodes.log_stream import log_prints
@@ -85,6 +88,22 @@ def test_a_raw_subscription_gets_the_bytes(node: RosBus) -> None:
     node.publisher("topic", m.JointTrajectory, Profile.COMMAND)(SAMPLES[m.JointTrajectory])
     wait_for(node, lambda: bool(got))
     assert got == [ros_types("jazzy").encode(SAMPLES[m.JointTrajectory])]
+
+
+def test_other_programs_may_send_what_the_fast_decoder_leaves_out(node: RosBus, world: World) -> None:
+    """A trajectory with velocities is read by rclpy; bytes that are no message are dropped, and said."""
+    got: list[m.JointTrajectory] = []
+    node.subscribe("goal", m.JointTrajectory, Profile.COMMAND, lambda record, _: got.append(record))
+    kind = ros_messages.message_class("trajectory_msgs/msg/JointTrajectory")
+    button = node._node.create_publisher(kind, "goal", qos_profile(Ask(True, False), 1))
+    point = ros_messages.new(
+        "trajectory_msgs/msg/JointTrajectoryPoint", positions=np.array([0.5]), velocities=np.array([1.0])
+    )
+    button.publish(ros_messages.new("trajectory_msgs/msg/JointTrajectory", joint_names=["a"], points=[point]))
+    button.publish(b"\0\0\0\0\xff\xff\xff\xff")  # big-endian, and too short
+    wait_for(node, lambda: bool(got and world.log))
+    assert got[0].position_rad.tolist() == [[0.5]]
+    assert "cannot be decoded as trajectory_msgs/msg/JointTrajectory" in world.log[0]
 
 
 def test_a_picture_is_handed_over_as_one_block(node: RosBus) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from hardware.arms.ros2_control import Ros2ControlDriver
 from hardware.bus.choose import make_bus
-from hardware.bus.protocol import ActionBus, Bus, LoggingBus, ParameterBus, Profile
+from hardware.bus.protocol import ActionBus, Bus, LoggingBus, Profile, RemoteParameterBus
 from hardware.messages import Text
 from hardware.states import JointCommand
 from robo_rl.core.errors import BusError, DriverError
@@ -101,10 +101,10 @@ def test_a_node_logs_warnings_and_information_in_turn(bus: Bus) -> None:
 
 def test_the_parameters_of_a_controller_are_read(bus: Bus) -> None:
     """Of those that it has; a node that is not there is named."""
-    assert isinstance(bus, ParameterBus)
+    assert isinstance(bus, RemoteParameterBus)
     assert isinstance(bus, ActionBus)
     with controller(USUAL | {"gain": 2.5, "count": 3}):
-        found = bus.parameters(
+        found = bus.remote_parameters(
             "jtc", ("joints", "gain", "count", "interpolate_from_desired_state", "x"), SOON_S
         )
         assert found == {
@@ -114,7 +114,7 @@ def test_the_parameters_of_a_controller_are_read(bus: Bus) -> None:
             "interpolate_from_desired_state": True,
         }
     with pytest.raises(BusError, match=r"No node '/nobody' answers within 0\.3 s"):
-        bus.parameters("nobody", ("x",), 0.3)
+        bus.remote_parameters("nobody", ("x",), 0.3)
 
 
 def test_a_trajectory_controller_gets_trajectories_that_it_joins(bus: Bus) -> None:

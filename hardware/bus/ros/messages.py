@@ -1,4 +1,7 @@
-"""Message classes of a ROS installation, filled with the types that rclpy's generated setters accept fastest.
+"""Conversion of records to messages of a ROS installation and back.
+
+Messages of the control path are exchanged as CDR bytes, because rclpy converts each of their fields and
+elements. The others are filled with the types that rclpy's generated setters accept fastest.
 
 The setters accept an array.array with the right type code as it is. They check any other sequence element by
 element, which takes tens of milliseconds for a picture.
@@ -13,7 +16,10 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
 
-from robo_rl.core.errors import MissingDependencyError
+from hardware.bus.dds.cdr import FAST
+from hardware.bus.wire import WIRE, check_shapes, pack, unpack
+from hardware.messages import Message
+from robo_rl.core.errors import BusError, MissingDependencyError
 
 _CODES = {
     "double": "d",
@@ -28,6 +34,44 @@ _CODES = {
     "uint64": "Q",
     "int64": "q",
 }
+
+
+def to_ros(record: Message) -> Any:
+    """What a publisher of rclpy takes: a message, or its CDR bytes for the messages of the control path.
+
+    Raises BusError for values that the message's setters refuse.
+    """
+    if type(record) in FAST:
+        check_shapes(record)
+        return FAST[type(record)][0](record)
+    return pack(record, _checked)
+
+
+def from_ros(kind: type[Any], message: Any) -> Any:
+    """The record of a ROS message, or of its CDR bytes.
+
+    Raises BusError for invalid bytes, and for a message that the record cannot represent.
+    """
+    if not isinstance(message, bytes):
+        return unpack(kind, message)
+    if (record := FAST[kind][1](message)) is not None:
+        check_shapes(record)
+        return record
+    from rclpy.serialization import deserialize_message
+
+    ros_type = WIRE[kind].ros_type
+    try:
+        return unpack(kind, deserialize_message(message, message_class(ros_type)))
+    except RuntimeError as error:  # RMWError
+        raise BusError(f"A message cannot be decoded as {ros_type}: {error}") from error
+
+
+def _checked(ros_type: str, **fields: Any) -> Any:
+    """`new` that raises BusError for values that the message's setters refuse."""
+    try:
+        return new(ros_type, **fields)
+    except (AssertionError, OverflowError, ValueError, TypeError) as error:
+        raise BusError(f"A {ros_type} cannot hold {sorted(fields)}: {error}") from error
 
 
 @lru_cache

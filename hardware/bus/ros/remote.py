@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hardware.bus.ros_messages import message_class, new
+from hardware.bus.ros.messages import message_class, new
 from hardware.bus.wire import pack
 from hardware.messages import JointTrajectory
 from robo_rl.core.errors import BusError, MissingDependencyError

@@ -1,4 +1,4 @@
-"""The bus on rclpy: one node and one single-threaded executor, in a context of its own.
+"""The bus on rclpy: one node in a context of its own.
 
 rclpy's signal handlers are not installed, because they would shut the context down before the node can
 publish its stop.
@@ -7,27 +7,39 @@ publish its stop.
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hardware.bus.clocks import ClockOffset
-from hardware.bus.names import namespace_of, node_name, resolve, unknown_service
+from hardware.bus.dds.cdr import FAST
+from hardware.bus.lifecycle import Lifecycle
+from hardware.bus.names import namespace_of, node_name, resolve
+from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
-from hardware.bus.quality import QUALITY, Ask, Quality, Repeats
-from hardware.bus.ros_messages import message_class, new
-from hardware.bus.ros_remote import RosTrajectoryAction, read_parameters
+from hardware.bus.quality import QUALITY, Repeats
+from hardware.bus.ros.caller import TRIGGER, ServiceCaller
+from hardware.bus.ros.messages import from_ros, message_class, to_ros
+from hardware.bus.ros.parameters import given, show
+from hardware.bus.ros.quality import offered, qos_profile, silent_events
+from hardware.bus.ros.remote import RosTrajectoryAction, read_parameters
+from hardware.bus.ros.waits import waits_of
 from hardware.bus.shield import shielded
+from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch, watch
-from hardware.bus.wire import WIRE, check_kind, pack, unpack
+from hardware.bus.wire import WIRE, check_kind
 from robo_rl.core.errors import BusError, MissingDependencyError
+
+if TYPE_CHECKING:  # only nodes that have a lifecycle import rclpy's
+    from hardware.bus.ros.lifecycle import RosLifecycle
 
 IDLE_S = 0.05  # largest time between two checks of `until`
 CHECK_S = 1.0  # period of the check for silent topics
 PUBLISHERS_S = 0.2  # period of the look at the publishers of a watched topic
 CLOSE_S = 1.0  # time that `close` waits for published messages to be delivered
-TRIGGER = "std_srvs/srv/Trigger"
 
 
 class RosBus:
@@ -47,28 +59,55 @@ class RosBus:
         node_name(name), namespace_of(namespace)
         try:
             import rclpy
-            from rclpy.clock import Clock, ClockType
             from rclpy.context import Context
             from rclpy.executors import SingleThreadedExecutor
             from rclpy.node import Node
             from rclpy.signals import SignalHandlerOptions
         except ImportError as error:
             raise MissingDependencyError(why_no_rclpy(error)) from error
-        self._context = Context()
-        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO)
-        self._rclpy, self._node = rclpy, Node(name, namespace=namespace or None, context=self._context)
+        self._rclpy, self._context = rclpy, Context()
+        try:
+            rclpy.init(
+                context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO
+            )
+        except RuntimeError as error:  # RCLError
+            raise BusError(why_no_start(error)) from error
+        self._node = Node(
+            name,
+            namespace=namespace or None,
+            context=self._context,
+            automatically_declare_parameters_from_overrides=True,  # for `given_parameters`
+        )
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self._node)
-        # Steady time, so that timers run on when simulated time is paused.
-        self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.name, self.namespace = self._node.get_name(), self._node.get_namespace().rstrip("/")
         self._warn = warn or self._node.get_logger().warning
+        self._waits = waits_of(self._context, self._node, self._executor, self._warn)
         self._publishers: list[Any] = []
         self._watches: list[TopicWatch] = []
-        self._caller: Any = None
+        self._caller: ServiceCaller | None = None
+        self._lifecycle: RosLifecycle | None = None
+        self._timers = Timers()
+        self._pending: deque[Callable[[], None]] = deque()
         self._actions: list[RosTrajectoryAction] = []
         self._checked_s, self._closed = self.now(), False
         self._unix = ClockOffset(time.time)
+
+    def manage(self, activate: Callable[[], Answer], deactivate: Callable[[], Answer]) -> Lifecycle:
+        """See `LifecycleBus.manage`."""
+        from hardware.bus.ros.lifecycle import RosLifecycle
+
+        self._lifecycle = RosLifecycle(self._node, activate, deactivate, self.log)
+        self._waits.changed()
+        return self._lifecycle
+
+    def given_parameters(self) -> Mapping[str, Any]:
+        """See `ParameterBus.given_parameters`."""
+        return given(self._node)
+
+    def show_parameters(self, parameters: Sequence[Parameter]) -> None:
+        """See `ParameterBus.show_parameters`."""
+        show(self._node, parameters)
 
     def now(self) -> float:
         return time.monotonic()
@@ -95,12 +134,13 @@ class RosBus:
             message_class(WIRE[kind].ros_type), topic, offered(QUALITY[profile])
         )
         self._publishers.append((made, profile))
+        self._waits.changed()
 
         def publish(message: M) -> None:
             if self._closed:
                 raise BusError(f"Node '{self.name}' is closed and cannot publish on '{full}'.")
             check_kind(full, kind, message)
-            ros_message = pack(message, _checked)
+            ros_message = to_ros(message)
             try:
                 made.publish(ros_message)
             except Exception as error:  # rclpy raises RCLError, a class made in C, when the context is gone
@@ -117,7 +157,7 @@ class RosBus:
         def on_message(message: Any, received_s: float) -> None:
             nonlocal warned
             try:
-                record = unpack(kind, message)
+                record = from_ros(kind, message)
             except BusError as error:
                 if not warned:
                     full = self._node.resolve_topic_name(topic)
@@ -126,13 +166,13 @@ class RosBus:
             else:
                 callback(record, received_s)
 
-        self._subscribe(topic, kind, profile, on_message, raw=False)
+        self._subscribe(topic, kind, profile, on_message, raw=kind in FAST, watched=True)
 
     def subscribe_raw(
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
         """See `RawBus.subscribe_raw`."""
-        self._subscribe(topic, kind, profile, callback, raw=True)
+        self._subscribe(topic, kind, profile, callback, raw=True, watched=False)
 
     def _subscribe(
         self,
@@ -141,11 +181,11 @@ class RosBus:
         profile: Profile,
         on_message: Callable[[Any, float], None],
         raw: bool,
+        watched: bool,
     ) -> None:
         resolve(topic, self.namespace, self.name)
         full = self._node.resolve_topic_name(topic)  # after remapping
-        watched = None if raw else watch(full, kind, profile, self.now())
-
+        topic_watch = watch(full, kind, profile, self.now()) if watched else None
         quality, repeats = QUALITY[profile], Repeats()
         quality = quality.recorded() if raw else quality
         asked = quality.asked()
@@ -154,19 +194,20 @@ class RosBus:
             if len(asked) > 1 and not repeats.fresh((info["source_timestamp"], _content(message))):
                 return
             received_s = self._received_s(info)
-            if watched is not None and (notice := watched.on_message(received_s)) is not None:
+            if topic_watch is not None and (notice := topic_watch.on_message(received_s)) is not None:
                 self._warn(notice)
             on_message(message, received_s)
 
         ros_type = message_class(WIRE[kind].ros_type)
         for ask in asked:
             # The first one matches every publisher, so only its mismatches are reported.
-            events = {} if ask is asked[0] else {"event_callbacks": _silent()}
+            events = {} if ask is asked[0] else {"event_callbacks": silent_events()}
             self._node.create_subscription(
                 ros_type, topic, receive, qos_profile(ask, quality.depth), raw=raw, **events
             )
-        if watched is not None:
-            self._watches.append(watched)
+        self._waits.changed()
+        if topic_watch is not None:
+            self._watches.append(topic_watch)
 
     def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
         """See `Bus.watch_publishers`."""
@@ -186,9 +227,8 @@ class RosBus:
         self.timer(PUBLISHERS_S, look)
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
-        if not 0.0 < period_s < float("inf"):
-            raise BusError(f"A timer needs a period above 0 s, found {period_s}.")
-        self._node.create_timer(period_s, callback, clock=self._steady)
+        """See `Bus.timer`. In steady time, so that timers run on when simulated time is paused."""
+        self._timers.add(period_s, callback, self.now())
 
     def service(self, name: str, callback: Callable[[], Answer]) -> None:
         """See `Bus.service`."""
@@ -199,66 +239,25 @@ class RosBus:
             return response
 
         self._node.create_service(message_class(TRIGGER), name, answer)
+        self._waits.changed()
 
     def call(self, name: str, timeout_s: float) -> Answer:
-        """See `Bus.call`. No other callback of this node runs meanwhile.
-
-        An executor cannot be spun from its own callback, so calls use a separate hidden node and executor.
-        """
+        """See `Bus.call`. No other callback of this node runs meanwhile."""
         full = resolve(name, self.namespace, self.name)
-        node, executor, clients = self._caller_parts()
-        if full not in clients:
-            clients[full] = node.create_client(message_class(TRIGGER), full)
-        deadline_s = self.now() + timeout_s
-        if not clients[full].wait_for_service(timeout_sec=timeout_s):
-            seen = node.get_service_names_and_types()
-            raise unknown_service(full, (name for name, types in seen if TRIGGER in types), timeout_s)
-        future = clients[full].call_async(message_class(TRIGGER).Request())
-        executor.spin_until_future_complete(future, timeout_sec=max(0.0, deadline_s - self.now()))
-        if not future.done():
-            clients[full].remove_pending_request(future)
-            raise BusError(
-                f"The service '{full}' did not respond within {timeout_s:g} s; see the output of its node."
-            )
-        response = future.result()
-        return bool(response.success), str(response.message)
+        return self._service_caller().trigger(full, timeout_s)
 
-    def _caller_parts(self) -> tuple[Any, Any, dict[str, Any]]:
-        """Hidden node for calls, its executor, and its clients by service."""
+    def _service_caller(self) -> ServiceCaller:
         if self._caller is None:
-            from rclpy.executors import SingleThreadedExecutor
-            from rclpy.node import Node
+            self._caller = ServiceCaller(self.name, self._context)
+        return self._caller
 
-            node = Node(
-                f"_{self.name}_caller",
-                context=self._context,
-                use_global_arguments=False,  # otherwise `-r __node:=name` would rename this node, too
-                enable_rosout=False,
-                start_parameter_services=False,
-            )
-            executor = SingleThreadedExecutor(context=self._context)
-            executor.add_node(node)
-            self._caller = (node, executor, {})
-        parts: tuple[Any, Any, dict[str, Any]] = self._caller
-        return parts
-
-    def parameters(self, node: str, names: Sequence[str], timeout_s: float) -> dict[str, Any]:
-        """See `ParameterBus.parameters`."""
+    def remote_parameters(self, node: str, names: Sequence[str], timeout_s: float) -> dict[str, Any]:
+        """See `RemoteParameterBus.remote_parameters`."""
         full, end_s = resolve(node, self.namespace, self.name), self.now() + timeout_s
+        caller = self._service_caller()
 
         def ask(service: str, kind: Any, request: Any) -> Any:
-            caller, executor, clients = self._caller_parts()
-            if service not in clients:
-                clients[service] = caller.create_client(kind, service)
-            client = clients[service]
-            if not client.wait_for_service(timeout_sec=max(0.0, end_s - self.now())):
-                raise BusError(f"No node '{full}' answers within {timeout_s:g} s: start it.")
-            future = client.call_async(request)
-            executor.spin_until_future_complete(future, timeout_sec=max(0.0, end_s - self.now()))
-            if not future.done():
-                client.remove_pending_request(future)
-                raise BusError(f"The node '{full}' does not answer within {timeout_s:g} s: see its output.")
-            return future.result()
+            return caller.ask(service, kind, request, max(0.0, end_s - self.now()))
 
         return read_parameters(ask, full, names)
 
@@ -267,22 +266,40 @@ class RosBus:
         resolve(name, self.namespace, self.name)
         action = RosTrajectoryAction(self._node, name)
         self._actions.append(action)
+        self._waits.changed()
         return action
 
     def spin(self, until: Callable[[], bool]) -> None:
         """See `Bus.spin`. Raises BusError when other code of this process shuts ROS down."""
-        from rclpy.executors import ExternalShutdownException
-
         while not until():
-            try:
-                self._executor.spin_once(timeout_sec=IDLE_S)
-            except ExternalShutdownException as error:
-                raise BusError(f"ROS was shut down under node '{self.name}'.") from error
-            if (now_s := self.now()) - self._checked_s >= CHECK_S:
-                self._checked_s = now_s
-                for each in self._watches:
-                    if (warning := each.check(now_s, self._node.count_publishers(each.topic))) is not None:
-                        self._warn(warning)
+            if not self._context.ok():
+                raise BusError(f"ROS was shut down under node '{self.name}'.")
+            if self._pending:  # received messages are delivered before timers are checked
+                self._pending.popleft()()
+                continue
+            now_s = self.now()
+            if now_s - self._checked_s >= CHECK_S:
+                self._check(now_s)
+            due = self._timers.due(now_s)
+            self._pending.extend(self._wait(0.0 if due else self._timers.next_s() - now_s))
+            self._pending.extend(due or ([] if self._pending else self._timers.due(self.now())))
+
+    def _wait(self, timeout_s: float) -> list[Callable[[], None]]:
+        """Callbacks of the messages that come within `timeout_s` and 50 ms."""
+        try:
+            return self._waits.wait(min(IDLE_S, timeout_s))
+        except Exception:  # RCLError or ExternalShutdownException, when the context is gone
+            if self._context.ok():
+                raise
+            return []
+
+    def _check(self, now_s: float) -> None:
+        """Warn about mismatched qualities of service and silent topics."""
+        self._checked_s = now_s
+        self._waits.check_events()
+        for each in self._watches:
+            if (warning := each.check(now_s, self._node.count_publishers(each.topic))) is not None:
+                self._warn(warning)
 
     def close(self) -> None:
         """See `Bus.close`. Ctrl-C does not interrupt it."""
@@ -301,10 +318,12 @@ class RosBus:
                         made.wait_for_all_acked(Duration(seconds=max(0.0, deadline_s - self.now())))
             for action in self._actions:
                 action.close()
-            for node, executor in [
-                *([self._caller[:2]] if self._caller else []),
-                (self._node, self._executor),
-            ]:
+            self._waits.close()
+            self._lifecycle = None
+            ends = [(self._node, self._executor)]
+            for node, executor in (
+                [(self._caller.node, self._caller.executor)] if self._caller else []
+            ) + ends:
                 executor.shutdown(timeout_sec=CLOSE_S)
                 node.destroy_node()
             self._rclpy.try_shutdown(context=self._context)
@@ -315,36 +334,18 @@ class RosBus:
         return min(now_s, at_ns / 1e9 - self._unix.update()) if at_ns > 0 else now_s
 
 
-def offered(quality: Quality) -> Any:
-    """Quality of service of a publisher, as rclpy's QoSProfile."""
-    return qos_profile(Ask(quality.offers_reliable, quality.latched), quality.depth)
-
-
-def qos_profile(ask: Ask, depth: int) -> Any:
-    """Reliability and durability as rclpy's QoSProfile, keeping the last `depth` messages."""
-    from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
-
-    return QoSProfile(
-        history=HistoryPolicy.KEEP_LAST,
-        depth=depth,
-        reliability=ReliabilityPolicy.RELIABLE if ask.reliable else ReliabilityPolicy.BEST_EFFORT,
-        durability=DurabilityPolicy.TRANSIENT_LOCAL if ask.latched else DurabilityPolicy.VOLATILE,
-    )
-
-
-def _silent() -> Any:
-    """Event callbacks of a subscription that do not log mismatched publishers."""
-    try:
-        from rclpy.event_handler import SubscriptionEventCallbacks
-    except ImportError:  # ROS 2 Humble
-        from rclpy.qos_event import SubscriptionEventCallbacks
-
-    return SubscriptionEventCallbacks(use_default_callbacks=False)
-
-
 def _content(message: Any) -> Hashable:
     """Content of a message for comparisons; latched messages are small."""
     return message if isinstance(message, bytes) else repr(message)
+
+
+def why_no_start(error: RuntimeError) -> str:
+    """Message for a failed start of ROS, without the places in its source."""
+    text = re.sub(r",?\s+at /\S+:\d+", "", str(error)).removeprefix("failed to initialize rcl: ").strip()
+    return (
+        f"ROS 2 cannot start this node: {text.rstrip('.')}. Check the arguments after --ros-args, and "
+        "RMW_IMPLEMENTATION and ROS_DOMAIN_ID."
+    )
 
 
 def why_no_rclpy(error: ImportError) -> str:
@@ -360,11 +361,3 @@ def why_no_rclpy(error: ImportError) -> str:
         "rclpy is part of ROS 2, and no ROS 2 is sourced. Run: source /opt/ros/jazzy/setup.bash - or use "
         "bus=dds, after pip install 'robo-rl[dds]'"
     )
-
-
-def _checked(ros_type: str, **fields: Any) -> Any:
-    """`new` that raises BusError for values that the message's setters refuse."""
-    try:
-        return new(ros_type, **fields)
-    except (AssertionError, OverflowError, ValueError, TypeError) as error:
-        raise BusError(f"A {ros_type} cannot hold {sorted(fields)}: {error}") from error

@@ -1,0 +1,94 @@
+"""With a real ROS 2: `ros2 lifecycle` arms and stops the safety filter, and follows what its services do.
+
+Skipped where no ROS 2 is sourced. Run: source /opt/ros/jazzy/setup.bash && python3 -m pytest -m ros
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ros2cli", reason="no ROS 2 is sourced here: ros2cli is missing")
+
+from hardware.bus.choose import make_bus
+from hardware.messages import Flag
+from hardware.topics import ESTOP, SAFE
+from tests.hardware.bus.test_ros_cli import ros2
+from tests.hardware.bus.test_ros_parameters import node
+from tests.hardware.bus.test_ros_real import wait_for
+
+pytestmark = pytest.mark.ros
+SOON_S = 20.0
+
+
+def lifecycle(*words: str) -> str:
+    ran = subprocess.run(
+        ros2("lifecycle", *words, "--no-daemon"), capture_output=True, text=True, timeout=SOON_S, check=False
+    )
+    return ran.stdout + ran.stderr
+
+
+def state() -> str:
+    """State of the filter, as the command line shows it once it has found the node."""
+    late_s = time.monotonic() + SOON_S
+    while "not found" in (said := lifecycle("get", "/safety_filter")).lower() and time.monotonic() < late_s:
+        pass
+    return said.split(" [")[0]
+
+
+@pytest.fixture
+def cell(domain: int, tmp_path: Path) -> Iterator[Path]:
+    """A simulated arm and an unarmed filter; the filter's terminal."""
+    log = tmp_path / "filter.log"
+    with (
+        node(tmp_path / "robot.log", "sim_robot", "bus=rclpy"),
+        node(log, "safety_filter", "robot=sim_arm", "bus=rclpy"),
+    ):
+        yield log
+
+
+def test_the_command_line_arms_and_stops_the_filter(cell: Path) -> None:
+    bus = make_bus("listener", "", "rclpy")
+    commands: list[float] = []
+    SAFE.subscribe(bus, lambda command, at_s: commands.append(at_s))
+    assert state() == "unconfigured"
+    assert "/safety_filter" in lifecycle("nodes")
+    assert "Transitioning successful" in lifecycle("set", "/safety_filter", "configure")
+    assert commands == []
+    assert "Transitioning successful" in lifecycle("set", "/safety_filter", "activate")
+    wait_for(bus, lambda: len(commands) > 20)
+    assert "Transitioning successful" in lifecycle("set", "/safety_filter", "deactivate")
+    assert state() == "inactive"
+    wait_for(bus, lambda: bus.now() - commands[-1] > 0.5)
+    assert "Transitioning successful" in lifecycle("set", "/safety_filter", "shutdown")
+    assert bus.call("safety_filter/arm", 5.0) == (
+        False,
+        "this node was shut down by its lifecycle: start it again",
+    )
+    bus.close()
+    said = cell.read_text()
+    assert "armed: " in said
+    assert "stopping: " in said
+
+
+def test_the_state_follows_services_and_the_emergency_stop(cell: Path) -> None:
+    """And an activation that the filter refuses fails, with the reason in its terminal."""
+    bus = make_bus("listener", "", "rclpy")
+    press = ESTOP.publisher(bus)
+    assert state() == "unconfigured"
+    assert bus.call("safety_filter/arm", 5.0)[0]
+    wait_for(bus, lambda: state() == "active")
+    press(Flag(True))
+    wait_for(bus, lambda: state() == "inactive")
+    assert "Transitioning failed" in lifecycle("set", "/safety_filter", "activate")
+    assert state() == "inactive"
+    press(Flag(False))
+    assert bus.call("safety_filter/stop", 5.0)[0]
+    assert "Transitioning successful" in lifecycle("set", "/safety_filter", "activate")
+    assert state() == "active"
+    bus.close()
+    assert "not armed: the emergency stop" in cell.read_text()

@@ -1,0 +1,132 @@
+"""The bus on the real rclpy: what its own waits have to do as rclpy's executors do it.
+
+Skipped where no ROS 2 is sourced. Run: source /opt/ros/jazzy/setup.bash && python3 -m pytest -m ros
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytest.importorskip("ros2cli", reason="no ROS 2 is sourced here: ros2cli is missing")
+
+
+from hardware.bus.protocol import Profile
+from hardware.bus.quality import Ask
+from hardware.bus.ros.bus import RosBus
+from hardware.bus.ros.quality import qos_profile
+from hardware.messages import Flag, JointState
+from tests.hardware.records import SAMPLES, same
+
+pytestmark = pytest.mark.ros
+TOPICS, RATE_HZ = 9, 500.0  # of a safety filter
+
+
+@pytest.fixture
+def bus(domain: int) -> Iterator[RosBus]:
+    made = RosBus("tester", "lab")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def other(domain: int) -> Iterator[RosBus]:
+    made = RosBus("other", "lab")
+    yield made
+    made.close()
+
+
+def wait_for(bus: RosBus, true: Callable[[], bool], seconds: float = 10.0) -> None:
+    late_s = time.monotonic() + seconds
+    bus.spin(lambda: true() or time.monotonic() > late_s)
+    assert true(), "it did not happen in time"
+
+
+@pytest.mark.parametrize("kind", list(SAMPLES), ids=lambda kind: kind.__name__)
+def test_every_record_survives_the_middleware(bus: RosBus, other: RosBus, kind: type) -> None:
+    got: list[object] = []
+    bus.subscribe("topic", kind, Profile.LATCHED, lambda record, _: got.append(record))
+    other.publisher("topic", kind, Profile.LATCHED)(SAMPLES[kind])
+    wait_for(bus, lambda: bool(got))
+    assert same(got[0], SAMPLES[kind])
+
+
+def test_waiting_costs_little(bus: RosBus) -> None:
+    """A filter's timer and subscriptions, without messages: rclpy's executor takes four times as much."""
+    for number in range(TOPICS):
+        bus.subscribe(f"topic_{number}", JointState, Profile.STATE, lambda record, _: None)
+    ticks: list[float] = []
+    bus.timer(1.0 / RATE_HZ, lambda: ticks.append(bus.now()))
+    wait_for(bus, lambda: len(ticks) > 100)
+    ticks.clear()
+    start_s, cpu_s = bus.now(), time.process_time()
+    bus.spin(lambda: bus.now() > start_s + 2.0)
+    assert time.process_time() - cpu_s < 0.10 * 2.0
+    assert len(ticks) > 0.8 * 2.0 * RATE_HZ
+
+
+def test_a_mismatch_of_qualities_is_logged_by_rclpy(
+    bus: RosBus, other: RosBus, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An event of the middleware, which the waits leave to the executor."""
+    bus.subscribe("command", Flag, Profile.COMMAND, lambda record, _: None)
+    from std_msgs.msg import Bool
+
+    other._node.create_publisher(Bool, "command", qos_profile(Ask(reliable=False, latched=False), 1))
+    late_s = bus.now() + 5.0
+    bus.spin(lambda: bus.now() > late_s)
+    said = capfd.readouterr()
+    assert "incompatible" in said.err + said.out
+
+
+def test_services_are_served_and_added_while_spinning(bus: RosBus, other: RosBus) -> None:
+    bus.service("~/start", lambda: (True, "moving"))
+    ended = threading.Event()
+    spinner = threading.Thread(target=bus.spin, args=(ended.is_set,))
+    spinner.start()
+    try:
+        assert other.call("tester/start", 5.0) == (True, "moving")
+        bus.service("~/stop", lambda: (False, "no"))
+        assert other.call("tester/stop", 5.0) == (False, "no")
+    finally:
+        ended.set()
+        spinner.join()
+
+
+def test_without_a_wait_set_the_executor_waits(
+    domain: int, other: RosBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another rclpy may have no WaitSet: messages, timers and services still work, and the node says so."""
+    from rclpy.impl.implementation_singleton import rclpy_implementation
+
+    said: list[str] = []
+    with monkeypatch.context() as without:
+        without.delattr(rclpy_implementation, "WaitSet")
+        bus = RosBus("tester", "lab", warn=said.append)
+    assert "has no wait set" in said[0]
+    got: list[Flag] = []
+    ticks: list[float] = []
+    bus.subscribe("topic", Flag, Profile.LATCHED, lambda record, _: got.append(record))
+    bus.timer(0.02, lambda: ticks.append(bus.now()))
+    other.publisher("topic", Flag, Profile.LATCHED)(Flag(True))
+    wait_for(bus, lambda: bool(got) and len(ticks) > 10)
+    bus.close()
+
+
+def test_simulated_time_is_in_the_stamps_and_not_in_the_timers(bus: RosBus, other: RosBus) -> None:
+    """use_sim_time is switched on in a running node: the subscription of /clock joins the waits."""
+    from rclpy.parameter import Parameter
+    from rosgraph_msgs.msg import Clock
+
+    clock = other._node.create_publisher(Clock, "/clock", 1)
+    message = Clock()
+    message.clock.sec = 42
+    bus._node.set_parameters([Parameter("use_sim_time", value=True)])
+    bus._waits.changed()
+    ticks: list[float] = []
+    bus.timer(0.02, lambda: (ticks.append(bus.stamp()), clock.publish(message))[0])
+    wait_for(bus, lambda: bool(ticks) and ticks[-1] == 42.0)
+    assert len(ticks) > 1
