@@ -84,6 +84,7 @@ class RobotDescription:
     start_jump_rad: largest distance between a policy's first command and the measured position.
     tool_m: position of the tool in the frame of the last joint; None: the origin of that frame.
     frame_id: frame of the arm's base, in the headers of joint states and trajectories.
+    state_publishers: of `joint_states`; more than one where a gripper publishes there, too.
     """
 
     name: str
@@ -95,6 +96,7 @@ class RobotDescription:
     workspace: Box | None = None
     tool_m: Vec3 | None = None
     frame_id: str = "base_link"
+    state_publishers: int = 1
 
     def __post_init__(self) -> None:
         _check(self)
@@ -163,6 +165,8 @@ def parse_description(data: Any, source: str) -> RobotDescription:
         )
     if data.get("tool_m") is not None:
         body["tool_m"] = vector(data["tool_m"], f"{source}: tool_m")
+    if data.get("state_publishers") is not None:
+        body["state_publishers"] = integer(data["state_publishers"], f"{source}: state_publishers")
     if data.get("frame_id") is not None:
         body["frame_id"] = text(data["frame_id"], f"{source}: frame_id")
     for key in ("command_hz", "state_hz", "start_jump_rad"):
@@ -227,7 +231,7 @@ def _check(robot: RobotDescription) -> None:
         raise ConfigError(
             f"Robot '{robot.name}' needs joints with different names, found {list(robot.names)}."
         )
-    for key in ("command_hz", "state_hz", "start_jump_rad"):
+    for key in ("command_hz", "state_hz", "start_jump_rad", "state_publishers"):
         _positive(robot.name, key, getattr(robot, key))
     _check_rates(robot)
     for joint in robot.joints:

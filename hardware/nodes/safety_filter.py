@@ -52,18 +52,10 @@ NOW_S = 0.0
 
 
 class SafetyFilterNode:
-    """ArmFilter on a bus: ~/arm and ~/stop, `command/raw` and `teleop/...` in, `command/safe` out.
-
-    state_publishers: of joint_states, more than one where a gripper or another robot publishes there, too.
-    """
+    """ArmFilter on a bus: ~/arm and ~/stop, `command/raw` and `teleop/...` in, `command/safe` out."""
 
     def __init__(
-        self,
-        bus: Bus,
-        robot: RobotDescription,
-        arm: bool = False,
-        say: Callable[[str], None] = print,
-        state_publishers: int = 1,
+        self, bus: Bus, robot: RobotDescription, arm: bool = False, say: Callable[[str], None] = print
     ) -> None:
         look_s = 1.0 / watchdog_hz(robot)
         self.filter = ArmFilter(robot, look_s=_ON_THE_WAY * look_s)
@@ -85,7 +77,7 @@ class SafetyFilterNode:
         self._lifecycle = manage(bus, self._arm, self._stop)
         # Its own command/safe counts as well: a second sender there moves the robot past this filter.
         sole: dict[Topic[Any], int] = dict.fromkeys((RAW, TELEOP, JOINT_JOG, TWIST, SAFE), 1)
-        SolePublishers(bus, sole | {JOINT_STATES: state_publishers}, self._on_rivals)
+        SolePublishers(bus, sole | {JOINT_STATES: robot.state_publishers}, self._on_rivals)
         bus.timer(look_s, self._look)
         bus.timer(_STATUS_S, self._report)
 

@@ -29,11 +29,6 @@ class SafetyFilterNodeConfig(NodeConfig):
 
     robot: str = setting(REQUIRED, "description of the robot: a name, or your own YAML file")
     arm: bool = setting(False, "arm as soon as the robot's state arrives; otherwise by the service ~/arm")
-    state_publishers: int = setting(
-        1,
-        "publishers of joint_states; more where a gripper or another robot publishes there, too",
-        at_least=1,
-    )
 
 
 @dataclass

@@ -125,9 +125,7 @@ def safety_filter(config: SafetyFilterNodeConfig, bus: Bus) -> Node:
     from hardware.description import load_description
     from hardware.nodes.safety_filter import SafetyFilterNode
 
-    return SafetyFilterNode(
-        bus, load_description(config.robot), arm=config.arm, state_publishers=config.state_publishers
-    )
+    return SafetyFilterNode(bus, load_description(config.robot), arm=config.arm)
 
 
 def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from hardware.bus.dds.bus import DdsBus
+from hardware.bus.choose import make_bus
 from hardware.messages import JointState, JointTrajectory
 from hardware.topics import JOINT_STATES, RAW, SAFE, TELEOP
 from tests.hardware.arm_descriptions import NAMES, PERIOD_S
@@ -17,9 +17,9 @@ COMMANDS = {topic.name: topic for topic in (RAW, SAFE, TELEOP)}
 RATE_HZ = 500.0
 
 
-def main(topic: str) -> None:
-    """`python -m tests.hardware.nodes.stranger <topic>`, in the domain ROS_DOMAIN_ID, until SIGTERM."""
-    bus, sent, ended = DdsBus("stranger"), 0, list[int]()
+def main(topic: str, kind: str = "dds") -> None:
+    """`python -m tests.hardware.nodes.stranger <topic> [dds|rclpy]`, in the domain ROS_DOMAIN_ID, until SIGTERM."""
+    bus, sent, ended = make_bus("stranger", bus=kind), 0, list[int]()
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     say = (JOINT_STATES if topic == JOINT_STATES.name else COMMANDS[topic]).publisher(bus)
 
@@ -38,4 +38,4 @@ def main(topic: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

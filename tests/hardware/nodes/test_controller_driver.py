@@ -13,7 +13,7 @@ from hardware.nodes.controller_driver import ControllerDriverNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.shared.protocol import Node
 from hardware.safety.phase import Phase
-from hardware.topics import DRIVER_STATUS, JOINT_STATES, RAW
+from hardware.topics import DRIVER_STATUS, JOINT_STATES, RAW, SAFE
 from tests.hardware.arm_descriptions import NAMES, arm, command
 from tests.hardware.arms.jtc_model import Controller, Servo
 
@@ -92,3 +92,24 @@ def test_an_arm_of_ros2_control_moves_smoothly_and_goes_on_after_a_stop() -> Non
     cell.run(0.3)
     assert cell.controller.servo.place_rad > stood + 0.05
     assert cell.node.stop("the test ends") == "the test ends: the arm comes to rest"
+
+
+def test_a_second_publisher_rests_the_arm_until_it_has_left() -> None:
+    """Nothing is sent to the controller after its last word; ~/connect is refused; then the node goes on."""
+    cell = Cell()
+    cell.power_on()
+    cell.bus["arm"].spin(lambda: cell.world.now() >= 0.5)
+    assert cell.bus["policy"].call("filter/arm", 1.0)[0]
+    cell.drive()
+    cell.bus["arm"].spin(lambda: cell.world.now() >= 1.0)
+    rival = cell.world.bus("rival")
+    say = SAFE.publisher(rival)
+    rival.timer(0.01, lambda: say(command([-1.0, -1.0, -1.0])))
+    before_rad = cell.controller.servo.place_rad
+    cell.bus["arm"].spin(lambda: cell.world.now() >= 2.0)
+    assert cell.controller.servo.place_rad == pytest.approx(before_rad, abs=0.05)  # its lag at 0.5 rad/s
+    assert cell.statuses[-1][0] == 2
+    assert "command/safe has 2 publishers, /filter and /rival" in cell.statuses[-1][1]
+    assert cell.bus["policy"].call("driver/connect", 1.0) == (False, cell.statuses[-1][1])
+    rival.close()
+    assert cell.bus["policy"].call("driver/connect", 1.0)[0]

@@ -100,3 +100,19 @@ def test_in_process_refuses_shapes_as_a_network_does() -> None:
     say = JOINT_STATES.publisher(world.bus("robot"))
     with pytest.raises(BusError, match="2 values for 3 joints"):
         say(JointState(0.0, NAMES, np.zeros(2)))
+
+
+def test_simulated_robots_obey_nobody_while_two_command() -> None:
+    """The arm holds where it is, and obeys again when one is left; its status names both."""
+    bus, lag = ScriptedBus(), LagArm()
+    SimArmNode(bus, lag, 50.0, arm())
+    bus.heard[SAFE.name](command([0.01, 0.0, 0.0]), 0.0)
+    bus.watched[SAFE.name](("/filter", "/stranger"))
+    held = len(lag.commands)
+    for _ in range(10):
+        bus.heard[SAFE.name](command([0.02, 0.0, 0.0]), bus.now())
+    assert len(lag.commands) == held
+    assert "/filter and /stranger" in bus.sent[LOOP_STATUS.name][-1].status[0].message
+    bus.watched[SAFE.name](("/filter",))
+    bus.heard[SAFE.name](command([0.02, 0.0, 0.0]), bus.now())
+    assert lag.commands[-1].tolist() == [0.02, 0.0, 0.0]

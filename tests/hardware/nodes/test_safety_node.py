@@ -20,7 +20,7 @@ from hardware.nodes.sim_robot import HOLDS, SimArmNode
 from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason
-from hardware.topics import DIAGNOSTICS, ESTOP, INTERVENTION, RAW, SAFE, SAFETY_STATE, TELEOP
+from hardware.topics import DIAGNOSTICS, ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
 from robo_rl.apps.nodes.node_life import Ending, live
 from tests.hardware.arm_descriptions import arm, command, state
 from tests.hardware.nodes.fakes import LagArm
@@ -372,3 +372,15 @@ def test_changes_are_told_at_once() -> None:
     cell.world.kill("policy")
     cell.until(1.2)
     assert [message for at, message in heard if 1.005 < at < 1.06] == [Reason.STALE_COMMAND.sentence]
+
+
+def test_a_gripper_may_publish_its_own_joints_where_the_description_says_so() -> None:
+    """Two publishers of joint_states are one arm and its gripper, or a fault; a third one is a fault in any case."""
+    for allowed, stops in ((1, True), (2, False)):
+        world = InProcessWorld()
+        SimArmNode(world.bus("robot"), LagArm(), 50.0, arm())
+        node = SafetyFilterNode(world.bus("filter"), arm(state_publishers=allowed), say=lambda line: None)
+        JOINT_STATES.publisher(world.bus("gripper"))
+        assert bool(node.filter.rivals) is stops
+        JOINT_STATES.publisher(world.bus("third"))
+        assert "joint_states has 3 publishers" in node.filter.rivals

@@ -1,0 +1,69 @@
+"""With a real ROS 2: a second publisher of a topic that moves the arm stops the filter, and its name is told.
+
+Skipped where no ROS 2 is sourced. Run: source /opt/ros/jazzy/setup.bash && python3 -m pytest -m ros
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardware.bus.choose import make_bus
+from hardware.bus.protocol import Bus
+from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.safety.phase import Phase
+from hardware.safety.reasons import Reason
+from hardware.topics import JOINT_STATES, RAW, TELEOP
+from tests.hardware.arm_descriptions import arm, command, state
+
+pytest.importorskip("rclpy", reason="no ROS 2 is sourced here: rclpy is missing")
+pytestmark = pytest.mark.ros
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def wait_for(bus: Bus, true: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Spin until it is true; fail when that takes too long."""
+    late_s = time.monotonic() + seconds
+    bus.spin(lambda: true() or time.monotonic() > late_s)
+    assert true(), "it did not happen in time"
+
+
+@pytest.mark.parametrize("topic", ["command/raw", "command/safe", "teleop/command", "joint_states"])
+def test_a_second_publisher_stops_the_filter(topic: str, domain: int) -> None:
+    """A node of another process on rclpy; the arm is armed again only after it has left."""
+    with closing(make_bus("filter", bus="rclpy")) as bus, closing(make_bus("others", bus="rclpy")) as other:
+        node = SafetyFilterNode(bus, arm(), arm=True, say=lambda line: None)
+        tell, say, numbers = JOINT_STATES.publisher(other), RAW.publisher(other), count()
+        TELEOP.publisher(other)  # a human who does nothing
+
+        def speak() -> None:
+            tell(state(np.zeros(3)))
+            say(command(np.zeros(3), next(numbers)))
+
+        bus.timer(0.02, speak)
+        wait_for(bus, lambda: node.filter.phase is Phase.ARMED and node.filter.reason is None)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.hardware.nodes.stranger", topic, "rclpy"],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ['PYTHONPATH']}"},
+        )
+        try:
+            wait_for(bus, lambda: node.filter.phase is Phase.DISARMED)
+            # Before ROS has told the second publisher, its state is one that the arm cannot have reached.
+            assert node.filter.counts[Reason.SECOND_PUBLISHER] or node.filter.counts[Reason.STATE_JUMP]
+            wait_for(bus, lambda: "/stranger" in node.filter.rivals)
+            assert node.filter.arm(bus.now()) == (False, f"not armed: {node.filter.rivals}")
+            process.terminate()
+            wait_for(bus, lambda: node.filter.arm(bus.now())[0])
+        finally:
+            process.kill()
+            process.wait()
