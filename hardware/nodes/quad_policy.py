@@ -100,9 +100,7 @@ class QuadPolicyNode:
             self._say(f"{self._bus.name}: {self._bad_goal}")
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
-        if not self._filter.passes:
-            self._frames.forget()
-        if fault := self._frames.fault(message):
+        if fault := self._frames.fault(message, may_change=not self._filter.passes):
             self._bad_frames = fault  # the filter, which lands for it, says it in the terminal
             return None
         if self._filter.passes and np.isfinite(message.position_m).all():

@@ -66,9 +66,7 @@ class FlightFilter:
 
     def on_state(self, message: Odometry, received_s: float) -> None:
         """Take a state of the estimator; it is dropped when it is invalid or in a wrong frame."""
-        if self.phase is FlightPhase.DISARMED:
-            self._frames.forget()
-        self.fault = self._frames.fault(message)
+        self.fault = self._frames.fault(message, may_change=self.phase is FlightPhase.DISARMED)
         if self.fault or not is_state(message) or not math.isfinite(received_s):
             self._count(Reason.BAD_STATE)
             return

@@ -19,13 +19,9 @@ class Frames:
     def __init__(self) -> None:
         self._taken: tuple[str, str] | None = None
 
-    def forget(self) -> None:
-        """Accept other frames in the next state; for a craft that does not fly."""
-        self._taken = None
-
-    def fault(self, message: Odometry) -> str:
+    def fault(self, message: Odometry, may_change: bool = False) -> str:
         """Why this state is dropped, without a final full stop; empty for an accepted state, whose frames are
-        remembered.
+        remembered. may_change: the craft does not fly, so that its frames may be others than before.
         """
         told = message.frame, message.child_frame
         for name, expected in zip(told, ("ENU", "FLU"), strict=True):
@@ -34,7 +30,7 @@ class Frames:
                     f"odom is told in '{name}', which is {found.upper()}, expected {expected} (REP 103): "
                     "convert it, or let robot_driver tell it"
                 )
-        if self._taken is not None and told != self._taken:
+        if not may_change and self._taken is not None and told != self._taken:
             return (
                 f"odom changed its frames from '{self._taken[0]}' and '{self._taken[1]}' to '{told[0]}' and "
                 f"'{told[1]}': two estimators tell it, or one began anew. Leave one of them, and land before "

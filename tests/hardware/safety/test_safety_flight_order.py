@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,3 +146,18 @@ def test_replayed_commands_do_not_fly(hover: Bundle) -> None:
     assert filter_.counts[Reason.OUT_OF_ORDER] == 2
     assert filter_.phase is FlightPhase.FLYING
     assert len({message.stamp_s for message in safe}) == len(safe)
+
+
+def test_frames_are_those_of_the_state_that_the_craft_was_armed_on() -> None:
+    """A state in NED between that state and arming is dropped, and does not let another estimator in."""
+    run = Run()
+    run.filter.on_emergency(True)
+    while run.filter.phase is not FlightPhase.DISARMED:
+        run.tick()
+    run.filter.on_emergency(False)
+    run.now_s += DT_S
+    run.filter.on_state(replace(STILL, frame="odom"), run.now_s)
+    run.filter.on_state(replace(STILL, frame="odom_ned"), run.now_s)
+    assert run.filter.arm(run.now_s)[0]
+    run.filter.on_state(replace(STILL, frame="map"), run.now_s)
+    assert "changed its frames from 'odom'" in run.filter.fault
