@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from robo_rl.apps.view import Unskilled
+from robo_rl.apps.view import UninformedDemonstrator
 from robo_rl.core.errors import ConfigError
 from robo_rl.runs import window
 from robo_rl.runs.window import Keys, Staged, show
@@ -61,7 +61,10 @@ def test_episodes_go_on_until_the_window_is_closed(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(window, "_viewer", opened)
     monkeypatch.setattr(window, "has_screen", lambda: True)
     env = make_env("arm/lift", 1, max_episode_steps=5)
-    assert show(env, Unskilled(env.spec.action, moves=True), [1, 2], "arm/lift") == [False, False]
+    assert show(env, UninformedDemonstrator(env.spec.action, moves=True), [1, 2], "arm/lift") == [
+        False,
+        False,
+    ]
     env.close()
 
 
@@ -70,5 +73,5 @@ def test_no_screen_and_no_scene_are_sentences(monkeypatch: pytest.MonkeyPatch) -
     arm, drone = make_env("arm/lift", 1), make_env("quad/hover", 1)
     for env, says in ((arm, "no screen"), (drone, "manipulation")):
         with pytest.raises(ConfigError, match=says):
-            show(env, Unskilled(env.spec.action, moves=False), [1], env.spec.name)
+            show(env, UninformedDemonstrator(env.spec.action, moves=False), [1], env.spec.name)
         env.close()
