@@ -255,9 +255,10 @@ class RosBus:
         """See `RemoteParameterBus.remote_parameters`."""
         full, end_s = resolve(node, self.namespace, self.name), self.now() + timeout_s
         caller = self._service_caller()
+        absent = BusError(f"No node '{full}' answers within {timeout_s:g} s: start it.")
 
         def ask(service: str, kind: Any, request: Any) -> Any:
-            return caller.ask(service, kind, request, max(0.0, end_s - self.now()))
+            return caller.ask(service, kind, request, max(0.0, end_s - self.now()), absent)
 
         return read_parameters(ask, full, names)
 

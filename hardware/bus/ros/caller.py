@@ -37,13 +37,20 @@ class ServiceCaller:
         response = self.ask(full, kind, kind.Request(), timeout_s)
         return bool(response.success), str(response.message)
 
-    def ask(self, full: str, kind: Any, request: Any, timeout_s: float) -> Any:
-        """Response of the service `full` of this type. Raises BusError when none comes in time."""
+    def ask(
+        self, full: str, kind: Any, request: Any, timeout_s: float, absent: BusError | None = None
+    ) -> Any:
+        """Response of the service `full` of this type.
+
+        Raises BusError when none comes in time. absent: the error where the service is not found.
+        """
         deadline_s = time.monotonic() + timeout_s
         if full not in self._clients:
             self._clients[full] = self.node.create_client(kind, full)
         client = self._clients[full]
         if not client.wait_for_service(timeout_sec=timeout_s):
+            if absent is not None:
+                raise absent
             seen = self.node.get_service_names_and_types()
             raise unknown_service(full, (name for name, types in seen if TRIGGER in types), timeout_s)
         future = client.call_async(request)

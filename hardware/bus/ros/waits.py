@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 _BATCH = 16  # messages of one subscription that are taken at a time
+_CALLBACKS = 8  # of futures, after one piece of rare work
 
 
 class RosWaits:
@@ -63,9 +64,20 @@ class RosWaits:
         ]
         rare = any(wait_set.get_ready_entities(kind) for kind in self._rare)
         if rare or any(waitable.is_ready(wait_set) for waitable in self._waitables):
-            self._executor.spin_once(timeout_sec=0.0)
+            self._do_rare_work()
             self.changed()  # a request may have added entities, such as the subscription of /clock
         return callbacks
+
+    def _do_rare_work(self) -> None:
+        """Do one piece of work and the callbacks of the futures that it completes, which wake up no wait set.
+
+        Where this rclpy keeps them elsewhere, `check_events` does them.
+        """
+        self._executor.spin_once(timeout_sec=0.0)
+        for _ in range(_CALLBACKS):
+            if not getattr(self._executor, "_tasks", ()):
+                return
+            self._executor.spin_once(timeout_sec=0.0)
 
     def check_events(self) -> None:
         """Handle one event of a publisher or subscription; the next one at the next call."""
