@@ -84,9 +84,8 @@ class FlightOracle:
         axes = "".join(frames).lower()
         if "ned" in axes or "frd" in axes or (not self.silent and self.frames not in (None, frames)):
             return
-        self.frames = frames
         if state is not None:
-            self.state = state
+            self.state, self.frames = state, frames
 
     def told(self, values: Numbers, stamp: float, ours: bool, received: float, taken: bool) -> None:
         """A command arrives; `taken` is the filter's answer. ours: of this craft's level."""

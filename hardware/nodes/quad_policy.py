@@ -103,6 +103,7 @@ class QuadPolicyNode:
         if fault := self._frames.fault(message, may_change=not self._filter.passes):
             self._bad_frames = fault  # the filter, which lands for it, says it in the terminal
             return None
+        self._frames.take(message)
         if self._filter.passes and np.isfinite(message.position_m).all():
             self.flown.see(received_s, float(np.linalg.norm(message.position_m - self._goal_m)))
         if not self._enabled:

@@ -70,6 +70,7 @@ class FlightFilter:
         if self.fault or not is_state(message) or not math.isfinite(received_s):
             self._count(Reason.BAD_STATE)
             return
+        self._frames.take(message)
         self._state, self._state_s = message, received_s
 
     def on_command(self, message: FlightCommand, received_s: float) -> bool:

@@ -20,8 +20,9 @@ class Frames:
         self._taken: tuple[str, str] | None = None
 
     def fault(self, message: Odometry, may_change: bool = False) -> str:
-        """Why this state is dropped, without a final full stop; empty for an accepted state, whose frames are
-        remembered. may_change: the craft does not fly, so that its frames may be others than before.
+        """Why this state is dropped, without a final full stop; empty if its frames are right.
+
+        may_change: the craft does not fly, so that its frames may be others than before.
         """
         told = message.frame, message.child_frame
         for name, expected in zip(told, ("ENU", "FLU"), strict=True):
@@ -36,8 +37,11 @@ class Frames:
                 f"'{told[1]}': two estimators tell it, or one began anew. Leave one of them, and land before "
                 "it changes"
             )
-        self._taken = told
         return ""
+
+    def take(self, message: Odometry) -> None:
+        """Remember the frames of an accepted state."""
+        self._taken = message.frame, message.child_frame
 
 
 def axes_in(name: str) -> str:

@@ -5,6 +5,7 @@ dynamics.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -270,6 +271,17 @@ def test_it_is_silent_until_armed_and_until_commanded() -> None:
     flight.filter.stop()
     assert flight.fly() is None
     assert flight.filter.phase is FlightPhase.DISARMED
+
+
+def test_the_frames_of_a_state_that_is_dropped_for_its_numbers_are_not_held() -> None:
+    """Before arming, a state without a position tells of another frame: the flight goes on in the right one."""
+    flight = Flight()
+    flight.filter.on_state(replace(odometry(position=[math.nan, 0.0, 0.0]), frame="map"), flight.now_s)
+    flight.hear()
+    flight.filter.on_state(replace(odometry(position=[math.nan, 0.0, 0.0]), frame="map"), flight.now_s)
+    assert flight.filter.arm(flight.now_s)[0]
+    flight.hear()
+    assert not flight.filter.fault
 
 
 def test_arming_outside_the_envelope_is_refused() -> None:
