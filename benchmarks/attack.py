@@ -6,8 +6,10 @@ status 1.
     arm       the safety filter of an arm: nothing over a limit may come out, whatever is commanded or measured
     cdr       malformed messages on the bus and in recordings: a sentence or a record, never a crash
     flight    the safety filter of a quadcopter: hostile states, commands, envelopes, clocks
+    import    datasets and replay buffers that lie: a sentence or a result, no code is run
     messages  hostile but valid messages on every topic of every node: none may end or deafen a node
     power     power losses while episodes are recorded, in simulation: no committed episode may be lost
+    store     SIGKILLs and full disks (mounted, as root) while episodes are recorded: nothing committed is lost
 """
 
 from __future__ import annotations
@@ -21,15 +23,17 @@ from common import emit, parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # generators and oracles of tests/
 
-from attacks import arm, cdr, flight, messages, power
+from attacks import arm, cdr, data_files, flight, messages, power, store
 
 # part -> (attack(tries, seed) -> (tried, violations by kind, an example), tries, tries of a quick run)
 PARTS: dict[str, tuple[Callable[[int, int], tuple[int, Counter[str], str]], int, int]] = {
     "arm": (arm.attack, 100_000, 5_000),
     "cdr": (cdr.attack, 300_000, 10_000),
     "flight": (flight.attack, 100_000, 5_000),
+    "import": (data_files.attack, 1000, 100),
     "messages": (messages.attack, 5000, 300),
     "power": (power.attack, 1000, 100),
+    "store": (store.attack, 300, 30),
 }
 
 

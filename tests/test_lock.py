@@ -23,7 +23,13 @@ LEFT_OUT = (
     "envpool",
 )  # extras that the lock does not bring: tests that need them are skipped where it was installed
 ROBOT_EXTRAS = ("robot", "dds", "ur", "xarm", "crazyflie", "px4")
-ROS = {"launch_pytest", "ros2cli"}  # come with ROS 2, which no lock can bring
+ROS = {
+    "control_msgs",
+    "launch_pytest",
+    "rclpy",
+    "ros2cli",
+    "ros2launch",
+}  # come with ROS 2, which no lock can bring
 OURS = ("robo_rl", "policies", "sim", "hardware")
 MADE_FROM_IT = (
     0.9  # of the lock: an environment that has more was made from it, and lacks what it lacks by accident

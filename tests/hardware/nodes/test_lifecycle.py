@@ -47,7 +47,7 @@ class FilteredArm:
         self.world = InProcessWorld()
         self.bus, self.button = self.world.bus("filter"), self.world.bus("button")
         self.lifecycle = Managed(self.bus)
-        SimArmNode(self.world.bus("robot"), LagArm(), 50.0)
+        SimArmNode(self.world.bus("robot"), LagArm(), 50.0, arm())
         self.node = SafetyFilterNode(self.bus, arm(), arm=arm_at_once)
 
     def wait(self, seconds: float) -> None:
@@ -100,7 +100,7 @@ def test_a_driver_stops_and_connects_by_transition_and_by_service() -> None:
     driver = SimulatedArmDriver(
         lag, JointLimits((-1.0,) * 3, (1.0,) * 3, (2.0,) * 3), rate_hz=50.0, clock=world.now
     )
-    node = ArmDriverNode(bus, driver, 100.0, lambda sentence: None)
+    node = ArmDriverNode(bus, driver, 100.0, arm(), lambda sentence: None)
     bus.timer(0.01, lambda: lag.advance(0.01))
     say = SAFE.publisher(other)
     other.timer(0.02, lambda: say(command([0.1, 0.2, 0.3])))
