@@ -9,6 +9,7 @@ status 1.
     import    datasets and replay buffers that lie: a sentence or a result, no code is run
     messages  hostile but valid messages on every topic of every node: none may end or deafen a node
     power     power losses while episodes are recorded, in simulation: no committed episode may be lost
+    processes SIGKILLs of policy, head, filter, robot and launcher of a running `robo-rl up arm_sim`
     store     SIGKILLs and full disks (mounted, as root) while episodes are recorded: nothing committed is lost
 """
 
@@ -23,7 +24,7 @@ from common import emit, parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # generators and oracles of tests/
 
-from attacks import arm, cdr, data_files, flight, messages, power, store
+from attacks import arm, cdr, data_files, flight, messages, power, processes, store
 
 # part -> (attack(tries, seed) -> (tried, violations by kind, an example), tries, tries of a quick run)
 PARTS: dict[str, tuple[Callable[[int, int], tuple[int, Counter[str], str]], int, int]] = {
@@ -33,6 +34,7 @@ PARTS: dict[str, tuple[Callable[[int, int], tuple[int, Counter[str], str]], int,
     "import": (data_files.attack, 1000, 100),
     "messages": (messages.attack, 5000, 300),
     "power": (power.attack, 1000, 100),
+    "processes": (processes.attack, 50, 5),
     "store": (store.attack, 300, 30),
 }
 
