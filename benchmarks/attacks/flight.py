@@ -176,7 +176,7 @@ class World:
 
 
 def _product(p: Any, q: Any) -> tuple[float, ...]:
-    """Of two quaternions [w, x, y, z]."""
+    """Product of two quaternions [w, x, y, z]."""
     a, b, c, d = p
     w, x, y, z = q
     return (

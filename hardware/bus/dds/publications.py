@@ -58,7 +58,7 @@ class NodeNames:
 
 
 class PublisherWatch:
-    """Who publishes on the watched topics; `poll` tells each change. condition: true while there is news."""
+    """Publishers of the watched topics; `poll` reports each change. condition: true while a change is pending."""
 
     def __init__(self, ros: RosTypes, participant: Any) -> None:
         self._participant = participant

@@ -100,7 +100,7 @@ def test_a_node_logs_warnings_and_information_in_turn(bus: Bus) -> None:
 
 
 def test_the_parameters_of_a_controller_are_read(bus: Bus) -> None:
-    """Of those that it has; a node that is not there is named."""
+    """Only parameters that it has are returned; a node that is not there is named."""
     assert isinstance(bus, RemoteParameterBus)
     assert isinstance(bus, ActionBus)
     with controller(USUAL | {"gain": 2.5, "count": 3}):

@@ -186,7 +186,7 @@ def test_another_frame_in_flight_is_not_taken_and_lands(hover: Bundle) -> None:
 
 @pytest.mark.parametrize("topic", [ODOM, FLIGHT_RAW, FLIGHT_SAFE], ids=lambda topic: topic.name)
 def test_a_second_publisher_lands(hover: Bundle, topic: Topic[Any]) -> None:
-    """Of states, of commands, or past the filter; the craft does not fly again before one is left."""
+    """Two publishers of states, of commands, or past the filter; the craft does not fly again before one is left."""
     flight = Flight(hover)
     flight.until(1.0)
     rival = flight.world.bus("rival")
