@@ -100,3 +100,4 @@ $(VENV)/.locked: requirements.lock
 $(STAMP): $(VENV)/.locked setup.cfg setup.py
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
+	@echo "$(VENV) is ready. To use robo-rl in this shell: source $(VENV)/bin/activate"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.files.durable import read_regular
 from robo_rl.core.shapes import Shaped
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.reader import Episode
@@ -111,10 +112,10 @@ def _zarr_json_faults(number: int, folder: Path, name: str, array: ArrayMeta) ->
 
 def _differs(path: Path, expected: dict[str, Any]) -> str | None:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(read_regular(path))
     except FileNotFoundError:
         return "is missing"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, DataError) as error:
         return f"cannot be read ({error})"
     if not isinstance(found, dict):
         return "holds no object"

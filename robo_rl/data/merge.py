@@ -43,11 +43,23 @@ def merge(
     ) as writer:
         for i, episode in enumerate(episodes):
             staged = writer.path / STAGING / f"{i:06d}"
+            _refuse_odd_files(episode.path)
             copytree(episode.path, staged)
             publish(writer.path, staged)
             if progress is not None:
                 progress(i + 1, len(episodes))
     return len(episodes)
+
+
+def _refuse_odd_files(folder: Path) -> None:
+    """Raise DataError where a copy would not end or would follow a link out of the dataset's files."""
+    for path in folder.rglob("*"):
+        is_linked_folder = path.is_symlink() and path.is_dir()
+        if is_linked_folder or not (path.is_dir() or path.is_file()):
+            raise DataError(
+                f"{path} is not a file: a device, or a link to a folder or to nothing. Restore the episode from a "
+                "copy, or delete its directory."
+            )
 
 
 def _refuse_repeated(sources: Sequence[str | Path]) -> None:

@@ -89,6 +89,28 @@ def test_an_interrupted_merge_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+@pytest.mark.parametrize("target", ["/dev/zero", "/", "nothing", "zarr.json"])
+def test_files_that_are_none_are_refused(tmp_path: Path, target: str) -> None:
+    """A device never ends, and a link to a folder copies what is in it; `zarr.json` is a link to itself."""
+    source = make(tmp_path / "a", range(2))
+    file = source / "episodes/000000/zarr.json"
+    file.unlink()
+    file.symlink_to(target)
+    with pytest.raises(DataError, match=r"zarr\.json is not a file"):
+        merge([source], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
+    """As git-annex and DataLad keep large files."""
+    source = make(tmp_path / "a", range(2))
+    file = source / "episodes/000000/zarr.json"
+    file.rename(tmp_path / "kept")
+    file.symlink_to(tmp_path / "kept")
+    assert merge([source], tmp_path / "out") == 2
+    assert not (tmp_path / "out/episodes/000000/zarr.json").is_symlink()
+
+
 def test_no_source_is_a_mistake(tmp_path: Path) -> None:
     """`robo-rl data merge out=x` names the missing setting."""
     with pytest.raises(ConfigError, match="sources"):

@@ -6,6 +6,7 @@ import ctypes
 import errno
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,20 @@ def write_json(path: Path, data: Any) -> None:
     write_atomic(path, (json.dumps(data, indent=2, allow_nan=False) + "\n").encode())
 
 
+def read_regular(path: Path) -> str:
+    """Text of a regular file, or of the one that a link leads to.
+
+    Raises DataError for a device or a pipe, which may never end, FileNotFoundError and other errors of `open`.
+    """
+    if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+        raise DataError(f"{path} is not a regular file but a device, pipe or socket. Restore it from a copy.")
+    return path.read_text()
+
+
 def read_json(path: Path) -> Any:
-    """Parsed JSON file. Raises DataError that names the file if it is absent or not JSON."""
+    """Parsed JSON file. Raises DataError that names the file if it is absent, not regular or not JSON."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(read_regular(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(f"{path} does not exist. Check the path, or run the step that makes it.") from error
     except (

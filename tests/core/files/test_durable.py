@@ -67,3 +67,10 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
         write_atomic(tmp_path / "out.json", b"1")
     assert error.value.filename == str(tmp_path / "out.json")
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_a_device_is_no_json(tmp_path: Path) -> None:
+    """Reading /dev/zero would fill the memory."""
+    (tmp_path / "run.json").symlink_to("/dev/zero")
+    with pytest.raises(DataError, match=r"run\.json is not a regular file"):
+        read_json(tmp_path / "run.json")
