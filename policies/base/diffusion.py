@@ -23,7 +23,7 @@ from policies.base.process import (
     config_json,
     per_sample,
 )
-from robo_rl.core.errors import ConfigError, MissingDependencyError
+from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float, Int
 
@@ -55,9 +55,7 @@ class Diffusion(nn.Module):
     def __init__(self, config: DiffusionConfig) -> None:
         super().__init__()
         if config.prediction not in PREDICTIONS:
-            raise ConfigError(
-                f"Diffusion prediction must be one of {PREDICTIONS}, found '{config.prediction}'."
-            )
+            raise UnknownNameError("prediction of a diffusion process", config.prediction, PREDICTIONS)
         if config.clip <= 0.0:
             raise ConfigError(f"Diffusion clip must be positive, found {config.clip}.")
         self.steps = check_steps(config.steps, config.train_steps)

@@ -34,7 +34,7 @@ from policies.base.process import (
     config_json,
     per_sample,
 )
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float
 
@@ -60,7 +60,7 @@ class Flow(nn.Module):
     def __init__(self, config: FlowConfig) -> None:
         super().__init__()
         if config.prediction not in PREDICTIONS:
-            raise ConfigError(f"Flow prediction must be one of {PREDICTIONS}, found '{config.prediction}'.")
+            raise UnknownNameError("prediction of a flow process", config.prediction, PREDICTIONS)
         if config.time_power <= 0.0:
             raise ConfigError(f"time_power must be positive, found {config.time_power}.")
         self.steps = check_steps(config.steps)

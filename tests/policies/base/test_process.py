@@ -216,7 +216,7 @@ def test_impossible_processes_are_refused() -> None:
         Diffusion.build(DiffusionConfig()).transitions(101)
     with pytest.raises(ConfigError, match="found 0"):
         Flow(FlowConfig(steps=0))
-    with pytest.raises(ConfigError, match="'eps'"):
+    with pytest.raises(UnknownNameError, match="'eps'. Did you mean 'epsilon'"):
         Diffusion(DiffusionConfig(prediction="eps"))
     with pytest.raises(ConfigError, match="Unknown diffusion schedule 'cosine'"):
         Diffusion.build(DiffusionConfig(schedule="cosine"))
@@ -241,3 +241,9 @@ def test_a_loaded_process_needs_no_diffusers(monkeypatch: pytest.MonkeyPatch) ->
     assert loaded.transitions(5).mean_out.isnan().all()
     loaded.load_state_dict(trained.state_dict())
     assert loaded.transitions(5).mean_out.equal(trained.transitions(5).mean_out)
+
+
+def test_a_misspelt_prediction_is_answered_with_the_nearest() -> None:
+    """`process.prediction=velocty` names what was meant."""
+    with pytest.raises(UnknownNameError, match="Did you mean 'velocity'"):
+        Flow(FlowConfig(prediction="velocty"))
