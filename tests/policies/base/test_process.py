@@ -216,7 +216,7 @@ def test_impossible_processes_are_refused() -> None:
         Diffusion.build(DiffusionConfig()).transitions(101)
     with pytest.raises(ConfigError, match="found 0"):
         Flow(FlowConfig(steps=0))
-    with pytest.raises(UnknownNameError, match="'eps'. Did you mean 'epsilon'"):
+    with pytest.raises(UnknownNameError, match=r"'eps'\. Did you mean 'epsilon'"):
         Diffusion(DiffusionConfig(prediction="eps"))
     with pytest.raises(ConfigError, match="Unknown diffusion schedule 'cosine'"):
         Diffusion.build(DiffusionConfig(schedule="cosine"))
