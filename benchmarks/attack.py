@@ -3,14 +3,14 @@
 Each part prints how much was tried and how many promises were broken; one broken promise ends with exit
 status 1.
 
-    arm       the safety filter of an arm: nothing over a limit may come out, whatever is commanded or measured
+    arm       the safety filter of an arm: hostile commands and states; no output may exceed a limit
     cdr       malformed messages on the bus and in recordings: a sentence or a record, never a crash
     flight    the safety filter of a quadcopter: hostile states, commands, envelopes, clocks
     import    datasets and replay buffers that lie: a sentence or a result, no code is run
     messages  hostile but valid messages on every topic of every node: none may end or deafen a node
     power     power losses while episodes are recorded, in simulation: no committed episode may be lost
     processes SIGKILLs of policy, head, filter, robot and launcher of a running `robo-rl up arm_sim`
-    store     SIGKILLs and full disks (mounted, as root) while episodes are recorded: nothing committed is lost
+    store     SIGKILLs and full disks (mounted, as root) while episodes are recorded: no commit is lost
 """
 
 from __future__ import annotations

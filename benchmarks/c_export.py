@@ -44,7 +44,8 @@ int main(int argc, char **argv) {
     sum += action[POLICY_ACTIONS - 1];
   }
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
-  printf("%.9f %g\\n", (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec), (double)sum);
+  printf("%.9f %g\\n", (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec),
+         (double)sum);
   return 0;
 }
 """

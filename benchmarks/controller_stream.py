@@ -1,11 +1,13 @@
-"""How a joint_trajectory_controller moves when it is streamed to, in a model: `python benchmarks/controller_stream.py`.
+"""Motion of a modelled joint_trajectory_controller under streamed commands.
 
-One joint at 1 rad/s, commands at 50 Hz, a controller at 1 kHz, servos with a lag of 48 ms, messages delayed by up to
-0 or 4 ms. For each way of commanding: the largest change of the command at a message [mrad], where one cycle of the
-controller is 1 mrad, and how long the command is behind its target [ms].
+    python benchmarks/controller_stream.py
+
+One joint at 1 rad/s, commands at 50 Hz, a controller at 1 kHz, servos with a lag of 48 ms, messages delayed
+by up to 0 or 4 ms. For each way of commanding: the largest change of the command at a message [mrad], where
+one cycle of the controller is 1 mrad, and how long the command is behind its target [ms].
 
     single1, single2  one waypoint without velocities, due after one or two periods
-    stream            the waypoints of the driver `ros2_control`; `joins`: for a controller that starts by itself
+    stream            the waypoints of the driver `ros2_control`; `joins`: it starts at its desired state
     measured, desired the controller starts at the measured state, or at its desired one
                       (`interpolate_from_desired_state`)
 """

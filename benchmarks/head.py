@@ -1,7 +1,7 @@
 """Single-step head: decisions per CPU-second on one core, and change of success by distillation.
 
-    python benchmarks/head.py                      # speed
-    python benchmarks/head.py --teacher runs/demo/steering --head runs/demo/head    # and success, 200 paired episodes
+    python benchmarks/head.py  # speed
+    python benchmarks/head.py --teacher runs/demo/steering --head runs/demo/head  # and success, 200 episodes
 
 Speed is the number of `sample` calls, from raw observation to chunk, per second of CPU time of one thread in
 ONNX Runtime. The base policy for comparison has the same network and takes 10 denoising steps.

@@ -17,7 +17,7 @@ Forward = Callable[[Float[ndarray, " j"]], Float[ndarray, "k 3"]]
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """Joints of an arm: axes of length 1 and origins, each in the frame of the joint before; the tool in the last."""
+    """Joints of an arm: unit axes and origins, in the frame of the joint before; the tool in the last."""
 
     axes: Float[ndarray, "j 3"]
     offsets: Float[ndarray, "j 3"]
@@ -76,8 +76,8 @@ def _skew(axis: Float[ndarray, " 3"]) -> Float[ndarray, "3 3"]:
 def tool_jacobian(robot: RobotDescription) -> Callable[[Float[ndarray, " j"]], Float[ndarray, "6 j"]]:
     """Function that maps joint positions (j,) [rad] to the Jacobian (6, j) of the tool in the base frame.
 
-    Rows: linear velocity [m/s], then angular velocity [rad/s], per joint speed [rad/s]. Raises ConfigError for a
-    description without axes.
+    Rows: linear velocity [m/s], then angular velocity [rad/s], per joint speed [rad/s]. Raises ConfigError
+    for a description without axes.
     """
     chain = _Chain.of(robot)
 

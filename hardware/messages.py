@@ -86,8 +86,8 @@ class Floats:
 class FlightCommand:
     """sensor_msgs/JointState, whose efforts are four motor commands, or thrust and body rates.
 
-    Standard messages have no other type with a header and named numbers. Ordered by stamp, as JointTrajectory.
-    names: `MOTORS` or `RATES`; empty: not said.
+    Standard messages have no other type with a header and named numbers. Ordered by stamp, as
+    JointTrajectory. names: `MOTORS` or `RATES`; empty: not said.
     """
 
     stamp_s: float

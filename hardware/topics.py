@@ -2,8 +2,8 @@
 
 The tables in docs/ros2.md are generated from this file. Names are relative, so that each robot can have its
 own namespace; only /diagnostics is absolute, as ROS' tools expect it. The stamp of a message is the time of
-capture, except for `command/safe`, whose stamp is 0. The age of a message is computed from the local time of its
-receipt.
+capture, except for `command/safe`, whose stamp is 0. The age of a message is computed from the local time of
+its receipt.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ class ChunkExecutor:
 
     execute: number of actions executed from a chunk before the next is planned (Ta); None: the policy's own.
     ensemble: None, or the decay m of a temporal ensemble: a chunk is planned every step, and the executed
-        action is the weighted mean of all chunks for this step. The oldest has weight 1, each newer one exp(-m)
-        times the one before (Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation", algorithm 2).
+        action is the weighted mean of all chunks for this step. The oldest has weight 1, each newer one
+        exp(-m) times the one before (Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation",
+        algorithm 2).
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Attack of the readers of CDR: the buses', the recordings' and those of services; rosbags is the oracle.
 
 Broken promises: anything but a record or a BusError comes out; a payload takes over half a second; the memory
-grows by more than 300 MB; a record differs from what rosbags reads in the same bytes; a bus or a recording does
-not go on after a malformed message.
+grows by more than 300 MB; a record differs from what rosbags reads in the same bytes; a bus or a recording
+does not go on after a malformed message.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _bounded_memory() -> Iterator[None]:
 
 
 def attack(payloads: int, seed: int) -> tuple[int, Counter[str], str]:
-    """(payloads tried, violations by kind, one example). Each 100th also goes over a bus and into a recording."""
+    """(payloads tried, violations by kind, an example). Each 100th also passes a bus and a recording."""
     run, kinds = CdrAttack(seed), list(WIRE)
     with np.errstate(all="ignore"), _bounded_memory():
         for i in range(payloads):

@@ -1,4 +1,4 @@
-"""Comparison of a record with the message that rosbags reads in the same bytes; it shares no code with the readers."""
+"""Comparison of a record with what rosbags reads in the same bytes. Shares no code with the readers."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def _trajectory(m: Any) -> dict[str, Any]:
 
 def _jog(m: Any) -> dict[str, Any]:
     return {
-        "stamp_s": _time(m.header.stamp), "names": tuple(m.joint_names), "velocity_rad_s": _array(m.velocities),
-        "frame": m.header.frame_id,
+        "stamp_s": _time(m.header.stamp), "names": tuple(m.joint_names),
+        "velocity_rad_s": _array(m.velocities), "frame": m.header.frame_id,
     }  # fmt: skip
 
 
@@ -91,13 +91,15 @@ def _odometry(m: Any) -> dict[str, Any]:
     return {
         "stamp_s": _time(m.header.stamp), "position_m": _three(m.pose.pose.position),
         "quat_wxyz": _quat(m.pose.pose.orientation), "velocity_body_m_s": _three(m.twist.twist.linear),
-        "rates_rad_s": _three(m.twist.twist.angular), "frame": m.header.frame_id, "child_frame": m.child_frame_id,
+        "rates_rad_s": _three(m.twist.twist.angular), "frame": m.header.frame_id,
+        "child_frame": m.child_frame_id,
     }  # fmt: skip
 
 
 def _imu(m: Any) -> dict[str, Any]:
     return {
-        "stamp_s": _time(m.header.stamp), "quat_wxyz": _quat(m.orientation), "rates_rad_s": _three(m.angular_velocity),
+        "stamp_s": _time(m.header.stamp), "quat_wxyz": _quat(m.orientation),
+        "rates_rad_s": _three(m.angular_velocity),
         "acceleration_m_s2": _three(m.linear_acceleration), "frame": m.header.frame_id,
     }  # fmt: skip
 
@@ -136,8 +138,9 @@ def _compressed(m: Any) -> dict[str, Any]:
 
 def _info(m: Any) -> dict[str, Any]:
     return {
-        "stamp_s": _time(m.header.stamp), "width_px": m.width, "height_px": m.height, "model": m.distortion_model,
-        "distortion": _array(m.d), "matrix": _array(m.k).reshape(3, 3), "rectification": _array(m.r).reshape(3, 3),
+        "stamp_s": _time(m.header.stamp), "width_px": m.width, "height_px": m.height,
+        "model": m.distortion_model, "distortion": _array(m.d), "matrix": _array(m.k).reshape(3, 3),
+        "rectification": _array(m.r).reshape(3, 3),
         "projection": _array(m.p).reshape(3, 4), "frame": m.header.frame_id,
     }  # fmt: skip
 

@@ -1,7 +1,8 @@
 """Attack of the readers of datasets and replay buffers by files that lie.
 
 Each try changes one thing in a good dataset or zarr v2 buffer, and runs a verb on it in a child process with
-little memory and time. Allowed is a result, or one sentence and exit code 2. A payload that runs code leaves a mark.
+little memory and time. Allowed is a result, or one sentence and exit code 2. A payload that runs code leaves
+a mark.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ MEMORY_BYTES, CPU_S, WALL_S = 8 << 30, 20, 60.0
 DIGITS = "9" * 6000
 DEEP = "[" * 200 + "]" * 200
 HOSTILE: tuple[Any, ...] = (
-    None, True, -1, 0, 10**12, 2**63, 1e308, float("nan"), float("inf"), "", "O", "|O", "|O8", "object", "<U9",
+    None, True, -1, 0, 10**12, 2**63, 1e308, float("nan"), float("inf"), "", "O", "|O", "|O8", "object",
+    "<U9",
     "../../canary", "/etc/passwd", "a" * 100_000, "\0", [], [-1], [10**9, 10**9], [[1]], {}, {"id": "pickle"},
-    [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}], [{"name": "numcodecs.pickle"}], "zarr.codecs.pickle",
+    [{"id": "vlen-utf8"}, {"id": "pickle", "protocol": 5}], [{"name": "numcodecs.pickle"}],
+    "zarr.codecs.pickle",
 )  # fmt: skip
 Change = Callable[[Path, random.Random], str]
 

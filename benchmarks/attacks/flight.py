@@ -55,7 +55,8 @@ class World:
     def _bounds(self, envelope: FlightEnvelope, ground: float | None) -> Bounds:
         e = envelope
         return Bounds(
-            e.tilt_rad, e.rate_rad_s, e.speed_m_s, e.fence_low_m, e.fence_high_m, e.cut_height_m, e.cut_tilt_rad,
+            e.tilt_rad, e.rate_rad_s, e.speed_m_s, e.fence_low_m, e.fence_high_m, e.cut_height_m,
+            e.cut_tilt_rad,
             e.fence_low_m[2] if ground is None else ground, self.is_rates, PERIOD_S, PERIOD_S, HOVER,
         )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Oracle of the flight filter: it knows the promises of docs/safety.md and shares no code with the filter.
 
-It hears what the filter is told and what comes out, keeps its own account of arming, order, ages and envelope,
-and raises AssertionError at the first broken promise.
+It hears what the filter is told and what comes out, keeps its own account of arming, order, ages and
+envelope, and raises AssertionError at the first broken promise.
 """
 
 from __future__ import annotations
@@ -249,5 +249,5 @@ def _aged(state: Seen) -> Seen:
 
 
 def _could_not_be_led(command: Numbers, bounds: Bounds) -> bool:
-    """True for a command that a landing would not send by chance: it turns, or not all motors are at their ends."""
+    """True for a command that a landing does not send: it turns, or not all motors are at their ends."""
     return math.hypot(*command[1:]) > 0.0 if bounds.is_rates else any(abs(v) < 0.999 for v in command)

@@ -1,4 +1,4 @@
-"""CDR payloads of any ROS type: whole ones with random fields, and what bad networks and bad people make of them.
+"""CDR payloads of any ROS type: valid ones with random fields, and damaged or malicious variants of them.
 
 Whole payloads are written by rosbags; none of the project's encoders is used.
 """
@@ -65,7 +65,7 @@ class HostileCdr:
         self.store, self.rng, self.size = store, rng, 0
 
     def whole(self, ros_type: str) -> bytes:
-        """A valid payload of either byte order; its sequences often have one length, as those of robots do."""
+        """A valid payload of either byte order; its sequences often have equal lengths, as from robots."""
         rng = self.rng
         self.size = rng.choice((0, 1, 2, 6, 6, 7))
         message = self._message(ros_type, rng.random() < 0.7)

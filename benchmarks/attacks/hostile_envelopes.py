@@ -28,13 +28,14 @@ WRONG = (
     {},
     [1.0],
 )
-# The most that a craft without settings of its own allows (docs/safety.md); upside down: beyond a quarter turn.
+# The most that a craft without settings of its own allows (docs/safety.md); upside down: beyond a quarter
+# turn.
 MOST = {"tilt_rad": 2.1, "rate_rad_s": 40.0, "speed_m_s": 5.0, "descend_m_s": 1.0, "cut_height_m": 0.1}
 FENCE_M, UPRIGHT_RAD = 10.0, math.pi / 2
 
 
 def hostile_envelope(rng: random.Random) -> FlightEnvelope:
-    """An envelope that was accepted; it is checked that it limits, and that what is refused is refused in words."""
+    """An accepted envelope. Checks that it limits, and that a refused one is refused with a sentence."""
     while True:
         asked = _asked(rng)
         try:

@@ -65,7 +65,7 @@ class Hostile:
         return np.array([rng.choice(_NUMBERS) for _ in range(int(np.prod(shape)))]).reshape(shape)
 
     def some_names(self) -> tuple[str, ...]:
-        """Joint names: those of the robot, in any order, with others, without some, twice, or none of them."""
+        """Joint names: the robot's in any order, with others, without some, twice, or none of them."""
         rng, names = self.rng, list(self.names)
         way = rng.randrange(8)
         if way == 1:

@@ -28,7 +28,7 @@ _PER_BAG = 100
 
 
 def attack_bus(made: HostileCdr, count: int) -> Iterator[Fault]:
-    """Send malformed payloads to a node with one subscription per type; then an ordinary message has to arrive."""
+    """Send malformed payloads to a node with one subscription per type; a valid message must still arrive."""
     from cyclonedds.pub import DataWriter
     from cyclonedds.qos import Qos
     from cyclonedds.topic import Topic

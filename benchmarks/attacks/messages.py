@@ -1,8 +1,8 @@
 """Attack of every node by hostile but valid messages on each topic that it subscribes to.
 
 Broken promises: a callback or timer raises (the process of the node would end), takes more than a second, or
-the node's memory grows by more than 500 MB; a command that is not finite goes out to a robot; and after a reset
-the node does not do its work.
+the node's memory grows by more than 500 MB; a command that is not finite goes out to a robot; and after a
+reset the node does not do its work.
 """
 
 from __future__ import annotations

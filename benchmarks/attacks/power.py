@@ -36,7 +36,7 @@ def state(seed: int, frame: int) -> np.ndarray:
 
 
 def record(root: Path, rng: random.Random, codec: Codec) -> DiskLog:
-    """Log of a recorder that makes a dataset and records episodes; each commit that returned is acknowledged."""
+    """Log of a recorder that makes a dataset and records episodes; commits that returned are marked."""
     log = DiskLog(root)
     with log.logging():
         writer = DatasetWriter.create(root / DATASET, ENV, image_codec=codec, min_free_bytes=0)

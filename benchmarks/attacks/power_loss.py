@@ -35,7 +35,7 @@ class DiskCall:
 
 @dataclass
 class DiskLog:
-    """Calls below `root`, in order. `marks` holds what the program acknowledged: (number of calls so far, what)."""
+    """Calls below `root`, in order. marks: what the program acknowledged, as (calls so far, what)."""
 
     root: Path
     calls: list[DiskCall] = field(default_factory=list)

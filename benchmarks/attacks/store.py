@@ -1,8 +1,8 @@
 """Attack of the episode store by SIGKILL at random instants and by full disks.
 
-A child process records and reports what returned in a log outside of the dataset. The oracle reads the files by zarr
-and JSON alone: every episode whose commit returned must be there, value by value, and after recovery the
-running one holds at least every frame whose `add` returned.
+A child process records and reports what returned in a log outside of the dataset. The oracle reads the files
+by zarr and JSON alone: every episode whose commit returned must be there, value by value, and after recovery
+the running one holds at least every frame whose `add` returned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The simulated arm's joints as mock hardware of ros2_control: controller manager, broadcaster and one controller.
+"""Mock hardware of ros2_control with the simulated arm's joints: manager, broadcaster and one controller.
 
 ros2 launch examples/ros2_control/bringup.launch.py controller:=joint_trajectory_controller
 """

@@ -33,11 +33,11 @@ class JointLimits:
 
     @classmethod
     def of(cls, robot: RobotDescription, names: Sequence[str]) -> JointLimits:
-        """Limits of the robot's description, in the order of `names`. Raises ConfigError for a missing joint."""
+        """Limits of the robot's description, ordered as `names`. Raises ConfigError for a missing joint."""
         if missing := [name for name in names if name not in robot.names]:
             raise ConfigError(
-                f"The description '{robot.name}' has no joint {', '.join(missing)}; it has {', '.join(robot.names)}. "
-                "Give the description of this robot."
+                f"The description '{robot.name}' has no joint {', '.join(missing)}; it has "
+                f"{', '.join(robot.names)}. Give the description of this robot."
             )
         order = [robot.names.index(name) for name in names]
         low, high, velocity = (robot.column(key)[order] for key in ("low_rad", "high_rad", "velocity_rad_s"))
@@ -99,7 +99,8 @@ class CommandLimiter:
         start_rad = measured_rad if self._sent_rad is None else self._sent_rad
         if not np.isfinite(start_rad).all():
             raise DriverError(
-                f"{self._robot} reports a position that is not finite: {start_rad.tolist()}. Nothing was sent."
+                f"{self._robot} reports a position that is not finite: {start_rad.tolist()}. Nothing was "
+                "sent."
             )
         since_s = self._period_s if first else now_s - self._sent_s
         dt_s = min(max(since_s, 0.0), 2.0 * self._period_s)

@@ -25,8 +25,8 @@ PARAMETERS = (
 class ControllerFacts:
     """How to command a controller.
 
-    joins: it continues a trajectory from its own desired state. advice: sentence for the terminal; empty: nothing
-    to set.
+    joins: it continues a trajectory from its own desired state. advice: sentence for the terminal; empty:
+    nothing to set.
     """
 
     output: Output
@@ -39,20 +39,21 @@ def controller_facts(
 ) -> ControllerFacts:
     """Facts from the parameters `found` of the controller `name`.
 
-    kind: its type, such as joint_trajectory_controller/JointTrajectoryController; empty: not known. output: wanted
-    by the user; "auto": whatever the controller takes. Raises DriverError for a controller that cannot be commanded
-    that way, with what to set.
+    kind: its type, such as joint_trajectory_controller/JointTrajectoryController; empty: not known. output:
+    wanted by the user; "auto": whatever the controller takes. Raises DriverError for a controller that cannot
+    be commanded that way, with what to set.
     """
     forward = "command_interfaces" not in found and ("interface_name" in found or "position" in kind.lower())
     if not forward and "command_interfaces" not in found:
         raise DriverError(
-            f"The controller '{name}' is of type '{kind or 'unknown'}', which takes no joint positions. Use a "
-            "joint_trajectory_controller or a forward_command_controller."
+            f"The controller '{name}' is of type '{kind or 'unknown'}', which takes no joint positions. Use "
+            "a joint_trajectory_controller or a forward_command_controller."
         )
     takes: Output = "forward" if forward else "action" if output == "action" else "trajectory"
     if output not in ("auto", takes):
         raise DriverError(
-            f"The controller '{name}' ({kind or takes}) does not take output={output}. Set output={takes} or auto."
+            f"The controller '{name}' ({kind or takes}) does not take output={output}. Set output={takes} or "
+            "auto."
         )
     _check_interface(name, found)
     return _forward(name, found, joints) if forward else _trajectory(name, found, joints, takes)
@@ -63,8 +64,8 @@ def _check_interface(name: str, found: Mapping[str, Any]) -> None:
     if commanded != ["position"]:
         key = "command_interfaces" if "command_interfaces" in found else "interface_name"
         raise DriverError(
-            f"The controller '{name}' commands {', '.join(map(str, commanded))}; this driver sends positions. Set "
-            f"{key}: {'[position]' if key == 'command_interfaces' else 'position'}."
+            f"The controller '{name}' commands {', '.join(map(str, commanded))}; this driver sends "
+            f"positions. Set {key}: {'[position]' if key == 'command_interfaces' else 'position'}."
         )
 
 
@@ -72,8 +73,8 @@ def _forward(name: str, found: Mapping[str, Any], joints: Sequence[str]) -> Cont
     ordered = list(found.get("joints") or joints)
     if ordered != list(joints):
         raise DriverError(
-            f"The controller '{name}' takes numbers for the joints {', '.join(ordered)}, in this order; the robot's "
-            f"description has {', '.join(joints)}. Set its parameter joints to this order."
+            f"The controller '{name}' takes numbers for the joints {', '.join(ordered)}, in this order; the "
+            f"robot's description has {', '.join(joints)}. Set its parameter joints to this order."
         )
     return ControllerFacts("forward")
 
@@ -84,23 +85,23 @@ def _trajectory(
     controlled = list(found.get("joints") or joints)
     if missing := [joint for joint in joints if joint not in controlled]:
         raise DriverError(
-            f"The controller '{name}' has no joint {', '.join(missing)}; it has {', '.join(controlled)}. Use its "
-            "joint names in the robot's description."
+            f"The controller '{name}' has no joint {', '.join(missing)}; it has {', '.join(controlled)}. Use "
+            "its joint names in the robot's description."
         )
     if len(controlled) > len(joints) and not found.get("allow_partial_joints_goal"):
         others = [joint for joint in controlled if joint not in joints]
         raise DriverError(
-            f"The controller '{name}' also has the joints {', '.join(others)}, and refuses trajectories without "
-            "them. Set its parameter allow_partial_joints_goal: true."
+            f"The controller '{name}' also has the joints {', '.join(others)}, and refuses trajectories "
+            "without them. Set its parameter allow_partial_joints_goal: true."
         )
     if found.get("interpolation_method", "splines") != "splines":
         raise DriverError(
-            f"The controller '{name}' has interpolation_method: {found['interpolation_method']}, so it steps from "
-            "waypoint to waypoint. Set interpolation_method: splines."
+            f"The controller '{name}' has interpolation_method: {found['interpolation_method']}, so it steps "
+            "from waypoint to waypoint. Set interpolation_method: splines."
         )
     joins = bool(found.get("interpolate_from_desired_state") or found.get("open_loop_control"))
     advice = (
-        f"The controller '{name}' starts a trajectory at the measured state. Set interpolate_from_desired_state: true, "
-        "so that delays of messages do not show in its motion."
+        f"The controller '{name}' starts a trajectory at the measured state. Set "
+        "interpolate_from_desired_state: true, so that delays of messages do not show in its motion."
     )
     return ControllerFacts(output, joins, "" if joins else advice)

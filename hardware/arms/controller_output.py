@@ -59,7 +59,7 @@ class ForwardOutput:
 
 
 class StreamedOutput:
-    """Short trajectories of a `WaypointStream`. period_s: between two of them. action: where they are goals of one."""
+    """Short trajectories of a `WaypointStream`, every `period_s`. action: sends them as goals."""
 
     def __init__(
         self,

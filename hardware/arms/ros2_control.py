@@ -1,8 +1,9 @@
 """Driver of an arm of ros2_control, over the bus: trajectories, forward commands or FollowJointTrajectory.
 
 Watchdog: a timer on the bus brings the arm to rest when no command has come for `watchdog_s`. If this process
-dies, the controller plays the rest of the last trajectory, which ends at rest two periods after it was sent, or
-keeps the last forward command. Do not use this driver with a velocity controller; with rclpy it checks that.
+dies, the controller plays the rest of the last trajectory, which ends at rest two periods after it was sent,
+or keeps the last forward command. Do not use this driver with a velocity controller; with rclpy it checks
+that.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ class Ros2ControlDriver:
 
     joints: names in the order of commands; for a forward_command_controller, the order of its parameter
     `joints`. low_rad, high_rad, velocity_rad_s: limits from the robot's description, one per joint.
-    controller: name, such as "joint_trajectory_controller". output: "trajectory" on its topic joint_trajectory,
-    "forward" on its topic commands, "action" to its FollowJointTrajectory (rclpy only), or "auto": what its
-    parameters say, and trajectories where they cannot be asked (without rclpy). rate_hz: of commands. say: called
-    with what the controller should be set to. `connect` spins the bus until the first state, so call it before
-    another loop does. Raises ConfigError for an unknown output or for limits that do not fit the joints.
+    controller: name, such as "joint_trajectory_controller". output: "trajectory" on its topic
+    joint_trajectory, "forward" on its topic commands, "action" to its FollowJointTrajectory (rclpy only), or
+    "auto": what its parameters say, and trajectories where they cannot be asked (without rclpy). rate_hz: of
+    commands. say: called with what the controller should be set to. `connect` spins the bus until the first
+    state, so call it before another loop does. Raises ConfigError for an unknown output or for limits that do
+    not fit the joints.
     """
 
     def __init__(
@@ -60,8 +62,8 @@ class Ros2ControlDriver:
         self._limits = JointLimits(tuple(low_rad), tuple(high_rad), tuple(velocity_rad_s))
         if not len(joints) == len(set(joints)) == len(self._limits.low_rad):
             raise ConfigError(
-                f"{len(self._limits.low_rad)} limits do not fit the joints {', '.join(joints)}: expected one per "
-                "joint, and different names."
+                f"{len(self._limits.low_rad)} limits do not fit the joints {', '.join(joints)}: expected one "
+                "per joint, and different names."
             )
         if output == "action" and not isinstance(bus, ActionBus):
             raise ConfigError("output=action needs bus=rclpy: actions are not spoken without ROS.")
@@ -184,8 +186,8 @@ class Ros2ControlDriver:
         except BusError as error:
             if self._output == "auto":
                 raise DriverError(
-                    f"The controller '{self._controller}' is not there yet: {error} For an arm whose controller "
-                    "has no node of its own, say output=trajectory, forward or action."
+                    f"The controller '{self._controller}' is not there yet: {error} For an arm whose "
+                    "controller has no node of its own, say output=trajectory, forward or action."
                 ) from error
             self._say(f"{self._robot}: its parameters are not known, and not checked. {error}")
             return usual

@@ -1,11 +1,12 @@
 """Targets at the command rate as short trajectories, which a trajectory controller joins without a jump.
 
-A joint_trajectory_controller that gets a new message interpolates from a start to the message's first waypoint. By
-default this start is the measured position, which lags behind the commanded one, so that a stream of single
-waypoints takes the command back by the lag at every message. Each trajectory here begins with the position and
-velocity that the one before it has reached by now, is at the target after one period, and at rest one period later:
-if the stream ends, the arm brakes. Where the controller starts from the desired state by itself
-(`interpolate_from_desired_state`), the beginning is left to it, and delays of the transport do not matter.
+A joint_trajectory_controller that gets a new message interpolates from a start to the message's first
+waypoint. By default this start is the measured position, which lags behind the commanded one, so that a
+stream of single waypoints takes the command back by the lag at every message. Each trajectory here begins
+with the position and velocity that the one before it has reached by now, is at the target after one period,
+and at rest one period later: if the stream ends, the arm brakes. Where the controller starts from the desired
+state by itself (`interpolate_from_desired_state`), the beginning is left to it, and delays of the transport
+do not matter.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Waypoints:
     times_s: Float[ndarray, " k"]
 
     def at(self, time_s: float) -> tuple[Joints, Joints]:
-        """(position, velocity) at this time, by the cubic of the two waypoints around it; held after the last."""
+        """(position, velocity) at this time, from the cubic between two waypoints; held after the last."""
         i = int(np.searchsorted(self.times_s, time_s, side="right")) - 1
         if i >= len(self.times_s) - 1:
             return self.position_rad[-1], np.zeros_like(self.position_rad[-1])

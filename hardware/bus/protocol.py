@@ -60,11 +60,11 @@ class Bus(Protocol):
         ...
 
     def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
-        """Call callback(names) when the publishers of a topic change; one name for each, such as "/arm/action_head".
+        """Call callback(names) when a topic's publishers change; one name each, such as "/arm/action_head".
 
-        This node's own publishers count, and so does a publisher that was killed, until its lease ends (10 s).
-        In process and over DDS the call comes before the first message of a new publisher is delivered; with
-        rclpy at most 0.2 s after ROS has discovered it. Raises BusError for an unusable name.
+        This node's own publishers count, and so does a publisher that was killed, until its lease ends (10
+        s). In process and over DDS the call comes before the first message of a new publisher is delivered;
+        with rclpy at most 0.2 s after ROS has discovered it. Raises BusError for an unusable name.
         """
         ...
 

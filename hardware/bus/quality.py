@@ -30,7 +30,7 @@ class Quality:
         return (Ask(False, latched=False), Ask(True, latched=False), Ask(True, latched=True))
 
     def recorded(self) -> Quality:
-        """Quality of the recorder's subscription: a queue for states and commands that a slow disk does not fill.
+        """Quality of the recorder's subscription, with long queues for states and commands: disks are slow.
 
         Pictures keep their depth, because they are large; latched topics keep theirs, see `Repeats`.
         """

@@ -1,4 +1,4 @@
-"""The order of chunks, and the action at which each begins, by the stamps of the states they were inferred from."""
+"""Order of chunks and the action at which each begins, from the stamps of the states behind them."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class ActionHead:
         self._order, self._rest = ChunkOrder(), 0
 
     def reset(self) -> None:
-        """Begin a new episode, after a pause. Chunks of states before the reset are refused by their stamp."""
+        """Begin a new episode, after a pause. Chunks made from states before the reset are refused."""
         self.episode += 1
         self._rest = REST_TICKS
         self._order.reset()

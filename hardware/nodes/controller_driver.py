@@ -1,8 +1,8 @@
 """The node between the safety filter and a controller of ros2_control.
 
-It publishes no states: the joint_state_broadcaster does. It waits for the controller, and goes on by itself after a
-pause of the filter, each time from where the arm is measured. After a fault of the controller it goes on after
-~/connect. While command/safe has two publishers the arm is at rest.
+It publishes no states: the joint_state_broadcaster does. It waits for the controller, and goes on by itself
+after a pause of the filter, each time from where the arm is measured. After a fault of the controller it goes
+on after ~/connect. While command/safe has two publishers the arm is at rest.
 """
 
 from __future__ import annotations

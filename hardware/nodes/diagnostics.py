@@ -30,8 +30,8 @@ class DiagnosticsNode:
     """Collects the status of policy, loop, filter, camera and driver; publishes `/diagnostics` at 1 Hz.
 
     The topic is the same in every namespace, as ROS' tools expect; the names on it begin with the namespace.
-    Reports in the terminal when a node's level changes. A node that ends as requested is well, and the effects of
-    its end on others are not reported.
+    Reports in the terminal when a node's level changes. A node that ends as requested is well, and the
+    effects of its end on others are not reported.
     """
 
     def __init__(self, bus: Bus, say: Callable[[str], None] = print) -> None:

@@ -129,7 +129,7 @@ class SafetyFilterNode:
         self._drops.tell_sentence(f"a message on {topic.name}", fault, received_s)
 
     def _follow_velocity(self) -> None:
-        """Command the next position of a human's jog or twist, as long as it comes and the human intervenes."""
+        """Command the next position of a human's jog or twist while it comes and the human intervenes."""
         measured_rad, robot = self.filter.measured_rad, self._robot
         if measured_rad is None or self.filter.source != "teleop" or self.filter.phase is not Phase.ARMED:
             self._velocity.release()

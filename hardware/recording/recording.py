@@ -39,8 +39,9 @@ class Channel:
 class Recording:
     """An open recording: `add` messages, then `commit`, `discard` or `abandon`.
 
-    folder: of the recordings. name: of this one. channels: topic -> its type and profile. namespace: of relative
-    topics; the file holds full names with a leading slash, as rosbag2 does. messages: number of messages so far.
+    folder: of the recordings. name: of this one. channels: topic -> its type and profile. namespace: of
+    relative topics; the file holds full names with a leading slash, as rosbag2 does. messages: number of
+    messages so far.
     Raises DataError when the name is taken, and MissingDependencyError without rosbags.
     """
 

@@ -48,8 +48,8 @@ def salvage(folder: Path, types: RosTypes, namespace: str = "") -> list[str]:
         found = read_complete(unfinished)
         if found.messages:
             reports.append(
-                f"{_commit(folder, unfinished, found, types, namespace)} was cut off; its {len(found.messages)} "
-                "messages are kept."
+                f"{_commit(folder, unfinished, found, types, namespace)} was cut off; its "
+                f"{len(found.messages)} messages are kept."
             )
         else:
             reports.append(f"{unfinished.name} was cut off before its first message, and is removed.")

@@ -121,7 +121,7 @@ class ArmFilter:
         self._commands.intervene(begins)
 
     def arm(self, now_s: float) -> Answer:
-        """Begin to hold position, if states come, each topic has one publisher, and no emergency stop is pressed."""
+        """Begin to hold position, if states come, topics have one publisher each, and no stop is pressed."""
         self._advance(now_s)
         why = self._phase.refusal(self._emergency, bool(self.rivals), self._states.is_fresh(now_s))
         if why is not None:
@@ -173,7 +173,7 @@ class ArmFilter:
         return move.position_rad.copy()
 
     def last_word(self) -> Joints | None:
-        """Position to send when there is no time to brake: one braking step, then silence. None when silent."""
+        """Position to send without time to brake: one braking step, then silence. None when silent."""
         if self.phase is Phase.DISARMED or self._states.newest is None:
             return None
         self._phase.disarm()

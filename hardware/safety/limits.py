@@ -66,7 +66,8 @@ class Move:
     limited_by: tuple[Reason, ...] = ()
 
 
-# Shares of the way to rest at which the workspace is checked; the last two are close, to see where the path leads.
+# Shares of the way to rest at which the workspace is checked; the last two are close, to see where the path
+# leads.
 _SHARES = np.array([*np.linspace(0.125, 0.875, 7), 0.99, 1.0])[:, None]
 _FELT_RAD = 1e-6  # a change below this is rounding, not a limit
 
@@ -122,21 +123,22 @@ def towards(target: Target, last: Move, measured_rad: Joints, dt_s: float, limit
 def braking(last: Move, measured_rad: Joints | None, dt_s: float, limits: ArmLimits) -> Move:
     """The step that slows every joint down as fast as it may.
 
-    A joint at rest stays where it was sent, or comes back to within a step of `measured_rad` where that is given.
+    A joint at rest stays where it was sent, or comes back to within a step of `measured_rad` where that is
+    given.
     """
     left = np.maximum(np.abs(last.speed_rad_s) - limits.acceleration_rad_s2 * dt_s, 0.0)
     return _limited(np.sign(last.speed_rad_s) * left, last, measured_rad, dt_s, limits)
 
 
 def stopping_line(move: Move, limits: ArmLimits) -> Float[ndarray, "n j"]:
-    """Positions through which `braking_straight` leads from `move` to rest, whatever the times between commands."""
+    """Positions on the way of `braking_straight` from `move` to rest, for any times between commands."""
     longest_s = 0.5 * _largest(move.speed_rad_s / limits.acceleration_rad_s2)
     line: Float[ndarray, "n j"] = move.position_rad + _SHARES * longest_s * move.speed_rad_s
     return line
 
 
 def braking_straight(last: Move, dt_s: float, limits: ArmLimits) -> Move:
-    """The step that slows all joints down by one factor, as fast as the slowest to stop may: along a straight line."""
+    """Step of braking along a straight line: one factor for all joints, set by the one that needs longest."""
     longest_s = _largest(last.speed_rad_s / limits.acceleration_rad_s2)
     kept = 0.0 if longest_s <= dt_s else 1.0 - dt_s / longest_s
     return _limited(kept * last.speed_rad_s, last, None, dt_s, limits)

@@ -39,7 +39,8 @@ class StateAcceptance:
         self._robot, self._limits = robot, limits
         self._most_s = STALE_STATE_PERIODS / robot.state_hz
         self._age_limit_s = age_limit_s(self._most_s, look_s)
-        # Messages may come closer together than they were measured: after a stall, those that waited come at once.
+        # Messages may come closer together than they were measured: after a stall, those that waited come at
+        # once.
         self._jitter_s = _BUNCHED_PERIODS / robot.state_hz
         # After the last state that arrived in time the arm may still brake.
         self._longest_s = self._most_s + limits.velocity_rad_s / limits.acceleration_rad_s2

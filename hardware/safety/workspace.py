@@ -12,8 +12,8 @@ from hardware.description import Box, RobotDescription
 from hardware.kinematics import Forward, forward_kinematics
 from robo_rl.core.shapes import Float
 
-# The filter keeps this distance from the walls: between the positions that it checks, joints that brake at different
-# rates may come nearer to a wall.
+# The filter keeps this distance from the walls: between the positions that it checks, joints that brake at
+# different rates may come nearer to a wall.
 MARGIN_M = 0.005
 
 
@@ -30,9 +30,7 @@ class Workspace:
         return None if robot.workspace is None else cls(robot.workspace, forward_kinematics(robot))
 
     def excess_m(self, position_rad: Float[ndarray, " j"], margin_m: float = 0.0) -> float:
-        """Distance of the worst point outside the box less a margin; 0 inside, infinite where the kinematics have
-        no solution.
-        """
+        """Distance of the farthest point outside the box less a margin; 0 inside, inf without a solution."""
         points = self.forward(position_rad)
         low, high = np.asarray(self.box.low_m) + margin_m, np.asarray(self.box.high_m) - margin_m
         outside = float(np.maximum(np.maximum(low - points, points - high), 0.0).max())
@@ -43,7 +41,8 @@ class Workspace:
     ) -> bool:
         """True if the arm may go to `step_rad`, and then brake along `path_rad`.
 
-        sent_rad: position sent last. From outside the box the arm may only come nearer to it, all along the path.
+        sent_rad: position sent last. From outside the box the arm may only come nearer to it, all along the
+        path.
         """
         after_m, sent_m = self._excess_m(step_rad), self._excess_m(sent_rad)
         if after_m > 0.0 and not after_m < sent_m:

@@ -1,7 +1,8 @@
-"""Joint positions from velocities that a program streams: of joints (JointJog), or of the tool (TwistStamped).
+"""Joint positions from streamed velocities: of joints (JointJog) or of the tool (TwistStamped).
 
-A message is followed for 0.1 s after its receipt, so that the arm holds when the program ends. Speeds are cut to the
-velocity limits of the description; a twist is slowed down as a whole, so that the tool keeps its direction.
+A message is followed for 0.1 s after its receipt, so that the arm holds when the program ends. Speeds are cut
+to the velocity limits of the description; a twist is slowed down as a whole, so that the tool keeps its
+direction.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class VelocityTeleop:
         self._received_s = self._commanded_s = -math.inf
 
     def take(self, message: JointJog | Twist, received_s: float) -> str:
-        """Follow a message from now on. Returns why it is dropped, without a final full stop; empty if it is not."""
+        """Follow a message from now on. Returns why it is dropped, without a full stop; else ""."""
         fault = self._jog_fault(message) if isinstance(message, JointJog) else self._twist_fault(message)
         order = self._orders[type(message)]
         if fault or (late := order.judge(message.stamp_s)) is None:
@@ -66,7 +67,7 @@ class VelocityTeleop:
             self._jog.release()
 
     def next(self, measured_rad: Joints, now_s: float) -> Joints | None:
-        """Position to command now; None between two command periods, and without a message of the last 0.1 s."""
+        """Position to command now; None between command periods, and without a message in the last 0.1 s."""
         if self._newest is None or not 0.0 <= now_s - self._received_s <= FOLLOWED_S:
             self.release()
             return None
@@ -105,7 +106,10 @@ class VelocityTeleop:
         if len(set(message.names)) != len(message.names):
             return "it names a joint twice"
         if not message.names or np.shape(message.velocity_rad_s) != (len(message.names),):
-            return "it has not one velocity for each of its joints; displacements are not followed: send velocities"
+            return (
+                "it has not one velocity for each of its joints; displacements are not followed: send "
+                "velocities"
+            )
         return (
             ""
             if np.isfinite(message.velocity_rad_s).all()
@@ -116,8 +120,8 @@ class VelocityTeleop:
         base = self._robot.frame_id
         if message.frame not in ("", base):
             return (
-                f"its frame is '{message.frame[:50]}', expected '{base}', the frame_id of the robot's description, "
-                "or none"
+                f"its frame is '{message.frame[:50]}', expected '{base}', the frame_id of the robot's "
+                "description, or none"
             )
         if not (np.isfinite(message.linear_m_s).all() and np.isfinite(message.angular_rad_s).all()):
             return "it holds a velocity that is not a finite number"

@@ -7,7 +7,8 @@ The network outputs the velocity, the action itself, where velocity = (x_t - act
 preconditioned velocity F (Karras et al. 2022, "Elucidating the Design Space", section 5, adapted to this
 path):
 
-    velocity = skip(t) x_t + out(t) F,   v = t^2 + (1 - t)^2 s^2,   skip = (t - (1 - t) s^2) / v,   out = s / sqrt(v)
+    velocity = skip(t) x_t + out(t) F
+    v = t^2 + (1 - t)^2 s^2,   skip = (t - (1 - t) s^2) / v,   out = s / sqrt(v)
 
 skip x_t is the best linear estimate of the velocity for actions of standard deviation s; out gives F unit
 variance at every t. All three have the same paths but learn differently. An MLP with the action as output

@@ -7,7 +7,8 @@ The old actions Y guide the path of the flow (eq. 2 to 5 of the paper, with our 
 action, A = x - t v, J = dA / dx):
 
     velocity of the action  u + min(beta, ((1 - t)^2 s^2 + t^2) / ((1 - t) t s^2)) J^T (W (Y - A))
-    W_i = 1 for i < frozen;   c (e^c - 1) / (e - 1), c = (known - i) / (known - frozen + 1), up to known;   0 after it
+    W_i = 1 for i < frozen;   c (e^c - 1) / (e - 1), up to known;   0 after it
+    c = (known - i) / (known - frozen + 1)
 
 The guidance acts on A at every step, through the network, so that the new actions are consistent with the old
 ones (inpainting). Without known actions the path is the policy's own, bit for bit.

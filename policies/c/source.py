@@ -38,7 +38,7 @@ static inline void name_layer(const float *weight, const float *bias, int inputs
 """
 
 _SELF_TEST = """
-/* 0 if every stored example gives its stored output within 1e-5; else the number of the first failure, from 1. */
+/* 0 if every stored example gives its output within 1e-5, else the number (from 1) of the first failure. */
 static inline int name_self_test(void) {
   for (int example = 0; example < NAME_EXAMPLES; ++example) {
     float action[NAME_ACTIONS];
@@ -108,10 +108,11 @@ static inline void name_remember(name_state *state, const float action[4], const
 #endif
 }
 
-/* Position relative to the goal [m, world], body -> world as a unit quaternion (w x y z), velocity [m/s, world], rates
-   [rad/s, body] -> observation. World: z up (ENU); body: x forward, y left, z up. */
+/* Position relative to the goal [m, world], body -> world as a unit quaternion (w x y z), velocity
+   [m/s, world], rates [rad/s, body] -> observation. World: z up (ENU); body: x forward, y left, z up. */
 static inline void name_observe(const name_state *state, const float position_m[3], const float quat_wxyz[4],
-                                const float velocity_m_s[3], const float rates_rad_s[3], float obs[NAME_OBS]) {
+                                const float velocity_m_s[3], const float rates_rad_s[3],
+                                float obs[NAME_OBS]) {
   const float w = quat_wxyz[0], x = quat_wxyz[1], y = quat_wxyz[2], z = quat_wxyz[3];
   (void)state;
   obs[3] = 1.0f - 2.0f * (y * y + z * z);
@@ -151,8 +152,9 @@ Flight, every NAME_DT_S seconds, after name_reset(&state) and with positions rel
     ... one control period later, with the new position:
     name_remember(&state, action, position_m);
 
-Rotors: front right, back right, back left, front left. "full speed", "thrust" and "spin" below are those of the
-craft that the policy was trained for: a speed is a fraction of that full speed, not of another motor's PWM range.
+Rotors: front right, back right, back left, front left. "full speed", "thrust" and "spin" below are those of
+the craft that the policy was trained for: a speed is a fraction of that full speed, not of another motor's
+PWM range.
 """
 
 # Program for verification: prints self test and checksum, then one action per observation from stdin.

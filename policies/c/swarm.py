@@ -26,8 +26,8 @@ from robo_rl.core.seeding import generator
 from robo_rl.core.shapes import Float
 
 _LINEAR = """
-static inline void name_linear(const float *weight, const float *bias, int inputs, int outputs, const float *x,
-                               float *y) {
+static inline void name_linear(const float *weight, const float *bias, int inputs, int outputs,
+                               const float *x, float *y) {
   for (int row = 0; row < outputs; ++row) {
     float sum = bias[row];
     for (int column = 0; column < inputs; ++column) {
@@ -48,9 +48,9 @@ typedef struct {
   float most[NAME_HEADS], sum[NAME_HEADS], values[NAME_TOKEN];
 } name_heads;
 
-/* One neighbour: x holds rows of all `count` neighbours of its kind; the last row is nearness, 0 if absent. */
-static inline void name_attend(name_heads *heads, const float *weight, const float *context, const float *query,
-                               const float *x, int rows, int count, int thing) {
+/* One neighbour: x holds rows of all `count` neighbours of its kind; last row: nearness, 0 if absent. */
+static inline void name_attend(name_heads *heads, const float *weight, const float *context,
+                               const float *query, const float *x, int rows, int count, int thing) {
   float token[2 * NAME_TOKEN]; /* key, then value */
   if (!(x[(rows - 1) * count + thing] > 0.0f)) return;
   for (int i = 0; i < 2 * NAME_TOKEN; ++i) {
@@ -79,13 +79,15 @@ static inline void name_attend(name_heads *heads, const float *weight, const flo
 _ACT = """
 /* Observation -> action in [-1, 1]. The caller checks that the input is finite and recent. */
 static inline void name_act(const float obs[NAME_OBS], float action[NAME_ACTIONS]) {
-  float seen[NAME_OWN], own[NAME_WIDTH + NAME_TOKEN], query[NAME_TOKEN], context[2 * NAME_TOKEN], hidden[NAME_WIDTH];
+  float seen[NAME_OWN], own[NAME_WIDTH + NAME_TOKEN], query[NAME_TOKEN], context[2 * NAME_TOKEN];
+  float hidden[NAME_WIDTH];
   name_heads heads;
   for (int i = 0; i < NAME_OWN; ++i) seen[i] = obs[i] * name_scale[i];
   name_linear(name_own_weight, name_own_bias, NAME_OWN, NAME_WIDTH, seen, own);
   name_tanh(NAME_WIDTH, own);
   name_linear(name_query_weight, name_query_bias, NAME_WIDTH, NAME_TOKEN, own, query);
-  for (int i = 0; i < NAME_HEADS; ++i) heads.most[i] = 0.0f, heads.sum[i] = 1.0f; /* a head may attend to nothing */
+  /* a head may attend to nothing */
+  for (int i = 0; i < NAME_HEADS; ++i) heads.most[i] = 0.0f, heads.sum[i] = 1.0f;
   for (int i = 0; i < NAME_TOKEN; ++i) heads.values[i] = 0.0f;
 KINDS
   for (int i = 0; i < NAME_TOKEN; ++i) {

@@ -5,7 +5,8 @@
 The last layer is initialised near zero with the bias of hovering, so learning starts from a craft that nearly
 hovers. With `law` it starts as a linear control law instead, exactly, and both parts are trained:
 
-    action = clip(W3 tanh(W2 tanh(W1 (scale x) + b1) + b2) + b3 + L (scale x) + l, -1, 1),   W3 = b3 = 0 at the start
+    action = clip(W3 tanh(W2 tanh(W1 (scale x) + b1) + b2) + b3 + L (scale x) + l, -1, 1)
+    W3 = b3 = 0 at the start
 
 Initialisation with linear optimal control follows Braniff & Tian 2025, YANN-RL (arXiv 2508.16474), whose
 network is piecewise affine; here a linear part and the clip are added.

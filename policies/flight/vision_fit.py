@@ -37,8 +37,8 @@ def pose_loss(found: Float[Tensor, "b 5"], truth: Float[Tensor, "b 5"]) -> Tenso
 
 
 def fit_pose_estimator(
-    eye: PoseEstimator, shots: list[PoseSamples], updates: int, lr: float, rng: torch.Generator, batch: int = 128,
-    on_update: Callable[[], None] | None = None,
+    eye: PoseEstimator, shots: list[PoseSamples], updates: int, lr: float, rng: torch.Generator,
+    batch: int = 128, on_update: Callable[[], None] | None = None,
 ) -> None:  # fmt: skip
     """Train on images drawn uniformly from all `shots`. on_update: called after every update."""
     frames, tilt, pose = (

@@ -155,7 +155,7 @@ def ros_findings() -> Iterator[Finding]:
 
 
 def network_finding(rclpy: bool) -> Finding:
-    """Sentence on the senders that the nodes of this machine receive from, by the bus and its network interface."""
+    """Sentence on which senders the nodes of this machine receive from, by bus and network interface."""
     interface = os.environ.get("ROBO_RL_INTERFACE")
     if rclpy:
         reach = "ROS 2 receives on every network of this machine; anybody there can command the robot"

@@ -102,7 +102,8 @@ def _nodes(ends: Sequence[Endpoint], publish: bool) -> str:
 
 def _words(end: Endpoint) -> str:
     kept = "transient local" if end.latched else "volatile"
-    return f"{end.node or 'a participant that is no node'} ({'reliable' if end.reliable else 'best effort'}, {kept})"
+    sent = "reliable" if end.reliable else "best effort"
+    return f"{end.node or 'a participant that is no node'} ({sent}, {kept})"
 
 
 def _line(meter: PaceMeter, new: int, silent_s: float) -> str:

@@ -10,7 +10,7 @@ from robo_rl.core.settings import one_of
 
 @dataclass
 class VisionConfig:
-    """`robo-rl vision`: hover by an onboard camera in PyBullet, learning from a policy that has the true state."""
+    """`robo-rl vision`: hover by an onboard camera in PyBullet, taught by a policy with the true state."""
 
     task: str = one_of("vision_hover", help="task to train")
     teacher: str | None = setting(

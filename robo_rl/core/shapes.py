@@ -1,8 +1,8 @@
 """Shapes in annotations: `Float[Tensor, "b a"]`, as jaxtyping writes them, without loading jaxtyping.
 
-Type checkers see jaxtyping, and so does a run in which it was imported first, such as `make shapes`, which checks
-every call. Everywhere else `Float[Tensor, "b a"]` is `Tensor`: importing jaxtyping takes a fifth of the
-time in which a robot's node starts, and a robot does not need to install it.
+Type checkers see jaxtyping, and so does a run in which it was imported first, such as `make shapes`, which
+checks every call. Everywhere else `Float[Tensor, "b a"]` is `Tensor`: importing jaxtyping takes a fifth of
+the time in which a robot's node starts, and a robot does not need to install it.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def _refuse_odd_files(folder: Path) -> None:
         is_linked_folder = path.is_symlink() and path.is_dir()
         if is_linked_folder or not (path.is_dir() or path.is_file()):
             raise DataError(
-                f"{path} is not a file: a device, or a link to a folder or to nothing. Restore the episode from a "
-                "copy, or delete its directory."
+                f"{path} is not a file: a device, or a link to a folder or to nothing. Restore the episode "
+                "from a copy, or delete its directory."
             )
 
 

@@ -49,8 +49,8 @@ class ZarrBuffer:
             self.names = tuple(sorted(f"data/{name}" for name in data.array_keys()))
         except Exception as error:  # zarr reports broken metadata by errors of many types
             raise DataError(
-                f"{self.path} is not a replay buffer: a zarr group with data/* and {EPISODE_ENDS} was expected "
-                f"({error!r}). Check the path."
+                f"{self.path} is not a replay buffer: a zarr group with data/* and {EPISODE_ENDS} was "
+                f"expected ({error!r}). Check the path."
             ) from error
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -68,7 +68,8 @@ class ZarrBuffer:
         array = self._array(EPISODE_ENDS)
         if len(array.shape) != 1 or np.dtype(array.dtype).kind not in "iu":
             raise DataError(
-                f"{self.path}/{EPISODE_ENDS} is {array.dtype}{list(array.shape)}: one row of integers was expected."
+                f"{self.path}/{EPISODE_ENDS} is {array.dtype}{list(array.shape)}: one row of integers was "
+                "expected."
             )
         with self._reading(EPISODE_ENDS):
             return np.asarray(array[:], dtype=np.int64)

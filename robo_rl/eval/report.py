@@ -115,7 +115,8 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
             )
     if base is not None and (head := rows.get("head")) is not None and head.latency.p50_ms > 0:
         factor = base.latency.p50_ms / head.latency.p50_ms
-        detail = f"{text.milliseconds(base.latency.p50_ms)} → {text.milliseconds(head.latency.p50_ms)} ms per decision"
+        before_ms, after_ms = text.milliseconds(base.latency.p50_ms), text.milliseconds(head.latency.p50_ms)
+        detail = f"{before_ms} → {after_ms} ms per decision"
         cpu_ms = base.latency.cpu_ms, head.latency.cpu_ms
         if cpu_ms[0] is not None and cpu_ms[1] is not None:
             cpu = f"{text.milliseconds(cpu_ms[0])} → {text.milliseconds(cpu_ms[1])}"

@@ -69,8 +69,8 @@ class SuccessRate:
 
     def __str__(self) -> str:
         digits = 0 if self.n <= _DECIMALS_FROM else 1
-        low, high = self.wilson()
-        return f"{self.k}/{self.n} = {100 * self.rate:.{digits}f} % [{100 * low:.{digits}f}, {100 * high:.{digits}f}]"
+        rate, low, high = (f"{100 * share:.{digits}f}" for share in (self.rate, *self.wilson()))
+        return f"{self.k}/{self.n} = {rate} % [{low}, {high}]"
 
 
 def design_effect(outcomes: Bool[ndarray, "groups members"]) -> float:

@@ -17,9 +17,9 @@ def craft_facts(craft: Craft) -> dict[str, str]:
         f"hover is s = {craft.hover_speed:.4f} at {craft.mass_kg:g} kg",
         "spin": ", ".join(f"{name} {_spin(sign)}" for name, sign in zip(ROTORS, craft.yaw_sign, strict=True))
         + "; seen from above",
-        "valid for": "this craft. On another one the policy chatters: with 3.6 times the inertia its commands "
-        "changed by 36 % of full speed per control period. Describe your craft in a YAML file and train for "
-        "it: robo-rl fly craft=mine.yaml randomize=0.2",
+        "valid for": "this craft. On another one the policy chatters: with 3.6 times the inertia its "
+        "commands changed by 36 % of full speed per control period. Describe your craft in a YAML file and "
+        "train for it: robo-rl fly craft=mine.yaml randomize=0.2",
     }
 
 

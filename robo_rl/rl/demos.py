@@ -77,8 +77,8 @@ def demo_replay(
         )
     if recorded and not any(np.any(episode.reward) for episode in chosen):
         raise ConfigError(
-            "The demonstrations hold no rewards, but this environment gives a reward at every step. Train with "
-            "reward=sparse if the environment has it, or without demonstrations: method.mix.demo=0 "
+            "The demonstrations hold no rewards, but this environment gives a reward at every step. Train "
+            "with reward=sparse if the environment has it, or without demonstrations: method.mix.demo=0 "
             "method.mix.online=1."
         )
     store = Replay(sum(episode.frames for episode in chosen), 1, widths)

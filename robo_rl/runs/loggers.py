@@ -3,7 +3,8 @@
 metrics.jsonl remains the record of a run; a logger mirrors it under the same names. The id of a W&B or MLflow
 run is stored in logger.json in the run's folder, so that a resumed run continues it.
 
-W&B     writes into <run>/wandb without a network; WANDB_MODE=online uploads. Project: WANDB_PROJECT or robo-rl.
+W&B     writes into <run>/wandb without a network; WANDB_MODE=online uploads. Project: WANDB_PROJECT or
+        robo-rl.
 MLflow  writes where MLFLOW_TRACKING_URI points to, by default ./mlflow.db. Experiment: MLFLOW_EXPERIMENT_NAME
         or robo-rl.
 """
@@ -102,7 +103,8 @@ class _Wandb:
         wandb: Any = import_module("wandb")
         if "WANDB_MODE" not in os.environ:
             print(
-                f"W&B is offline: curves go to {folder / 'wandb'}. WANDB_MODE=online uploads, or `wandb sync`."
+                f"W&B is offline: curves go to {folder / 'wandb'}. WANDB_MODE=online uploads, or `wandb "
+                "sync`."
             )
         quiet = {"console": "off", "silent": True, "disable_git": True, "disable_code": True}
         self._run = wandb.init(
@@ -197,8 +199,8 @@ def _explained(name: str) -> Iterator[None]:
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise ConfigError(
-            f"logger={name} could not start ({type(error).__name__}: {reason}). Check its account, address and "
-            "network, or use logger=tensorboard."
+            f"logger={name} could not start ({type(error).__name__}: {reason}). Check its account, address "
+            "and network, or use logger=tensorboard."
         ) from error
 
 

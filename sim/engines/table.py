@@ -29,8 +29,8 @@ def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
     """
     if name == "isaaclab" and name not in ENGINES:
         raise ConfigError(
-            "Isaac Lab runs its own tasks, not those of robo-rl. Choose one with env=isaaclab/<task>, such as "
-            "env=isaaclab/Isaac-Lift-Cube-Franka-v0, or use engine=mjwarp."
+            "Isaac Lab runs its own tasks, not those of robo-rl. Choose one with env=isaaclab/<task>, such "
+            "as env=isaaclab/Isaac-Lift-Cube-Franka-v0, or use engine=mjwarp."
         )
     if scene.motors is not None and not _has_motors(name):
         raise ConfigError(

@@ -176,8 +176,8 @@ def _biased(state: Tensor, bias: Tensor) -> Tensor:
 
 
 def first_sight(
-    state: Tensor, external: Tensor, noise: Tensor | None, hover: Four, task: FlightTask, senses: FlightSenses,
-    realism: Realism | None = None,
+    state: Tensor, external: Tensor, noise: Tensor | None, hover: Four, task: FlightTask,
+    senses: FlightSenses, realism: Realism | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Returns (memory, observation) at the start of an episode. hover: the action that hovers."""
     real = realism or Realism()

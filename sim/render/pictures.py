@@ -16,8 +16,8 @@ class LaneRenderer:
     """Square images of `size_px`. camera, view, upright: as in `sim.render.renderer.MujocoRenderer`."""
 
     def __init__(
-        self, model: Any, data: Any, size_px: int, camera: str | None = None, view: Mapping[str, Any] | None = None,
-        upright: bool = False,
+        self, model: Any, data: Any, size_px: int, camera: str | None = None, view: Mapping[str,
+        Any] | None = None, upright: bool = False,
     ) -> None:  # fmt: skip
         self._made_of, self._upright = (model, data, size_px, size_px, camera, view), upright
         self._renderer: MujocoRenderer | None = None

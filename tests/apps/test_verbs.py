@@ -97,9 +97,9 @@ def test_training_on_nothing_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "slip",
     [
-        "steps=0", "batch_size=0", "lr=nan", "lr=0", "beta1=2", "beta2=-1", "weight_decay=-1", "warmup_steps=-1",
-        "final_lr=-1", "ema_power=-1", "ema_max=2", "log_every=0", "checkpoint_every=-1", "keep_checkpoints=0",
-        "net.depth=100000", "image.crop=5", "image.pool=avg",
+        "steps=0", "batch_size=0", "lr=nan", "lr=0", "beta1=2", "beta2=-1", "weight_decay=-1",
+        "warmup_steps=-1", "final_lr=-1", "ema_power=-1", "ema_max=2", "log_every=0", "checkpoint_every=-1",
+        "keep_checkpoints=0", "net.depth=100000", "image.crop=5", "image.pool=avg",
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_be_used_costs_nothing(

@@ -1,4 +1,4 @@
-"""Killing any process of a running set leaves none behind; `benchmarks/attack.py --part processes` kills fifty."""
+"""Killing any process of a running set ends all. `benchmarks/attack.py --part processes` kills fifty."""
 
 from __future__ import annotations
 

@@ -284,7 +284,8 @@ def test_a_buffer_cannot_run_code(
 ) -> None:
     """An array that names the pickle codec is refused before its bytes are decoded.
 
-    The codec is switched on here, as it is in older numcodecs, so that only the refusal keeps the code from running.
+    The codec is switched on here, as it is in older numcodecs, so that only the refusal keeps the code from
+    running.
     """
     monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True)
     _buffer(tmp_path / "buffer.zarr")

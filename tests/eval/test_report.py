@@ -54,7 +54,8 @@ def test_results_json_has_exactly_the_promised_shape(tmp_path: Path) -> None:
     assert [set(line) for line in data["rows"]] == [set(keys.split())] * 5
     assert data["rows"][0] | {"wilson95": 0} == {
         "name": "base", "k": 57, "n": 100, "success": 0.57, "wilson95": 0, "p_vs_base": None,
-        "decision_ms_p50": 2.0, "decision_ms_p99": 3.0, "decision_ms_cpu": None, "env_steps": 0, "train_cpu_s": 40.1,
+        "decision_ms_p50": 2.0, "decision_ms_p99": 3.0, "decision_ms_cpu": None, "env_steps": 0,
+        "train_cpu_s": 40.1,
     }  # fmt: skip
     assert data["rows"][0]["wilson95"] == pytest.approx([0.4722, 0.6627], abs=1e-4)
 

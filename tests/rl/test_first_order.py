@@ -172,7 +172,7 @@ def test_a_gradient_that_is_not_finite_is_said(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_leaving_the_box_is_not_the_cheapest_thing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """V = 5 everywhere and all lanes terminate: with `bootstrap_terminated` their loss is larger by gamma V."""
+    """V = 5 everywhere, all lanes terminate: `bootstrap_terminated` adds gamma V to the loss."""
     found = []
     for bootstrap_terminated in (False, True):
         made = learner(value=True, horizon=1)

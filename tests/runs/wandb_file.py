@@ -1,4 +1,4 @@
-"""Reads what an offline run of Weights & Biases has written: records of Protocol Buffers in LevelDB's log format."""
+"""Reader of an offline run of Weights & Biases: Protocol Buffers in LevelDB's log format."""
 
 from __future__ import annotations
 

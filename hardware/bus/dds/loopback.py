@@ -30,8 +30,9 @@ def confine(domain: int) -> None:
         _bind(found)
     if not found:
         raise BusError(
-            f"No receiving socket of DDS domain {domain} was found in /proc/self/fd, so it cannot be bound to "
-            "the loopback. Mount /proc, or name a network that may send to these nodes: ROBO_RL_INTERFACE=eth0."
+            f"No receiving socket of DDS domain {domain} was found in /proc/self/fd, so it cannot be bound "
+            "to the loopback. Mount /proc, or name a network that may send to these nodes: "
+            "ROBO_RL_INTERFACE=eth0."
         )
 
 
@@ -47,7 +48,7 @@ def _bind(sockets: list[socket.socket]) -> None:
 
 
 def open_ports(domain: int) -> Iterator[tuple[int, socket.socket]]:
-    """(port, duplicate) of the UDP sockets of this process that receive on all addresses in the domain's ports."""
+    """(port, duplicate) of this process' UDP sockets that receive on all addresses in the domain's ports."""
     first = BASE + GAIN * domain
     for link in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # closed meanwhile

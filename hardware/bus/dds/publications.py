@@ -58,7 +58,7 @@ class NodeNames:
 
 
 class PublisherWatch:
-    """Publishers of the watched topics; `poll` reports each change. condition: true while a change is pending."""
+    """Publishers of the watched topics; `poll` reports changes. condition: true while one is pending."""
 
     def __init__(self, ros: RosTypes, participant: Any) -> None:
         self._participant = participant

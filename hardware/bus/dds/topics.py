@@ -57,8 +57,8 @@ class DdsTopics:
     def subscribe(self, topic: str, kind: str, on_message: OnMessage, whole: bool = True) -> None:
         """Subscribe with best effort and depth 1, which matches every publisher.
 
-        topic: full name. kind: ROS type. on_message: called in the receiving thread. whole: False for a type of which
-        only the first fields are defined here, so that its hash is not known.
+        topic: full name. kind: ROS type. on_message: called in the receiving thread. whole: False for a type
+        of which only the first fields are defined here, so that its hash is not known.
         """
         from cyclonedds.core import InstanceState, ReadCondition, SampleState, ViewState
         from cyclonedds.sub import DataReader

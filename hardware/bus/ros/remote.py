@@ -76,7 +76,7 @@ class RosTrajectoryAction:
         handle.get_result_async().add_done_callback(lambda done: self._on_result(number, done))
 
     def _on_result(self, number: int, future: Any) -> None:
-        """Note the failure of the newest goal; an older one was replaced, which servers call canceled or aborted."""
+        """Note the failure of the newest goal. An older one was replaced: servers cancel or abort it."""
         answer = future.result()
         replaced = number != self._sent or number < self._first
         if replaced or answer is None or answer.status == CANCELED or answer.result.error_code == SUCCESSFUL:

@@ -23,8 +23,8 @@ _CALLBACKS = 8  # of futures, after one piece of rare work
 class RosWaits:
     """Waits on behalf of a node that has been added to `executor`.
 
-    Call `changed` after the node got another publisher, subscription, service or client. Raises ImportError or
-    AttributeError where this rclpy has no such wait set.
+    Call `changed` after the node got another publisher, subscription, service or client. Raises ImportError
+    or AttributeError where this rclpy has no such wait set.
     """
 
     def __init__(self, context: Any, node: Any, executor: Any) -> None:

@@ -41,8 +41,8 @@ DEFINITIONS = {
 }
 # Suffixes of the topic: PX4 1.16 and later append the version of the message.
 STATUS_VERSIONS = ("", "_v1", "_v2", "_v3", "_v4")
-# Shortest vehicle_status of PX4 1.15 and later, in bytes. That of 1.14 has 71, and its OffboardControlMode and
-# VehicleCommand have other fields: a 1.14 would read our commands wrongly.
+# Shortest vehicle_status of PX4 1.15 and later, in bytes. That of 1.14 has 71, and its OffboardControlMode
+# and VehicleCommand have other fields: a 1.14 would read our commands wrongly.
 _STATUS_BYTES = 80
 _STATUS_FIELDS = struct.Struct("<QQQBBB5xQBB")  # those of DEFINITIONS[STATUS]
 

@@ -22,7 +22,7 @@ OUTRO = """\
 robo-rl <verb> --help   all settings of a verb with types, defaults and meaning
 config=mine.yaml        settings from a YAML file, for every verb; those on the command line win
 robo-rl --version       the version
--m seed=1,2,3           one run per value, each in a folder of its own below out=; several keys: all combinations
+-m seed=1,2,3           one run per value, each in its own folder below out=; several keys: all combinations
 
 A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.
 Exit codes: 0 done, 1 defect of robo-rl, 2 wrong input, 3 an environment died, 4 disk full, 130 Ctrl-C."""

@@ -97,17 +97,19 @@ def _success(measured: Mapping[str, Any] | None, run: Path | None) -> Iterator[s
     yield "| --- | --- | --- | --- | --- | --- |"
     for label, rate, env in rows:
         low, high = rate.wilson()
-        yield f"| {label} | {rate.rate:.3f} | {rate.k} | {rate.n} | [{low:.3f}, {high:.3f}] | {env or 'the task'} |"
+        wilson95 = f"[{low:.3f}, {high:.3f}]"
+        yield f"| {label} | {rate.rate:.3f} | {rate.k} | {rate.n} | {wilson95} | {env or 'the task'} |"
 
 
 def _dataset(folder: Path) -> Iterator[str]:
     """Lines about a dataset."""
     found = dataset_info(folder)
     labelled = f"{found['successes']} successes of {found['labelled']} labelled episodes"
+    size = f"{counted(found['episodes'], 'episode')}, {counted(found['frames'], 'frame')}"
     yield "A dataset of robot episodes, recorded with robo-rl."
     yield ""
     yield f"- environment or robot: `{found['env']}`, {found['control_hz']:g} Hz"
-    yield f"- {counted(found['episodes'], 'episode')}, {counted(found['frames'], 'frame')}, {found['seconds']:.0f} s"
+    yield f"- {size}, {found['seconds']:.0f} s"
     yield f"- {labelled}"
     yield ""
     yield "| key | type | shape | unit |"

@@ -28,8 +28,8 @@ KINDS = {
 }  # file of each
 # Files that hold data and no code: reading them neither unpickles nor executes anything.
 SAFE_SUFFIXES = frozenset({
-    ".c", ".csv", ".h", ".jpg", ".json", ".jsonl", ".mp4", ".onnx", ".png", ".safetensors", ".svg", ".txt", ".webp",
-    ".yaml", ".yml",
+    ".c", ".csv", ".h", ".jpg", ".json", ".jsonl", ".mp4", ".onnx", ".png", ".safetensors", ".svg", ".txt",
+    ".webp", ".yaml", ".yml",
 })  # fmt: skip
 _CHUNK = re.compile(r"c(\.\d+)*")  # chunk of a zarr array
 _NOT_SENT = frozenset({"checkpoints", "tb", "wandb", "episodes", CARD, LISTING, "logger.json"})  # of policies

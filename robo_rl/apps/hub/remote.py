@@ -156,7 +156,10 @@ def _reason(status: int, error: Exception) -> str:
     if status == 403:
         return "your token may not do that (403). Make one that can write to it, on the Hub's page of tokens."
     if status == 404:
-        return "no such repository or revision, or your token may not see it (404). Check repo=, kind= and revision=."
+        return (
+            "no such repository or revision, or your token may not see it (404). Check repo=, kind= and "
+            "revision=."
+        )
     return f"the Hub answered with an error ({status}: {_short(error)}). Try again later."
 
 

@@ -1,4 +1,4 @@
-"""Table of nodes: where the builder and the settings of each are. Modules are imported when a node is chosen."""
+"""Table of nodes: builder and settings of each. Modules are imported when a node is chosen."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
     name, settings = read_settings(config.settings)
     if name in ARMS and not config.robot:
         raise ConfigError(
-            f"The driver '{name}' of an arm needs robot=<name or YAML file>: the description whose ranges and "
-            "speeds bound every command."
+            f"The driver '{name}' of an arm needs robot=<name or YAML file>: the description whose ranges "
+            "and speeds bound every command."
         )
     driver = open_driver(name, settings).driver
     if name in ARMS:
@@ -104,7 +104,7 @@ def read_settings(file: str) -> tuple[str, dict[str, Any]]:
         raise UnknownNameError("driver", name, DRIVERS)
     if name in IN_PROCESS:
         raise ConfigError(
-            f"The driver '{name}' has a node of its own: controller_driver (controller=<its name> of a set) for "
-            "an arm of ros2_control, sim_robot for a simulated arm."
+            f"The driver '{name}' has a node of its own: controller_driver (controller=<its name> of a set) "
+            "for an arm of ros2_control, sim_robot for a simulated arm."
         )
     return name, {str(key): value for key, value in data.items()}

@@ -24,7 +24,8 @@ COMMON = {
     ),
     "urdf": (
         "",
-        "URDF file of the robot: robot_state_publisher publishes /tf and robot_description; empty: nobody does",
+        "URDF file of the robot: robot_state_publisher publishes /tf and robot_description; empty: nobody "
+        "does",
     ),
     "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
 }

@@ -82,7 +82,8 @@ def write_json(path: Path, data: Any) -> None:
 def read_regular(path: Path) -> str:
     """Text of a regular file, or of the one that a link leads to.
 
-    Raises DataError for a device or a pipe, which may never end, FileNotFoundError and other errors of `open`.
+    Raises DataError for a device or a pipe, which may never end, FileNotFoundError and other errors of
+    `open`.
     """
     if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
         raise DataError(f"{path} is not a regular file but a device, pipe or socket. Restore it from a copy.")

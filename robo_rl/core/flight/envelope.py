@@ -13,8 +13,8 @@ from robo_rl.core.errors import ConfigError
 
 Vec3 = tuple[float, float, float]
 # Permitted range of each number in a bundle. A value outside is a mistake, or an attempt to disable the
-# safety filter. cut_height_m: a fall from this height does no damage. cut_tilt_rad: no craft is upside down below
-# a quarter turn.
+# safety filter. cut_height_m: a fall from this height does no damage. cut_tilt_rad: no craft is upside down
+# below a quarter turn.
 RANGES = {
     "tilt_rad": (1e-3, math.pi + 1e-6),
     "rate_rad_s": (1e-3, 100.0),

@@ -177,8 +177,8 @@ class _DecisionLog:
     def data(self) -> DistillData:
         if not self._rows:
             raise ConfigError(
-                "A teacher that corrects every step gives labels only where it acts itself, and it never did. "
-                "Collect more steps (rollout_steps, round_steps), or lower student_share."
+                "A teacher that corrects every step gives labels only where it acts itself, and it never "
+                "did. Collect more steps (rollout_steps, round_steps), or lower student_share."
             )
         columns = [torch.stack(column) for column in zip(*self._rows, strict=True)]
         return DistillData(*columns)

@@ -122,8 +122,8 @@ class Distiller:
     ) -> None:
         if config.consistency > 0.0 and path is None:
             raise ConfigError(
-                "consistency > 0 needs a teacher that goes from noise to action in several steps, which a residual "
-                "policy does not. Set consistency=0."
+                "consistency > 0 needs a teacher that goes from noise to action in several steps, which a "
+                "residual policy does not. Set consistency=0."
             )
         self.head, self.data, self.config, self.path = head, data, config, path
         self.average, self.slow = copy.deepcopy(head), copy.deepcopy(head)

@@ -24,7 +24,8 @@ def conservative_term(
 ) -> tuple[Tensor, Info]:
     """The gap of `conservative_loss` on sampled actions.
 
-    Candidates in every state: uniform actions, the actor's for this state, and the actor's for the next state,
+    Candidates in every state: uniform actions, the actor's for this state, and the actor's for the next
+    state,
     `conservative_actions` of each kind.
     """
     b, n = len(batch.reward), context.cfg.conservative_actions

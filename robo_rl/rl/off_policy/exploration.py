@@ -1,9 +1,9 @@
 """Exploration: AR(1) noise over time, and noise scales that differ between lanes.
 
 `explore_correlation` is the correlation of the noise between steps: a robot's inertia filters white noise,
-but not slow noise. `explore_min_scale` spreads TD3's noise scale over lanes (mixed noise, as in FastTD3, Seo et
-al. 2025). Lanes with little noise reach successes, lanes with much noise explore. If all lanes explore, few
-succeed, and n-step returns are low everywhere.
+but not slow noise. `explore_min_scale` spreads TD3's noise scale over lanes (mixed noise, as in FastTD3, Seo
+et al. 2025). Lanes with little noise reach successes, lanes with much noise explore. If all lanes explore,
+few succeed, and n-step returns are low everywhere.
 """
 
 from __future__ import annotations

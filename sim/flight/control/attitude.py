@@ -22,7 +22,7 @@ from sim.flight.control.vectors import Axes, cross, dot, to_body, unit
 
 
 def thrust_vector(accel: Vec, axes: Axes, craft: Craft) -> tuple[Tensor, Vec]:
-    """Collective thrust [N], at least 0, and desired body z axis [world] for an acceleration [m/s^2, world]."""
+    """Collective thrust [N, >= 0] and desired body z axis [world] for an acceleration [m/s^2, world]."""
     force = (accel[0], accel[1], accel[2] + GRAVITY_M_S2)
     return (craft.mass_kg * dot(force, axes[2])).clamp(min=0.0), unit(force)
 

@@ -50,8 +50,8 @@ class SwarmEngine:
         memory = blank_memory(n, motors_hover(self.craft), senses.own)
         sense = make_sense(self.craft, self.world, senses, weights)
         near = torch.zeros(6, senses.neighbours, n), torch.zeros(2, senses.cylinders, n)
-        seen = (state, memory, action, torch.zeros(6, n), *near, torch.zeros(SENSED_SIZE, n), torch.zeros(3, n),
-                torch.zeros(1, n))  # fmt: skip
+        seen = (state, memory, action, torch.zeros(6, n), *near, torch.zeros(SENSED_SIZE, n), torch.zeros(3,
+                n), torch.zeros(1, n))  # fmt: skip
         self._guide = compile_kernel(make_guide(weights), (state, torch.zeros(6, n), *near), eager=eager)
         flown = (state, action, self._params, self._calm)
         if self.gradient:

@@ -178,9 +178,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self._repo(key) is None:
             return
         modes = {f["path"]: "lfs" if f["path"].endswith(LFS_SUFFIXES) else "regular" for f in body["files"]}
-        self._json({
-            "files": [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
-        })  # fmt: skip
+        files = [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
+        self._json({"files": files})
 
     def _lfs(self, body: dict[str, Any]) -> None:
         objects = [

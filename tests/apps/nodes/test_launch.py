@@ -50,7 +50,8 @@ def test_launch_files_load_in_the_python_of_ros() -> None:
     """
     code = (
         "import sys; sys.modules |= dict.fromkeys(('numpy', 'torch', 'omegaconf', 'hydra'))\n"
-        "from robo_rl.apps.nodes.ros_launch import load_set; load_set('arm_sim').commands({'robot': 'sim_arm'})"
+        "from robo_rl.apps.nodes.ros_launch import load_set; load_set('arm_sim').commands({'robot': "
+        "'sim_arm'})"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -94,7 +95,8 @@ def test_the_end_of_a_node_is_an_error_of_the_launch() -> None:
 
 def test_a_second_launch_of_one_robot_is_refused(tmp_path: Path) -> None:
     """By any process of this machine, also by `robo-rl up`; another namespace is another robot."""
-    hold = "from robo_rl.apps.nodes.supervise import namespace_lock as n; lock = n({}, 'left'); print(1); input()"
+    hold = "from robo_rl.apps.nodes.supervise import namespace_lock; "
+    hold += "lock = namespace_lock({}, 'left'); print(1); input()"
     with subprocess.Popen(
         [sys.executable, "-c", hold.format(domain_id(None))],
         env=os.environ | {"TMPDIR": str(tmp_path)},

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NODE = """
 import signal, sys, time
 name, stubborn = sys.argv[1], len(sys.argv) > 2
-say = lambda *words: sys.stdout.write(" ".join(map(str, words)) + "\\n") and sys.stdout.flush()  # a line in one piece
+say = lambda *words: sys.stdout.write(" ".join(map(str, words)) + "\\n") and sys.stdout.flush()  # one write
 asked = []
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, frame: asked.append(signal.Signals(number).name))
@@ -111,7 +111,8 @@ TYPIST = """
 import fcntl, sys, termios
 from robo_rl.apps.nodes.supervise import Supervisor
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-reads = "import os, tty; tty.setcbreak(0); print('ready'); print('key', os.read(0, 1)); os.kill(os.getpid(), 9)"
+reads = "import os, tty; tty.setcbreak(0); print('ready'); print('key', os.read(0, 1)); "
+reads += "os.kill(os.getpid(), 9)"
 idles = "import sys, time; print('keyless', sys.stdin.read() == ''); time.sleep(60)"
 commands = {name: [sys.executable, "-uc", script] for name, script in (("other", idles), ("hand", reads))}
 Supervisor(commands, lambda line: print(line, flush=True), "hand").run(30.0)

@@ -96,7 +96,8 @@ def test_hz_measures_the_rhythm(talker: int, capsys: pytest.CaptureFixture[str])
     assert main(["topic", "hz", "/lab/joint_states", "seconds=2.5"]) == 0
     *_, last = capsys.readouterr().out.splitlines()
     found = re.fullmatch(
-        r"([\d.]+) Hz, period mean ([\d.]+), min [\d.]+, max [\d.]+, std [\d.]+ ms, .* kB/s, over (\d+) messages",
+        r"([\d.]+) Hz, period mean ([\d.]+), min [\d.]+, max [\d.]+, std [\d.]+ ms, .* kB/s, over (\d+) "
+        r"messages",
         last,
     )
     assert found, last

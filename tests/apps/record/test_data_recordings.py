@@ -228,8 +228,10 @@ def test_one_reason_is_said_once(robot: str, tmp_path: Path, capsys: pytest.Capt
     assert error.count("no message") == 1
 
 
-@pytest.mark.parametrize(("prefix", "word", "hint"), [("", "namespace=left", "leave namespace= out"),
-                                                      ("/left/", "namespace=", "give namespace=left")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("prefix", "word", "hint"),
+    [("", "namespace=left", "leave namespace= out"), ("/left/", "namespace=", "give namespace=left")],
+)
 def test_a_namespace_that_is_not_the_recordings_is_named(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], prefix: str, word: str, hint: str
 ) -> None:

@@ -1,10 +1,11 @@
 """A model of ros2_controllers' joint_trajectory_controller in front of servos that lag behind, for one joint.
 
-From its documentation (ros2_controllers, "Trajectory Representation" and "Parameters"): a message replaces the
-trajectory; until its first waypoint the controller interpolates from a start, which is the measured state, or with
-`interpolate_from_desired_state` (or `open_loop_control`) the state that it commands; a message of stamp 0 begins at
-the update that takes it; between two waypoints with positions alone it interpolates linearly, with velocities by a
-cubic, with accelerations, too, by a quintic; after the last one it holds.
+From its documentation (ros2_controllers, "Trajectory Representation" and "Parameters"): a message replaces
+the trajectory; until its first waypoint the controller interpolates from a start, which is the measured
+state, or with
+`interpolate_from_desired_state` (or `open_loop_control`) the state that it commands; a message of stamp 0
+begins at the update that takes it; between two waypoints with positions alone it interpolates linearly, with
+velocities by a cubic, with accelerations, too, by a quintic; after the last one it holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One joint that moves at 1 rad/s, commanded in several ways through the model of the trajectory controller."""
+"""One joint at 1 rad/s, commanded in several ways through the model of the trajectory controller."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stream(joins: bool) -> Way:
 
 
 def moved(way: Way, from_desired: bool, jitter_s: float = 0.0, seed: int = 0) -> Motion:
-    """A second at constant speed, after 0.2 s. jitter_s: largest delay of a message on its way, evenly drawn."""
+    """One second at constant speed, after 0.2 s. jitter_s: largest message delay, drawn uniformly."""
     rng, controller = np.random.default_rng(seed), Controller(Servo(LAG_S), from_desired)
     step_s = 1.0 / controller.update_hz
     arrivals: list[tuple[float, JointTrajectory]] = []

@@ -33,7 +33,7 @@ def connected(output: str, bus: ScriptedBus | None = None) -> tuple[ScriptedBus,
 
 
 def test_joints_are_found_by_name_and_a_command_is_due_after_a_period() -> None:
-    """The robot tells finger, b, a; we are a, b. 1 rad/s and 100 Hz: 0.01 rad per step, and rest 5 mrad later."""
+    """States name finger, b, a; commands a, b. At 1 rad/s and 100 Hz a step is 0.01 rad, rest 5 mrad on."""
     bus, arm = connected("trajectory")
     state = arm.read()
     assert (state.position_rad.tolist(), state.velocity_rad_s.tolist()) == ([0.1, 0.2], [1.0, 2.0])
@@ -151,7 +151,7 @@ class _SilentBus(_AskedBus):
 
 
 def test_a_controller_that_is_not_there_yet_is_waited_for_unless_the_output_is_said() -> None:
-    """Commands for a controller that is not loaded would go nowhere; some arms have an action and no such node."""
+    """Connecting to a controller that is not loaded fails; output=action does not need its node."""
     with pytest.raises(
         DriverError, match=r"is not there yet: No node 'jtc' answers\. .* say output=trajectory"
     ):

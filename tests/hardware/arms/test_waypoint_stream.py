@@ -34,7 +34,7 @@ def test_the_model_interpolates_as_the_controller_documents(
 
 
 def test_a_stream_of_single_waypoints_saws() -> None:
-    """The model shows the fault: at every message the command goes back by the lag of the servos, and further."""
+    """With single waypoints the command goes back by at least the lag of the servos at every message."""
     for periods in (1.0, 2.0):
         assert moved(single(periods), from_desired=False).jump_mrad > 48.0
     assert (
@@ -44,7 +44,7 @@ def test_a_stream_of_single_waypoints_saws() -> None:
 
 
 def test_the_stream_of_the_driver_does_not_saw() -> None:
-    """Whatever the controller begins with: 1 mrad, which it moves in one cycle, and one period behind its target."""
+    """For every start of the controller: steps of 1 mrad per cycle, one period behind the target."""
     for from_desired in (False, True):
         motion = moved(stream(joins=False), from_desired)
         assert motion.jump_mrad == pytest.approx(1.0, abs=1e-6)
@@ -61,8 +61,8 @@ def test_delays_on_the_way_show_only_where_the_controller_does_not_join_by_itsel
 def test_trajectories_are_valid_continuous_and_end_at_rest(
     steps: list[tuple[float, float]], joins: bool
 ) -> None:
-    """Whatever the targets and pauses: times grow, the last waypoint is inside the range and at rest, and each
-    trajectory begins where the one before has brought the arm.
+    """For any targets and pauses: times grow, each trajectory begins where the one before is by then, and
+    the last waypoint is inside the range and at rest.
     """
     made, now_s, before = WaypointStream(PERIOD_S, LIMITS), 0.0, None
     for target, pause_s in steps:

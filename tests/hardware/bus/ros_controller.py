@@ -1,4 +1,4 @@
-"""A process that stands in for a controller of ros2_control on rclpy: its node with parameters, topic and action.
+"""Fake controller of ros2_control in a process with rclpy: a node with parameters, topic and action.
 
 Arguments: its type, its parameters as JSON, and the action's error code (0: goals are followed). It publishes
 joint_states of joints a and b, and says on `heard` how many trajectories and goals came.

@@ -22,7 +22,7 @@ GOLDEN = dict(line.split() for line in (Path(__file__).parent / "golden.hex").re
 
 
 def on_record(kind: type[Any]) -> bytes:
-    """Some records share a type of ROS: a flight command is a joint state of efforts, a depth a picture of metres."""
+    """Two records may share a ROS type: FlightCommand is a JointState of efforts, Depth an Image."""
     return bytes.fromhex(
         GOLDEN[WIRE[kind].ros_type + {FlightCommand: ":flight", DepthImage: ":depth"}.get(kind, "")]
     )

@@ -1,4 +1,4 @@
-"""Nodes on the loopback do not hear other machines: the sockets, and a forged message from another network."""
+"""Nodes on the loopback receive nothing from other machines: their sockets, and a forged message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With a real rclpy: the parameters and the action of a controller of ros2_control, which another process plays."""
+"""Parameters and action of a ros2_control controller over real rclpy; a second process is the controller."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def running(*words: str, log: Path) -> Iterator[subprocess.Popen[str]]:
     """A program with this checkout's packages, ended as Ctrl-C does."""
     with log.open("w") as out:
         process = subprocess.Popen(
-            words, env=os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ['PYTHONPATH']}", "TMPDIR": str(log.parent)},
-            stdout=out, stderr=out, text=True,
+            words, env=os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ['PYTHONPATH']}",
+            "TMPDIR": str(log.parent)}, stdout=out, stderr=out, text=True,
         )  # fmt: skip
         try:
             yield process

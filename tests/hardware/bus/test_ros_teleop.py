@@ -1,4 +1,4 @@
-"""With a real ROS 2: ordinary teleoperation by `ros2 topic pub`, to a robot without ROS and a filter on rclpy."""
+"""Teleoperation by `ros2 topic pub` with a real ROS 2, a robot without ROS and a filter on rclpy."""
 
 from __future__ import annotations
 

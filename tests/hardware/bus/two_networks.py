@@ -1,8 +1,9 @@
 """A forged message from the network against a node on the loopback, in two network namespaces of its own.
 
-`unshare --user --map-root-user --net python -m tests.hardware.bus.two_networks` prints as JSON how many forged
-messages the node heard: sent from the other namespace, and sent on this one's loopback, which shows that the
-forgery works. The attacker knows what passes on the loopback, and so the GUID of an honest publisher.
+`unshare --user --map-root-user --net python -m tests.hardware.bus.two_networks` prints as JSON how many
+forged messages the node heard: sent from the other namespace, and sent on this one's loopback, which shows
+that the forgery works. The attacker knows what passes on the loopback, and so the GUID of an honest
+publisher.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ bus.spin(lambda: False)
 FORGE = """
 import socket, sys
 for _ in range(3):
-    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(bytes.fromhex(sys.argv[3]), (sys.argv[1], int(sys.argv[2])))
+    address = (sys.argv[1], int(sys.argv[2]))
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(bytes.fromhex(sys.argv[3]), address)
 """
 
 

@@ -46,7 +46,10 @@ def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
         (
             arm_env(limit_rad=1.5),
             arm(),
-            [f"Joint {name} is commanded from -1.5 to 1.5 rad; the robot's range is -1 to 1 rad." for name in "abc"],
+            [
+                f"Joint {name} is commanded from -1.5 to 1.5 rad; the robot's range is -1 to 1 rad."
+                for name in "abc"
+            ],
         ),
         (
             arm_env(control_hz=100.0),
@@ -85,8 +88,10 @@ def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
         (
             EnvSpec("gym/x", {"state": ArraySpec((3,))}, arm_env().action, 10, 50.0),
             arm(),
-            ["The unit of its observation 'state' does not name the numbers, so they cannot be taken from the "
-             "robot's topics."],
+            [
+                "The unit of its observation 'state' does not name the numbers, so they cannot be taken from "
+                "the robot's topics."
+            ],
         ),
     ],
     ids=["joints", "limits", "rates", "no camera", "depth", "points", "camera", "no names"],

@@ -116,7 +116,8 @@ def test_silence_stops_once_and_a_new_connection_opens_again(line: Line) -> None
         answer = line.write()
         assert answer == {
             "error": "DriverError",
-            "message": "The driver's watchdog stopped the robot: no command came for 100 ms. Connect again to go on.",
+            "message": "The driver's watchdog stopped the robot: no command came for 100 ms. "
+            "Connect again to go on.",
         }
     stopped_s = line.arm.calls[-1][1]
     written_s = [at for call, at in line.arm.calls if call == "write"][-1]

@@ -74,7 +74,7 @@ def at(stamp_s: float) -> JointState:
 
 
 def test_a_strangers_stamp_does_not_shut_out_the_policy() -> None:
-    """A chunk of next week is refused; one of the newest state is played; after a reset, only of newer states."""
+    """Chunks with stamps in the future are refused; after a reset, so are those of older states."""
     bus, said = ScriptedBus(), list[str]()
     node = ActionHeadNode(bus, arm(), say=said.append)
     hear = bus.heard[JOINT_STATES.name], bus.heard[CHUNK.name]
@@ -92,7 +92,8 @@ def test_a_strangers_stamp_does_not_shut_out_the_policy() -> None:
     assert node.head.player.left == 3
     hear[1](chunk([2e9], stamp_s=7.0), 10.0)
     assert said[-1] == (
-        "test: policy/chunk is dropped: its last waypoint is at 2e+09 s, expected a time above 0 s, at most 60 s."
+        "test: policy/chunk is dropped: its last waypoint is at 2e+09 s, expected a time above 0 s, at most "
+        "60 s."
     )
 
 
@@ -125,7 +126,7 @@ def test_a_simulators_clock_may_begin_again() -> None:
 
 
 def test_a_robot_without_stamps_is_ordered_by_receipt() -> None:
-    """Head and policy stamp its states at their receipt; a chunk of before a reset is refused all the same."""
+    """States without a stamp are stamped at receipt; a chunk from before a reset is still refused."""
     bus = ScriptedBus()
     node = ActionHeadNode(bus, arm(), say=lambda sentence: None)
     hear = bus.heard[JOINT_STATES.name], bus.heard[CHUNK.name]

@@ -1,4 +1,4 @@
-"""A stranger on the bus, run as a process of its own: commands the arm from one end of its range to the other."""
+"""Process with a second publisher: commands the arm from one end of its range to the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATE_HZ = 500.0
 
 
 def main(topic: str, kind: str = "dds") -> None:
-    """`python -m tests.hardware.nodes.stranger <topic> [dds|rclpy]`, in the domain ROS_DOMAIN_ID, until SIGTERM."""
+    """`python -m tests.hardware.nodes.stranger <topic> [dds|rclpy]`, in ROS_DOMAIN_ID, until SIGTERM."""
     bus, sent, ended = make_bus("stranger", bus=kind), 0, list[int]()
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     say = (JOINT_STATES if topic == JOINT_STATES.name else COMMANDS[topic]).publisher(bus)

@@ -21,7 +21,7 @@ LIMITS = {"low_rad": [-1.0] * 3, "high_rad": [1.0] * 3, "velocity_rad_s": [2.0] 
 
 
 class Cell:
-    """The first joint is behind the model, with 48 ms of lag and updates at 500 Hz; a policy moves it at 0.5 rad/s."""
+    """A policy moves the first joint at 0.5 rad/s, through the model: 48 ms of lag, updates at 500 Hz."""
 
     def __init__(self) -> None:
         self.world, self.said, self.statuses = InProcessWorld(), list[str](), list[tuple[int, str]]()

@@ -168,9 +168,7 @@ def test_a_craft_that_is_told_in_other_axes_does_not_fly(
 
 
 def test_another_frame_in_flight_is_not_taken_and_lands(hover: Bundle) -> None:
-    """Another estimator takes the place of the first, one metre off: its word is dropped, and the filter lands
-    for want of a state.
-    """
+    """A second estimator replaces the first, one metre off: its states are dropped, and the filter lands."""
     flight = Flight(hover)
     flight.until(1.0)
     flight.world.kill("robot")
@@ -186,7 +184,7 @@ def test_another_frame_in_flight_is_not_taken_and_lands(hover: Bundle) -> None:
 
 @pytest.mark.parametrize("topic", [ODOM, FLIGHT_RAW, FLIGHT_SAFE], ids=lambda topic: topic.name)
 def test_a_second_publisher_lands(hover: Bundle, topic: Topic[Any]) -> None:
-    """Two publishers of states, of commands, or past the filter; the craft does not fly again before one is left."""
+    """Two publishers of states, commands or safe commands: the craft flies again only when one is left."""
     flight = Flight(hover)
     flight.until(1.0)
     rival = flight.world.bus("rival")

@@ -1,4 +1,4 @@
-"""Nodes that are activated: transitions and Trigger services do the same; the real ones are in test_ros_lifecycle."""
+"""Lifecycle nodes: transitions and Trigger services do the same. With a real ROS: test_ros_lifecycle."""
 
 from __future__ import annotations
 

@@ -186,8 +186,9 @@ def joints(number: int) -> m.JointState:
 
 
 def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
-    """Ten states and a picture, between start and stop, with times of receipt; the status tells each step. Topics have
-    their full names, with a leading slash, as in rosbag2.
+    """Ten states and an image are read back with their times of receipt; the status reports start and stop.
+
+    Topics have their full names, with a leading slash, as in rosbag2.
     """
     said: list[str] = []
     recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append)

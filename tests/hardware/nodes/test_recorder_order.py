@@ -61,7 +61,7 @@ def test_in_process_all_of_three_are_recorded(tmp_path: Path) -> None:
 
 
 def test_a_recorder_that_was_busy_loses_nothing(domain: int, tmp_path: Path) -> None:
-    """Half a second of a slow disk over DDS: 100 states and 100 commands in turns, which is how they are read."""
+    """A disk that blocks for 0.5 s, over DDS: 100 states and 100 commands in turn are read in that order."""
     with closing(DdsBus("robot", domain=domain)) as bus, closing(DdsBus("recorder", domain=domain)) as other:
         node = RecorderNode(other, RecorderConfig(str(tmp_path), start=True), TOPICS, lambda _: None)
         tell, send = JOINT_STATES.publisher(bus), SAFE.publisher(bus)

@@ -125,7 +125,8 @@ def test_a_robot_with_other_joints_is_said_once() -> None:
     bus.spin(lambda: world.now() >= 4.0)
     assert node.at_rest
     assert said == [
-        "filter: joint_states lacks see of the robot's description; it tells a, b, c. Such a state is not taken."
+        "filter: joint_states lacks see of the robot's description; it tells a, b, c. Such a state is not "
+        "taken."
     ]
 
 
@@ -375,7 +376,7 @@ def test_changes_are_told_at_once() -> None:
 
 
 def test_a_gripper_may_publish_its_own_joints_where_the_description_says_so() -> None:
-    """Two publishers of joint_states are one arm and its gripper, or a fault; a third one is a fault in any case."""
+    """Two publishers of joint_states may be an arm and its gripper; a third one is a fault."""
     for allowed, stops in ((1, True), (2, False)):
         world = InProcessWorld()
         SimArmNode(world.bus("robot"), LagArm(), 50.0, arm())

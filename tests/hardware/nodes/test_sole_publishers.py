@@ -1,4 +1,4 @@
-"""A stranger in a second process on the topics that move an arm, over real DDS: the robot stops, and is told why."""
+"""A second publisher of a topic that moves an arm, in another process over DDS, stops the robot."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ class Oracle:
         ):
             return  # no place where this arm can be
         if self.measured is not None and self.may_send:
-            # 3 periods until a state is stale, then the arm brakes; messages bunch by 5 periods; 10 mrad of noise.
+            # 3 periods until a state is stale, then the arm brakes; messages bunch by 5 periods; 10 mrad of
+            # noise.
             moved_s = np.clip(
                 received_s - self.measured_s, 0.0, 3.0 / self.robot.state_hz + self.vmax / self.amax
             )
@@ -153,7 +154,7 @@ class Oracle:
         return not self.stopping and fresh and now_s - self.measured_s <= 3.0 / self.robot.state_hz + 1e-6
 
     def _range(self, out: Any) -> None:
-        """Outside of the range only where the arm woke up, and then never further out than it was sent before."""
+        """Outside the range only after starting there, and never further out than the command before."""
         above, below = np.maximum(self.high, self.sent), np.minimum(self.low, self.sent)
         assert ((out <= above + EPS) & (out >= below - EPS)).all(), "beyond the range"
 

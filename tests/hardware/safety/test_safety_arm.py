@@ -114,7 +114,7 @@ def test_a_goal_that_stops_suddenly_is_not_circled() -> None:
 
 
 def test_an_arm_that_does_not_follow_is_not_left_behind() -> None:
-    """Blocked at 0: never sent further than step_rad = 0.2 and the way of braking, 0.035, whatever is asked for."""
+    """An arm blocked at 0 is never sent beyond step_rad = 0.2 plus the braking distance of 0.035."""
     bench = Bench()
     for _ in range(100):
         bench.tick(0.25)
@@ -289,7 +289,7 @@ def test_a_state_that_cannot_be_read_is_dropped() -> None:
 
 @pytest.mark.parametrize("jump_rad", [0.53, -0.53, 0.9])
 def test_a_state_that_jumps_stops_the_arm(jump_rad: float) -> None:
-    """A fault of an encoder, or two publishers of states: the arm brakes from where it was sent, and stops."""
+    """An encoder fault, or two publishers of states: the arm brakes from the last command, and stops."""
     bench = Bench()
     bench.follow(0.2)
     bench.sent.clear()
@@ -303,7 +303,7 @@ def test_a_state_that_jumps_stops_the_arm(jump_rad: float) -> None:
 
 
 def test_what_is_measured_cannot_drag_the_command_faster_than_the_limits() -> None:
-    """An arm that is pushed away as fast as states are believed: the command follows within speed and acceleration."""
+    """An arm pushed as fast as states are accepted: commands keep the limits of speed and acceleration."""
     bench = Bench()
     limits, sent = bench.filter.limits, [bench.place.copy()]
     for i in range(60):

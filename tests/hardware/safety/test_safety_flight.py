@@ -274,7 +274,7 @@ def test_it_is_silent_until_armed_and_until_commanded() -> None:
 
 
 def test_the_frames_of_a_state_that_is_dropped_for_its_numbers_are_not_held() -> None:
-    """Before arming, a state without a position tells of another frame: the flight goes on in the right one."""
+    """A state without a position names another frame before arming: the flight uses the right frame."""
     flight = Flight()
     flight.filter.on_state(replace(odometry(position=[math.nan, 0.0, 0.0]), frame="map"), flight.now_s)
     flight.hear()

@@ -117,8 +117,8 @@ REGIMES = {
 
 @pytest.mark.parametrize(
     "broken",
-    [no_step, no_range, no_acceleration, no_velocity, no_order, no_guard, no_age, no_rank, no_latch, no_arming,
-     no_finiteness, no_walls, no_bound_on_the_way_back],
+    [no_step, no_range, no_acceleration, no_velocity, no_order, no_guard, no_age, no_rank, no_latch,
+     no_arming, no_finiteness, no_walls, no_bound_on_the_way_back],
 )  # fmt: skip
 def test_the_oracle_catches(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within 300 sequences; the whole filter passes the same ones."""

@@ -1,4 +1,4 @@
-"""Ordinary teleoperation messages move the arm: joint velocities and twists, with the dead-man rule and limits."""
+"""Teleoperation by joint velocities and twists: motion, dead-man rule and limits."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_jog_without_stamps_is_followed_and_cut_to_the_limit() -> None:
 
 
 def test_a_twist_moves_the_tool_along_its_direction() -> None:
-    """The tool of the simulated arm goes up by 0.05 m/s for a second: 0.05 m, within 5 mm, and hardly aside."""
+    """The simulated arm's tool rises at 0.05 m/s for 1 s: 0.05 m, within 5 mm, and hardly aside."""
     robot = load_description("sim_arm")
     follow, forward = VelocityTeleop(robot), forward_kinematics(robot)
     place_rad = np.array([0.1, 0.6, 1.0, 0.0, 0.5, 0.0])

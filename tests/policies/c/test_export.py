@@ -74,8 +74,8 @@ def test_weights_arrive_bit_for_bit(tmp_path: Path) -> None:
     export = write_c_header(
         tmp_path / "fly.h", "fly", [(torch.ones(1, 8), torch.zeros(1))], values, torch.zeros(1, 8), {}
     )
-    main = "int main(void) { fwrite(fly_scale, sizeof fly_scale, 1, stdout); return fly_weights_crc32() != FLY_CRC32; }"
-    assert run("c", tmp_path, main) == values.numpy().tobytes()
+    write = "fwrite(fly_scale, sizeof fly_scale, 1, stdout); return fly_weights_crc32() != FLY_CRC32;"
+    assert run("c", tmp_path, f"int main(void) {{ {write} }}") == values.numpy().tobytes()
     assert re.search(rf"FLY_CRC32 0x{export.crc32}u", (tmp_path / "fly.h").read_text())
 
 

@@ -89,7 +89,8 @@ def test_the_chain_is_mujocos(chain: KinematicChain) -> None:
 
 BENT = """<mujoco><compiler angle="radian"/><worldbody><body name="a" pos="0 0 0.1">
 <joint name="j0" axis="0 1 0" range="-2 2" ref="0.5"/><geom size="0.02"/><body name="b" pos="0.3 0 0">
-<joint name="j1" axis="0 1 0" range="-2 2" {} /><geom size="0.02"/><site name="tool" pos="0.2 0 0"/></body></body>
+<joint name="j1" axis="0 1 0" range="-2 2" {} /><geom size="0.02"/><site name="tool" pos="0.2 0 0"/>
+</body></body>
 </worldbody></mujoco>"""
 
 
@@ -250,12 +251,13 @@ def test_a_robot_of_ones_own(tmp_path: Path) -> None:
             "ros.urdf",
             '<robot name="r"><link name="a"><collision><geometry><mesh filename="package://my_arm/gone.stl"/></geometry>'
             "</collision></link></robot>",
-            r"ros\.urdf names a mesh that is not there: package://my_arm/gone\.stl.*packages of ROS are not searched",
+            r"ros\.urdf names a mesh that is not there: package://my_arm/gone\.stl.*packages of ROS are not "
+            r"searched",
         ),
         (
             "arm.xml",
-            '<mujoco><compiler meshdir="parts"/><asset><mesh name="a" file="a.stl"/><mesh name="b" file="b.obj"/>'
-            '</asset><worldbody><geom type="mesh" mesh="a"/></worldbody></mujoco>',
+            '<mujoco><compiler meshdir="parts"/><asset><mesh name="a" file="a.stl"/><mesh name="b" '
+            'file="b.obj"/></asset><worldbody><geom type="mesh" mesh="a"/></worldbody></mujoco>',
             r"arm\.xml names 2 meshes that are not there: a\.stl, b\.obj.*/parts/a\.stl",
         ),
     ],

@@ -159,12 +159,14 @@ def test_a_brake_is_never_more_than_the_damping() -> None:
 
 _BALL = '<worldbody><body><joint type="ball"/><geom size="0.1"/></body></worldbody>'
 _EGG = '<worldbody><body><freejoint/><geom type="ellipsoid" size="0.1 0.1 0.2"/></body></worldbody>'
-_TIED = """<worldbody><body name="a"><freejoint/><geom size="0.1"/></body><body name="b" pos="1 0 0"><freejoint/>
-    <geom size="0.1"/></body></worldbody><equality><weld body1="a" body2="b"/></equality>"""
+_TIED = """<worldbody><body name="a"><freejoint/><geom size="0.1"/></body>
+    <body name="b" pos="1 0 0"><freejoint/><geom size="0.1"/></body></worldbody>
+    <equality><weld body1="a" body2="b"/></equality>"""
 _THICK = '<worldbody><body><joint type="free" damping="1"/><geom size="0.1"/></body></worldbody>'
 _HINGED = """<worldbody><body><joint name="a"/><geom size="0.1"/></body></worldbody>
     <actuator><position joint="a" kp="10"/></actuator>"""
-_STIFF = """<worldbody><body><joint type="slide" damping="1e4"/><geom size="0.01" mass="0.001"/></body></worldbody>"""
+_STIFF = """<worldbody><body><joint type="slide" damping="1e4"/><geom size="0.01" mass="0.001"/></body>
+    </worldbody>"""
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,8 @@ def test_too_many_worlds_are_refused(num: int) -> None:
 def test_a_robot_without_its_mesh_ends_in_one_sentence(tmp_path: Path) -> None:
     robot = tmp_path / "robot.urdf"
     robot.write_text(
-        '<robot name="r"><link name="a"><collision><geometry><mesh filename="gone.stl"/></geometry></collision></link>'
+        '<robot name="r"><link name="a"><collision><geometry><mesh '
+        'filename="gone.stl"/></geometry></collision></link>'
         "</robot>"
     )
     with pytest.raises(ConfigError, match=r"gone\.stl") as caught:
@@ -206,8 +209,9 @@ def test_a_mesh_touches_with_its_hull(tmp_path: Path) -> None:
     )
     file = tmp_path / "scene.xml"
     file.write_text(
-        '<mujoco><asset><mesh name="t" file="tetra.obj"/></asset><worldbody><geom type="plane" size="1 1 .1"/>'
-        '<body name="t" pos="0 0 0.05"><freejoint/><geom type="mesh" mesh="t"/></body></worldbody></mujoco>'
+        '<mujoco><asset><mesh name="t" file="tetra.obj"/></asset><worldbody><geom type="plane" size="1 1 '
+        '.1"/><body name="t" pos="0 0 0.05"><freejoint/><geom type="mesh" '
+        'mesh="t"/></body></worldbody></mujoco>'
     )
     scene = compile_scene(file)
     with closing(begin("pybullet", scene)) as engine:

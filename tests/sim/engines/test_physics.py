@@ -17,7 +17,8 @@ from sim.engines.scene import Scene
 from tests.sim.engines.worlds import ENGINES, GRAVITY_M_S2, begin, energy_j, run, scene_of, seen
 
 _HARD = {"impratio": 100, "cone": "elliptic"}  # MuJoCo's friction without creep
-_BALL = '<body name="ball" pos="0 0 5"><freejoint name="ball"/><geom type="sphere" size="0.05" mass="0.3"/></body>'
+_BALL = """<body name="ball" pos="0 0 5"><freejoint name="ball"/>
+    <geom type="sphere" size="0.05" mass="0.3"/></body>"""
 _FLOOR = '<geom type="plane" size="5 5 0.1" friction="0.5 0.005 0.0001"/>'
 _CUBE = """<body name="cube" pos="0 0 0.05"><freejoint name="cube"/>
     <geom type="box" size="0.05 0.05 0.05" mass="1" friction="0.5 0.005 0.0001" condim="3"/></body>"""
@@ -85,7 +86,8 @@ def test_a_pendulum_keeps_its_period(name: str, amplitude_rad: float) -> None:
 def test_an_undamped_double_pendulum_keeps_its_energy(name: str) -> None:
     """Two seconds of chaotic motion at 1 ms: energy within 3 % of its range."""
     arms = """<body><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -0.4" size="0.02" mass="0.5"/>
-        <body pos="0 0 -0.4"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -0.3" size="0.02" mass="0.4"/>
+        <body pos="0 0 -0.4"><joint axis="0 1 0"/>
+        <geom type="capsule" fromto="0 0 0 0 0 -0.3" size="0.02" mass="0.4"/>
         </body></body>"""
     scene = scene_of(f"<worldbody>{arms}</worldbody>", timestep=0.001)
     engine = begin(name, scene, qpos=[2.0, 1.0])

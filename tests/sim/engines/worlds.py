@@ -25,7 +25,8 @@ def scene_of(xml: str, **option: Any) -> Scene:
     """A scene from the inner part of an MJCF; options as attributes of <option>."""
     words = " ".join(f'{key}="{value}"' for key, value in {"integrator": "implicitfast", **option}.items())
     spec = mujoco.MjSpec.from_string(
-        f'<mujoco><compiler angle="radian"/><option {words}><flag autoreset="disable"/></option>{xml}</mujoco>'
+        f'<mujoco><compiler angle="radian"/><option {words}><flag '
+        f'autoreset="disable"/></option>{xml}</mujoco>'
     )
     return Scene(spec.compile(), spec.to_xml())
 

@@ -37,7 +37,8 @@ def test_every_sense_keeps_the_contract(tmp_path: Path) -> None:
     path = _preset(
         tmp_path, "{obs_delay: [0, 2], camera_m: 0.02, camera_rad: 0.05, colour: [0.5, 2], noise: {m: 0.01}}"
     )
-    words = f"cameras=view,senses=rgb+depth+points+segmentation,points=64,image_size=24,state=robot,randomise={path}"
+    senses = "senses=rgb+depth+points+segmentation,points=64,image_size=24"
+    words = f"cameras=view,{senses},state=robot,randomise={path}"
     check_vec_env(make_env(f"arm/lift:{words}", 2, max_episode_steps=5), steps=12)
 
 
