@@ -30,7 +30,7 @@ from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.nodes.teleop import TeleopNode
-from hardware.teleop.device import NOTHING, Wish
+from hardware.teleop.device import NOTHING, OperatorInput
 from hardware.topics import GOAL, INTERVENTION, JOINT_STATES, SAFE, TASK, TELEOP
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float
@@ -130,19 +130,19 @@ class Operator:
         """Set another goal."""
         self.goal_m, self.episode, self._steps = goal_m, episode, 0
 
-    def poll(self, now_s: float) -> Wish:
+    def poll(self, now_s: float) -> OperatorInput:
         """Current position of the leader."""
         position_rad, velocity_rad_s = self._see()
         if not self.holds:
             return NOTHING
         if self.goal_m is None:
             step_rad = np.clip(self.rest_rad - position_rad, -HOME_SLOWLY, HOME_SLOWLY)
-            return Wish(True, position_rad=position_rad + 4.0 * step_rad)  # the servos lag
+            return OperatorInput(True, position_rad=position_rad + 4.0 * step_rad)  # the servos lag
         state = np.concatenate([position_rad, velocity_rad_s, self.goal_m]).astype(np.float32)
         which, step = torch.tensor([self.episode]), torch.tensor([self._steps])
         action = self._expert.act({"state": torch.from_numpy(state)[None]}, which, step)
         self._steps += 1
-        return Wish(True, position_rad=action[0].numpy().astype(np.float64))
+        return OperatorInput(True, position_rad=action[0].numpy().astype(np.float64))
 
     def close(self) -> None:
         self.closed = True

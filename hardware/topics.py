@@ -248,7 +248,7 @@ SUCCESS = Topic(
     "recorder",
     "outcome of the episode that is being recorded; the last message counts",
 )
-ASK = Topic(
+RECORDER_REQUEST = Topic(
     "episode/ask",
     Text,
     COMMAND,
@@ -342,7 +342,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     DRIVER_STATUS,
     DIAGNOSTICS,
     SUCCESS,
-    ASK,
+    RECORDER_REQUEST,
     EPISODE,
 )
 

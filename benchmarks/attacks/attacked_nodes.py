@@ -32,7 +32,7 @@ from hardware.nodes.teleop import TeleopNode
 from hardware.safety.flight import FlightFilter
 from hardware.safety.landing import RatesLander
 from hardware.states import BodyRates, QuadState
-from hardware.teleop.device import Wish
+from hardware.teleop.device import OperatorInput
 from policies.base.flow import Flow, FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.deploy.bundle import Bundle
@@ -84,8 +84,8 @@ class Still:
 class Pad:
     """A teleoperation device that is held all the time."""
 
-    def poll(self, now_s: float) -> Wish:
-        return Wish(held=True, rates=np.full(6, 0.5))
+    def poll(self, now_s: float) -> OperatorInput:
+        return OperatorInput(held=True, rates=np.full(6, 0.5))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -214,7 +214,7 @@ def attacked_nodes(folder: Path) -> dict[str, Attacked]:
         topics = [
             topic
             for topic in t.TOPICS
-            if "<" not in topic.name and topic not in (t.ASK, t.SUCCESS, t.EPISODE)
+            if "<" not in topic.name and topic not in (t.RECORDER_REQUEST, t.SUCCESS, t.EPISODE)
         ]
         return RecorderNode(bus, RecorderConfig(str(folder / "recordings")), topics, _quiet)
 

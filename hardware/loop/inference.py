@@ -32,11 +32,11 @@ _CLOSE_S = 1.0
 class Running:
     """Rest of the chunk that is being played: `action` (k, a) in the units of the action, from now on.
 
-    The first `certain` actions will have been played when the answer to a request made now arrives.
+    The first `frozen` actions will have been played when the answer to a request made now arrives.
     """
 
     action: Float[ndarray, "k a"]
-    certain: int
+    frozen: int
 
 
 @runtime_checkable
@@ -105,7 +105,7 @@ class InferenceProcess:
             self._before[:known] = running.action[:known]
         self._pending = True
         try:
-            self._pipe.send((decision, 0 if running is None else min(running.certain, known), known))
+            self._pipe.send((decision, 0 if running is None else min(running.frozen, known), known))
         except OSError:
             self._lost()
         return not self.fault
@@ -190,10 +190,10 @@ def _answer(
         )  # the first calls allocate memory: do them before a robot waits
     pipe.send("ready")
     while True:
-        decision, certain, known = pipe.recv()
+        decision, frozen, known = pipe.recv()
         begin_s = time.perf_counter()
         with torch.no_grad():
-            normal = sample(inputs, noise.draw([0], [decision]), certain, known)
+            normal = sample(inputs, noise.draw([0], [decision]), frozen, known)
         chunk[...] = bundle.env.action.denormalize(normal)[0].numpy()
         pipe.send(time.perf_counter() - begin_s)
 

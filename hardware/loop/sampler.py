@@ -17,7 +17,7 @@ from policies.deploy.runner import OnnxPolicy
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 
-# (obs, noise, certain, known) -> normalised chunk (1, Tp, a); of the old one `known` actions count, `certain`
+# (obs, noise, frozen, known) -> normalised chunk (1, Tp, a); of the old one `known` actions count, `frozen`
 # are fixed
 Sampler = Callable[[Obs, Tensor, int, int], Tensor]
 
@@ -25,7 +25,7 @@ Sampler = Callable[[Obs, Tensor, int, int], Tensor]
 def graph_sampler(bundle: Bundle, device: Device, threads: int) -> Sampler:
     """Sampler that runs the exported graph and ignores the old chunk."""
     policy = OnnxPolicy(bundle, device, threads)
-    return lambda obs, noise, certain, known: policy.sample(obs, noise)
+    return lambda obs, noise, frozen, known: policy.sample(obs, noise)
 
 
 def check_guidable(bundle: Bundle) -> None:
@@ -44,8 +44,8 @@ def guided_sampler(bundle: Bundle, device: Device, old: Float[Tensor, "Tp a"]) -
     )
     policy, spec = RealtimePolicy(load_policy(bundle.folder, where)), bundle.env.action
 
-    def sample(obs: Obs, noise: Tensor, certain: int, known: int) -> Tensor:
-        kept = PreviousChunk(spec.normalize(old)[None].to(where), certain, known) if known else None
+    def sample(obs: Obs, noise: Tensor, frozen: int, known: int) -> Tensor:
+        kept = PreviousChunk(spec.normalize(old)[None].to(where), frozen, known) if known else None
         return policy.sample(
             {key: value.to(where) for key, value in obs.items()}, noise.to(where), kept
         ).cpu()

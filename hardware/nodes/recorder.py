@@ -22,7 +22,7 @@ from hardware.messages import Diagnostics, Flag, Text
 from hardware.nodes.shared.dropped import DropTeller
 from hardware.recording.recording import FLUSH_S, Channel, Recording
 from hardware.recording.salvage import salvage
-from hardware.topics import ASK, EPISODE, JOINT_STATES, ODOM, SUCCESS, TELEOP, Topic
+from hardware.topics import EPISODE, JOINT_STATES, ODOM, RECORDER_REQUEST, SUCCESS, TELEOP, Topic
 from robo_rl.core.errors import BusError, DataError, LockedError, MissingDependencyError
 from robo_rl.core.files.lock import FolderLock
 
@@ -85,7 +85,7 @@ class RecorderNode:
         }
         for name, act in self._requests.items():
             bus.service(f"~/{name}", act)
-        ASK.subscribe(bus, self._on_request)
+        RECORDER_REQUEST.subscribe(bus, self._on_request)
         bus.timer(FLUSH_S, self._tick)
         self._begun = False  # any recording so far
         self._publish(Text("idle"))

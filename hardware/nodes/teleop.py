@@ -15,9 +15,9 @@ from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointState, JointTrajectory, Text
 from hardware.nodes.shared.send_clock import SendClock
-from hardware.teleop.device import NOTHING, Device, Wish
+from hardware.teleop.device import NOTHING, Device, OperatorInput
 from hardware.teleop.jog import Jog
-from hardware.topics import ASK, INTERVENTION, JOINT_STATES, TELEOP
+from hardware.topics import INTERVENTION, JOINT_STATES, RECORDER_REQUEST, TELEOP
 from robo_rl.core.errors import DriverError
 from robo_rl.core.shapes import Float
 
@@ -44,10 +44,10 @@ class TeleopNode:
         self._seen_s = -np.inf
         self._on, self._clock, self._frame = False, SendClock(bus), robot.frame_id
         self._reported, self._gone, self._closed = "", False, False
-        self._send, self._flag, self._ask = (
+        self._send, self._flag, self._request = (
             TELEOP.publisher(bus),
             INTERVENTION.publisher(bus),
-            ASK.publisher(bus),
+            RECORDER_REQUEST.publisher(bus),
         )
         JOINT_STATES.subscribe(bus, self._on_state)
         bus.timer(1.0 / RATE_HZ, self._tick)
@@ -77,13 +77,13 @@ class TeleopNode:
                 self._measured_rad, self._seen_s = measured_rad, received_s
 
     def _tick(self) -> None:
-        wish, measured_rad = self._wish(), self._measured_rad
-        if wish.ask:
-            self._ask(Text(wish.ask))
-        if not wish.held or measured_rad is None or self._bus.now() - self._seen_s > FRESH_S:
+        operator, measured_rad = self._read_device(), self._measured_rad
+        if operator.recorder_request:
+            self._request(Text(operator.recorder_request))
+        if not operator.held or measured_rad is None or self._bus.now() - self._seen_s > FRESH_S:
             self._release()
             return
-        target_rad = self._target(wish, measured_rad)
+        target_rad = self._target(operator, measured_rad)
         if target_rad is None:
             return
         if not self._on:
@@ -93,28 +93,30 @@ class TeleopNode:
         times_s = np.array([1.0 / RATE_HZ])
         self._send(JointTrajectory(self._clock.stamp(), self._names, target_rad[None], times_s, self._frame))
 
-    def _wish(self) -> Wish:
+    def _read_device(self) -> OperatorInput:
         if self._gone:
             return NOTHING
         try:
-            wish = self._device.poll(self._bus.now())
-            if wish.position_rad is not None and len(wish.position_rad) != len(self._names):
+            operator = self._device.poll(self._bus.now())
+            if operator.position_rad is not None and len(operator.position_rad) != len(self._names):
                 raise DriverError(
-                    f"The leader has {len(wish.position_rad)} joints, its follower {len(self._names)}."
+                    f"The leader has {len(operator.position_rad)} joints, its follower {len(self._names)}."
                 )
-            return wish
+            return operator
         except DriverError as error:
             self._gone = True
             self._say(str(error))
             return NOTHING
 
-    def _target(self, wish: Wish, measured_rad: Float[ndarray, " j"]) -> Float[ndarray, " j"] | None:
+    def _target(
+        self, operator: OperatorInput, measured_rad: Float[ndarray, " j"]
+    ) -> Float[ndarray, " j"] | None:
         """Next position; None, with one report, while a leader is too far from its follower."""
-        if wish.rates is not None:
-            return self._jog.next(self._filled(wish.rates), measured_rad, 1.0 / RATE_HZ)
-        if wish.position_rad is None:
+        if operator.rates is not None:
+            return self._jog.next(self._filled(operator.rates), measured_rad, 1.0 / RATE_HZ)
+        if operator.position_rad is None:
             return None
-        target_rad = wish.position_rad
+        target_rad = operator.position_rad
         off_rad = np.abs(target_rad - measured_rad)
         if not self._on and off_rad.max() > MATCH_RAD:
             worst = int(off_rad.argmax())

@@ -11,35 +11,35 @@ from robo_rl.core.shapes import Float
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What the operator wants now. held: state of the dead-man switch; without it nothing moves.
+class OperatorInput:
+    """Input of the operator. held: state of the dead-man switch; without it nothing moves.
 
     rates: (j,) of each joint, in -1 ... 1 of its speed. position_rad: (j,) wanted position; one of the two.
-    ask: request to the recorder, given once per press, with or without the switch.
+    recorder_request: request to the recorder, given once per press, with or without the switch.
     """
 
     held: bool
     rates: Float[ndarray, " j"] | None = None
     position_rad: Float[ndarray, " j"] | None = None
-    ask: str = ""
+    recorder_request: str = ""
 
 
-ASKS = ("start", "success", "failure", "discard")  # of the recorder: see hardware.topics.ASK
-ASK_WORDS = (
+REQUESTS = ("start", "success", "failure", "discard")  # see hardware.topics.RECORDER_REQUEST
+REQUEST_WORDS = (
     "records",
     "saves as a success",
     "saves as a failure",
     "throws away",
-)  # the same, to who holds the device
+)  # the same, for the operator
 
-NOTHING = Wish(False)
+NOTHING = OperatorInput(False)
 
 
 @runtime_checkable
 class Device(Protocol):
     """A gamepad, a keyboard or a leader arm."""
 
-    def poll(self, now_s: float) -> Wish:
+    def poll(self, now_s: float) -> OperatorInput:
         """Present input; never waits. Raises DriverError when the device is gone."""
         ...
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hardware.teleop.device import ASK_WORDS, ASKS, Wish
+from hardware.teleop.device import REQUEST_WORDS, REQUESTS, OperatorInput
 from robo_rl.core.errors import ConfigError, DriverError
 
 EVENT = struct.Struct("<IhBB")
@@ -42,22 +42,26 @@ def without_middle(value: float) -> float:
 class Joystick:
     """A gamepad. axes: axis that turns joint i; a negative number -1 - k is axis k reversed.
 
-    dead_man: button to hold. Only the newest event counts, so rare polling adds no delay. asks: button for
-    each of `ASKS` of the recorder; a negative number is none.
+    dead_man: button to hold. Only the newest event counts, so rare polling adds no delay.
+    recorder_buttons: button for each of `REQUESTS`; a negative number is none.
     """
 
-    def __init__(self, path: str, axes: Sequence[int], dead_man: int = 4, asks: Sequence[int] = ()) -> None:
-        if dead_man in asks:
+    def __init__(
+        self, path: str, axes: Sequence[int], dead_man: int = 4, recorder_buttons: Sequence[int] = ()
+    ) -> None:
+        if dead_man in recorder_buttons:
             raise ConfigError(
-                f"Button {dead_man} is the dead-man switch and asks the recorder, too; choose asks=."
+                f"Button {dead_man} is the dead-man switch and one of recorder_buttons. Choose other "
+                "recorder_buttons=."
             )
         if not axes:
             raise ConfigError(
                 "A gamepad needs an axis for each joint that it shall turn, such as axes=[0,1,3,4,6,7]."
             )
         self._path, self._axes, self._dead_man = path, tuple(axes), dead_man
-        self._asks = {button: ask for button, ask in zip(asks, ASKS, strict=False) if button >= 0}
-        self._ask = ""
+        pairs = zip(recorder_buttons, REQUESTS, strict=False)
+        self._recorder_buttons = {button: request for button, request in pairs if button >= 0}
+        self._request = ""
         self._values: dict[tuple[int, int], float] = {}
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -68,18 +72,19 @@ class Joystick:
                 "allowed to read it, join the group 'input'."
             ) from error
 
-    def poll(self, now_s: float) -> Wish:
-        self._ask = ""
+    def poll(self, now_s: float) -> OperatorInput:
+        self._request = ""
         self._read()
         turned = [without_middle(self._axis(axis)) for axis in self._axes]
         held = self._values.get((BUTTON, self._dead_man), 0.0) > 0.0
-        return Wish(held, rates=np.array(turned), ask=self._ask)
+        return OperatorInput(held, rates=np.array(turned), recorder_request=self._request)
 
     def help(self, moves: str = "its axes move the arm") -> str:
         """Text on the buttons; moves: what moves while the switch is held."""
-        words = dict(zip(ASKS, ASK_WORDS, strict=True))
-        asks = "".join(f", {button} {words[ask]}" for button, ask in self._asks.items())
-        return f"gamepad: button {self._dead_man} held, {moves}{asks}."
+        words = dict(zip(REQUESTS, REQUEST_WORDS, strict=True))
+        items = self._recorder_buttons.items()
+        requests = "".join(f", {button} {words[request]}" for button, request in items)
+        return f"gamepad: button {self._dead_man} held, {moves}{requests}."
 
     def close(self) -> None:
         if self._file >= 0:
@@ -106,5 +111,5 @@ class Joystick:
                 if (
                     kind == BUTTON and value and self._values.get((kind, number)) == 0.0
                 ):  # not held since the start
-                    self._ask = self._asks.get(number, self._ask)
+                    self._request = self._recorder_buttons.get(number, self._request)
                 self._values[kind, number] = value

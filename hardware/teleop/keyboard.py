@@ -15,14 +15,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hardware.teleop.device import ASK_WORDS, Wish
+from hardware.teleop.device import REQUEST_WORDS, OperatorInput
 from robo_rl.core.errors import ConfigError, DriverError
 
 UP, DOWN = "qwertyu", "asdfghj"  # joint 1 turns up by q, down by a; joint 2 by w and s; ...
 HOLD_S = 0.15
-ASKED = {" ": "start", "\n": "success", "x": "failure", "\x7f": "discard"}  # the last is Backspace
-ASK_KEYS = ("space", "Enter", "x", "Backspace")  # the same in words
-AGAIN_S = 1.0  # a key that is held down repeats sooner, and asks once
+REQUEST_OF_KEY = {" ": "start", "\n": "success", "x": "failure", "\x7f": "discard"}  # the last is Backspace
+REQUEST_KEYS = ("space", "Enter", "x", "Backspace")  # the same in words
+REPEAT_S = 1.0  # a key that is held down repeats sooner, and requests once
 
 
 class Keyboard:
@@ -33,7 +33,7 @@ class Keyboard:
             raise ConfigError(f"A keyboard turns 1 to {len(UP)} joints, found {joints}.")
         self._joints, self._file = joints, file
         self._key, self._key_s = "", -HOLD_S
-        self._asked, self._asked_s = "", -AGAIN_S
+        self._requested, self._requested_s = "", -REPEAT_S
         try:
             self._before = termios.tcgetattr(file)
         except termios.error as error:
@@ -43,37 +43,37 @@ class Keyboard:
             ) from error
         tty.setcbreak(file)
 
-    def poll(self, now_s: float) -> Wish:
-        ask = ""
+    def poll(self, now_s: float) -> OperatorInput:
+        request = ""
         for key in self._typed():
-            if key in ASKED:
-                ask = self._once(ASKED[key], now_s) or ask
+            if key in REQUEST_OF_KEY:
+                request = self._once(REQUEST_OF_KEY[key], now_s) or request
             else:
                 self._key, self._key_s = key, now_s
         if now_s - self._key_s >= HOLD_S:
-            return Wish(False, ask=ask)
+            return OperatorInput(False, recorder_request=request)
         rates = np.zeros(self._joints)
         for keys, sign in ((UP, 1.0), (DOWN, -1.0)):
             if self._key and self._key in keys[: self._joints]:
                 rates[keys.index(self._key)] = sign
         held = bool(rates.any())
-        return Wish(held, rates=rates if held else None, ask=ask)
+        return OperatorInput(held, rates=rates if held else None, recorder_request=request)
 
     def help(self, names: Sequence[str]) -> str:
         """Text on the keys; names: of the joints."""
         turns = ", ".join(f"{up} {down} {name}" for up, down, name in zip(UP, DOWN, names, strict=False))
-        asks = ", ".join(f"{key} {does}" for key, does in zip(ASK_KEYS, ASK_WORDS, strict=True))
-        return f"keys: {turns}; {asks}."
+        requests = ", ".join(f"{key} {does}" for key, does in zip(REQUEST_KEYS, REQUEST_WORDS, strict=True))
+        return f"keys: {turns}; {requests}."
 
     def close(self) -> None:
         """Restore the terminal's settings."""
         termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
 
-    def _once(self, ask: str, now_s: float) -> str:
+    def _once(self, request: str, now_s: float) -> str:
         """Request of a new key press; empty while the key is only held."""
-        held_down = ask == self._asked and now_s - self._asked_s < AGAIN_S
-        self._asked, self._asked_s = ask, now_s
-        return "" if held_down else ask
+        held_down = request == self._requested and now_s - self._requested_s < REPEAT_S
+        self._requested, self._requested_s = request, now_s
+        return "" if held_down else request
 
     def _typed(self) -> str:
         """Characters typed; never waits, and leaves the terminal blocking, because output shares the open

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hardware.driver import ArmDriver
-from hardware.teleop.device import Device, Wish
+from hardware.teleop.device import Device, OperatorInput
 from robo_rl.core.errors import ConfigError
 
 FRESH_S = 0.1
@@ -39,13 +39,14 @@ class Leader:
                 f"A leader with {joints} joints needs {joints} signs of 1 or -1, and {joints} offsets."
             )
 
-    def poll(self, now_s: float) -> Wish:
+    def poll(self, now_s: float) -> OperatorInput:
         """Position of the leader; held only while its state is fresh."""
         switch = self._dead_man.poll(now_s)
         state = self._arm.read()
         if not switch.held or now_s - state.received_s > FRESH_S or not np.isfinite(state.position_rad).all():
-            return Wish(False, ask=switch.ask)
-        return Wish(True, position_rad=self._signs * state.position_rad + self._offsets_rad, ask=switch.ask)
+            return OperatorInput(False, recorder_request=switch.recorder_request)
+        position_rad = self._signs * state.position_rad + self._offsets_rad
+        return OperatorInput(True, position_rad=position_rad, recorder_request=switch.recorder_request)
 
     def close(self) -> None:
         try:

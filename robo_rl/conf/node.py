@@ -161,7 +161,7 @@ class TeleopNodeConfig(NodeConfig):
     path: str = setting("/dev/input/js0", "device file of the gamepad")
     axes: list[int] = setting([0, 1, 3, 4, 6, 7], "axis for each joint; -1-k: axis k, reversed")
     dead_man: int = setting(4, "gamepad button that must be held", at_least=0)
-    asks: list[int] = setting([0, 1, 2, 3], "buttons: record, success, failure, discard; -1 none")
+    recorder_buttons: list[int] = setting([0, 1, 2, 3], "buttons: record, success, failure, discard; -1 none")
     leader: str = setting("", "device=leader: YAML file of the leader arm's driver")
 
 

@@ -1,4 +1,4 @@
-"""Bundles for tests of the robot side, made in a second: what is tested here is the way around them."""
+"""Bundles for tests of the robot side, written in a second."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def arm_env(
 
 @cache
 def _copies() -> Path:
-    """The folder of the bundles that this process has made so far; it goes with the process."""
+    """Folder of the bundles that this process has made so far; deleted with the process."""
     folder = tempfile.mkdtemp(prefix="bundles-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 def _written_once(folder: Path, asked: str, write: Callable[[Path], Bundle]) -> Bundle:
-    """A bundle in `folder`: an export takes seconds, so what was asked for before is copied.
+    """A bundle in `folder`. Exports take seconds, so an identical earlier one is copied.
 
     asked: all that the bundle depends on.
     """
@@ -56,7 +56,7 @@ def _written_once(folder: Path, asked: str, write: Callable[[Path], Bundle]) -> 
 
 
 def arm_bundle(folder: Path, chunk: int = 16, execute: int = 8, env: EnvSpec | None = None) -> Bundle:
-    """An untrained flow policy: its commands are small, and nobody cares where they lead."""
+    """An untrained flow policy, whose commands are small."""
     env = env or arm_env()
     return _written_once(
         folder, f"arm {chunk} {execute} {env}", lambda f: _arm_bundle(f, chunk, execute, env)
@@ -76,7 +76,7 @@ def _arm_bundle(folder: Path, chunk: int, execute: int, env: EnvSpec) -> Bundle:
 def quad_bundle(
     folder: Path, envelope: FlightEnvelope | None = ENVELOPE, training: dict[str, Any] | None = None
 ) -> Bundle:
-    """A flight policy that is an LQR law, and hovers without having learned anything."""
+    """A flight policy that is an LQR law and hovers without training."""
     asked = f"quad {envelope} {training}"
     return _written_once(folder, asked, lambda f: _quad_bundle(f, envelope, training or {}))
 
@@ -96,7 +96,7 @@ def _quad_bundle(folder: Path, envelope: FlightEnvelope | None, training: dict[s
 
 
 def rates_bundle(folder: Path, envelope: FlightEnvelope | None = ENVELOPE, rate_rad_s: float = 4.0) -> Bundle:
-    """A flight policy of thrust and body rates that is a PD law with an integral, written down by hand.
+    """A flight policy of thrust and body rates: a PD law with an integral, written by hand.
 
     a = -2.5 p - 2.5 v - I,   thrust = 1 + a_z / g [weights],   w = 6 z^ x (a / g - R z^),   w_z = -2 R_10
     """
@@ -131,7 +131,7 @@ def _rates_bundle(folder: Path, envelope: FlightEnvelope | None, rate_rad_s: flo
 
 
 def residual_bundle(folder: Path, base: Bundle) -> Bundle:
-    """The chunks of `base`, each action corrected by an actor that was never trained."""
+    """The chunks of `base`, each action corrected by an untrained actor."""
     from policies.checkpoint import load_policy
     from policies.tuned.residual import ResidualPolicy
     from robo_rl.core.action_map import ResidualMap

@@ -1,4 +1,4 @@
-"""What the tests of the robot side share."""
+"""Fixtures shared by the tests of the robot side."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.hardware.bundles import arm_bundle, quad_bundle, rates_bundle
 
 @pytest.fixture(scope="session")
 def chunks(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """A bundle that decides chunks of 16, of which 8 are executed, for the arm of `arms.py`."""
+    """A bundle with chunks of 16 actions, of which 8 are executed, for the arm of `arms.py`."""
     return arm_bundle(tmp_path_factory.mktemp("chunks") / "bundle")
 
 
 @pytest.fixture(scope="session")
 def single(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """A bundle that decides one action at a time, for the same arm."""
+    """A bundle of single actions, for the same arm."""
     return arm_bundle(tmp_path_factory.mktemp("single") / "bundle", chunk=1, execute=1)
 
 

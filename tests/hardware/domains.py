@@ -13,7 +13,7 @@ DOMAINS = range(20, 101)  # above those that people use, below those whose ports
 
 @contextmanager
 def free_domain() -> Iterator[int]:
-    """A domain that is ours until the end of the block: the lock goes with the process, however it ends."""
+    """A domain locked for this test until the end of the block; the lock ends with the process."""
     folder = Path(tempfile.gettempdir()) / "robo-rl-test-domains"
     folder.mkdir(exist_ok=True)
     for domain in DOMAINS:

@@ -53,8 +53,8 @@ def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
     """A recorder of all topics of the table, and of the named cameras."""
     from hardware.nodes.recorder import RecorderConfig, RecorderNode
     from hardware.topics import (
-        ASK,
         EPISODE,
+        RECORDER_REQUEST,
         TOPICS,
         camera_info_topic,
         compressed_topic,
@@ -62,7 +62,9 @@ def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
         image_topic,
     )
 
-    plain = [topic for topic in TOPICS if "<name>" not in topic.name and topic not in (ASK, EPISODE)]
+    plain = [
+        topic for topic in TOPICS if "<name>" not in topic.name and topic not in (RECORDER_REQUEST, EPISODE)
+    ]
     names = [name for name in config.cameras.split("+") if name]
     if wrong := [name for name in names if not name.isidentifier()]:
         raise ConfigError(

@@ -11,6 +11,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.nearest import nearest
 
 T = TypeVar("T")
+RENAMED = {"asks": "recorder_buttons"}  # earlier name of a setting -> its name
 _TRUTH = {
     "true": True,
     "yes": True,
@@ -97,5 +98,6 @@ def _unquoted(text: str) -> str:
 
 
 def _hint(name: str, known: typing.Iterable[str], suffix: str = "") -> str:
-    close = nearest(name, list(known), 1)
+    known = list(known)
+    close = [RENAMED[name]] if RENAMED.get(name) in known else nearest(name, known, 1)
     return f" Did you mean '{close[0]}{suffix}'?" if close else ""

@@ -70,7 +70,7 @@ def _device(config: TeleopNodeConfig, names: Sequence[str]) -> tuple[Device, str
     if config.device == "keyboard":
         keyboard = Keyboard(len(names))
         return keyboard, keyboard.help(names)
-    gamepad = Joystick(config.path, config.axes, config.dead_man, config.asks)
+    gamepad = Joystick(config.path, config.axes, config.dead_man, config.recorder_buttons)
     if config.device == "gamepad":
         return gamepad, gamepad.help()
     if not config.leader:

@@ -91,6 +91,11 @@ def test_settings_are_read_as_their_types() -> None:
     assert node_settings("teleop", ["robot=r", "axes=[]"]).axes == []
 
 
+def test_a_renamed_setting_is_refused_with_its_name() -> None:
+    with pytest.raises(ConfigError, match=r"no setting 'asks'\. Did you mean 'recorder_buttons'"):
+        node_settings("teleop", ["robot=r", "asks=[0]"])
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -90,7 +90,7 @@ class Controller:
         self.ints[0] = 0
 
     def obey(self, values: dict[str, object]) -> None:
-        """Inputs arrived: `input_int_register_0` is the command of ur_rtde's control program."""
+        """Take new inputs; `input_int_register_0` is the command of ur_rtde's control program."""
         self.last_input_s = time.monotonic()
         self.inputs.update(values)
         command = self.inputs.get("input_int_register_0", 0)

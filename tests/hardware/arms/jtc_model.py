@@ -51,7 +51,7 @@ class Controller:
         self._new: JointTrajectory | None = None
 
     def take(self, message: JointTrajectory) -> None:
-        """A message arrives; the next update takes it, if it is valid."""
+        """Receive a message; the next update uses it if it is valid."""
         assert message.stamp_s == 0.0
         assert (np.diff(message.times_s) > 0.0).all(), "time between points is not strictly increasing"
         velocity = message.velocity_rad_s
@@ -91,7 +91,7 @@ def _point(message: JointTrajectory, i: int) -> tuple[float, State]:
 
 
 def between(a: State, b: State, span_s: float, t_s: float) -> State:
-    """The polynomial of lowest degree through what both ends say."""
+    """Polynomial of lowest degree that fits both ends."""
     ends = [[value for value in end if value is not None] for end in (a, b)]
     known = min(map(len, ends))  # 1: positions, 2: velocities, 3: accelerations
     powers = np.arange(2 * known)

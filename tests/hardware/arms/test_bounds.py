@@ -1,6 +1,4 @@
-"""The last bound before an arm, attacked: whatever comes, no joint jumps and none leaves its limits for
-further out.
-"""
+"""Position and velocity bounds of an arm's driver: no command jumps or leaves the limits."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ places = st.lists(st.floats(-7.0, 7.0), min_size=2, max_size=2).map(np.array)
 
 
 @given(places, st.lists(st.tuples(st.floats(0.0, 5.0), pairs), max_size=30))
-def test_no_sequence_of_commands_can_jump_the_arm(
+def test_no_command_sequence_jumps_the_arm(
     start: np.ndarray, commands: list[tuple[float, np.ndarray]]
 ) -> None:
-    """Late, early, huge or not finite: a step is at most velocity * 2 periods, and outside the limits only
-    inwards.
+    """Late, early, huge and non-finite commands: a step is at most velocity * 2 periods, and outside the
+    limits only inwards.
     """
     now_s = [0.0]
     bounded = CommandLimiter("arm", LIMITS, 100.0, clock=lambda: now_s[0])
@@ -43,23 +41,23 @@ def test_no_sequence_of_commands_can_jump_the_arm(
         at = sent
 
 
-def test_bounds_by_hand() -> None:
-    """Joint 0 may turn 0.03 rad in 10 ms, joint 1 0.005; from outside its limits an arm walks back, it never
-    jumps.
+def test_bounds_match_hand_computation() -> None:
+    """Joint 0 may turn 0.03 rad in 10 ms, joint 1 0.005 rad. From outside its limits an arm moves back
+    without a jump.
     """
     inside = bound(np.array([9.0, 0.5]), np.array([0.0, 0.498]), 0.01, LIMITS)
     assert inside == pytest.approx([0.03, 0.5])
     assert bound(np.array([9.0, -9.0]), np.array([5.0, -1.0]), 0.01, LIMITS) == pytest.approx([4.97, -0.995])
 
 
-def test_after_a_pause_it_starts_from_where_it_is() -> None:
+def test_after_a_pause_the_limiter_starts_at_the_measured_position() -> None:
     bounded = CommandLimiter("arm", LIMITS, 100.0, clock=lambda: 0.0)
     bounded.next(JointCommand(np.array([1.0, 1.0])), np.zeros(2))
     bounded.reset()
     assert bounded.next(JointCommand(np.array([1.0, 1.0])), np.array([0.5, 0.5]))[0] == pytest.approx(0.53)
 
 
-def test_mistakes_are_sentences() -> None:
+def test_invalid_commands_are_refused() -> None:
     with pytest.raises(ConfigError, match="low < high"):
         JointLimits((1.0,), (1.0,), (1.0,))
     with pytest.raises(ConfigError, match="above 0"):
@@ -73,8 +71,8 @@ def test_mistakes_are_sentences() -> None:
     assert with_max_velocity(LIMITS, 1.0).velocity_rad_s == (1.0, 0.5)
 
 
-def test_a_measured_position_that_is_not_finite_moves_nothing() -> None:
-    """A first command starts from there, so the target would be NaN."""
+def test_non_finite_measured_position_sends_nothing() -> None:
+    """The first command starts from the measured position, so its target would be NaN."""
     bounded = CommandLimiter("the arm", LIMITS, 100.0, clock=lambda: 0.0)
     with pytest.raises(DriverError, match="the arm reports a position that is not finite"):
         bounded.next(JointCommand(np.zeros(2)), np.array([np.nan, 0.0]))

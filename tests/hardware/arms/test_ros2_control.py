@@ -1,4 +1,4 @@
-"""Arms behind ros2_control over a bus in virtual time, and the shape for simulated arms."""
+"""Driver of ros2_control arms over a bus in virtual time, and the driver of simulated arms."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_joints_are_found_by_name_and_a_command_is_due_after_a_period() -> None:
     assert second.velocity_rad_s[0] == pytest.approx([1.0, 0.0])
 
 
-def test_silence_sends_a_hold_where_the_arm_is() -> None:
+def test_silence_sends_the_measured_position() -> None:
     bus, arm = connected("forward")
     arm.write(JointCommand(np.array([0.5, 0.2])))
     written_s = bus.now_s
@@ -71,7 +71,7 @@ def test_silence_sends_a_hold_where_the_arm_is() -> None:
 
 
 def test_silence_brings_a_trajectory_to_rest() -> None:
-    """After 80 ms of silence: from rest, where the last trajectory ended, to rest."""
+    """After 80 ms without a command the driver sends a trajectory that is at rest at the last end point."""
     bus, arm = connected("trajectory")
     for _ in range(3):
         arm.write(JointCommand(np.array([0.5, 0.2])))
@@ -85,7 +85,7 @@ def test_silence_brings_a_trajectory_to_rest() -> None:
 
 
 def test_a_stop_in_motion_brakes_within_two_periods() -> None:
-    """From 1 rad/s within 20 ms: 10 mrad further."""
+    """From 1 rad/s to rest within 20 ms: 10 mrad further."""
     bus, arm = connected("trajectory")
     for _ in range(3):
         arm.write(JointCommand(np.array([0.5, 0.2])))
@@ -125,13 +125,13 @@ USUAL: dict[str, Any] = {
         ("position_controllers/JointGroupPositionController", {"joints": ["a", "b"]}, "jtc/commands"),
     ],
 )
-def test_a_controller_is_sent_what_its_parameters_say(kind: str, parameters: Any, topic: str) -> None:
+def test_output_follows_the_controller_parameters(kind: str, parameters: Any, topic: str) -> None:
     bus, arm = connected("auto", _AskedBus(kind, **parameters))
     arm.write(JointCommand(np.array([0.1, 0.2])))
     assert [name for name, sent in bus.sent.items() if sent] == [topic]
 
 
-def test_a_controller_that_continues_its_own_trajectory_is_left_to_begin_it() -> None:
+def test_interpolating_controller_gets_no_start_waypoint() -> None:
     """With interpolate_from_desired_state; without it, the advice is to set it."""
     SAID.clear()
     bus, arm = connected("auto", _AskedBus(JTC, **USUAL, interpolate_from_desired_state=True))
@@ -150,7 +150,7 @@ class _SilentBus(_AskedBus):
         raise BusError(f"No node '{node}' answers.")
 
 
-def test_a_controller_that_is_not_there_yet_is_waited_for_unless_the_output_is_said() -> None:
+def test_connect_waits_for_the_controller_unless_output_is_given() -> None:
     """Connecting to a controller that is not loaded fails; output=action does not need its node."""
     with pytest.raises(
         DriverError, match=r"is not there yet: No node 'jtc' answers\. .* say output=trajectory"
@@ -181,14 +181,14 @@ def test_a_controller_that_is_not_there_yet_is_waited_for_unless_the_output_is_s
         ("auto", "diff_drive_controller/DiffDriveController", {}, "takes no joint positions"),
     ],
 )
-def test_a_controller_that_cannot_be_commanded_names_the_cure(
+def test_unusable_controller_error_names_the_setting(
     output: str, kind: str, parameters: Any, cure: str
 ) -> None:
     with pytest.raises(DriverError, match=cure):
         connected(output, _AskedBus(kind, **parameters))
 
 
-def test_missing_joints_and_silent_robots_are_named() -> None:
+def test_errors_name_missing_joints_and_silent_robots() -> None:
     bus = ScriptedBus()
     arm = Ros2ControlDriver(bus, ["a", "elbow"], **LIMITS)
     with pytest.raises(DriverError, match="joint_state_broadcaster"):
@@ -210,7 +210,7 @@ TOY_LIMITS = JointLimits((-1.0, -2.0), (1.0, 2.0), (1.0, 2.0))
 
 
 class Toy:
-    """Two joints that are where they are told to be."""
+    """Two joints that reach each target at once."""
 
     names = ("a", "b")
 
@@ -230,7 +230,7 @@ class Toy:
         self.at = target_rad
 
 
-def test_a_simulated_arm_is_driven_like_a_real_one() -> None:
+def test_simulated_arm_driver() -> None:
     now_s, toy = [0.0], Toy()
     arm = SimulatedArmDriver(toy, TOY_LIMITS, clock=lambda: now_s[0])
     assert isinstance(arm, Driver)
@@ -244,7 +244,7 @@ def test_a_simulated_arm_is_driven_like_a_real_one() -> None:
     assert arm.read().position_rad == pytest.approx([0.01, 0.02])
 
 
-def test_the_table_says_what_there_is() -> None:
+def test_driver_table_is_complete() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'crazyflie'"):
         make_driver("crazyfly", {})
     with pytest.raises(ConfigError, match="watchdog_s=0"):
@@ -252,8 +252,8 @@ def test_the_table_says_what_there_is() -> None:
     assert make_driver("sim_arm", {"robot": Toy(), "limits": TOY_LIMITS}).names == ("a", "b")
 
 
-def test_commands_that_the_watchdog_would_not_wait_for_are_refused_at_the_start() -> None:
-    """At 10 Hz a command is due every 100 ms, and every robot rests 80 ms after the last one."""
+def test_rates_below_the_watchdog_are_refused() -> None:
+    """At 10 Hz a command is due every 100 ms, but every driver stops 80 ms after the last one."""
     with pytest.raises(
         ConfigError, match=r"rate_hz=10 of the driver 'ur' is too slow: .* 80 ms .* at least 18\.75 Hz"
     ):

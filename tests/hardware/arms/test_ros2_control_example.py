@@ -1,4 +1,4 @@
-"""The files of examples/ros2_control fit each other, the robot's description and what the driver checks."""
+"""Consistency of the files of examples/ros2_control with the robot's description and the driver's checks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def vector(element: Any, key: str) -> tuple[float, ...]:
     return tuple(map(float, element.get(key).split()))
 
 
-def test_the_urdf_is_the_arm_of_the_description() -> None:
-    """Joints, places, axes and limits; the base link is the frame of joint_states."""
+def test_urdf_matches_the_description() -> None:
+    """Joints, places, axes and limits agree; the base link is the frame of joint_states."""
     joints = [joint for joint in URDF.findall("joint") if joint.get("type") == "revolute"]
     assert [joint.get("name") for joint in joints] == list(ROBOT.names)
     for joint, known in zip(joints, ROBOT.joints, strict=True):
@@ -43,7 +43,7 @@ def test_the_urdf_is_the_arm_of_the_description() -> None:
     assert vector(tool.find("origin"), "xyz") == ROBOT.tool_m
 
 
-def test_the_mock_hardware_has_the_interfaces_that_the_controllers_ask_for() -> None:
+def test_mock_hardware_has_the_interfaces_of_the_controllers() -> None:
     control: Any = URDF.find("ros2_control")
     assert control.find("hardware/plugin").text == "mock_components/GenericSystem"
     wanted = CONTROLLERS["joint_trajectory_controller"]["ros__parameters"]
@@ -59,7 +59,7 @@ def test_the_mock_hardware_has_the_interfaces_that_the_controllers_ask_for() -> 
     ("name", "output"),
     [("joint_trajectory_controller", "trajectory"), ("forward_position_controller", "forward")],
 )
-def test_the_driver_takes_the_controllers_without_advice(name: str, output: str) -> None:
+def test_driver_accepts_the_controllers_without_advice(name: str, output: str) -> None:
     kind = CONTROLLERS["controller_manager"]["ros__parameters"][name]["type"]
     facts = controller_facts(name, kind, CONTROLLERS[name]["ros__parameters"], ROBOT.names, "auto")
     assert facts.output == output
@@ -67,7 +67,7 @@ def test_the_driver_takes_the_controllers_without_advice(name: str, output: str)
     assert facts.joins is (output == "trajectory")
 
 
-def test_the_page_starts_the_files_that_are_there() -> None:
+def test_readme_names_existing_files() -> None:
     page = (FOLDER / "README.md").read_text()
     assert all(
         f"`{path.name}`" in page for path in FOLDER.iterdir() if path.name not in ("README.md", "__pycache__")
@@ -75,8 +75,8 @@ def test_the_page_starts_the_files_that_are_there() -> None:
 
 
 @pytest.mark.ros
-def test_the_launch_file_loads_in_a_real_ros() -> None:
-    """`ros2 launch --show-args`; the controller manager is not needed for it."""
+def test_launch_file_loads_in_ros() -> None:
+    """`ros2 launch --show-args`; this needs no controller manager."""
     pytest.importorskip("ros2launch", reason="no ROS 2 is sourced here: ros2launch is missing")
     words = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""The UR driver: the real ur_rtde against a controller that speaks RTDE version 2 over loopback TCP."""
+"""UR driver: the real ur_rtde with a fake controller that speaks RTDE version 2 over loopback TCP."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def drive(arm: UrDriver, seconds: float, command: JointCommand = HOME) -> JointC
     return sent
 
 
-def test_the_arm_goes_where_it_is_told_and_no_faster_than_it_may(robot: Peer, host: str) -> None:
-    """0.4 rad at 1 rad/s at most: every target on the wire steps by no more than two periods allow, and it
-    arrives.
+def test_arm_reaches_the_target_within_its_speed_limit(robot: Peer, host: str) -> None:
+    """0.4 rad at 1 rad/s at most: every target on the wire steps by no more than two periods allow, and the
+    arm arrives.
 
-    What is not a command sends nothing, and does not spoil the next one.
+    An invalid command sends nothing, and the next valid one is followed.
     """
     arm = UrDriver(host, model="UR5e", max_velocity_rad_s=1.0)
     try:
@@ -80,11 +80,11 @@ def test_the_arm_goes_where_it_is_told_and_no_faster_than_it_may(robot: Peer, ho
         ("guard", signal.SIGKILL, "watchdog", 0.9),
     ],
 )
-def test_any_death_stops_the_arm(
+def test_killing_feeder_or_guard_stops_the_arm(
     robot: Peer, host: str, victim: str, how: signal.Signals, stopped_by: str, within_s: float
 ) -> None:
-    """Kill -9 of the process that feeds it: the guard stops it. Of the guard: the controller's own watchdog
-    does.
+    """Kill -9 of the commanding process: the guard stops the arm. Kill -9 of the guard: the controller's own
+    watchdog does.
     """
     with Peer("feeder", "ur", json.dumps({"host": host})) as feeder:
         robot.wait("servo")
@@ -98,7 +98,7 @@ def test_any_death_stops_the_arm(
     gone(guard)
 
 
-def test_a_protective_stop_is_told_and_nothing_is_sent(robot: Peer, host: str) -> None:
+def test_protective_stop_is_reported_and_blocks_commands(robot: Peer, host: str) -> None:
     arm = UrDriver(host)
     arm.connect()
     arm.write(HOME)
@@ -126,16 +126,14 @@ def test_a_protective_stop_is_told_and_nothing_is_sent(robot: Peer, host: str) -
         (14, "unknown safety mode 14"),
     ],
 )
-def test_every_safety_mode_but_normal_and_reduced_is_a_fault(
-    robot: Peer, host: str, mode: int, words: str
-) -> None:
+def test_other_safety_modes_are_faults(robot: Peer, host: str, mode: int, words: str) -> None:
     robot.order(f"safety {mode}")
     robot.wait("ordered")
     with pytest.raises(DriverError, match=f"{words}.*Then connect again"):
         UrDriver(host).connect()
 
 
-def test_a_frozen_stream_grows_old_and_a_lost_one_is_told(robot: Peer, host: str) -> None:
+def test_frozen_state_gets_old_and_lost_connection_is_reported(robot: Peer, host: str) -> None:
     arm = UrDriver(host)
     arm.connect()
     robot.order("freeze")
@@ -154,8 +152,8 @@ def test_a_frozen_stream_grows_old_and_a_lost_one_is_told(robot: Peer, host: str
     arm.close()
 
 
-def test_the_description_that_comes_along_is_inside_the_device() -> None:
-    """`robot=ur5e`: the driver's joints, in its order, and no range or speed that it would cut."""
+def test_shipped_description_is_within_the_device_limits() -> None:
+    """`robot=ur5e`: the driver's joints in its order, with ranges and speeds that the driver does not cut."""
     robot = load_description("ur5e")
     assert robot.names == JOINTS
     assert (robot.column("low_rad") >= np.array(LIMITS.low_rad)).all()
@@ -163,7 +161,7 @@ def test_the_description_that_comes_along_is_inside_the_device() -> None:
     assert (robot.column("velocity_rad_s") <= np.array(LIMITS.velocity_rad_s)).all()
 
 
-def test_wrong_addresses_models_and_settings_are_sentences(robot: Peer, host: str) -> None:
+def test_wrong_addresses_models_and_settings_are_refused(robot: Peer, host: str) -> None:
     with pytest.raises(
         DriverError, match=r"127\..*:30004 does not answer \(Connection refused\), so a UR arm"
     ):

@@ -1,4 +1,6 @@
-"""Whoever accepts a TCP connection is no UR controller yet. Needs no vendor's package."""
+"""RTDE handshake: a server that accepts TCP connections is not yet a UR controller. Needs no vendor's
+package.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def mute(line: socket.socket) -> None:
 
 
 def drip(line: socket.socket) -> None:
-    """One byte at a time, each well within the limit, never a whole answer."""
+    """Send one byte at a time, each well within the limit, never a whole answer."""
     for byte in GRANT:
         try:
             line.sendall(bytes([byte]))
@@ -73,20 +75,20 @@ def says(answer: bytes) -> Callable[[socket.socket], None]:
         (says(struct.pack(">HBB", 4, ord("V"), 0)), "does not support version 2 of RTDE. Update it"),
     ],
 )
-def test_strangers_are_told_from_controllers(behave: Callable[[socket.socket], None], sentence: str) -> None:
-    """In one sentence, and no later than the limit and a little."""
+def test_other_servers_are_refused(behave: Callable[[socket.socket], None], sentence: str) -> None:
+    """In one sentence, and shortly after the time limit at the latest."""
     begin_s = time.monotonic()
     with listener(behave) as port, pytest.raises(DriverError, match=sentence):
         shake_hands("127.0.0.1", port, LIMIT_S)
     assert time.monotonic() - begin_s < LIMIT_S + 2.5  # of which most is this machine being busy
 
 
-def test_a_controller_that_talks_first_is_one() -> None:
+def test_controller_may_send_text_first() -> None:
     with listener(says(TEXT + TEXT + GRANT)) as port:
         shake_hands("127.0.0.1", port, 5.0)
 
 
-def test_the_stand_in_of_the_drivers_tests_is_one() -> None:
+def test_fake_controller_of_the_driver_tests_is_accepted() -> None:
     host = own_address()
     with Peer("arms.fake_ur", host):
         shake_hands(host, 30004)

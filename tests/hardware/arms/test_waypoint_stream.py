@@ -25,15 +25,13 @@ LIMITS = JointLimits((-1.0,), (1.0,), (2.0,))
         ((0.0, 1.0, None), (0.0, -1.0, None), 0.25, 0.0),
     ],
 )
-def test_the_model_interpolates_as_the_controller_documents(
-    a: State, b: State, place: float, speed: float
-) -> None:
-    """Half way in one second, by hand."""
+def test_model_interpolates_as_documented(a: State, b: State, place: float, speed: float) -> None:
+    """Half way in one second, computed by hand."""
     found = between(a, b, 1.0, 0.5)
     assert found[:2] == pytest.approx((place, speed))
 
 
-def test_a_stream_of_single_waypoints_saws() -> None:
+def test_single_waypoints_jump_back() -> None:
     """With single waypoints the command goes back by at least the lag of the servos at every message."""
     for periods in (1.0, 2.0):
         assert moved(single(periods), from_desired=False).jump_mrad > 48.0
@@ -43,7 +41,7 @@ def test_a_stream_of_single_waypoints_saws() -> None:
     )
 
 
-def test_the_stream_of_the_driver_does_not_saw() -> None:
+def test_waypoint_stream_does_not_jump() -> None:
     """For every start of the controller: steps of 1 mrad per cycle, one period behind the target."""
     for from_desired in (False, True):
         motion = moved(stream(joins=False), from_desired)
@@ -51,7 +49,7 @@ def test_the_stream_of_the_driver_does_not_saw() -> None:
         assert motion.behind_ms == pytest.approx(20.0, abs=0.1)
 
 
-def test_delays_on_the_way_show_only_where_the_controller_does_not_join_by_itself() -> None:
+def test_message_jitter_needs_interpolate_from_desired_state() -> None:
     """4 ms of jitter at 1 rad/s are 4 mrad; none with interpolate_from_desired_state."""
     assert moved(stream(joins=False), False, jitter_s=0.004).jump_mrad <= 5.0 + 1e-6
     assert moved(stream(joins=True), True, jitter_s=0.004).jump_mrad <= 1.0 + 1e-6

@@ -1,4 +1,4 @@
-"""The xArm driver: the real SDK against a control box that speaks its protocol over loopback TCP."""
+"""xArm driver: the real SDK with a fake control box that speaks its protocol over loopback TCP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def host() -> str:
 
 @pytest.fixture
 def box(host: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
-    """Its command port is 502, which only root may open: another one for the test."""
+    """Fake control box. Its command port 502 needs root, so the test uses another one."""
     port = free_port()
     monkeypatch.setattr(config.XCONF.SocketConf, "TCP_CONTROL_PORT", port)
     with Peer("arms.fake_xarm", host, str(port), "7") as peer:
@@ -42,8 +42,8 @@ def settle(arm: XarmDriver, seconds: float) -> np.ndarray:
     return arm.read().position_rad
 
 
-def test_from_connecting_to_a_lost_connection(box: Peer, host: str) -> None:
-    """Servo mode before the first target; bounded steps that arrive; a stop that stays; a fault; silence; the
+def test_connect_move_stop_fault_and_lost_connection(box: Peer, host: str) -> None:
+    """Servo mode before the first target, bounded steps that arrive, a latched stop, a fault, silence, the
     end.
     """
     arm = XarmDriver(host, max_velocity_rad_s=1.5)
@@ -90,8 +90,8 @@ def test_from_connecting_to_a_lost_connection(box: Peer, host: str) -> None:
     arm.close()
 
 
-def test_the_description_that_comes_along_is_inside_the_device() -> None:
-    """`robot=xarm7`: the driver's joints, and no range or speed that it would cut."""
+def test_shipped_description_is_within_the_device_limits() -> None:
+    """`robot=xarm7`: the driver's joints, with ranges and speeds that the driver does not cut."""
     robot, rows = (
         load_description("xarm7"),
         config.XCONF.Robot.JOINT_LIMITS[7][config.XCONF.Robot.Type.XARM7_X4],
@@ -103,7 +103,7 @@ def test_the_description_that_comes_along_is_inside_the_device() -> None:
     assert (robot.column("velocity_rad_s") <= VELOCITY_RAD_S).all()
 
 
-def test_wrong_arms_and_addresses_are_sentences(box: Peer, host: str) -> None:
+def test_wrong_arms_and_addresses_are_refused(box: Peer, host: str) -> None:
     with pytest.raises(DriverError, match="has 7 joints, expected 6"):
         XarmDriver(host, joints=6).connect()
     with pytest.raises(ConfigError, match="joints=8"):

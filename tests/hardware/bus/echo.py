@@ -1,6 +1,4 @@
-"""A node for tests, run as a process of its own: says hello, sends back what it hears, stops when it is told
-to.
-"""
+"""Node for tests in its own process: greets, sends back what it receives, and ends on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand-in for rclpy that speaks its documented calls (Jazzy), and refuses what rclpy refuses.
+"""Fake rclpy with its documented calls (Jazzy); refuses what rclpy refuses.
 
 Signatures are rclpy's: keyword-only where rclpy has them so. One process, one `World` of topics at a time.
 """
@@ -39,7 +39,7 @@ PACKAGES += ["diagnostic_msgs"]
 
 @dataclass
 class World:
-    """What all nodes of a test share."""
+    """State shared by all nodes of a test."""
 
     subscriptions: list[Any] = field(default_factory=list)
     publishers: list[Any] = field(default_factory=list)
@@ -90,7 +90,9 @@ def install(monkeypatch: Any) -> World:
 def init(
     *, args: Any = None, context: Any, domain_id: int | None = None, signal_handler_options: Any = None
 ) -> None:
-    """rclpy's own handling of Ctrl-C would shut the context down before the stop is out."""
+    """Require that rclpy does not handle signals: it would shut the context down before the last message is
+    out.
+    """
     assert signal_handler_options is SignalHandlerOptions.NO
     assert not context.up, "init twice"
     context.up = True
@@ -228,7 +230,7 @@ class Node:
         self.services.append(SimpleNamespace(handle=ServiceHandle()))
 
     def get_service_names_and_types(self) -> list[tuple[str, list[str]]]:
-        """Also what is only asked for, as the middlewares of ROS have it."""
+        """Services offered or only requested, as in the middlewares of ROS."""
         asked = dict.fromkeys([*world.asked, *world.services])
         return [(name, ["std_srvs/srv/Trigger"]) for name in asked] + [
             ("/x/set", ["rcl_interfaces/srv/SetParameters"])
@@ -280,7 +282,7 @@ def deliver(subscription: Any, msg: Any, sent_ns: int) -> None:
 
 
 class SubscriptionHandle:
-    """What the middleware knows of a subscription."""
+    """The middleware's view of a subscription."""
 
     def __init__(self, msg_type: Any, raw: bool) -> None:
         self.pointer, self.messages, self._expected = id(self), deque[Any](), (msg_type, raw)
@@ -301,7 +303,7 @@ class ServiceHandle:
 
 
 class WaitSet:
-    """Waits for messages; what is not ready has to be added again, as in rcl."""
+    """Waits for messages; entities have to be added again after each wait, as in rcl."""
 
     def __init__(
         self, subscriptions: int, guards: int, timers: int, clients: int, services: int, events: int,
@@ -344,7 +346,7 @@ class SingleThreadedExecutor:
         return True
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
-        """Rare work, of which there is none here; never from within a callback of its own."""
+        """Executor work, of which there is none here; never from within one of its own callbacks."""
         assert not self.spinning, "an executor cannot spin within its own callback"
         if not self.context.up:
             raise ExternalShutdownException
@@ -359,7 +361,7 @@ class SingleThreadedExecutor:
 
 
 class Client:
-    """Of a service; the server answers while the future is waited for, unless it is called `dead`."""
+    """Client of a service. The server answers while the future is waited for, unless it is called `dead`."""
 
     def __init__(self, name: str) -> None:
         self.name = name

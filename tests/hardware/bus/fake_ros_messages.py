@@ -36,7 +36,7 @@ class Response:
 
 
 class Messages(ModuleType):
-    """`sensor_msgs.msg`: each class made when it is first asked for."""
+    """`sensor_msgs.msg`: each class is made when it is first used."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -51,7 +51,7 @@ _classes: dict[str, Any] = {}
 
 
 def message_class(ros_type: str) -> Any:
-    """A class like those that rosidl_generator_py writes."""
+    """A class like those of rosidl_generator_py."""
     described = dict(ros_types("jazzy").store.fielddefs[ros_type][1])
 
     def init(self: Any) -> None:
@@ -92,7 +92,7 @@ def empty(field: Any) -> Any:
 
 
 def check(field: Any, value: Any, where: str) -> None:
-    """What the generated setters assert."""
+    """The assertions of the generated setters."""
     kind, of = field[0].name, field[1]
     if kind == "NAME":
         assert value.ros_type == of, where
@@ -119,7 +119,7 @@ def serialized(message: Any) -> bytes:
 
 
 def deserialize_message(serialized_message: bytes, message_type: Any) -> Any:
-    """A message from its CDR bytes; RuntimeError as rclpy raises it, whose RMWError is one."""
+    """A message from its CDR bytes. Raises RuntimeError as rclpy does, whose RMWError is one."""
     types = ros_types("jazzy")
     name = message_type().ros_type
     try:

@@ -23,7 +23,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 
 class Controller(Node):
-    """The joints are where the last waypoint led them."""
+    """Joints that are where the last waypoint led them."""
 
     def __init__(self, parameters: dict[str, Any], code: int) -> None:
         super().__init__("jtc")

@@ -1,6 +1,4 @@
-"""A node for tests, run as a process of its own: joint states, pictures, what is latched, a type of its
-own.
-"""
+"""Node for tests in its own process: joint states, pictures, latched messages and a custom type."""
 
 from __future__ import annotations
 

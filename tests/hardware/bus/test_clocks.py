@@ -1,4 +1,4 @@
-"""Stamps by time of receipt, on a machine that interrupts the program wherever it likes."""
+"""Stamps from times of receipt, on a machine that interrupts the program anywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAUSES = st.sampled_from([0.0, 1e-7, 1e-6, 1e-4, 0.02, 0.5])
 
 
 class Machine:
-    """Two clocks of one time. Each reading takes as long as the next pause says, before and after it."""
+    """Two clocks of one time. Each reading takes as long as the next pause, before and after it."""
 
     def __init__(self, pauses: list[float]) -> None:
         self.now_s, self.set_by_s, self._pauses = 100.0, 0.0, iter(pauses)
@@ -38,8 +38,8 @@ class Machine:
     st.lists(PAUSES, max_size=300),
     st.lists(st.floats(0.0, 0.01), min_size=2, max_size=60),
 )
-def test_the_order_of_receipt_is_the_order_of_stamps(pauses: list[float], gaps_s: list[float]) -> None:
-    """Whatever interrupts it; and two messages are as far apart as they were received, to a microsecond."""
+def test_stamps_keep_the_order_of_receipt(pauses: list[float], gaps_s: list[float]) -> None:
+    """Under any interruptions. Differences between stamps are those of receipt, to a microsecond."""
     machine = Machine([1e-7] * 6 * TRIES + pauses)
     stamps, received_s, found = ReceiptStamps(machine.unix, machine.monotonic), [90.0], []
     for gap_s in gaps_s:
@@ -54,8 +54,8 @@ def test_the_order_of_receipt_is_the_order_of_stamps(pauses: list[float], gaps_s
 
 
 @given(st.lists(PAUSES, max_size=200), st.lists(st.floats(-5.0, 5.0), min_size=1, max_size=20))
-def test_a_clock_that_is_set_swaps_nothing(pauses: list[float], sets_s: list[float]) -> None:
-    """NTP, or a person, forwards or back: stamps stand still rather than go back."""
+def test_setting_the_clock_keeps_the_order(pauses: list[float], sets_s: list[float]) -> None:
+    """When the clock is set forwards or back, stamps stand still rather than go back."""
     machine = Machine(pauses)
     stamps, found = ReceiptStamps(machine.unix, machine.monotonic), []
     for change_s in sets_s:
@@ -66,8 +66,8 @@ def test_a_clock_that_is_set_swaps_nothing(pauses: list[float], sets_s: list[flo
     assert found == sorted(found)
 
 
-def test_an_offset_follows_a_clock_that_is_set() -> None:
-    """To what the readings bound; an interruption alone changes nothing."""
+def test_offset_follows_the_clock() -> None:
+    """Within the bounds of the readings; an interruption alone changes nothing."""
     machine = Machine([1e-7] * 6 * TRIES)
     offset = ClockOffset(machine.unix, machine.monotonic)
     before = offset.offset_s
@@ -78,8 +78,8 @@ def test_an_offset_follows_a_clock_that_is_set() -> None:
     assert offset.update() == pytest.approx(UNIX_S - 3.0, abs=2e-6)
 
 
-def test_simulated_time_is_followed() -> None:
-    """A simulator at half speed: after a second the stamps are half a second on, to a millisecond."""
+def test_stamps_follow_simulated_time() -> None:
+    """A simulator at half speed: after 1 s the stamps have moved by 0.5 s, to a millisecond."""
     now_s = [10.0]
     stamps = ReceiptStamps(lambda: 0.5 * now_s[0], lambda: now_s[0])
     found = []

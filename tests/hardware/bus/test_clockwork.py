@@ -1,4 +1,4 @@
-"""Timers, names and the watch over silent topics: pure, so time is an argument."""
+"""Timers, names and detection of silent topics: pure functions of time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from robo_rl.core.errors import BusError
 
 
 def test_timers_keep_absolute_deadlines() -> None:
-    """A tick served late moves no later one; three that passed meanwhile are served as one."""
+    """A late tick delays no later one; three missed ticks are served as one."""
     timers, fired = Timers(), []
     timers.add(0.1, lambda: fired.append("a"), 10.0)
     assert timers.due(10.05) == []
@@ -28,8 +28,8 @@ def test_timers_keep_absolute_deadlines() -> None:
 
 
 @given(st.floats(1e-3, 10.0), st.lists(st.floats(0.0, 5.0), max_size=30))
-def test_a_timer_never_bursts_nor_rests(period_s: float, gaps_s: list[float]) -> None:
-    """Whenever it is asked, it fires once at most, and the next deadline is at most one period ahead."""
+def test_timer_fires_at_most_once_per_period(period_s: float, gaps_s: list[float]) -> None:
+    """At any time it fires at most once, and the next deadline is at most one period ahead."""
     timers, now_s = Timers(), 0.0
     timers.add(period_s, lambda: None, now_s)
     for gap_s in gaps_s:
@@ -68,7 +68,7 @@ def test_names_are_relative_to_namespace_and_node() -> None:
         namespace_of("a/3d")
 
 
-def test_silence_is_said_once_and_so_is_its_end() -> None:
+def test_silence_and_its_end_are_reported_once() -> None:
     watch = TopicWatch("/joint_states", 100.0)
     assert watch.check(104.9, 0) is None
     assert "No message on '/joint_states' for 5 s: it has no publisher" in str(watch.check(105.0, 0))
@@ -81,7 +81,7 @@ def test_silence_is_said_once_and_so_is_its_end() -> None:
     assert "although it has 2 publisher(s)" in str(TopicWatch("/x", 0.0).check(9.0, 2))
 
 
-def test_each_profile_reaches_its_own_subscribers() -> None:
-    """A subscriber never asks for more than the publisher of its profile offers."""
+def test_profiles_are_compatible_with_themselves() -> None:
+    """No subscriber requests more than the publisher of its profile offers."""
     assert set(QUALITY) == set(Profile)
     assert all(quality.offers_reliable >= quality.asks_reliable for quality in QUALITY.values())

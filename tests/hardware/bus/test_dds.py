@@ -1,4 +1,4 @@
-"""The bus over real DDS on loopback, with a node in a process of its own; each wait is bounded."""
+"""The bus over real DDS on loopback, with a node in its own process; each wait is bounded."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ SOON_S = 10.0  # a busy machine may take its time; nothing waits for as long whe
 
 
 def spin_for(bus: DdsBus, seconds: float) -> None:
-    """Spin so long, whatever comes."""
+    """Spin for a fixed time."""
     late_s = bus.now() + seconds
     bus.spin(lambda: bus.now() > late_s)
 
 
 def wait_for(bus: DdsBus, true: Callable[[], bool]) -> None:
-    """Spin until it is true; fail when that takes too long."""
+    """Spin until the condition is true; fail after a time limit."""
     late_s = time.monotonic() + SOON_S
     bus.spin(lambda: true() or time.monotonic() > late_s)
     assert true(), "it did not happen in time"
@@ -79,7 +79,7 @@ def echo(domain: int) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def node(domain: int) -> Iterator[DdsBus]:
-    """A node here; what it warns of is in `said`."""
+    """A node in this process; its warnings are in `said`."""
     said: list[str] = []
     bus = DdsBus("tester", "lab", warn=said.append)
     bus.said = said  # type: ignore[attr-defined]
@@ -87,12 +87,12 @@ def node(domain: int) -> Iterator[DdsBus]:
     bus.close()
 
 
-def test_it_is_a_bus(node: DdsBus) -> None:
+def test_implements_the_bus_protocol(node: DdsBus) -> None:
     assert isinstance(node, Bus)
 
 
-def test_every_record_goes_there_and_back(echo: Any, node: DdsBus) -> None:
-    """Two processes, nine types, eighteen topics: what comes back is what was sent, to the last bit."""
+def test_all_records_round_trip(echo: Any, node: DdsBus) -> None:
+    """Two processes, nine types, eighteen topics: the answer equals the message, bit for bit."""
     pixels = np.arange(480 * 640 * 3).astype(np.uint8).reshape(480, 640, 3)
     records = SAMPLES | {m.Image: m.Image(1.7e9, pixels, "camera_optical")}
     back: dict[type[Any], Any] = {}
@@ -109,8 +109,8 @@ def test_every_record_goes_there_and_back(echo: Any, node: DdsBus) -> None:
         assert same(back[kind], record), kind
 
 
-def test_who_comes_late_hears_what_was_latched(echo: Any, node: DdsBus) -> None:
-    """The publisher said it before this subscriber was made, and once only."""
+def test_late_subscriber_gets_the_latched_message(echo: Any, node: DdsBus) -> None:
+    """The publisher sent it once, before this subscriber was made."""
     assert node.call("echo/refuse", SOON_S)  # it is up
     heard: list[tuple[m.Text, float]] = []
     asked_s = node.now()
@@ -122,9 +122,7 @@ def test_who_comes_late_hears_what_was_latched(echo: Any, node: DdsBus) -> None:
 
 @pytest.mark.parametrize("reliable", [True, False], ids=["reliable", "best effort"])
 @pytest.mark.parametrize("latched", [True, False], ids=["transient local", "volatile"])
-def test_a_latched_topic_hears_publishers_of_any_quality_once(
-    node: DdsBus, reliable: bool, latched: bool
-) -> None:
+def test_latched_subscription_matches_every_quality_once(node: DdsBus, reliable: bool, latched: bool) -> None:
     """`ros2 topic pub` is volatile, a driver's button may be best effort: an emergency stop has to arrive."""
     got: list[bool] = []
     node.subscribe("estop", m.Flag, Profile.LATCHED, lambda flag, _: got.append(flag.on))
@@ -139,8 +137,8 @@ def test_a_latched_topic_hears_publishers_of_any_quality_once(
     assert not [line for line in node.said if "quality of service" in line]  # type: ignore[attr-defined]
 
 
-def test_a_latched_message_of_the_past_does_not_stand_behind_a_newer_one(node: DdsBus) -> None:
-    """Who joins while the publisher speaks ends with the newest message, as often as it is tried."""
+def test_latched_message_does_not_follow_a_newer_one(node: DdsBus) -> None:
+    """A subscriber that joins while the publisher sends ends with the newest message, in every trial."""
     press = node.publisher("estop", m.Flag, Profile.LATCHED)
     for _ in range(20):
         got: list[bool] = []
@@ -153,9 +151,7 @@ def test_a_latched_message_of_the_past_does_not_stand_behind_a_newer_one(node: D
 
 
 def test_services_answer_across_processes(echo: subprocess.Popen[str], node: DdsBus) -> None:
-    """Yes and no with a sentence, three times over the same client; then the node leaves, by a service of its
-    own.
-    """
+    """Success and failure with a message, three times over one client; then a service ends the node."""
     for _ in range(3):
         assert node.call("echo/refuse", SOON_S) == (False, "not now: ü")
     assert node.call("/lab/echo/stop", SOON_S) == (True, "leaving")
@@ -163,7 +159,7 @@ def test_services_answer_across_processes(echo: subprocess.Popen[str], node: Dds
     assert echo.returncode == 0
 
 
-def test_nobody_answers(node: DdsBus) -> None:
+def test_missing_service_is_reported(node: DdsBus) -> None:
     with pytest.raises(
         BusError,
         match=r"The service '/lab/arm/start' was not found \(waited 0.2 s\)\. No services were found",
@@ -171,8 +167,8 @@ def test_nobody_answers(node: DdsBus) -> None:
         node.call("arm/start", 0.2)
 
 
-def test_a_mistyped_service_is_compared_with_those_on_the_wire(echo: Any, node: DdsBus) -> None:
-    """Another process offers two; what is only asked for, here by ourselves, is not offered."""
+def test_unknown_service_error_names_the_nearest(echo: Any, node: DdsBus) -> None:
+    """Another process offers two. A service that is only requested, here by this node, is not listed."""
     assert node.call("echo/refuse", SOON_S)
     with pytest.raises(BusError, match=r"The service '/lab/echo/stpo'.*Did you mean '/lab/echo/stop'\?"):
         node.call("echo/stpo", 0.2)
@@ -182,10 +178,8 @@ def test_a_mistyped_service_is_compared_with_those_on_the_wire(echo: Any, node: 
         node.call("xyz", 0.2)
 
 
-def test_the_wire_shows_what_ros_expects(echo: Any, node: DdsBus) -> None:
-    """Topic, type and hash of each endpoint, ids of services, the node graph: read by DDS itself, not by our
-    bus.
-    """
+def test_discovery_data_match_ros(echo: Any, node: DdsBus) -> None:
+    """Topic, type and hash of each endpoint, service ids and the node graph, read by DDS itself."""
     assert node.call("echo/refuse", SOON_S)
     participant = node._participant
     ends = {}
@@ -228,16 +222,15 @@ def graph(bus: DdsBus) -> dict[tuple[str, str], Any]:
     return found
 
 
-def test_qualities_that_do_not_match_are_said(echo: Any, node: DdsBus) -> None:
-    """The echo node publishes pictures best effort; who asks for reliable gets none, and is told why."""
+def test_incompatible_quality_is_reported_to_the_subscriber(echo: Any, node: DdsBus) -> None:
+    """The echo node publishes pictures best effort; a reliable subscription gets none and reports why."""
     node.subscribe("pictures", m.Floats, Profile.COMMAND, lambda record, _: None)
     wait_for(node, lambda: bool(node.said))
     assert "A publisher of '/lab/pictures' does not match" in node.said[0]
     assert "reliability" in node.said[0]
 
 
-def test_the_other_side_is_told_as_well(node: DdsBus) -> None:
-    """A publisher hears of a subscriber that it cannot serve."""
+def test_incompatible_quality_is_reported_to_the_publisher(node: DdsBus) -> None:
     other = DdsBus("viewer", "lab", warn=lambda sentence: None)
     node.publisher("camera", m.Text, Profile.SENSOR)
     other.subscribe("camera", m.Text, Profile.LATCHED, lambda record, _: None)
@@ -246,7 +239,7 @@ def test_the_other_side_is_told_as_well(node: DdsBus) -> None:
     assert "A subscriber of '/lab/camera' does not match" in node.said[0]
 
 
-def test_a_topic_that_never_comes_is_said(node: DdsBus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_topic_is_reported(node: DdsBus, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the reason where DDS knows it: another namespace, another type."""
     monkeypatch.setattr(watch, "SILENT_S", 0.3)
     other = DdsBus("driver", "arm1", warn=lambda sentence: None)
@@ -264,8 +257,8 @@ def test_a_topic_that_never_comes_is_said(node: DdsBus, monkeypatch: pytest.Monk
     assert "No message on '/lab/odom'" in node.said[3]
 
 
-def test_what_cannot_be_read_is_dropped_and_said_once(node: DdsBus) -> None:
-    """Two joints and three positions: the callback never sees it, and the node goes on."""
+def test_malformed_message_is_dropped_and_reported_once(node: DdsBus) -> None:
+    """Two joints and three positions: the callback is not called, and the node continues."""
     types, got = ros_types(), []
     node.subscribe("joint_states", m.JointState, Profile.COMMAND, lambda record, _: got.append(record))
     node.publisher("joint_states", m.JointState, Profile.COMMAND)
@@ -283,8 +276,8 @@ def test_what_cannot_be_read_is_dropped_and_said_once(node: DdsBus) -> None:
 
 
 class OneEyedClient:
-    """Asks /lab/tester/arm, whose answer it cannot hear before `open_eye`: as one whose reader is found
-    late.
+    """Client of /lab/tester/arm that cannot receive answers before `open_eye`, as if its reader were
+    discovered late.
     """
 
     def __init__(self, domain: int) -> None:
@@ -316,8 +309,8 @@ class OneEyedClient:
 
 
 @pytest.mark.parametrize("opens", [False, True], ids=["never hears", "hears late"])
-def test_an_answer_keeps_nobody_waiting(domain: int, node: DdsBus, opens: bool) -> None:
-    """A client whose reader is not found: timers go on meanwhile, where they stood still for 0.1 s before."""
+def test_undiscovered_client_does_not_block_timers(domain: int, node: DdsBus, opens: bool) -> None:
+    """Timers continue while the client's reader is not discovered; they once stood still for 0.1 s."""
     ticks_s: list[float] = []
     asked: list[float] = []
     node.service("~/arm", lambda: (asked.append(node.now()), (True, "armed"))[1])
@@ -338,12 +331,10 @@ def test_an_answer_keeps_nobody_waiting(domain: int, node: DdsBus, opens: bool) 
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.005])
-def test_a_message_is_as_old_as_its_arrival(
-    node: DdsBus, monkeypatch: pytest.MonkeyPatch, late_s: float
-) -> None:
-    """What came while a callback kept the node busy is not stamped as if it had come just now.
+def test_age_counts_from_arrival(node: DdsBus, monkeypatch: pytest.MonkeyPatch, late_s: float) -> None:
+    """A message that arrived during a long callback is not stamped as new.
 
-    Nor where the machine is busy as well, and gives the processor back a moment after a wait has ended.
+    The same holds when the machine is busy and resumes the process a moment after a wait has ended.
     """
     got: list[float] = []
     wait = node._waitset.wait
@@ -361,8 +352,8 @@ def test_a_message_is_as_old_as_its_arrival(
     assert 0.19 < got[0] < 2.0
 
 
-def test_commands_keep_the_newest_alone(node: DdsBus) -> None:
-    """Ten commands while nobody listened are one: the last."""
+def test_command_queue_keeps_the_newest(node: DdsBus) -> None:
+    """Ten commands during one callback become one: the last."""
     got: list[str] = []
     node.subscribe("command", m.Text, Profile.COMMAND, lambda record, _: got.append(record.text))
     publish = node.publisher("command", m.Text, Profile.COMMAND)
@@ -372,8 +363,8 @@ def test_commands_keep_the_newest_alone(node: DdsBus) -> None:
     assert got == ["9"]
 
 
-def test_a_subscriber_that_hangs_delays_nobody(echo: subprocess.Popen[str], node: DdsBus) -> None:
-    """A reliable reader in a stopped process acknowledges nothing; publishing commands and leaving go on."""
+def test_hanging_subscriber_blocks_no_publisher(echo: subprocess.Popen[str], node: DdsBus) -> None:
+    """A reliable reader in a stopped process acknowledges nothing; publishing and closing continue."""
     assert node.call("echo/refuse", SOON_S)
     publish = node.publisher("there/JointTrajectory", m.JointTrajectory, Profile.COMMAND)
     late_s = time.monotonic() + SOON_S
@@ -389,8 +380,8 @@ def test_a_subscriber_that_hangs_delays_nobody(echo: subprocess.Popen[str], node
     echo.send_signal(signal.SIGCONT)
 
 
-def test_after_close_nothing_is_sent_and_the_domain_is_free(domain: int) -> None:
-    """A closed node says so, and its process may open the domain anew, on another interface too."""
+def test_closed_node_sends_nothing_and_frees_the_domain(domain: int) -> None:
+    """Publishing after close is refused; the process may open the domain again, on another interface too."""
     bus = DdsBus("brief")
     publish = bus.publisher("x", m.Flag, Profile.COMMAND)
     with pytest.raises(BusError, match="already open on interface 'lo', not 'eth9'"):
@@ -413,7 +404,7 @@ def test_after_close_nothing_is_sent_and_the_domain_is_free(domain: int) -> None
         ("ROS_DISTRO", "noetic", "'noetic' is not supported"),
     ],
 )
-def test_a_wrong_setting_is_one_sentence(
+def test_wrong_settings_are_refused(
     domain: int, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, said: str
 ) -> None:
     ros_types.cache_clear()
@@ -422,8 +413,8 @@ def test_a_wrong_setting_is_one_sentence(
         DdsBus("node")
 
 
-def test_a_machine_that_is_full_says_so_and_what_to_do(domain: int) -> None:
-    """All places for nodes on the loopback are taken: their ports are, as 33 processes would take them."""
+def test_exhausted_ports_are_reported_with_a_remedy(domain: int) -> None:
+    """All participant ports of the loopback are taken, as by 33 processes."""
     places = [7400 + 250 * domain + 10 + 2 * i for i in range(MAX_PROCESSES + 1)]
     with ExitStack() as taken:
         for port in places:
@@ -436,20 +427,20 @@ def test_a_machine_that_is_full_says_so_and_what_to_do(domain: int) -> None:
 
 
 @pytest.mark.parametrize("topic", ["", "a b", "1st", "a//b", "~/é"])
-def test_names_are_those_that_ros_allows(node: DdsBus, topic: str) -> None:
+def test_names_follow_the_rules_of_ros(node: DdsBus, topic: str) -> None:
     with pytest.raises(BusError, match="cannot be the name of a topic"):
         node.publisher(topic, m.Flag, Profile.COMMAND)
 
 
-def test_the_default_is_loopback_alone() -> None:
-    """No other interface and no multicast unless asked for."""
+def test_default_interface_is_the_loopback() -> None:
+    """No other interface and no multicast without a setting."""
     assert 'name="lo"' in config("lo")
     assert "<AllowMulticast>false" in config("lo")
     assert 'name="eth0"' in config("eth0")
 
 
-def test_one_name_has_one_type_in_a_node(node: DdsBus) -> None:
-    """DDS allows it across processes, and then nothing arrives; within a node it is refused."""
+def test_topic_has_one_type_per_node(node: DdsBus) -> None:
+    """DDS allows several types across processes, and then nothing arrives; within a node it is refused."""
     publish = node.publisher("x", m.Flag, Profile.COMMAND)
     with pytest.raises(BusError, match="'/lab/x' carries Flag, found Text"):
         publish(m.Text("on"))
@@ -458,7 +449,7 @@ def test_one_name_has_one_type_in_a_node(node: DdsBus) -> None:
 
 
 def test_publishers_are_counted_before_their_first_message(domain: int, node: DdsBus) -> None:
-    """The order of events: nobody, one, the second publisher, its message; and one again when it leaves."""
+    """Order of events: none, one, the second publisher, its message; then one again when it leaves."""
     events: list[Any] = []
     node.watch_publishers("chatter", lambda names: events.append(len(names)))
     node.subscribe("chatter", m.Text, Profile.COMMAND, lambda text, _: events.append(text.text))
@@ -473,8 +464,8 @@ def test_publishers_are_counted_before_their_first_message(domain: int, node: Dd
     assert events == [0, 1, 2, "hello", 1]
 
 
-def test_a_watch_costs_little(node: DdsBus) -> None:
-    """A look at a bus without news, 10,000 times: the bound is wide, for busy machines; it takes 3 us."""
+def test_watching_publishers_is_cheap(node: DdsBus) -> None:
+    """10,000 polls of a bus without changes. The bound is wide for busy machines; one poll takes 3 us."""
     node.watch_publishers("chatter", lambda names: None)
     begun_s = time.process_time()
     for _ in range(10_000):

@@ -1,4 +1,4 @@
-"""Publishers and subscriptions of the drivers that speak DDS without a node."""
+"""Publishers and subscriptions of drivers that use DDS without a node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def topics(monkeypatch: pytest.MonkeyPatch) -> Iterator[DdsTopics]:
 
 
 def test_type_hashes_are_announced(topics: DdsTopics) -> None:
-    """As `ros2 topic info -v` shows them; none for a type of which only the beginning is known."""
+    """As `ros2 topic info -v` shows them; none for a type of which only the first fields are known."""
     topics.publish("/cmd", TWIST, reliable=True, latched=False)
     topics.subscribe("/pose", POSE, lambda cdr, at_s: None)
     topics.subscribe("/part", POSE, lambda cdr, at_s: None, whole=False)

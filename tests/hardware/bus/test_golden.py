@@ -1,4 +1,4 @@
-"""The bytes on the wire, kept in golden.hex: they may change only where someone meant to change them."""
+"""Bytes on the wire, compared with golden.hex, so that they change only on purpose."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def on_record(kind: type[Any]) -> bytes:
 
 @pytest.mark.parametrize("kind", list(WIRE), ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("distribution", ["humble", "jazzy"])
-def test_bytes_are_those_on_record(kind: type[Any], distribution: str) -> None:
-    """Both ways; robots out there speak these bytes."""
+def test_bytes_match_the_golden_file(kind: type[Any], distribution: str) -> None:
+    """Encoding and decoding; deployed robots use these bytes."""
     types, golden = ros_types(distribution), on_record(kind)
     assert types.encode(SAMPLES[kind]).hex() == golden.hex()
     assert same(types.decode(golden, kind), SAMPLES[kind])
 
 
 @pytest.mark.parametrize("kind", list(WIRE), ids=lambda kind: kind.__name__)
-def test_another_encoder_writes_the_same(kind: type[Any]) -> None:
-    """cyclonedds' own serializer, which shares no line with ours, from the type that we announce."""
+def test_cyclonedds_encodes_the_same_bytes(kind: type[Any]) -> None:
+    """cyclonedds' own serializer, which shares no code with ours, with the announced type."""
     types = ros_types("jazzy")
     announced = struct(types, WIRE[kind].ros_type)
     theirs = filled(announced, pack(SAMPLES[kind], types.new)).serialize(use_version_2=False)
@@ -62,8 +62,8 @@ def _value(kind: Any, value: Any) -> Any:
     return [_value(inner, item) for item in value] if isinstance(value, list) else value
 
 
-def test_services_on_the_wire() -> None:
-    """rmw_cyclonedds: handle and count before the payload; an empty request is one byte."""
+def test_service_bytes_match_rmw_cyclonedds() -> None:
+    """Handle and count before the payload; an empty request is one byte."""
     request = encode_request(0x1122334455667788, 9)
     assert request.hex() == GOLDEN["std_srvs/srv/Trigger_Request"]
     reply = encode_reply(0x1122334455667788, 9, (True, "moving"))
@@ -73,8 +73,8 @@ def test_services_on_the_wire() -> None:
     assert decode_reply(reply) == (True, "moving")
 
 
-def test_a_big_endian_server_is_understood() -> None:
-    """CDR says in its header which end comes first."""
+def test_big_endian_answers_are_read() -> None:
+    """The CDR header states the byte order."""
     head = bytes.fromhex("00000000") + (7).to_bytes(8, "big") + (1).to_bytes(8, "big")
     reply = head + b"\1\0\0\0" + (3).to_bytes(4, "big") + b"ok\0"
     assert decode_head(reply) == (7, 1)
@@ -82,14 +82,14 @@ def test_a_big_endian_server_is_understood() -> None:
 
 
 @pytest.mark.parametrize(("distribution", "size"), [("humble", 24), ("jazzy", 16)])
-def test_gids_are_as_long_as_the_distribution_has_them(distribution: str, size: int) -> None:
-    """ros_discovery_info differs between Humble and what came after."""
+def test_gid_length_follows_the_distribution(distribution: str, size: int) -> None:
+    """ros_discovery_info differs between Humble and later distributions."""
     types = RosTypes(distribution)
     empty = types.store.serialize_cdr(types.new(INFO), INFO)
     assert len(empty) == 4 + size + 4
 
 
-def test_hashes_are_those_of_ros() -> None:
+def test_type_hashes_match_ros() -> None:
     """As `ros2 topic info -v` shows them for sensor_msgs and std_msgs of Jazzy."""
     assert (
         ros_types("jazzy").type_hash("sensor_msgs/msg/JointState")

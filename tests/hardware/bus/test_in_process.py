@@ -1,4 +1,4 @@
-"""The bus in one process: what nodes feel of a middleware, on a clock that the test moves."""
+"""The bus within one process, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hardware.messages import Flag, Text
 from robo_rl.core.errors import BusError
 
 
-def test_it_is_a_bus() -> None:
+def test_implements_the_bus_protocol() -> None:
     assert isinstance(InProcessWorld().bus("node"), Bus)
 
 
 def test_virtual_time_passes_between_callbacks_only() -> None:
-    """Ten seconds of a 100 Hz timer are 1000 calls, at 0.01, 0.02, ..., in no time at all."""
+    """Ten seconds of a 100 Hz timer are 1000 calls, at 0.01, 0.02, ..., without waiting."""
     world, times = InProcessWorld(), list[float]()
     bus = world.bus("node")
     bus.timer(0.01, lambda: times.append(bus.now()))
@@ -29,7 +29,7 @@ def test_virtual_time_passes_between_callbacks_only() -> None:
     assert time.monotonic() - begun_s < 5.0
 
 
-def test_messages_reach_their_topic_at_the_same_instant_and_in_order() -> None:
+def test_messages_arrive_at_once_and_in_order() -> None:
     world, heard = InProcessWorld(), list[tuple[str, float]]()
     talker, listener = world.bus("talker"), world.bus("listener")
     say = talker.publisher("chatter", Text, Profile.SENSOR)
@@ -43,8 +43,8 @@ def test_messages_reach_their_topic_at_the_same_instant_and_in_order() -> None:
 @pytest.mark.parametrize(
     ("profile", "kept"), [(Profile.COMMAND, ["4"]), (Profile.SENSOR, ["0", "1", "2", "3", "4"])]
 )
-def test_only_the_newest_are_kept(profile: Profile, kept: list[str]) -> None:
-    """Five messages in one callback: a command's queue holds the last one, a sensor's five."""
+def test_queues_keep_the_newest(profile: Profile, kept: list[str]) -> None:
+    """Five messages in one callback: a command queue holds the last one, a sensor queue five."""
     world, heard = InProcessWorld(), list[str]()
     talker, listener = world.bus("talker"), world.bus("listener")
     say = talker.publisher("chatter", Text, profile)
@@ -55,7 +55,7 @@ def test_only_the_newest_are_kept(profile: Profile, kept: list[str]) -> None:
     assert heard == kept
 
 
-def test_latched_topics_tell_late_comers() -> None:
+def test_late_subscriber_gets_the_latched_message() -> None:
     world, heard = InProcessWorld(), list[bool]()
     talker = world.bus("talker")
     talker.timer(1.0, lambda: None)
@@ -67,8 +67,8 @@ def test_latched_topics_tell_late_comers() -> None:
     assert heard == [True]
 
 
-def test_sides_that_do_not_match_are_told() -> None:
-    """Best effort offered, reliable asked: nothing passes, and a sentence says why."""
+def test_incompatible_quality_is_reported() -> None:
+    """Best effort offered, reliable requested: no message passes, and a warning names the reason."""
     said: list[str] = []
     world, heard = InProcessWorld(warn=said.append), list[str]()
     talker, listener = world.bus("talker"), world.bus("listener")
@@ -81,7 +81,7 @@ def test_sides_that_do_not_match_are_told() -> None:
     assert "reliability" in said[0]
 
 
-def test_one_topic_has_one_type() -> None:
+def test_topic_has_one_type() -> None:
     world = InProcessWorld()
     world.bus("a").publisher("chatter", Text, Profile.STATE)
     with pytest.raises(BusError, match="/a uses '/chatter' as Text and /b as Flag"):
@@ -105,10 +105,8 @@ def test_services_answer() -> None:
         world.bus("tool", "left")
 
 
-def test_the_dead_and_the_closed_are_silent() -> None:
-    """kill -9: no timer, no callback, no message, no service; close: the same, with what was said before
-    delivered.
-    """
+def test_killed_and_closed_nodes_are_silent() -> None:
+    """Killed: no timer, callback, message or service. Closed: the same, but earlier messages are delivered."""
     world, heard = InProcessWorld(), list[str]()
     talker, listener = world.bus("talker"), world.bus("listener")
     say = talker.publisher("chatter", Text, Profile.COMMAND)
@@ -131,7 +129,7 @@ def test_the_dead_and_the_closed_are_silent() -> None:
 
 
 def test_missed_deadlines_are_skipped_on_a_real_clock() -> None:
-    """A callback of 35 ms on a 10 ms timer: called back at 10, 45, 80, ... ms, once each time."""
+    """A 35 ms callback on a 10 ms timer is called at 10, 45, 80, ... ms, once each time."""
     now = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -149,13 +147,13 @@ def test_missed_deadlines_are_skipped_on_a_real_clock() -> None:
     assert times == pytest.approx([0.01, 0.045, 0.08, 0.115])
 
 
-def test_waiting_for_what_cannot_come_is_said() -> None:
+def test_spinning_without_work_is_an_error() -> None:
     with pytest.raises(BusError, match="No node has a timer"):
         InProcessWorld().bus("lonely").spin(lambda: False)
 
 
-def test_publishers_are_counted_as_they_come_and_go() -> None:
-    """At once, with this node's own; a node that was killed or closed does not count."""
+def test_publisher_count_follows_changes() -> None:
+    """At once, including this node's own. A killed or closed node does not count."""
     world, told = InProcessWorld(), list[tuple[str, ...]]()
     node, other = world.bus("node"), world.bus("other")
     node.watch_publishers("chatter", told.append)

@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[3]
 NAMESPACES = ["unshare", "--user", "--map-root-user", "--net"]
 
 
-def test_every_receiving_socket_is_bound_to_the_loopback(domain: int) -> None:
-    """Discovery and data: both stand on 0.0.0.0, with the device lo."""
+def test_receiving_sockets_are_bound_to_the_loopback(domain: int) -> None:
+    """Discovery and data sockets are on 0.0.0.0, bound to the device lo."""
     bus = DdsBus("node", domain=domain)
     devices = []
     for _, made in loopback.open_ports(domain):
@@ -32,7 +32,7 @@ def test_every_receiving_socket_is_bound_to_the_loopback(domain: int) -> None:
     assert devices == [b"lo\0", b"lo\0"]
 
 
-def test_a_kernel_that_refuses_is_said(domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_binding_is_an_error(domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that does not exist stands for a kernel before 5.7; no node starts open to the network."""
     monkeypatch.setattr(loopback, "DEVICE", b"nosuchdevice0")
     with pytest.raises(BusError, match=r"cannot be bound to the loopback .*ROBO_RL_INTERFACE=eth0"):
@@ -41,13 +41,13 @@ def test_a_kernel_that_refuses_is_said(domain: int, monkeypatch: pytest.MonkeyPa
     DdsBus("node", domain=domain).close()  # the refused domain is closed again
 
 
-def test_a_domain_without_sockets_is_said() -> None:
+def test_domain_without_sockets_is_an_error() -> None:
     with pytest.raises(BusError, match="No receiving socket of DDS domain 101 was found"):
         loopback.confine(101)
 
 
-def test_a_forged_message_from_the_network_is_not_heard() -> None:
-    """Two network namespaces joined by a cable. The forgery works on the loopback, so it could be heard."""
+def test_forged_network_message_is_not_received() -> None:
+    """Two connected network namespaces. The same message sent on the loopback is received."""
     tried = subprocess.run([*NAMESPACES, "true"], capture_output=True, text=True)
     if tried.returncode != 0:
         pytest.skip(f"this kernel lets no user make network namespaces: {tried.stderr.strip()}")

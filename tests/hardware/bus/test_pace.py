@@ -1,4 +1,4 @@
-"""Rates and periods, worked out by hand."""
+"""Rates and periods of messages, computed by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hardware.bus.pace import PaceMeter
 
 
-def test_five_messages_by_hand() -> None:
+def test_rates_of_five_messages() -> None:
     """Periods 10, 10, 20, 40 ms by the sender's clock: mean 20, std sqrt(150); 4 messages of 100 bytes in 0.1
     s.
     """
@@ -26,7 +26,7 @@ def test_five_messages_by_hand() -> None:
     )
 
 
-def test_two_publishers_are_each_judged_by_their_own_clock() -> None:
+def test_each_publisher_is_measured_by_its_own_clock() -> None:
     """Both at 10 Hz with clocks an hour apart: 20 Hz in all, and no jitter."""
     meter = PaceMeter(100)
     for i in range(20):
@@ -37,8 +37,8 @@ def test_two_publishers_are_each_judged_by_their_own_clock() -> None:
     assert (pace.min_s, pace.max_s) == pytest.approx((0.1, 0.1))
 
 
-def test_the_window_forgets() -> None:
-    """A pause that lies further back than the window is not in the figures."""
+def test_old_pauses_leave_the_window() -> None:
+    """A pause before the window does not affect the figures."""
     meter = PaceMeter(3)
     assert meter.pace() is None
     for time_s in (0.0, 9.0, 9.1, 9.2):
@@ -48,7 +48,7 @@ def test_the_window_forgets() -> None:
     assert (pace.messages, pace.max_s) == (3, pytest.approx(0.1))
 
 
-def test_one_message_has_no_pace() -> None:
+def test_one_message_has_no_rate() -> None:
     meter = PaceMeter(3)
     meter.add(0, 1.0, 1.0, 1)
     assert meter.pace() is None

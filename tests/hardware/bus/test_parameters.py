@@ -1,4 +1,4 @@
-"""Parameters of a node without ROS: what `ros2 param` asks for, by the same services on the wire."""
+"""Parameters of a node without ROS, by the services that `ros2 param` uses."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def client(domain: int) -> Iterator[Client]:
     bus.close()
 
 
-def test_values_types_and_help_are_those_of_the_settings(client: Client) -> None:
+def test_parameters_match_the_settings(client: Client) -> None:
     names = [each.name for each in SHOWN]
     assert client.call("list_parameters").result.names == names
     assert client.call("list_parameters", prefixes=["arm", "goal"]).result.names == ["arm"]
@@ -89,7 +89,7 @@ def test_values_types_and_help_are_those_of_the_settings(client: Client) -> None
     assert described.read_only
 
 
-def test_an_unknown_name_and_a_change_are_answered(client: Client) -> None:
+def test_unknown_names_and_changes_are_answered(client: Client) -> None:
     """Without an answer `ros2 param` waits for ever."""
     assert client.call("get_parameters", names=["robot", "rate"]).values == []
     assert client.call("describe_parameters", names=["rate"]).descriptors == []

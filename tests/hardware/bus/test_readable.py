@@ -20,7 +20,7 @@ from tests.hardware.records import RECORDS, SAMPLES
 
 
 def message_of(record: Any) -> Any:
-    """As it comes from the wire."""
+    """A message decoded from its bytes."""
     ros = ros_types()
     return ros.parse(ros.encode(record), WIRE[type(record)].ros_type)
 
@@ -39,7 +39,7 @@ def plain(value: Any) -> Any:
 
 
 def equal(a: Any, b: Any) -> bool:
-    """To the last bit of every number, NaN equal to NaN."""
+    """True when every number is equal to the last bit, with NaN equal to NaN."""
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
     if isinstance(a, list):
@@ -48,8 +48,8 @@ def equal(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", RECORDS)
-def test_uncut_text_is_the_message_again(kind: type[Any]) -> None:
-    """Whatever stands in it: NaN, 1e-05, texts with quotes, colons, line ends, or that look like numbers."""
+def test_full_text_parses_to_the_message(kind: type[Any]) -> None:
+    """For any content: NaN, 1e-05, texts with quotes, colons, line ends, or that look like numbers."""
 
     @given(record=RECORDS[kind])
     def check(record: Any) -> None:
@@ -62,15 +62,15 @@ def test_uncut_text_is_the_message_again(kind: type[Any]) -> None:
 @pytest.mark.parametrize(
     "text", ["no", "1.5", "a: b", "# x", "-", "", "ü – 😀", "\x1b[31m\n\t\x7f\x85", "null"]
 )
-def test_texts_come_back_and_steer_no_terminal(text: str) -> None:
-    """A message from the network may hold escape sequences: they are shown, not obeyed."""
+def test_escape_sequences_are_escaped(text: str) -> None:
+    """A message from the network may hold terminal escape sequences: they are printed as text."""
     shown = readable(message_of(m.Text(text)))
     assert yaml.safe_load(shown) == {"data": text}
     assert shown.isprintable()
 
 
-def test_what_is_long_is_cut_short() -> None:
-    """By hand: numbers to the first three, pixels to their count, lists of messages to the first."""
+def test_long_fields_are_shortened() -> None:
+    """Numbers to the first three, pixels to their count, lists of messages to the first."""
     joints = m.JointState(1.5, tuple("abcd"), np.array([0.5, 1e-05, np.nan, 4.0]))
     lines = readable(message_of(joints), cut=3).splitlines()
     assert lines == [
@@ -94,9 +94,7 @@ def test_what_is_long_is_cut_short() -> None:
     assert readable(message_of(m.Text("x" * 300))).endswith("xxx...  # 300 characters")
 
 
-def test_constants_of_a_type_are_no_values() -> None:
-    """A status has OK, WARN, ERROR and STALE beside its fields; a message that has no fields is still a
-    line.
-    """
+def test_type_constants_are_not_printed() -> None:
+    """A status has OK, WARN, ERROR and STALE beside its fields. A message without fields is one line."""
     assert "WARN" not in readable(message_of(SAMPLES[m.Diagnostics]))
     assert readable(ros_types().new("std_msgs/msg/Empty")) == "{}"

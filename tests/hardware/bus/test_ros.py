@@ -1,6 +1,4 @@
-"""The bus on rclpy, against a stand-in that speaks rclpy's documented calls; the real one is in
-test_ros_launch.py.
-"""
+"""The bus on rclpy, with a fake rclpy; the real one is tested in test_ros_launch.py."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ from tests.hardware.records import SAMPLES, same
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """The stand-in, and message classes looked up anew before and after."""
+    """The fake rclpy; message classes are looked up anew before and after."""
     ros_messages.message_class.cache_clear()
     ros_messages._converters.cache_clear()
     yield install(monkeypatch)
@@ -52,7 +50,7 @@ def node(world: World) -> Iterator[RosBus]:
 
 
 def spin_for(bus: RosBus, seconds: float) -> None:
-    """Spin so long, whatever comes."""
+    """Spin for a fixed time."""
     late_s = bus.now() + seconds
     bus.spin(lambda: bus.now() > late_s)
 
@@ -63,7 +61,7 @@ def wait_for(bus: RosBus, true: Callable[[], bool]) -> None:
     assert true(), "it did not happen in time"
 
 
-def test_it_is_a_bus(node: RosBus) -> None:
+def test_implements_the_bus_protocol(node: RosBus) -> None:
     assert isinstance(node, Bus)
     assert isinstance(node, RawBus)
     assert (node.name, node.namespace) == ("tester", "/lab")
@@ -71,8 +69,8 @@ def test_it_is_a_bus(node: RosBus) -> None:
 
 
 @pytest.mark.parametrize("kind", list(WIRE), ids=lambda kind: kind.__name__)
-def test_every_record_goes_through_the_setters_of_ros(node: RosBus, kind: type[Any]) -> None:
-    """Numbers as array.array, `byte` as bytes, plain floats and ints: what generated setters take at once."""
+def test_records_pass_the_ros_setters(node: RosBus, kind: type[Any]) -> None:
+    """Numbers as array.array, `byte` as bytes, plain floats and ints: types that generated setters accept."""
     got: list[tuple[Any, float]] = []
     node.subscribe("topic", kind, Profile.COMMAND, lambda record, at_s: got.append((record, at_s)))
     publish, sent_s = node.publisher("topic", kind, Profile.COMMAND), node.now()
@@ -90,8 +88,8 @@ def test_a_raw_subscription_gets_the_bytes(node: RosBus) -> None:
     assert got == [ros_types("jazzy").encode(SAMPLES[m.JointTrajectory])]
 
 
-def test_other_programs_may_send_what_the_fast_decoder_leaves_out(node: RosBus, world: World) -> None:
-    """A trajectory with velocities is read by rclpy; bytes that are no message are dropped, and said."""
+def test_rclpy_decodes_what_the_fast_decoder_does_not(node: RosBus, world: World) -> None:
+    """A trajectory with velocities is read by rclpy; bytes that are no message are dropped with a report."""
     got: list[m.JointTrajectory] = []
     node.subscribe("goal", m.JointTrajectory, Profile.COMMAND, lambda record, _: got.append(record))
     kind = ros_messages.message_class("trajectory_msgs/msg/JointTrajectory")
@@ -106,8 +104,8 @@ def test_other_programs_may_send_what_the_fast_decoder_leaves_out(node: RosBus, 
     assert "cannot be decoded as trajectory_msgs/msg/JointTrajectory" in world.log[0]
 
 
-def test_a_picture_is_handed_over_as_one_block(node: RosBus) -> None:
-    """Element by element it takes tens of milliseconds; the bound is wide, for busy machines."""
+def test_pixels_are_copied_as_one_block(node: RosBus) -> None:
+    """Copying element by element takes tens of milliseconds; the bound is wide for busy machines."""
     publish = node.publisher("image", m.Image, Profile.SENSOR)
     picture = m.Image(0.0, np.zeros((480, 640, 3), np.uint8))
     publish(picture)
@@ -139,7 +137,7 @@ def test_qualities_are_those_of_the_profile(node: RosBus, world: World) -> None:
 
 @pytest.mark.parametrize("reliable", [True, False], ids=["reliable", "best effort"])
 @pytest.mark.parametrize("latched", [True, False], ids=["transient local", "volatile"])
-def test_a_latched_topic_hears_publishers_of_any_quality_once(
+def test_latched_subscription_matches_every_quality_once(
     node: RosBus, world: World, reliable: bool, latched: bool
 ) -> None:
     """`ros2 topic pub` is volatile, a driver's button may be best effort: an emergency stop has to arrive."""
@@ -154,7 +152,7 @@ def test_a_latched_topic_hears_publishers_of_any_quality_once(
     assert [end.warns for end in world.subscriptions if end.topic == "/lab/estop"] == [True, False, False]
 
 
-def test_who_comes_late_hears_what_was_latched(node: RosBus) -> None:
+def test_late_subscriber_gets_the_latched_message(node: RosBus) -> None:
     got: list[m.Text] = []
     node.publisher("~/status", m.Text, Profile.LATCHED)(m.Text("ready"))
     node.subscribe("tester/status", m.Text, Profile.LATCHED, lambda record, _: got.append(record))
@@ -162,8 +160,8 @@ def test_who_comes_late_hears_what_was_latched(node: RosBus) -> None:
     assert got == [m.Text("ready")]
 
 
-def test_age_counts_from_arrival_where_the_middleware_tells_it(node: RosBus, world: World) -> None:
-    """Fast DDS says when a message came; CycloneDDS says 0, and then it is the callback's time."""
+def test_age_counts_from_arrival_if_the_middleware_reports_it(node: RosBus, world: World) -> None:
+    """Fast DDS reports the time of arrival; CycloneDDS reports 0, so the time of the callback is used."""
     got: list[float] = []
     node.subscribe("topic", m.Flag, Profile.STATE, lambda record, at_s: got.append(node.now() - at_s))
     publish = node.publisher("topic", m.Flag, Profile.STATE)
@@ -185,7 +183,7 @@ def test_timers_run_on_the_steady_clock(node: RosBus) -> None:
 
 
 def test_services_can_be_called_from_callbacks(node: RosBus) -> None:
-    """The stand-in fails when an executor is spun within its own callback, as rclpy's hangs."""
+    """The fake fails when an executor spins within its own callback; rclpy would hang."""
     answers: list[Any] = []
     node.service("~/start", lambda: (True, "moving"))
     node.timer(0.01, lambda: answers.append(node.call("~/start", 1.0)))
@@ -200,7 +198,7 @@ def test_services_can_be_called_from_callbacks(node: RosBus) -> None:
         node.call("dead", 0.05)
 
 
-def test_what_cannot_be_read_is_dropped_and_said_once(node: RosBus, world: World) -> None:
+def test_malformed_message_is_dropped_and_reported_once(node: RosBus, world: World) -> None:
     got: list[Any] = []
     node.subscribe("joint_states", m.JointState, Profile.COMMAND, lambda record, _: got.append(record))
     node.publisher("joint_states", m.JointState, Profile.COMMAND)
@@ -212,22 +210,22 @@ def test_what_cannot_be_read_is_dropped_and_said_once(node: RosBus, world: World
     assert len([line for line in world.log if "3 values for 2 joints" in line]) == 1
 
 
-def test_silence_is_logged(node: RosBus, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_topic_is_logged(node: RosBus, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "SILENT_S", 0.1)
     node.subscribe("joint_states", m.JointState, Profile.STATE, lambda record, _: None)
     wait_for(node, lambda: any("No message on '/lab/joint_states'" in line for line in world.log))
 
 
-def test_values_that_ros_refuses_are_one_sentence(node: RosBus) -> None:
+def test_values_that_ros_refuses_are_one_error(node: RosBus) -> None:
     with pytest.raises(BusError, match="cannot hold"):
         node.publisher("diagnostics", m.Diagnostics, Profile.STATE)(
             m.Diagnostics(0.0, (m.Status("s", 300, ""),))
         )
 
 
-def test_the_stop_is_out_before_ros_goes_down(world: World) -> None:
-    """Close waits for subscribers of what is reliable, destroys the nodes while the context is up, and only
-    then shuts it down; afterwards publishing is refused.
+def test_close_delivers_the_last_message_before_shutdown(world: World) -> None:
+    """Close waits for subscribers of reliable topics, destroys the nodes, and only then shuts the context
+    down. Publishing afterwards is refused.
     """
     node = RosBus("brief")
     publish = node.publisher("command", m.Flag, Profile.COMMAND)
@@ -243,7 +241,7 @@ def test_the_stop_is_out_before_ros_goes_down(world: World) -> None:
         publish(m.Flag(True))
 
 
-def test_a_context_that_others_shut_down_is_said(node: RosBus) -> None:
+def test_shutdown_by_another_program_is_reported(node: RosBus) -> None:
     publish = node.publisher("command", m.Flag, Profile.COMMAND)
     node._context.up = False
     with pytest.raises(BusError, match="ROS was shut down under node 'tester'"):
@@ -253,8 +251,8 @@ def test_a_context_that_others_shut_down_is_said(node: RosBus) -> None:
     node._context.up = True
 
 
-def test_leaving_is_not_cut_short() -> None:
-    """Ctrl-C twice and SIGTERM while leaving: ignored, and back to normal afterwards."""
+def test_signals_do_not_interrupt_close() -> None:
+    """Ctrl-C twice and SIGTERM during close are ignored; signal handlers are restored afterwards."""
     with shielded():
         for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
             os.kill(os.getpid(), number)
@@ -275,8 +273,8 @@ def test_without_ros_auto_is_dds() -> None:
         choose("rclp")
 
 
-def test_what_is_missing_is_said_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No ROS; ROS of another Python; neither ROS nor the packages; one process asked for."""
+def test_missing_ros_is_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ROS; ROS of another Python; neither ROS nor the packages; bus=in_process."""
     monkeypatch.delenv("ROS_DISTRO", raising=False)
     with pytest.raises(MissingDependencyError, match=r"source /opt/ros/jazzy/setup\.bash"):
         make_bus("node", bus="rclpy")
@@ -294,16 +292,16 @@ def test_what_is_missing_is_said_with_its_cure(monkeypatch: pytest.MonkeyPatch) 
         make_bus("node", bus="rclpy")
 
 
-def test_a_message_package_that_is_missing_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_message_package_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROS_DISTRO", "jazzy")
     with pytest.raises(MissingDependencyError, match="sudo apt install ros-jazzy-px4-msgs"):
         ros_messages.message_class("px4_msgs/msg/OffboardControlMode")
 
 
-def test_prints_of_a_node_reach_its_logger(
+def test_node_output_goes_to_its_logger(
     node: RosBus, world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Line by line without the node's name, which the logger adds; once the bus is closed, the terminal."""
+    """Line by line without the node's name, which the logger adds; after close, to the terminal."""
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, getattr(sys, stream))  # put back after the test
     log_prints(node, node.name)
@@ -317,8 +315,8 @@ def test_prints_of_a_node_reach_its_logger(
     assert capsys.readouterr().out == "tester: stopped.\n"
 
 
-def test_publishers_are_counted_as_they_come(node: RosBus, world: World) -> None:
-    """By full topic and full node name, this node's own among them."""
+def test_publisher_count_follows_changes(node: RosBus, world: World) -> None:
+    """By full topic and full node name, including this node's own."""
     told: list[tuple[str, ...]] = []
     node.watch_publishers("chatter", told.append)
     assert told == [()]

@@ -45,7 +45,7 @@ def start(tmp_path: Path) -> subprocess.Popen[str]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that this one has started."""
+    """Child processes of this one."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(word) for word in listed.split()]
 
@@ -85,10 +85,10 @@ def launched(domain: int, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str
 @pytest.mark.parametrize(
     "words", [("--once",), ("-t", "3", "--qos-profile", "sensor_data")], ids=["usual", "sensor"]
 )
-def test_the_command_line_presses_the_emergency_stop(
+def test_emergency_stop_by_ros2_topic_pub(
     launched: tuple[subprocess.Popen[str], Listener, list[int]], words: tuple[str, ...]
 ) -> None:
-    """With its defaults, which are volatile, and with the quality of sensors."""
+    """With the default quality of service, which is volatile, and with that of sensors."""
     _, listener, _ = launched
     subprocess.run(
         ros2("topic", "pub", *words, "/estop", "std_msgs/msg/Bool", "{data: true}"),
@@ -101,7 +101,7 @@ def test_the_command_line_presses_the_emergency_stop(
 def test_nodes_end_with_ros2_launch(
     launched: tuple[subprocess.Popen[str], Listener, list[int]], how: signal.Signals
 ) -> None:
-    """`ros2 launch` leaves its processes behind; these are gone in 5 s, and nobody commands the arm."""
+    """`ros2 launch` leaves its processes behind; these end within 5 s, and nothing commands the arm."""
     process, listener, nodes = launched
     assert len(nodes) >= 4
     process.send_signal(how)
@@ -119,7 +119,7 @@ def test_a_second_launch_is_refused(
     assert "Another `robo-rl up` or `ros2 launch` runs" in (tmp_path / "launch.log").read_text()
 
 
-def test_the_kill_of_a_node_is_a_failure_of_the_launch(
+def test_killed_node_fails_the_launch(
     launched: tuple[subprocess.Popen[str], Listener, list[int]],
 ) -> None:
     process, _, nodes = launched

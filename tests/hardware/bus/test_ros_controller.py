@@ -55,7 +55,7 @@ def bus(domain: int) -> Iterator[Bus]:
 
 
 def driven(bus: Bus, output: str, seconds: float = 1.0) -> tuple[dict[str, Any], list[str]]:
-    """What the controller has heard after commands at 50 Hz to 0.3 rad, and what the driver said."""
+    """Messages that the controller received after commands at 50 Hz to 0.3 rad, and the driver's output."""
     said, heard = list[str](), list[str]()
     bus.subscribe("heard", Text, Profile.STATE, lambda text, _: heard.append(text.text))
     arm = Ros2ControlDriver(
@@ -92,15 +92,15 @@ def until(bus: Bus, true: Callable[[], bool]) -> None:
     assert true(), "it did not happen in time"
 
 
-def test_a_node_logs_warnings_and_information_in_turn(bus: Bus) -> None:
-    """rclpy raises ValueError for two severities from one line of code, and the node would end by it."""
+def test_node_logs_at_two_severities(bus: Bus) -> None:
+    """rclpy raises ValueError for two severities from one line of code, which would end the node."""
     assert isinstance(bus, LoggingBus)
     for warning in (False, True, False, True):
         assert bus.log("said", warning=warning)
 
 
-def test_the_parameters_of_a_controller_are_read(bus: Bus) -> None:
-    """Only parameters that it has are returned; a node that is not there is named."""
+def test_controller_parameters_are_read(bus: Bus) -> None:
+    """Only existing parameters are returned; a missing node is named."""
     assert isinstance(bus, RemoteParameterBus)
     assert isinstance(bus, ActionBus)
     with controller(USUAL | {"gain": 2.5, "count": 3}):
@@ -117,7 +117,7 @@ def test_the_parameters_of_a_controller_are_read(bus: Bus) -> None:
         bus.remote_parameters("nobody", ("x",), 0.3)
 
 
-def test_a_trajectory_controller_gets_trajectories_that_it_joins(bus: Bus) -> None:
+def test_trajectory_controller_gets_trajectories(bus: Bus) -> None:
     """At 50 Hz, from one period on, because it starts from its desired state."""
     with controller(USUAL):
         heard, said = driven(bus, "auto")
@@ -127,7 +127,7 @@ def test_a_trajectory_controller_gets_trajectories_that_it_joins(bus: Bus) -> No
     assert not said
 
 
-def test_one_that_starts_at_the_measured_state_gets_the_beginning_and_the_user_advice(bus: Bus) -> None:
+def test_controller_without_interpolation_gets_a_start_waypoint(bus: Bus) -> None:
     with controller(USUAL | {"interpolate_from_desired_state": False}):
         heard, said = driven(bus, "auto")
     assert heard["times_s"] == pytest.approx([0.0, 0.02, 0.04])
@@ -135,14 +135,14 @@ def test_one_that_starts_at_the_measured_state_gets_the_beginning_and_the_user_a
     assert "Set interpolate_from_desired_state: true" in said[0]
 
 
-def test_a_forward_controller_gets_numbers(bus: Bus) -> None:
+def test_forward_controller_gets_positions(bus: Bus) -> None:
     with controller({"joints": ["a", "b"], "interface_name": "position"}, "forward_command_controller/X"):
         heard, _ = driven(bus, "auto")
     assert heard["forward"] > 30
     assert heard["topic"] == 0
 
 
-def test_an_arm_that_only_offers_the_action_gets_goals(bus: Bus) -> None:
+def test_action_output_sends_goals(bus: Bus) -> None:
     """At most 10 a second, each of which replaces the one before."""
     with controller(USUAL):
         heard, _ = driven(bus, "action")
@@ -151,12 +151,12 @@ def test_an_arm_that_only_offers_the_action_gets_goals(bus: Bus) -> None:
     assert heard["times_s"] == pytest.approx([0.1, 0.2])
 
 
-def test_goals_that_fail_stop_the_driver_with_the_controllers_words(bus: Bus) -> None:
+def test_failed_goal_stops_the_driver_with_its_reason(bus: Bus) -> None:
     with controller(USUAL, code=-4), pytest.raises(DriverError, match="failed: the joints are too far away"):
         driven(bus, "action")
 
 
-def test_a_velocity_controller_is_refused_with_the_cure(bus: Bus) -> None:
+def test_velocity_controller_is_refused_with_a_remedy(bus: Bus) -> None:
     with (
         controller(USUAL | {"command_interfaces": ["velocity"]}),
         pytest.raises(DriverError, match="Set command"),

@@ -60,8 +60,8 @@ def wait_for(bus: Bus, true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.launch(fixture=simulated_arm)
-def test_the_arm_is_there_and_arms(probe: Bus) -> None:
-    """States come, the filter tells its own, sends commands once armed, and stops when asked to."""
+def test_launched_arm_publishes_and_arms(probe: Bus) -> None:
+    """States arrive, the filter reports its state, sends commands once armed, and stops on request."""
     states, safety, commands = [], [], []
     JOINT_STATES.subscribe(probe, lambda state, _: states.append(state))
     SAFETY_STATE.subscribe(probe, lambda state, _: safety.append(state))

@@ -51,7 +51,7 @@ def cell(domain: int, tmp_path: Path) -> Iterator[Path]:
         yield log
 
 
-def test_the_command_line_arms_and_stops_the_filter(cell: Path) -> None:
+def test_ros2_lifecycle_arms_and_stops_the_filter(cell: Path) -> None:
     bus = make_bus("listener", "", "rclpy")
     commands: list[float] = []
     SAFE.subscribe(bus, lambda command, at_s: commands.append(at_s))
@@ -75,8 +75,8 @@ def test_the_command_line_arms_and_stops_the_filter(cell: Path) -> None:
     assert "stopping: " in said
 
 
-def test_the_state_follows_services_and_the_emergency_stop(cell: Path) -> None:
-    """And an activation that the filter refuses fails, with the reason in its terminal."""
+def test_lifecycle_state_follows_services_and_emergency_stop(cell: Path) -> None:
+    """A refused activation fails, with the reason in the filter's terminal."""
     bus = make_bus("listener", "", "rclpy")
     press = ESTOP.publisher(bus)
     assert state() == "unconfigured"

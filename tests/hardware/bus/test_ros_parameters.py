@@ -59,7 +59,7 @@ def param(*words: str, most_s: float = AT_ONCE_S) -> str:
 
 
 def answer(*words: str) -> str:
-    """The same, once the node has been found."""
+    """Output of `ros2 param`, once the node has been discovered."""
     late_s = time.monotonic() + SOON_S
     while "Node not found" in (said := param(*words)) and time.monotonic() < late_s:
         pass
@@ -67,8 +67,8 @@ def answer(*words: str) -> str:
 
 
 @pytest.mark.parametrize("bus", ["rclpy", "dds"])
-def test_the_command_line_shows_every_setting_at_once(domain: int, tmp_path: Path, bus: str) -> None:
-    """Also of nodes without ROS, for which it would wait 5 s each."""
+def test_ros2_param_dump_shows_every_setting(domain: int, tmp_path: Path, bus: str) -> None:
+    """Also for nodes without ROS, for which it would otherwise wait 5 s each."""
     with node(
         tmp_path / "a.log", "flight_filter", "level=motors", f"bundle={bundle(tmp_path)}", f"bus={bus}"
     ):
@@ -85,7 +85,7 @@ def test_the_command_line_shows_every_setting_at_once(domain: int, tmp_path: Pat
         assert "Double value is: 2.1" in param("get", "/flight_filter", "max_tilt_rad")
 
 
-def test_nodes_without_ros_do_not_delay_the_list_of_all(domain: int, tmp_path: Path) -> None:
+def test_nodes_without_ros_do_not_delay_ros2_param_list(domain: int, tmp_path: Path) -> None:
     with (
         node(tmp_path / "a.log", "task", "goal=[0.1]", "bus=dds"),
         node(tmp_path / "b.log", "diagnostics", "bus=dds"),
@@ -96,9 +96,7 @@ def test_nodes_without_ros_do_not_delay_the_list_of_all(domain: int, tmp_path: P
         assert "/task:\n  goal\n  words" in param("list")
 
 
-def test_a_file_of_parameters_configures_a_node_and_mistakes_in_it_are_said(
-    domain: int, tmp_path: Path
-) -> None:
+def test_parameter_file_configures_a_node(domain: int, tmp_path: Path) -> None:
     (file := tmp_path / "p.yaml").write_text(
         "/**:\n  ros__parameters: {goal: [1, 2], wrods: go}\ntask:\n  ros__parameters: {words: 3}\n"
     )
@@ -125,7 +123,7 @@ def test_a_file_of_parameters_configures_a_node_and_mistakes_in_it_are_said(
         (("--bogus",), "['--bogus']"),
     ],
 )
-def test_arguments_that_ros_refuses_are_one_sentence(domain: int, words: tuple[str, ...], said: str) -> None:
+def test_arguments_that_ros_refuses_are_one_error(domain: int, words: tuple[str, ...], said: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "robo_rl.apps.node", "task", "bus=rclpy", "--ros-args", *words],
         capture_output=True, text=True, timeout=SOON_S, check=False,
@@ -167,10 +165,10 @@ def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMENT_PREFIX_PATH", f"{prefix}:{os.environ['AMENT_PREFIX_PATH']}")
 
 
-def test_launch_takes_parameters_simulated_time_and_a_urdf(
+def test_launch_accepts_params_file_use_sim_time_and_urdf(
     domain: int, tmp_path: Path, publisher: None
 ) -> None:
-    """The file wins over the set's defaults; arguments win over the file; stamps are those of /clock."""
+    """The file overrides the set's defaults; arguments override the file; stamps are those of /clock."""
     (file := tmp_path / "p.yaml").write_text(
         "/**/sim_robot:\n  ros__parameters: {state_hz: 50.0, senses: depth}\n"
         "/**/safety_filter:\n  ros__parameters: {arm: false}\n"
@@ -201,7 +199,7 @@ def test_launch_takes_parameters_simulated_time_and_a_urdf(
 
 
 def bundle(folder: Path) -> Path:
-    """A small flight bundle; what it commands plays no part here."""
+    """A small flight bundle; the test does not use its commands."""
     from tests.hardware.bundles import quad_bundle
 
     quad_bundle(folder / "bundle")

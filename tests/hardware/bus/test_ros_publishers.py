@@ -31,15 +31,15 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def wait_for(bus: Bus, true: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Spin until it is true; fail when that takes too long."""
+    """Spin until the condition is true; fail after a time limit."""
     late_s = time.monotonic() + seconds
     bus.spin(lambda: true() or time.monotonic() > late_s)
     assert true(), "it did not happen in time"
 
 
 @pytest.mark.parametrize("topic", ["command/raw", "command/safe", "teleop/command", "joint_states"])
-def test_a_second_publisher_stops_the_filter(topic: str, domain: int) -> None:
-    """A node of another process on rclpy; the arm is armed again only after it has left."""
+def test_second_publisher_stops_the_filter(topic: str, domain: int) -> None:
+    """A node of another process on rclpy; the arm can be armed again only after it has left."""
     with closing(make_bus("filter", bus="rclpy")) as bus, closing(make_bus("others", bus="rclpy")) as other:
         node = SafetyFilterNode(bus, arm(), arm=True, say=lambda line: None)
         tell, say, numbers = JOINT_STATES.publisher(other), RAW.publisher(other), count()

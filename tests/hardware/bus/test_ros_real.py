@@ -1,4 +1,4 @@
-"""The bus on the real rclpy: what its own waits have to do as rclpy's executors do it.
+"""The bus on the real rclpy: its own wait set behaves as rclpy's executors do.
 
 Skipped where no ROS 2 is sourced. Run: source /opt/ros/jazzy/setup.bash && python3 -m pytest -m ros
 """
@@ -46,7 +46,7 @@ def wait_for(bus: RosBus, true: Callable[[], bool], seconds: float = 10.0) -> No
 
 
 @pytest.mark.parametrize("kind", list(SAMPLES), ids=lambda kind: kind.__name__)
-def test_every_record_survives_the_middleware(bus: RosBus, other: RosBus, kind: type) -> None:
+def test_all_records_round_trip(bus: RosBus, other: RosBus, kind: type) -> None:
     got: list[object] = []
     bus.subscribe("topic", kind, Profile.LATCHED, lambda record, _: got.append(record))
     other.publisher("topic", kind, Profile.LATCHED)(SAMPLES[kind])
@@ -54,8 +54,8 @@ def test_every_record_survives_the_middleware(bus: RosBus, other: RosBus, kind: 
     assert same(got[0], SAMPLES[kind])
 
 
-def test_waiting_costs_little(bus: RosBus) -> None:
-    """A filter's timer and subscriptions, without messages: rclpy's executor takes four times as much."""
+def test_waiting_uses_little_cpu_time(bus: RosBus) -> None:
+    """A filter's timer and subscriptions without messages: rclpy's executor uses four times as much."""
     for number in range(TOPICS):
         bus.subscribe(f"topic_{number}", JointState, Profile.STATE, lambda record, _: None)
     ticks: list[float] = []
@@ -68,10 +68,10 @@ def test_waiting_costs_little(bus: RosBus) -> None:
     assert len(ticks) > 0.8 * 2.0 * RATE_HZ
 
 
-def test_a_mismatch_of_qualities_is_logged_by_rclpy(
+def test_rclpy_logs_incompatible_quality(
     bus: RosBus, other: RosBus, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """An event of the middleware, which the waits leave to the executor."""
+    """An event of the middleware, which the bus leaves to the executor."""
     bus.subscribe("command", Flag, Profile.COMMAND, lambda record, _: None)
     from std_msgs.msg import Bool
 
@@ -96,10 +96,10 @@ def test_services_are_served_and_added_while_spinning(bus: RosBus, other: RosBus
         spinner.join()
 
 
-def test_without_a_wait_set_the_executor_waits(
+def test_executor_waits_without_a_wait_set(
     domain: int, other: RosBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another rclpy may have no WaitSet: messages, timers and services still work, and the node says so."""
+    """An rclpy without WaitSet: messages, timers and services still work, and the node reports it."""
     from rclpy.impl.implementation_singleton import rclpy_implementation
 
     said: list[str] = []
@@ -116,8 +116,8 @@ def test_without_a_wait_set_the_executor_waits(
     bus.close()
 
 
-def test_simulated_time_is_in_the_stamps_and_not_in_the_timers(bus: RosBus, other: RosBus) -> None:
-    """use_sim_time is switched on in a running node: the subscription of /clock joins the waits."""
+def test_simulated_time_affects_stamps_but_not_timers(bus: RosBus, other: RosBus) -> None:
+    """use_sim_time is set in a running node: the subscription of /clock joins the wait set."""
     from rclpy.parameter import Parameter
     from rosgraph_msgs.msg import Clock
 

@@ -88,8 +88,8 @@ def listener(domain: int) -> Iterator[Listener]:
         yield made
 
 
-def test_a_joint_jog_and_a_twist_by_the_command_line_move_the_arm(listener: Listener) -> None:
-    """The jog turns the first joint alone; the twist, after it, the others. Headers carry the base frame."""
+def test_joint_jog_and_twist_by_ros2_topic_pub(listener: Listener) -> None:
+    """The jog turns the first joint alone; the twist after it the others. Headers carry the base frame."""
     assert listener.states[-1].frame == listener.safe[-1].frame == "base_link"
     begun_rad = listener.place.copy()
     listener.intervene(Flag(True))
@@ -105,13 +105,13 @@ def test_a_joint_jog_and_a_twist_by_the_command_line_move_the_arm(listener: List
         listener.wait(lambda: np.abs(listener.place[1:] - turned_rad[1:]).max() > 0.1)
 
 
-def test_diagnostics_are_absolute_and_name_the_hardware(listener: Listener) -> None:
+def test_diagnostics_topic_and_hardware_id(listener: Listener) -> None:
     listener.wait(lambda: len(listener.diagnostics) > 0 and len(listener.diagnostics[-1].status) >= 2)
     told = {status.name: status.hardware_id for status in listener.diagnostics[-1].status}
     assert told == {"safety_filter": "sim_arm", "sim_robot": "sim_robot"}
 
 
-def test_nodes_without_ros_announce_the_hashes_of_their_types(listener: Listener) -> None:
+def test_type_hashes_of_nodes_without_ros(listener: Listener) -> None:
     """`ros2 topic info -v` shows the same hash for the robot on DDS and the filter on rclpy."""
     said = subprocess.run(
         ros2("topic", "info", "-v", "/joint_states", "--no-daemon", "--spin-time", "5"),

@@ -1,4 +1,4 @@
-"""Records to ROS messages and back: exact for every record, on the message types of two distributions."""
+"""Conversion between records and ROS messages: exact for every record, with two distributions' types."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from robo_rl.core.errors import BusError
 from tests.hardware.records import RECORDS, SAMPLES, same
 
 
-def test_the_table_holds_every_record() -> None:
-    """What a node may publish has a ROS type, and nothing else has."""
+def test_every_record_has_a_ros_type() -> None:
+    """And only records that nodes may publish have one."""
     assert set(WIRE) == set(get_args(m.Message)) == set(RECORDS)
 
 
@@ -30,9 +30,7 @@ def test_the_table_holds_every_record() -> None:
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_round_trip_is_exact(kind: type[Any], distribution: str, data: st.DataObject) -> None:
-    """Every bit comes back through message and bytes, whatever the values: NaN, infinities, no joints, no
-    pixels.
-    """
+    """Every bit returns through message and bytes, for any values: NaN, infinities, no joints, no pixels."""
     record, types = data.draw(RECORDS[kind]), ros_types(distribution)
     assert same(unpack(kind, pack(record, types.new)), record)
     assert same(types.decode(types.encode(record), kind), record)
@@ -41,8 +39,8 @@ def test_round_trip_is_exact(kind: type[Any], distribution: str, data: st.DataOb
 @pytest.mark.parametrize("kind", [m.JointState, m.JointTrajectory], ids=lambda kind: kind.__name__)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_the_short_cut_writes_what_rosbags_writes(kind: type[Any], data: st.DataObject) -> None:
-    """Byte for byte, and both read both."""
+def test_fast_encoder_equals_rosbags(kind: type[Any], data: st.DataObject) -> None:
+    """Byte for byte; both decoders read both."""
     record, types = data.draw(RECORDS[kind]), ros_types()
     long = bytes(types.store.serialize_cdr(pack(record, types.new), WIRE[kind].ros_type, little_endian=True))
     assert types.encode(record).hex() == long.hex()
@@ -51,8 +49,8 @@ def test_the_short_cut_writes_what_rosbags_writes(kind: type[Any], data: st.Data
     assert same(types.decode(big, kind), record)
 
 
-def test_a_trajectory_with_accelerations_is_left_to_rosbags() -> None:
-    """Another node's: positions, velocities and times are what our record holds."""
+def test_trajectory_with_accelerations_is_read() -> None:
+    """From another node; the record holds its positions, velocities and times."""
     types = ros_types()
     message = pack(m.JointTrajectory(1.0, ("a",), np.ones((1, 1)), np.ones(1)), types.new)
     message.points[0].velocities, message.points[0].accelerations = np.array([2.0]), np.array([3.0])
@@ -65,7 +63,7 @@ def test_a_trajectory_with_accelerations_is_left_to_rosbags() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.floats(-(2.0**31), 2.0**31 - 2))
 def test_stamps_are_within_half_a_nanosecond(stamp_s: float) -> None:
-    """And exact where a double is coarser than that; a second trip changes nothing."""
+    """Exact where a double is coarser than that; a second round trip changes nothing."""
     once = join_time(_Time(**split_time(stamp_s)))
     assert abs(once - stamp_s) <= 0.51e-9
     assert abs(stamp_s) < 2.0**23 or once == stamp_s
@@ -79,20 +77,22 @@ class _Time:
 
 
 @pytest.mark.parametrize("stamp_s", [float("nan"), float("inf"), 1e12])
-def test_a_stamp_that_no_clock_shows_is_refused(stamp_s: float) -> None:
+def test_impossible_stamps_are_refused(stamp_s: float) -> None:
     with pytest.raises(BusError, match="cannot be sent"):
         split_time(stamp_s)
 
 
-def test_quaternions_change_their_order() -> None:
-    """Ours are wxyz, those of ROS xyzw."""
+def test_quaternion_order_is_converted() -> None:
+    """Records use wxyz, ROS messages xyzw."""
     imu = m.Imu(0.0, np.array([0.1, 0.2, 0.3, 0.4]), np.zeros(3), np.zeros(3))
     q = pack(imu, ros_types().new).orientation
     assert (q.w, q.x, q.y, q.z) == (0.1, 0.2, 0.3, 0.4)
 
 
-def test_a_header_holds_the_frame_of_the_robot_and_nothing_else() -> None:
-    """Order is by stamp. A recording of an earlier version, with a counter there, is read as any other."""
+def test_frame_id_holds_only_the_frame() -> None:
+    """Messages are ordered by stamp. Recordings of earlier versions, with a counter in frame_id, are still
+    read.
+    """
     trajectory = m.JointTrajectory(12.5, ("a",), np.zeros((1, 1)), np.zeros(1), "base_link")
     message = pack(trajectory, ros_types().new)
     assert message.header.frame_id == "base_link"
@@ -118,13 +118,13 @@ def test_a_header_holds_the_frame_of_the_robot_and_nothing_else() -> None:
     ],
     ids=["names", "velocity", "times", "speeds", "image", "depth", "bytes", "info", "level"],
 )
-def test_what_does_not_fit_together_is_refused(record: Any, said: str) -> None:
+def test_inconsistent_records_are_refused(record: Any, said: str) -> None:
     with pytest.raises(BusError, match=said):
         ros_types().encode(record)
 
 
 def foreign_image(encoding: str, depth: int, padding: int = 0) -> Any:
-    """A 2 x 3 picture whose bytes count upwards, as another node would send it."""
+    """A 2 x 3 picture with ascending bytes, as another node would send it."""
     step = 3 * depth + padding
     data = np.arange(2 * step, dtype=np.uint8)
     return ros_types().new(
@@ -132,8 +132,8 @@ def foreign_image(encoding: str, depth: int, padding: int = 0) -> Any:
     )
 
 
-def test_images_of_other_cameras_become_rgb() -> None:
-    """Blue first, an alpha channel, grey, and rows that end in padding."""
+def test_image_encodings_are_converted_to_rgb() -> None:
+    """BGR, an alpha channel, grey, and padded rows."""
     assert unpack(m.Image, foreign_image("bgr8", 3)).pixels[0, 0].tolist() == [2, 1, 0]
     assert unpack(m.Image, foreign_image("rgba8", 4)).pixels[0, 1].tolist() == [4, 5, 6]
     assert unpack(m.Image, foreign_image("mono8", 1)).pixels[1, 2].tolist() == [5, 5, 5]
@@ -146,8 +146,8 @@ def test_images_of_other_cameras_become_rgb() -> None:
         unpack(m.Image, short)
 
 
-def test_depths_of_other_cameras_become_metres() -> None:
-    """Millimetres, of which 0 is not known; the other end first; rows that end in padding."""
+def test_depth_encodings_are_converted_to_metres() -> None:
+    """Millimetres with 0 for unknown, the other byte order, padded rows."""
     mm = foreign_image("16UC1", 2)
     mm.data = np.array([1000, 0, 250, 65535, 1, 2], "<u2").view(np.uint8)
     depth_m = unpack(m.DepthImage, mm).depth_m
@@ -169,8 +169,8 @@ def test_depths_of_other_cameras_become_metres() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=80), st.sampled_from(list(RECORDS)))
-def test_noise_on_the_wire_never_gets_further(noise: bytes, kind: type[Any]) -> None:
-    """Any bytes end in a record or in a sentence, never in another exception."""
+def test_random_bytes_are_read_or_refused(noise: bytes, kind: type[Any]) -> None:
+    """Any bytes give a record or an error of this project, never another exception."""
     with suppress(BusError):
         assert isinstance(ros_types().decode(b"\0\1\0\0" + noise, kind), kind)
 

@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def attack(inside: list[str]) -> dict[str, int]:
-    """Forged messages that the node heard, by where they were sent."""
+    """Number of forged messages that the node received, by where they were sent."""
     heard: list[bool] = []
     passed: list[tuple[int, bytes]] = []  # (port, RTPS message) of the honest publisher
     bus = DdsBus("victim", domain=DOMAIN)
@@ -92,7 +92,7 @@ def attack(inside: list[str]) -> dict[str, int]:
 
 
 def wait_until(bus: DdsBus, true: Callable[[], bool]) -> None:
-    """Spin until it is true, at most 20 s."""
+    """Spin until the condition is true, at most 20 s."""
     late_s = bus.now() + 20.0
     bus.spin(lambda: true() or bus.now() > late_s)
     assert true(), "the honest publisher is not heard"

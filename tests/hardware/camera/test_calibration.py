@@ -1,4 +1,4 @@
-"""A camera's calibration: ROS' own file, and what is wrong with others."""
+"""Camera calibration files: those of ROS, and errors in others."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ distortion_coefficients: {rows: 1, cols: 5, data: [-0.2, 0.05, 0.001, 0.0, 0.0]}
 """
 
 
-def test_a_file_of_ros_is_read(tmp_path: Path) -> None:
-    """Rows first; what is left out is what it is for a single camera."""
+def test_ros_file_is_read(tmp_path: Path) -> None:
+    """Row-major matrices; omitted ones get the values of a single camera."""
     (tmp_path / "wrist.yaml").write_text(FILE)
     found = load_calibration(str(tmp_path / "wrist.yaml"))
     assert (found.width_px, found.height_px, found.model) == (64, 48, "plumb_bob")
@@ -51,13 +51,13 @@ def test_a_file_of_ros_is_read(tmp_path: Path) -> None:
         ("image_width: 64", "image_width: [", "cannot be read as a camera's calibration"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_errors_name_the_key(tmp_path: Path, old: str, new: str, words: str) -> None:
     assert old in FILE
     (tmp_path / "wrist.yaml").write_text(FILE.replace(old, new))
     with pytest.raises(ConfigError, match=words):
         load_calibration(str(tmp_path / "wrist.yaml"))
 
 
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml cannot be read"):
         load_calibration(str(tmp_path / "none.yaml"))

@@ -1,4 +1,4 @@
-"""A bundle and a robot that do not fit: every mismatch is one sentence, before anything moves."""
+"""Check of a bundle against a robot: every mismatch is one sentence, before anything moves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def other(chunks: Bundle, env: EnvSpec, rates: dict[str, float] | None = None) -
     return Bundle(chunks.folder, manifest, env, 1, 16, 8, "zero", None)
 
 
-def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
+def test_matching_bundle_has_no_mismatches(chunks: Bundle) -> None:
     assert not list(mismatches(chunks, arm()))
     check_contract(chunks, arm())
 
@@ -96,15 +96,17 @@ def test_a_bundle_that_fits_says_nothing(chunks: Bundle) -> None:
     ],
     ids=["joints", "limits", "rates", "no camera", "depth", "points", "camera", "no names"],
 )  # fmt: skip
-def test_mismatches_are_sentences(chunks: Bundle, env: EnvSpec, robot: Any, sentences: list[str]) -> None:
+def test_each_mismatch_is_one_sentence(
+    chunks: Bundle, env: EnvSpec, robot: Any, sentences: list[str]
+) -> None:
     found = other(chunks, env)
     assert list(mismatches(found, robot)) == sentences
     with pytest.raises(CheckpointError, match="does not fit the robot 'small'"):
         check_contract(found, robot)
 
 
-def test_a_goal_of_another_size_is_refused(chunks: Bundle) -> None:
-    """Before anything moves: the policy would be shown nothing, and say so only while it runs."""
+def test_goal_of_another_size_is_refused(chunks: Bundle) -> None:
+    """Before anything moves; otherwise the policy would report it only while it runs."""
     assert goal_names(chunks) == ("goal",)
     check_goal(chunks, 1, "goal=[0.4]")
     with pytest.raises(
@@ -119,14 +121,14 @@ def test_a_goal_of_another_size_is_refused(chunks: Bundle) -> None:
         check_goal(blind, 3, "the task")
 
 
-def test_a_flight_bundle_is_no_arms(chunks: Bundle) -> None:
+def test_flight_bundle_does_not_fit_an_arm(chunks: Bundle) -> None:
     from sim.flight.vec_env import QuadVecEnv
 
     (sentence,) = mismatches(other(chunks, QuadVecEnv("hover", 1).spec), arm())
     assert "motor command" in sentence
 
 
-def test_units_name_their_parts() -> None:
+def test_unit_is_parsed_into_segments() -> None:
     assert parse_unit("rad: a, b; m: x") == (Segment("rad", ("a", "b")), Segment("m", ("x",)))
     assert parse_unit("rad") == ()
     assert parse_unit("") == ()
@@ -141,8 +143,8 @@ def test_descriptions_hold_cameras() -> None:
     assert robot.cameras == {"top": CameraDescription(640, 480, 30.0)}
 
 
-def test_the_verb_says_both(chunks: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`robo-rl contract`: exit code 0 and a line, or 2 and one line that names everything."""
+def test_contract_verb(chunks: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`robo-rl contract`: exit code 0 and one line, or 2 and one line that names every mismatch."""
     from robo_rl.apps.cli.main import main
 
     good = tmp_path / "good.yaml"
@@ -160,8 +162,8 @@ def test_the_verb_says_both(chunks: Bundle, tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("hz", [math.nan, -50.0, 0.0, math.inf])
-def test_rates_that_no_robot_has_are_refused(chunks: Bundle, hz: float) -> None:
-    """NaN compares false with everything: a test for `more than the robot` alone lets it through."""
+def test_impossible_rates_are_refused(chunks: Bundle, hz: float) -> None:
+    """NaN compares false with everything, so a test for `more than the robot` alone accepts it."""
     sentence = f"control {hz:g} Hz"
     assert any(sentence in found for found in mismatches(other(chunks, arm_env(control_hz=hz)), arm()))
     rates = {"state": hz}

@@ -1,4 +1,4 @@
-"""The guard without a robot: what it says to its driver, when it stops it, and how it ends."""
+"""The guard without a robot: calls to its driver, when it stops the driver, and how it ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ floats = st.floats(allow_nan=True, allow_infinity=True)
 
 
 class Arm:
-    """A driver that remembers when it was told what."""
+    """A driver that records its calls and their times."""
 
     names = ("a", "b")
 
@@ -57,7 +57,7 @@ class Arm:
 
 
 class Line:
-    """Our end of the socket to a guard that runs in a thread of this process."""
+    """This process' end of the socket to a guard that runs in a thread."""
 
     def __init__(self) -> None:
         self.arm = Arm()
@@ -86,7 +86,7 @@ class Line:
 
 @pytest.fixture
 def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
-    """In a thread there are no signals: the bound on a call's time is tested by itself."""
+    """A guard in a thread. Threads get no signals, so the limit on a call's time is tested separately."""
     monkeypatch.setattr("hardware.guard.process.signal.setitimer", lambda which, seconds: None)
     made = Line()
     yield made
@@ -95,7 +95,7 @@ def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
     assert not made.thread.is_alive()
 
 
-def test_calls_go_through_and_nothing_is_watched_before_the_first_command(line: Line) -> None:
+def test_watchdog_starts_with_the_first_command(line: Line) -> None:
     assert line.ask("connect")["names"] == ["a", "b"]
     time.sleep(2.0 * LIMIT_S)
     state = from_json(line.ask("read")["value"])
@@ -104,7 +104,7 @@ def test_calls_go_through_and_nothing_is_watched_before_the_first_command(line: 
     assert not line.stops()
 
 
-def test_silence_stops_once_and_a_new_connection_opens_again(line: Line) -> None:
+def test_silence_stops_once_until_connect(line: Line) -> None:
     line.ask("connect")
     for _ in range(5):
         line.write()
@@ -127,7 +127,7 @@ def test_silence_stops_once_and_a_new_connection_opens_again(line: Line) -> None
     assert "value" in line.write()
 
 
-def test_a_stop_that_was_asked_for_is_not_silence(line: Line) -> None:
+def test_requested_stop_ends_the_watch(line: Line) -> None:
     line.ask("connect")
     line.write()
     line.ask("stop", reason="Ctrl-C")
@@ -135,7 +135,7 @@ def test_a_stop_that_was_asked_for_is_not_silence(line: Line) -> None:
     assert line.stops() == ["stop: Ctrl-C"]
 
 
-def test_a_feeder_that_is_gone_stops_the_robot_at_once(line: Line) -> None:
+def test_closed_socket_stops_the_robot_at_once(line: Line) -> None:
     line.ask("connect")
     line.write()
     gone_s = time.monotonic()
@@ -145,8 +145,8 @@ def test_a_feeder_that_is_gone_stops_the_robot_at_once(line: Line) -> None:
     assert line.arm.calls[-1][1] - gone_s < 2.0 * LIMIT_S
 
 
-def test_a_refused_command_is_a_sentence_and_does_not_feed_the_watchdog(line: Line) -> None:
-    """Who writes and is refused all the time commands nothing: the robot is stopped all the same."""
+def test_refused_commands_do_not_feed_the_watchdog(line: Line) -> None:
+    """A program whose commands are all refused commands nothing, so the robot is stopped."""
     line.ask("connect")
     line.write()
     line.arm.fault = "It refuses. Nothing was sent."
@@ -177,17 +177,15 @@ def test_records_arrive_bit_for_bit(number: float, values: list[float], text: st
 
 
 @pytest.mark.parametrize("kind", [DriverError, MissingDependencyError, ConfigError, RoboRLError])
-def test_errors_arrive_as_what_they_were(kind: type[RoboRLError]) -> None:
+def test_errors_keep_their_class(kind: type[RoboRLError]) -> None:
     error = error_from_json(error_to_json(kind("a sentence")))
     assert type(error) is kind
     assert str(error) == "a sentence"
     assert type(error_from_json({"error": "ZeroDivisionError", "message": "m"})) is DriverError
 
 
-def test_a_call_that_never_returns_ends_the_guard() -> None:
-    """The kernel ends it, also while C code holds the interpreter: here, a regular expression that takes for
-    ever.
-    """
+def test_hanging_call_ends_the_guard() -> None:
+    """The kernel ends the guard, also while C code holds the interpreter: here an endless regular expression."""
     code = (
         "import re, signal\nfrom hardware.guard.process import at_most\nsignal.signal(signal.SIGALRM, "
         "signal.SIG_DFL)\nwith at_most(5.0):\n    pass\nwith at_most(0.2):\n    re.match('(a+)+$', 40 * 'a' "
@@ -199,7 +197,7 @@ def test_a_call_that_never_returns_ends_the_guard() -> None:
     assert time.monotonic() - begin_s < 10.0
 
 
-def test_mistakes_of_who_guards_are_sentences() -> None:
+def test_misuse_of_the_guard_is_refused() -> None:
     with pytest.raises(DriverError, match=r"is not connected\. Call connect\(\) first"):
         Guarded("ur", {"host": "127.0.0.1"}, 0.1).read()
     with pytest.raises(ConfigError, match="neither a number, text nor a list"):

@@ -1,4 +1,4 @@
-"""One message on `policy/chunk` neither fills the memory nor shuts out the policy."""
+"""Acceptance of chunks: one message on `policy/chunk` neither fills the memory nor blocks the policy."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("why", HOSTILE)
-def test_a_hostile_chunk_is_refused_with_its_reason(why: str) -> None:
-    """Refused in less than 0.1 s, and its order is not remembered."""
+def test_hostile_chunks_are_refused_with_a_reason(why: str) -> None:
+    """Within 0.1 s, and their stamp is not kept as the newest."""
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(0.5, None, 0.0)
     begin_s = time.process_time()
@@ -53,13 +53,13 @@ def test_a_hostile_chunk_is_refused_with_its_reason(why: str) -> None:
     assert not head.refused
 
 
-def test_the_longest_chunk_is_played() -> None:
+def test_chunk_of_the_largest_length_is_accepted() -> None:
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(1.0, None, 0.0)
     assert head.on_chunk(chunk(np.linspace(0.06, HORIZON_S, MOST_WAYPOINTS)))
 
 
-def test_a_chunk_may_name_the_joints_in_another_order() -> None:
+def test_joints_of_a_chunk_are_reordered() -> None:
     """Waypoints are sorted into the order of the robot's description."""
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(1.0, None, 0.0)
@@ -73,7 +73,7 @@ def at(stamp_s: float) -> JointState:
     return replace(state([0.0] * 3), stamp_s=stamp_s)
 
 
-def test_a_strangers_stamp_does_not_shut_out_the_policy() -> None:
+def test_future_stamp_does_not_block_the_policy() -> None:
     """Chunks with stamps in the future are refused; after a reset, so are those of older states."""
     bus, said = ScriptedBus(), list[str]()
     node = ActionHeadNode(bus, arm(), say=said.append)
@@ -106,8 +106,8 @@ def test_a_strangers_stamp_does_not_shut_out_the_policy() -> None:
     ],
     ids=["none", "ahead", "repeated"],
 )
-def test_chunks_that_are_never_played_are_reported_with_a_cure(stamps_s: list[float], cure: str) -> None:
-    """Not one or two of them: those may have been under way during a reset."""
+def test_repeatedly_refused_chunks_are_reported(stamps_s: list[float], cure: str) -> None:
+    """Not after one or two of them, which may have been under way during a reset."""
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(5.0, None, 0.0)
     told = [head.on_chunk(chunk([0.02], stamp_s=stamp_s)) or head.refused for stamp_s in stamps_s]
@@ -115,7 +115,7 @@ def test_chunks_that_are_never_played_are_reported_with_a_cure(stamps_s: list[fl
     assert cure in str(told[-1])
 
 
-def test_a_simulators_clock_may_begin_again() -> None:
+def test_simulated_clock_may_restart() -> None:
     """Chunks of the new time are played, one of the old time is not."""
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(100.0, None, 0.0)
@@ -125,7 +125,7 @@ def test_a_simulators_clock_may_begin_again() -> None:
     assert head.on_chunk(chunk([0.02, 0.04], stamp_s=0.02))
 
 
-def test_a_robot_without_stamps_is_ordered_by_receipt() -> None:
+def test_states_without_stamps_are_ordered_by_receipt() -> None:
     """States without a stamp are stamped at receipt; a chunk from before a reset is still refused."""
     bus = ScriptedBus()
     node = ActionHeadNode(bus, arm(), say=lambda sentence: None)
@@ -141,8 +141,8 @@ def test_a_robot_without_stamps_is_ordered_by_receipt() -> None:
     assert node.head.player.left == 0
 
 
-def test_a_head_that_was_reset_pauses_until_the_filter_looks_where_the_arm_is() -> None:
-    """6 ticks: more than the 5 periods after which a command counts as the first one."""
+def test_reset_head_pauses_for_six_ticks() -> None:
+    """More than the 5 periods after which the filter treats a command as the first one."""
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(1.0, None, 0.0)
     head.reset()

@@ -1,4 +1,6 @@
-"""Inference in another process: it never blocks us, its death is seen, and it never outlives us."""
+"""Inference in another process: it never blocks the caller, its death is noticed, and it ends with its
+parent.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def inference(chunks: Bundle) -> Iterator[InferenceProcess]:
 
 
 def wait(process: InferenceProcess, seconds: float = 60.0) -> object:
-    """Poll until it answers, is ready, or has a fault."""
+    """Poll until there is an answer, readiness, or a fault."""
     end_s = time.monotonic() + seconds
     was_ready = process.ready
     while time.monotonic() < end_s:
@@ -38,10 +40,8 @@ def wait(process: InferenceProcess, seconds: float = 60.0) -> object:
     raise AssertionError("nothing came")
 
 
-def test_it_answers_what_the_policy_answers_here(inference: InferenceProcess, chunks: Bundle) -> None:
-    """The same chunk as the graph in this process; one question at a time; a hang or a kill never blocks
-    us.
-    """
+def test_child_returns_the_same_chunk(inference: InferenceProcess, chunks: Bundle) -> None:
+    """Equal to the graph in this process; one request at a time; a hang or a kill never blocks the caller."""
     assert not inference.request(SEEN, 0)  # not ready yet
     wait(inference)
     assert inference.ready
@@ -70,8 +70,8 @@ def test_it_answers_what_the_policy_answers_here(inference: InferenceProcess, ch
     assert inference.poll() is None
 
 
-def test_a_running_chunk_is_gone_on_with(chunks: Bundle) -> None:
-    """Two decisions of a real child: the second is what the guided policy says in this process, not the plain
+def test_second_chunk_continues_the_first(chunks: Bundle) -> None:
+    """The second decision of a real child equals that of the guided policy in this process, not the plain
     one.
     """
     process = InferenceProcess(chunks, "cpu", realtime=True)
@@ -101,8 +101,8 @@ def test_a_running_chunk_is_gone_on_with(chunks: Bundle) -> None:
     assert np.abs(second[0] - plain).max() > 1e-3
 
 
-def test_a_policy_that_cannot_be_guided_is_said(hover: Bundle) -> None:
-    """No flow, nothing to guide; the child says so instead of chunks."""
+def test_unguidable_policy_is_reported(hover: Bundle) -> None:
+    """Guidance needs a flow; the child reports the reason instead of sending chunks."""
     process = InferenceProcess(hover, "cpu", realtime=True)
     try:
         wait(process)
@@ -111,10 +111,8 @@ def test_a_policy_that_cannot_be_guided_is_said(hover: Bundle) -> None:
         process.close()
 
 
-def test_a_bundle_that_cannot_be_loaded_is_said(
-    chunks: Bundle, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """The child's sentence reaches us; no traceback, no restart."""
+def test_loading_error_reaches_the_parent(chunks: Bundle, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As one sentence, without a traceback or a restart."""
     folder = tmp_path_factory.mktemp("broken") / "bundle"
     folder.mkdir()
     broken = Bundle(folder, chunks.manifest, chunks.env, 1, 16, 8, "zero", None)

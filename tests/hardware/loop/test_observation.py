@@ -1,4 +1,4 @@
-"""What a policy is shown: by name, in the order of training, and never made up."""
+"""Observations of a policy: found by name, in the order of training, never invented."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ SEEN = {"image.top": PICTURE}
         ),
     ],
 )
-def test_what_is_missing_is_said(
+def test_missing_inputs_are_reported(
     joints: JointState, pictures: dict[str, Image], goal: np.ndarray, words: str
 ) -> None:
     with pytest.raises(DataError, match=words):
         ArmObserver(SPEC).build(joints, pictures, goal)
 
 
-def test_who_is_shown_no_goal_does_not_care_about_one() -> None:
-    """The simulated set tells one by default, and so may a program that was there before."""
+def test_policy_without_a_goal_ignores_the_topic() -> None:
+    """The simulated set publishes a goal by default, and so may a program that was started before."""
     spec = {"state": ArraySpec((3,), unit="rad: a, b, c")}
     np.testing.assert_allclose(ArmObserver(spec).build(JOINTS, {}, GOAL)["state"], [1, 2, 3])
 
@@ -72,8 +72,8 @@ def test_a_bundle_without_names_is_refused() -> None:
         ArmObserver({"depth": ArraySpec((3,))})
 
 
-def test_depth_is_shown_as_policies_learned_it() -> None:
-    """Metres; what a camera does not know, and what is beyond 10 m, is as far as the simulators' sky."""
+def test_depth_is_converted_as_in_training() -> None:
+    """Metres. Unknown depths and those beyond 10 m have the depth of the simulators' sky."""
     observer = ArmObserver({"depth.top": ArraySpec((2, 2), unit="m")})
     depth = DepthImage(0.0, np.array([[0.5, np.nan], [np.inf, 12.0]], np.float32))
     seen = observer.build(JOINTS, {"depth.top": depth}, None)["depth.top"]
@@ -85,7 +85,7 @@ def test_depth_is_shown_as_policies_learned_it() -> None:
         observer.build(JOINTS, {"depth.top": DepthImage(0.0, np.ones((1, 2), np.float32))}, None)
 
 
-def test_clouds_of_points_are_refused_with_what_to_do() -> None:
+def test_point_clouds_are_refused_with_a_remedy() -> None:
     with pytest.raises(CheckpointError, match=r"points.top, which no node .* train with senses=depth"):
         ArmObserver({"points.top": ArraySpec((64, 3), unit="m")})
 

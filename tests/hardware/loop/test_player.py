@@ -1,4 +1,4 @@
-"""Chunks that come late: no action is skipped, none is played twice."""
+"""Playback of late chunks: no action is skipped, none is played twice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hardware.loop.player import ChunkPlayer, Counter, resampled
 
 
 def labelled(start: int, length: int) -> np.ndarray:
-    """A chunk whose actions carry the number of the action that they answer."""
+    """A chunk whose actions hold their own number."""
     return np.arange(start, start + length, dtype=float)[:, None]
 
 
@@ -25,9 +25,7 @@ def labelled(start: int, length: int) -> np.ndarray:
 def test_no_action_is_skipped_or_played_twice(
     delays: list[int], length: int, every: int, lost: list[bool]
 ) -> None:
-    """0-500 ms of delay in ticks of 10 ms, chunks that overtake each other, chunks that never come, dry
-    queues.
-    """
+    """0-500 ms of delay in ticks of 10 ms, chunks that overtake each other, lost chunks, empty queues."""
     player, under_way, played = ChunkPlayer(), list[tuple[int, int]](), list[int]()
     asked = 0
     for tick in range(600):
@@ -46,8 +44,8 @@ def test_no_action_is_skipped_or_played_twice(
         assert len(played) >= 600 - max(delays) - every * len(lost)  # long enough chunks never run dry
 
 
-def test_a_late_chunk_begins_where_the_robot_is() -> None:
-    """Asked for at action 0, there at action 3: its first three are not asked for any more."""
+def test_late_chunk_begins_at_the_current_action() -> None:
+    """Requested at action 0, received at action 3: its first three actions are skipped."""
     player = ChunkPlayer()
     assert player.offer(labelled(0, 4), 0)
     assert [float(player.next()[0]) for _ in range(3)] == [0.0, 1.0, 2.0]
@@ -56,8 +54,8 @@ def test_a_late_chunk_begins_where_the_robot_is() -> None:
     assert player.left == 4
 
 
-def test_what_is_of_no_use_is_refused() -> None:
-    """All too late; from before a newer one; from the future; and a reset forgets everything."""
+def test_useless_chunks_are_refused() -> None:
+    """All actions too late; older than a newer one; from the future. A reset clears everything."""
     player = ChunkPlayer()
     player.offer(labelled(0, 6), 0)
     for _ in range(6):
@@ -73,7 +71,7 @@ def test_what_is_of_no_use_is_refused() -> None:
 
 
 def test_states_are_found_by_their_stamps() -> None:
-    """Also when the very one was lost on the way to the player, and not when none came before."""
+    """Also if that very state was lost on the way to the player; not if none came before."""
     counter = Counter()
     for i in range(5):
         counter.see(10.0 + i, 3 * i)
@@ -82,7 +80,7 @@ def test_states_are_found_by_their_stamps() -> None:
     assert counter.find(9.0) is None
 
 
-def test_waypoints_are_resampled_in_straight_lines() -> None:
+def test_waypoints_are_interpolated_linearly() -> None:
     """25 Hz waypoints at 50 Hz: each once, and the middle between two; the first is held until its time."""
     chunk, times = np.array([[1.0, 10.0], [2.0, 20.0], [4.0, 0.0]]), np.array([0.04, 0.08, 0.12])
     out = resampled(chunk, times, 0.02)

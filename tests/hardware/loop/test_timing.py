@@ -1,4 +1,4 @@
-"""Deadlines are counted from the start, so that errors do not add up."""
+"""Statistics of a loop with absolute deadlines."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ def test_a_loop_on_time_misses_nothing() -> None:
     assert timing.values()["work_ms_p50"] == "2.000"
 
 
-def test_a_report_is_of_the_whole_run_and_a_diagnosis_of_now() -> None:
-    """100 ticks of 9 ms, then 5,000 of 1 ms: the report's 99th percentile remembers them, as its counts
-    do.
-    """
+def test_report_covers_the_run_and_diagnosis_the_present() -> None:
+    """100 ticks of 9 ms, then 5,000 of 1 ms: the 99th percentile and the counts of the report include them."""
     timing = LoopTiming(0.01)
     for i in range(5100):
         timing.begin(0.01 * i)
@@ -31,7 +29,7 @@ def test_a_report_is_of_the_whole_run_and_a_diagnosis_of_now() -> None:
     assert timing.values()["work_ms_p99"] == "1.000"
 
 
-def test_late_missed_and_skipped_are_different_things() -> None:
+def test_late_missed_and_skipped_ticks() -> None:
     """Ticks begin at 0, 13 (3 ms late, done at 21: missed), 50 (two deadlines skipped) and 60 ms."""
     timing = LoopTiming(0.01)
     late = []
@@ -43,8 +41,8 @@ def test_late_missed_and_skipped_are_different_things() -> None:
     assert str(timing).startswith("4 ticks at 100 Hz: 1 missed deadlines, 3 skipped, work 1.00 ms (p99")
 
 
-def test_a_late_first_tick_is_not_the_measure_of_the_others() -> None:
-    """It came 7 ms late; after a skipped deadline the ones on time count as on time."""
+def test_late_first_tick_does_not_shift_the_deadlines() -> None:
+    """It came 7 ms late; after a skipped deadline, ticks on time count as on time."""
     timing, late = LoopTiming(0.01), list[float]()
     for begin in (0.007, 0.010, 0.020, 0.040, 0.052):
         late.append(timing.begin(begin))
@@ -53,7 +51,7 @@ def test_a_late_first_tick_is_not_the_measure_of_the_others() -> None:
     assert (timing.missed, timing.skipped) == (0, 1)
 
 
-def test_a_clock_that_jumps_back_starts_anew() -> None:
+def test_clock_that_jumps_back_restarts_the_deadlines() -> None:
     timing = LoopTiming(0.01)
     timing.begin(100.0)
     timing.end(100.001)

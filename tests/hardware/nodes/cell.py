@@ -1,4 +1,4 @@
-"""Policy, head, filter and robot together, in virtual time; only the inference's delay is made up."""
+"""Policy, head, filter and robot nodes in virtual time; only the delay of inference is simulated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.hardware.nodes.fakes import LagArm
 
 
 class DelayedInference:
-    """The bundle's own graph, whose answers come `delay_s` of virtual time later."""
+    """The bundle's own graph, with answers `delay_s` of virtual time later."""
 
     def __init__(self, world: InProcessWorld, bundle: Bundle, delay_s: float) -> None:
         self.ready, self.fault, self.delay_s = True, "", delay_s
@@ -46,11 +46,11 @@ class DelayedInference:
         return chunk, self.delay_s
 
     def close(self) -> None:
-        """No process, nothing to end."""
+        """Nothing to end: there is no process."""
 
 
 class Cell:
-    """All four nodes and a task that gives the goal."""
+    """All four nodes, and a task that publishes the goal."""
 
     def __init__(
         self, bundle: Bundle, delay_s: float = 0.03, inference: type[DelayedInference] = DelayedInference,

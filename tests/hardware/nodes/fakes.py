@@ -1,4 +1,4 @@
-"""An arm whose servos are a first-order lag: what a simulator is to the robot node."""
+"""Simulated arm for the robot node: servos with a first-order lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The camera node in virtual time: what it publishes, and what it says when pictures stop."""
+"""The camera node in virtual time: its pictures, and its reports when they stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def film(tmp_path: Path) -> str:
 
 
 def run(config: CameraConfig, seconds: float) -> tuple[CameraNode, list[m.Image], list[m.Status], list[str]]:
-    """The node, what it published, its diagnostics and what it said, after so many virtual seconds."""
+    """The node, its pictures, diagnostics and terminal output after this much virtual time."""
     world, said = InProcessWorld(), []
     node = CameraNode(world.bus("camera"), config, said.append)
     pictures: list[m.Image] = []
@@ -44,8 +44,8 @@ def run(config: CameraConfig, seconds: float) -> tuple[CameraNode, list[m.Image]
     return node, pictures, states, said
 
 
-def test_a_pattern_comes_at_its_rate() -> None:
-    """Two seconds at 30 Hz are 60 pictures, numbered without a gap, stamped as they were taken."""
+def test_pattern_is_published_at_its_rate() -> None:
+    """Two seconds at 30 Hz are 60 pictures, numbered without a gap, stamped with the time of capture."""
     _, pictures, states, said = run(CameraConfig(camera="wrist", source="pattern", width=64, height=48), 2.01)
     assert [pattern_number(picture.pixels) for picture in pictures] == list(range(60))
     assert pictures[0].pixels.shape == (48, 64, 3)
@@ -56,8 +56,8 @@ def test_a_pattern_comes_at_its_rate() -> None:
 
 
 @pytest.mark.parametrize("transport", ["raw", "compressed", "both"])
-def test_pictures_go_out_as_asked(transport: str) -> None:
-    """JPEG shows the same to within what it loses; of both, each pair has one stamp."""
+def test_formats_are_published_as_configured(transport: str) -> None:
+    """JPEG equals the raw picture within its loss; pairs of both formats have one stamp."""
     world = InProcessWorld()
     config = CameraConfig(camera="wrist", source="pattern", width=64, height=48, transport=transport)
     CameraNode(world.bus("camera"), config)
@@ -78,8 +78,8 @@ def test_pictures_go_out_as_asked(transport: str) -> None:
         assert np.median(inside) < 8
 
 
-def test_camera_info_comes_beside_each_picture(tmp_path: Path) -> None:
-    """With its stamp and frame. Of pictures of another size there is none, which is said once."""
+def test_camera_info_is_published_with_each_picture(tmp_path: Path) -> None:
+    """With the same stamp and frame; none for pictures of another size, which is reported once."""
     (tmp_path / "wrist.yaml").write_text(FILE)
     for width, infos in ((64, 15), (32, 0)):
         world, said, states = InProcessWorld(), list[str](), list[m.Status]()
@@ -99,15 +99,14 @@ def test_camera_info_comes_beside_each_picture(tmp_path: Path) -> None:
     assert "is of pictures of 64 x 48, these are 32 x 48" in said[0]
 
 
-def test_a_pattern_moves() -> None:
-    """The bar is one pixel further in the next picture."""
+def test_pattern_moves_by_one_pixel() -> None:
     source = Pattern(64, 48)
     first, second = source.read()[1:, :, 1], source.read()[1:, :, 1]
     assert (np.roll(first, 1, axis=1) == second).all()
 
 
-def test_a_video_file_is_shown_once_in_rgb(film: str) -> None:
-    """Blue first: OpenCV's order is turned round. Then the node is done, and says so once."""
+def test_video_file_is_played_once_in_rgb(film: str) -> None:
+    """OpenCV's BGR order is reversed. The node reports the end of the file once."""
     node, pictures, states, said = run(CameraConfig(source=film), 2.5)
     assert len(pictures) == 12
     red, _, blue = pictures[0].pixels[24, 32]
@@ -117,7 +116,7 @@ def test_a_video_file_is_shown_once_in_rgb(film: str) -> None:
     assert (states[-1].level, states[-1].message) == (2, "ended")
 
 
-def test_a_looped_video_goes_on(film: str) -> None:
+def test_looped_video_repeats(film: str) -> None:
     node, pictures, _, said = run(CameraConfig(source=film, loop=True), 2.0)
     assert len(pictures) > 50
     assert not node.done
@@ -125,10 +124,8 @@ def test_a_looped_video_goes_on(film: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["deleted", "no video any more"])
-def test_a_looped_video_that_is_gone_is_said_once(film: str, what: str) -> None:
-    """The pictures that are open are still shown; then one sentence, a status, and a node that goes on
-    living.
-    """
+def test_deleted_looped_video_is_reported_once(film: str, what: str) -> None:
+    """Pictures of the open file are still published; then one report, a status, and the node continues."""
     world, said, states = InProcessWorld(), list[str](), list[m.Status]()
     node = CameraNode(world.bus("camera"), CameraConfig(source=film, loop=True), said.append)
     viewer = world.bus("viewer")
@@ -147,7 +144,7 @@ def test_a_looped_video_that_is_gone_is_said_once(film: str, what: str) -> None:
     assert states[-1].message.startswith(reason)
 
 
-def test_a_missing_camera_is_one_sentence(tmp_path: Path) -> None:
+def test_missing_camera_is_one_error(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match="Camera '/dev/video97' cannot be opened; devices here"):
         open_source("/dev/video97", 640, 480, 30.0)
     with pytest.raises(DriverError, match="Camera '97' cannot be opened"):
@@ -162,7 +159,7 @@ def test_a_missing_camera_is_one_sentence(tmp_path: Path) -> None:
 
 
 class Unplugged:
-    """A camera that gives forty pictures, then none, and is back when it is opened for the third time."""
+    """A camera that gives forty pictures, then none, and works again when opened for the third time."""
 
     opened = 0
 
@@ -177,11 +174,11 @@ class Unplugged:
         return None if self.left < 0 else np.zeros((8, 8, 3), np.uint8)
 
     def close(self) -> None:
-        """As a device has it."""
+        """Nothing to close."""
 
 
-def test_a_camera_that_stops_is_said_and_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once each: that it stopped, that it is back. Meanwhile no old picture is repeated."""
+def test_stopped_camera_is_reported_and_reopened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One report of the stop, one of the return. Meanwhile no old picture is repeated."""
     monkeypatch.setattr(Unplugged, "opened", 0)
     monkeypatch.setattr(camera_module, "open_source", lambda *_: Unplugged())
     _, pictures, states, said = run(CameraConfig(source="0"), 4.5)

@@ -1,4 +1,4 @@
-"""Filter, controller_driver and a model of joint_trajectory_controller together, in virtual time."""
+"""Filter, controller_driver and a model of joint_trajectory_controller in virtual time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Cell:
         self.bus["policy"].spin(lambda: self.world.now() >= end_s)
 
 
-def test_an_arm_of_ros2_control_moves_smoothly_and_goes_on_after_a_stop() -> None:
+def test_ros2_control_arm_moves_smoothly_and_resumes() -> None:
     """0.5 rad/s: a command never changes by more than 2.5 mrad per cycle of 2 ms, where the filter's single
     waypoints would go back by more than 20 mrad. After a stop and a new arming it moves again.
     """
@@ -94,8 +94,8 @@ def test_an_arm_of_ros2_control_moves_smoothly_and_goes_on_after_a_stop() -> Non
     assert cell.node.stop("the test ends") == "the test ends: the arm comes to rest"
 
 
-def test_a_second_publisher_rests_the_arm_until_it_has_left() -> None:
-    """Nothing is sent to the controller after its last word; ~/connect is refused; then the node goes on."""
+def test_second_publisher_rests_the_arm() -> None:
+    """After a last message the controller gets nothing and ~/connect is refused, until one publisher is left."""
     cell = Cell()
     cell.power_on()
     cell.bus["arm"].spin(lambda: cell.world.now() >= 0.5)

@@ -1,4 +1,4 @@
-"""A fault that comes and goes is two lines in the terminal, however often it does."""
+"""An intermittent fault gives two lines in the terminal, however often it recurs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.hardware.nodes.cell import DelayedInference
 STALE = "the robot's state is stale, so the policy is not asked"
 
 
-def test_states_that_come_irregularly_are_said_twice(chunks: Bundle) -> None:
+def test_irregular_states_give_two_reports(chunks: Bundle) -> None:
     """20 pauses of 0.2 s, stale after 0.06 s: one line when it begins, one with the count after 2 s."""
     world, said = InProcessWorld(), list[str]()
     robot, bus = world.bus("robot"), world.bus("policy")
@@ -47,7 +47,7 @@ def test_states_that_come_irregularly_are_said_twice(chunks: Bundle) -> None:
     assert said[1] == f"policy: over after 4.0 s, 20 times ({STALE})"
 
 
-def test_a_robot_that_falls_silent_is_said_once_and_its_return_once() -> None:
+def test_silent_robot_and_its_return_are_reported_once() -> None:
     said: list[str] = []
     log = FaultLog("policy", said.append)
     for tick in range(100):
@@ -61,7 +61,7 @@ def test_a_robot_that_falls_silent_is_said_once_and_its_return_once() -> None:
 
 
 @pytest.mark.parametrize("pause_s", [0.1, 1.0])
-def test_two_faults_in_turns_are_said_once_each(pause_s: float) -> None:
+def test_alternating_faults_are_reported_once_each(pause_s: float) -> None:
     said: list[str] = []
     log = FaultLog("head", said.append)
     for turn in range(10):

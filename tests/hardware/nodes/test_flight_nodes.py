@@ -1,4 +1,4 @@
-"""A flight bundle, its filter and a simulated craft as nodes, in virtual time."""
+"""Policy, filter and simulated quadcopter nodes in virtual time."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Flight:
         return float(np.linalg.norm(self.body.read()[0] - goal))
 
 
-def test_it_hovers_and_moves_on_and_lands(hover: Bundle) -> None:
-    """To the goal, to the next one, and down when asked; the filter is not felt before that."""
+def test_hover_new_goal_and_landing(hover: Bundle) -> None:
+    """To the goal, to the next one, and down on request; the filter changes nothing before that."""
     flight = Flight(hover)
     flight.until(2.0)
     assert flight.away_m() < 0.08
@@ -76,9 +76,9 @@ def test_it_hovers_and_moves_on_and_lands(hover: Bundle) -> None:
     assert flight.body.read()[0][2] < ENVELOPE.fence_low_m[2] + 0.1 or (flight.sent[-1] == -1.0).all()
 
 
-def test_the_end_says_how_the_flight_went(hover: Bundle) -> None:
-    """Seconds flown, the distance at the end and the worst once it was there: the way to a new goal is no
-    error.
+def test_last_report_has_duration_and_distance(hover: Bundle) -> None:
+    """Seconds flown, the final distance, and the largest one once at the goal; the way to a new goal does not
+    count.
     """
     flight = Flight(hover)
     flight.until(2.0)
@@ -97,8 +97,8 @@ def test_the_end_says_how_the_flight_went(hover: Bundle) -> None:
     assert int(found[4]) > 380
 
 
-def test_the_end_says_what_landed_it(hover: Bundle) -> None:
-    """And its seconds are those that the filter let it fly, not those on the ground."""
+def test_last_report_names_the_reason_of_the_landing(hover: Bundle) -> None:
+    """Its duration is the time in which the filter passed commands, without that on the ground."""
     flight = Flight(hover)
     flight.until(1.0)
     GOAL.publisher(flight.bus["task"])(Floats(np.array([3.0, 0.0, 0.0])))
@@ -110,7 +110,7 @@ def test_the_end_says_what_landed_it(hover: Bundle) -> None:
     assert 0.9 < float(said.split("flew ")[1].split(" s")[0]) < 3.0
 
 
-def test_a_craft_that_never_flew_is_said() -> None:
+def test_last_report_of_a_craft_that_never_flew() -> None:
     record = FlightRecord()
     assert str(record) == "the craft never flew"
     record.see(1.0, 0.5)
@@ -118,8 +118,8 @@ def test_a_craft_that_never_flew_is_said() -> None:
     assert str(record) == "flew 0.0 s and did not come within 0.1 m of its goal (nearest 0.40 m)"
 
 
-def test_the_end_of_the_program_waits_for_the_ground(hover: Bundle) -> None:
-    """Six metres at 0.3 m/s take 20 s; its last word stops the motors."""
+def test_program_ends_after_the_landing(hover: Bundle) -> None:
+    """Six metres at 0.3 m/s take 20 s; the last message switches the motors off."""
     flight, ending = Flight(hover), Ending()
     flight.node.filter.ground_m = -6.0
     flight.until(1.0)
@@ -129,7 +129,7 @@ def test_the_end_of_the_program_waits_for_the_ground(hover: Bundle) -> None:
     assert flight.body.read()[0][2] < -5.8
 
 
-def test_kill_9_of_the_policy_holds_then_lands(hover: Bundle) -> None:
+def test_killed_policy_leads_to_a_hold_and_a_landing(hover: Bundle) -> None:
     flight = Flight(hover)
     flight.until(0.5)
     flight.world.kill("policy")
@@ -148,10 +148,8 @@ def test_kill_9_of_the_policy_holds_then_lands(hover: Bundle) -> None:
         (("odom", "base_link_frd"), "odom is told in 'base_link_frd', which is FRD, expected FLU"),
     ],
 )
-def test_a_craft_that_is_told_in_other_axes_does_not_fly(
-    hover: Bundle, frames: tuple[str, str], sentence: str
-) -> None:
-    """Up would be down: nothing is sent, and the terminal says what is wrong once, not at every state."""
+def test_states_in_another_frame_are_refused(hover: Bundle, frames: tuple[str, str], sentence: str) -> None:
+    """Up would be down: nothing is sent, and the terminal has one report, not one per state."""
     flight = Flight(hover)
     flight.world.kill("robot")
     tell = ODOM.publisher(flight.bus["task"])
@@ -167,7 +165,7 @@ def test_a_craft_that_is_told_in_other_axes_does_not_fly(
     assert why.startswith(f"not armed: {sentence}")
 
 
-def test_another_frame_in_flight_is_not_taken_and_lands(hover: Bundle) -> None:
+def test_frame_change_in_flight_lands(hover: Bundle) -> None:
     """A second estimator replaces the first, one metre off: its states are dropped, and the filter lands."""
     flight = Flight(hover)
     flight.until(1.0)
@@ -183,7 +181,7 @@ def test_another_frame_in_flight_is_not_taken_and_lands(hover: Bundle) -> None:
 
 
 @pytest.mark.parametrize("topic", [ODOM, FLIGHT_RAW, FLIGHT_SAFE], ids=lambda topic: topic.name)
-def test_a_second_publisher_lands(hover: Bundle, topic: Topic[Any]) -> None:
+def test_second_publisher_lands_the_craft(hover: Bundle, topic: Topic[Any]) -> None:
     """Two publishers of states, commands or safe commands: the craft flies again only when one is left."""
     flight = Flight(hover)
     flight.until(1.0)
@@ -200,7 +198,7 @@ def test_a_second_publisher_lands(hover: Bundle, topic: Topic[Any]) -> None:
 
 
 def test_leaving_the_fence_lands(hover: Bundle) -> None:
-    """A goal beyond the fence: the policy is out as soon as the craft is."""
+    """The goal is beyond the fence; policy commands are ignored as soon as the craft is."""
     flight = Flight(hover)
     flight.until(1.0)
     GOAL.publisher(flight.bus["task"])(Floats(np.array([3.0, 0.0, 0.0])))
@@ -210,7 +208,7 @@ def test_leaving_the_fence_lands(hover: Bundle) -> None:
     assert flight.body.read()[0][0] < 2.0
 
 
-def test_a_goal_that_is_no_place_is_said_and_the_one_before_is_kept(hover: Bundle) -> None:
+def test_invalid_goal_is_reported_and_ignored(hover: Bundle) -> None:
     flight, heard = Flight(hover), list[Diagnostics]()
     POLICY_STATUS.subscribe(flight.bus["task"], lambda m, at: heard.append(m))
     flight.until(2.0)
@@ -228,7 +226,7 @@ def test_a_goal_that_is_no_place_is_said_and_the_one_before_is_kept(hover: Bundl
     assert (heard[-1].status[0].level, heard[-1].status[0].message) == (0, "deciding")
 
 
-def test_a_start_says_that_the_filter_has_to_be_armed_again(hover: Bundle) -> None:
+def test_start_reports_an_unarmed_filter(hover: Bundle) -> None:
     flight = Flight(hover)
     flight.until(1.0)
     call = flight.bus["task"].call
@@ -240,7 +238,7 @@ def test_a_start_says_that_the_filter_has_to_be_armed_again(hover: Bundle) -> No
     assert call("policy/start", 1.0) == (True, f"deciding at every state{hint}")
 
 
-def test_the_emergency_stop_cuts(hover: Bundle) -> None:
+def test_emergency_stop_switches_the_motors_off(hover: Bundle) -> None:
     flight = Flight(hover)
     flight.until(1.0)
     ESTOP.publisher(flight.world.bus("button"))(Flag(True))
@@ -249,7 +247,7 @@ def test_the_emergency_stop_cuts(hover: Bundle) -> None:
     assert flight.node.filter.reason is Reason.KILLED
 
 
-def test_bundles_that_cannot_fly_are_refused(hover: Bundle, chunks: Bundle) -> None:
+def test_unsuitable_bundles_are_refused(hover: Bundle, chunks: Bundle) -> None:
     bus = InProcessWorld().bus("policy")
     with pytest.raises(CheckpointError, match="not for a quadcopter"):
         flight_env(chunks)
@@ -267,7 +265,7 @@ def test_bundles_that_cannot_fly_are_refused(hover: Bundle, chunks: Bundle) -> N
     (UNITS["rates"], "motors", False),
     ("thrust, rad/s: x, y, z", "rates", False),  # of whom nobody knows in which units
 ])  # fmt: skip
-def test_rotor_speeds_are_never_read_as_thrust_and_rates(
+def test_motor_commands_are_not_read_as_thrust_and_rates(
     hover: Bundle, unit: str, level: Any, fits: bool
 ) -> None:
     env = replace(hover.env, action=replace(hover.env.action, unit=unit))
@@ -277,7 +275,7 @@ def test_rotor_speeds_are_never_read_as_thrust_and_rates(
 
 
 def test_the_filter_refuses_a_bundle_of_the_other_level(hover: Bundle) -> None:
-    """Whoever starts the node alone, without the checks of `robo-rl up`."""
+    """Also if the node is started alone, without the checks of `robo-rl up`."""
     config = FlightFilterNodeConfig(bundle=str(hover.folder), level="rates")
     with pytest.raises(CheckpointError, match="commands motors"):
         flight_filter(config, InProcessWorld().bus("filter"))

@@ -33,8 +33,8 @@ from tests.hardware.scripted_bus import ScriptedBus
         JointTrajectory(0.0, NAMES, np.zeros((0, 3)), np.zeros(0)),
     ],
 )
-def test_a_simulated_arm_refuses_what_it_cannot_follow(message: JointTrajectory) -> None:
-    """Its status says why, and the next command is followed, one period of 20 ms at 2 rad/s."""
+def test_simulated_arm_refuses_invalid_commands(message: JointTrajectory) -> None:
+    """Its status has the reason, and the next valid command is followed: one period of 20 ms at 2 rad/s."""
     bus, lag = ScriptedBus(), LagArm()
     SimArmNode(bus, lag, 50.0, arm())
     bus.heard[SAFE.name](message, 0.0)
@@ -46,7 +46,9 @@ def test_a_simulated_arm_refuses_what_it_cannot_follow(message: JointTrajectory)
 
 
 def test_a_flight_policy_ignores_sent_commands_of_another_size(hover: Bundle) -> None:
-    """Seven numbers on flight/safe would change the size of its observation; a goal of 100,000 is short."""
+    """Seven numbers on flight/safe would change the size of its observation; so would a goal of 100,000
+    numbers.
+    """
     bus, said = ScriptedBus(), list[str]()
     node = QuadPolicyNode(bus, hover, flight_observer(flight_env(hover)), say=said.append)
     before = node._observer._actions.copy()
@@ -59,7 +61,7 @@ def test_a_flight_policy_ignores_sent_commands_of_another_size(hover: Bundle) ->
     assert "100000 numbers" in said[0]
 
 
-def test_a_flood_of_status_names_does_not_fill_the_memory() -> None:
+def test_number_of_status_names_is_limited() -> None:
     bus, said = ScriptedBus(), list[str]()
     DiagnosticsNode(bus, said.append)
     for i in range(2 * MOST):
@@ -69,8 +71,8 @@ def test_a_flood_of_status_names_does_not_fill_the_memory() -> None:
     assert len(said) == 1
 
 
-def test_a_recorder_in_process_drops_what_cannot_be_encoded(tmp_path: Path) -> None:
-    """A stamp that no ROS message can hold."""
+def test_recorder_drops_messages_that_cannot_be_encoded(tmp_path: Path) -> None:
+    """Here a stamp that no ROS message can hold."""
     bus, said = ScriptedBus(), list[str]()
     node = RecorderNode(bus, RecorderConfig(str(tmp_path), start=True), [JOINT_STATES], said.append)
     bus.heard[JOINT_STATES.name](JointState(np.inf, NAMES, np.zeros(3)), 0.0)
@@ -87,23 +89,23 @@ def test_an_empty_picture_cannot_be_scaled() -> None:
 @pytest.mark.parametrize(
     ("sec", "nanosec"), [(0, 10**9), (2**31 - 1, 0), (2**31 - 2, 999_999_999), (0, 2**32 - 1)]
 )
-def test_a_time_that_cannot_be_sent_on_is_refused(sec: int, nanosec: int) -> None:
-    """A node that publishes the stamp of what it received would end otherwise."""
+def test_unencodable_times_are_refused(sec: int, nanosec: int) -> None:
+    """A node that republishes the stamp of what it received would otherwise end."""
     with pytest.raises(BusError, match="out of range"):
         join_time(SimpleNamespace(sec=sec, nanosec=nanosec))
     split_time(join_time(SimpleNamespace(sec=2**31 - 2, nanosec=999_999_000)))
 
 
-def test_in_process_refuses_shapes_as_a_network_does() -> None:
-    """Two positions for three joints: the sender is told, and no node receives it."""
+def test_in_process_bus_refuses_inconsistent_shapes() -> None:
+    """Two positions for three joints: the sender gets an error, and no node receives the message."""
     world = InProcessWorld()
     say = JOINT_STATES.publisher(world.bus("robot"))
     with pytest.raises(BusError, match="2 values for 3 joints"):
         say(JointState(0.0, NAMES, np.zeros(2)))
 
 
-def test_simulated_robots_obey_nobody_while_two_command() -> None:
-    """The arm holds where it is, and obeys again when one is left; its status names both."""
+def test_simulated_robots_hold_while_two_publish() -> None:
+    """The arm holds, and follows again when one publisher is left; its status names both."""
     bus, lag = ScriptedBus(), LagArm()
     SimArmNode(bus, lag, 50.0, arm())
     bus.heard[SAFE.name](command([0.01, 0.0, 0.0]), 0.0)

@@ -23,7 +23,7 @@ from tests.hardware.nodes.fakes import LagArm
 
 
 class Managed:
-    """A lifecycle that keeps what the node offers and reports."""
+    """A lifecycle that records what the node offers and reports."""
 
     def __init__(self, bus: Any) -> None:
         self.reports: list[bool] = []
@@ -68,8 +68,8 @@ def test_activating_arms_and_deactivating_stops() -> None:
     assert cell.lifecycle.reports == [True, False]
 
 
-def test_the_lifecycle_follows_services_the_start_and_the_emergency_stop() -> None:
-    """Whatever has armed or stopped the filter."""
+def test_lifecycle_follows_the_phase_of_the_filter() -> None:
+    """Whatever armed or stopped the filter: a service, the start, or the emergency stop."""
     cell = FilteredArm(arm_at_once=True)
     cell.wait(0.5)
     assert cell.lifecycle.reports[-1] is True
@@ -85,7 +85,7 @@ def test_the_lifecycle_follows_services_the_start_and_the_emergency_stop() -> No
 
 
 @pytest.mark.parametrize("arm_at_once", [True, False])
-def test_after_its_shutdown_nothing_arms_the_filter(arm_at_once: bool) -> None:
+def test_filter_cannot_be_armed_after_shutdown(arm_at_once: bool) -> None:
     cell = FilteredArm(arm_at_once)
     cell.lifecycle.finalized = True
     cell.wait(0.5)
@@ -93,7 +93,7 @@ def test_after_its_shutdown_nothing_arms_the_filter(arm_at_once: bool) -> None:
     assert cell.node.filter.phase is Phase.DISARMED
 
 
-def test_a_driver_stops_and_connects_by_transition_and_by_service() -> None:
+def test_driver_lifecycle() -> None:
     world, lag = InProcessWorld(), LagArm()
     bus, other = world.bus("robot_driver"), world.bus("other")
     lifecycle = Managed(bus)
@@ -125,7 +125,7 @@ def test_a_driver_stops_and_connects_by_transition_and_by_service() -> None:
     node.last_word()
 
 
-def test_a_bus_without_lifecycles_needs_none() -> None:
+def test_node_works_on_a_bus_without_lifecycles() -> None:
     bus = InProcessWorld().bus("filter")
     made = manage(bus, lambda: (True, ""), lambda: (True, ""))
     assert isinstance(made, NoLifecycle)

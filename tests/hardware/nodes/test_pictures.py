@@ -1,4 +1,4 @@
-"""Policies that are shown pictures, in virtual time: they act on new ones alone, however the camera fails."""
+"""Policies with cameras in virtual time: they act on recent pictures only, however the camera fails."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ SILENT = (
 
 @pytest.fixture(scope="module", params=[1, 16], ids=["single", "chunks"])
 def seeing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """A policy that is shown the camera 'top' beside the robot's state: the head decides, or another process
-    does.
-    """
+    """A policy that observes the camera 'top' and the robot's state; decided by the head or another process."""
     env = arm_env(**{"image.top": ArraySpec((32, 32, 3), "uint8")})
     folder: Path = tmp_path_factory.mktemp("seeing") / "bundle"
     return arm_bundle(folder, request.param, max(1, request.param // 2), env)
@@ -54,10 +52,8 @@ def cell_with_camera(bundle: Bundle) -> tuple[Cell, list[float]]:
     return cell, taken
 
 
-def test_a_camera_that_dies_ends_the_commands(seeing: Bundle) -> None:
-    """No command is decided on a picture older than 3 periods; the filter holds, then stops; it is said
-    once.
-    """
+def test_dead_camera_ends_the_commands(seeing: Bundle) -> None:
+    """No command is based on a picture older than 3 periods; the filter holds, then stops; one report."""
     cell, taken = cell_with_camera(seeing)
     cell.until(1.0)
     assert len(cell.raw) >= 40
@@ -76,8 +72,8 @@ def test_a_camera_that_dies_ends_the_commands(seeing: Bundle) -> None:
     assert waited == [f"{'policy' if seeing.chunk > 1 else 'head'}: {SILENT}"]
 
 
-def test_a_camera_that_comes_back_is_acted_on(seeing: Bundle) -> None:
-    """And until then the status says what is missing, as a warning."""
+def test_returning_camera_is_used_again(seeing: Bundle) -> None:
+    """Until then the status is a warning with what is missing."""
     cell, _ = cell_with_camera(seeing)
     heard: list[Diagnostics] = []
     for topic in (POLICY_STATUS, LOOP_STATUS):
@@ -98,8 +94,8 @@ def test_a_camera_that_comes_back_is_acted_on(seeing: Bundle) -> None:
     assert newest[who].level == 0
 
 
-def test_compressed_pictures_are_acted_on(seeing: Bundle) -> None:
-    """As others are; what is no picture silences the policy, which says so once."""
+def test_compressed_pictures_are_used(seeing: Bundle) -> None:
+    """A malformed one silences the policy, which reports it once."""
     cell = Cell(seeing, pictures=PictureSettings(transport="compressed"), cameras=CAMERAS)
     bus, sent = cell.world.bus("camera"), list[float]()
     publish, whole = compressed_topic("top").publisher(bus), encoded(PICTURE.pixels, 90)
@@ -139,7 +135,7 @@ def test_each_compressed_picture_is_decoded_once() -> None:
     assert pictures.fresh()["image.top"] is first
 
 
-def test_a_picture_that_never_came_is_waited_for(seeing: Bundle) -> None:
+def test_policy_waits_for_the_first_picture(seeing: Bundle) -> None:
     cell = Cell(seeing, cameras=CAMERAS)
     cell.give(Floats(np.array([0.5])))
     cell.until(1.0)
@@ -148,8 +144,8 @@ def test_a_picture_that_never_came_is_waited_for(seeing: Bundle) -> None:
 
 
 @pytest.mark.parametrize(("age_s", "limit_s"), [(None, 0.1), (0.4, 0.4)])
-def test_the_age_is_judged_by_receipt(age_s: float | None, limit_s: float) -> None:
-    """A stamp of the far future makes no picture fresh, and one of 1970 makes none old."""
+def test_age_counts_from_receipt(age_s: float | None, limit_s: float) -> None:
+    """A stamp far in the future makes no picture recent, and one of 1970 makes none old."""
     world = InProcessWorld()
     bus, camera = world.bus("policy"), world.bus("camera")
     pictures = NewestPictures(bus, arm(cameras=CAMERAS), ("image.top",), PictureSettings(age_s))
@@ -169,8 +165,8 @@ def until(world: InProcessWorld, bus: Any, end_s: float) -> None:
     bus.spin(lambda: world.now() >= end_s - 1e-9)
 
 
-def test_periods_are_the_cameras_own() -> None:
-    """A slow camera is not called dead; one that the description does not know has half a second."""
+def test_largest_age_follows_the_camera_rate() -> None:
+    """A slow camera is not reported as dead; one that is not in the description has half a second."""
     robot = arm(cameras={"slow": {"width_px": 8, "height_px": 8, "rate_hz": 5}})
     assert robot.cameras["slow"] == CameraDescription(8, 8, 5.0)
     assert picture_age_s(robot, "slow") == pytest.approx(0.6)

@@ -1,4 +1,4 @@
-"""Policy, head, filter and robot together, in virtual time; only the inference's delay is made up."""
+"""Policy, head, filter and robot nodes in virtual time; only the delay of inference is simulated."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ from tests.hardware.nodes.cell import Cell, DelayedInference
 
 
 class GuidedInference(DelayedInference):
-    """By torch from the bundle's weights, guided where that is asked for.
+    """Torch inference from the bundle's weights, guided where requested.
 
-    Noise of its own for each decision, the same for all actions of a chunk: so chunks are smooth, and
-    disagree.
+    Each decision has its own noise, the same for all actions of a chunk: chunks are smooth, but differ.
     """
 
     def __init__(self, world: InProcessWorld, bundle: Bundle, delay_s: float) -> None:
@@ -48,14 +47,14 @@ class GuidedInference(DelayedInference):
         drawn = torch.randn(1, 1, self._old.shape[1], generator=torch.Generator().manual_seed(decision))
         noise = (0.5 * drawn).expand(1, *self._old.shape)
         obs = {key: torch.from_numpy(value)[None] for key, value in seen.items()}
-        chunk = self._sample(obs, noise, 0 if running is None else running.certain, known)
+        chunk = self._sample(obs, noise, 0 if running is None else running.frozen, known)
         self._due = self._world.now() + self.delay_s, self._bundle.env.action.denormalize(chunk)[0].numpy()
         self.asked.append(running)
         return True
 
 
 def test_chunks_reach_the_arm_without_a_gap(chunks: Bundle) -> None:
-    """30 ms of inference, 8 of 16 actions per chunk: one command per tick, followed, held never."""
+    """30 ms of inference, 8 of 16 actions per chunk: one command per tick, followed, without a hold."""
     cell = Cell(chunks)
     cell.give(Floats(np.array([0.5])))
     cell.until(4.0)
@@ -80,10 +79,8 @@ def jumps_rad(cell: Cell) -> np.ndarray:
 
 
 @pytest.mark.parametrize("delay_s", [0.03, 0.1])
-def test_a_chunk_goes_on_where_the_one_before_is(chunks: Bundle, delay_s: float) -> None:
-    """Noise of its own for every chunk: what the arm is told jumps where one takes over, unless it is
-    guided.
-    """
+def test_guided_chunks_continue_the_previous_chunk(chunks: Bundle, delay_s: float) -> None:
+    """Every chunk has its own noise: without guidance the command jumps where one chunk replaces another."""
     jumps = {}
     for realtime in (False, True):
         cell = Cell(chunks, delay_s, GuidedInference, realtime)
@@ -94,14 +91,14 @@ def test_a_chunk_goes_on_where_the_one_before_is(chunks: Bundle, delay_s: float)
         assert any(running is not None for running in asked) is realtime
         assert len(cell.raw) >= 270
     assert jumps[True] < 0.8 * jumps[False]  # of a network that never learned what belongs together
-    # The old chunk is eight actions further on, and the delay is certain, with a period for the phases.
+    # The old chunk is eight actions further on; frozen: the actions of the delay and one for the phase.
     assert {len(running.action) for running in asked[2:]} == {16 - 8}
-    assert {running.certain for running in asked[3:]} <= {round(delay_s / 0.02) + n for n in (1, 2)}
+    assert {running.frozen for running in asked[3:]} <= {round(delay_s / 0.02) + n for n in (1, 2)}
 
 
-def test_a_gripper_may_share_the_topic_of_the_arm(chunks: Bundle, single: Bundle) -> None:
-    """It tells its own joint alone, between the arm's states: they are looked at, and kept fresh, by
-    nobody.
+def test_gripper_may_share_the_joint_states_topic(chunks: Bundle, single: Bundle) -> None:
+    """It publishes its own joint alone, between the arm's states, which are neither replaced nor refreshed by
+    it.
     """
     for bundle in (chunks, single):
         cell = Cell(bundle)
@@ -119,8 +116,8 @@ def test_a_gripper_may_share_the_topic_of_the_arm(chunks: Bundle, single: Bundle
         assert len(cell.raw) == sent
 
 
-def test_without_a_goal_nothing_is_asked(chunks: Bundle) -> None:
-    """And nothing is made up: the arm holds, the status says why."""
+def test_policy_waits_for_the_goal(chunks: Bundle) -> None:
+    """No goal is invented: the arm holds, and the status names the reason."""
     cell, heard = Cell(chunks), list[Diagnostics]()
     POLICY_STATUS.subscribe(cell.bus["task"], lambda m, at: heard.append(m))
     cell.until(1.1)
@@ -129,8 +126,8 @@ def test_without_a_goal_nothing_is_asked(chunks: Bundle) -> None:
     assert np.array_equal(cell.arm.place, np.zeros(3))
 
 
-def test_an_inference_that_hangs_is_a_hold(chunks: Bundle) -> None:
-    """The rest of its last chunk is played, then the filter holds; nothing blocks."""
+def test_hanging_inference_leads_to_a_hold(chunks: Bundle) -> None:
+    """The rest of the last chunk is played, then the filter holds; nothing blocks."""
     cell = Cell(chunks)
     cell.give(Floats(np.array([0.5])))
     cell.until(1.0)
@@ -141,7 +138,7 @@ def test_an_inference_that_hangs_is_a_hold(chunks: Bundle) -> None:
     assert cell.filter.at_rest
 
 
-def test_a_dead_inference_is_said_once(chunks: Bundle) -> None:
+def test_dead_inference_is_reported_once(chunks: Bundle) -> None:
     cell = Cell(chunks)
     cell.give(Floats(np.array([0.5])))
     cell.until(1.0)
@@ -154,8 +151,8 @@ def test_a_dead_inference_is_said_once(chunks: Bundle) -> None:
     )
 
 
-def test_a_reset_forgets_what_is_under_way(chunks: Bundle) -> None:
-    """A chunk that was asked for before the reset is not played after it; the head pauses for 6 periods."""
+def test_reset_drops_the_pending_chunk(chunks: Bundle) -> None:
+    """A chunk requested before the reset is not played after it; the head pauses for 6 periods."""
     cell = Cell(chunks, delay_s=0.1)
     cell.give(Floats(np.array([0.5])))
     cell.until(1.0)
@@ -170,8 +167,8 @@ def test_a_reset_forgets_what_is_under_way(chunks: Bundle) -> None:
     assert stamps_s == sorted(stamps_s)
 
 
-def test_a_policy_that_is_started_anew_is_played(chunks: Bundle) -> None:
-    """The head stays, and has heard a second of chunks of the one before, after a reset."""
+def test_restarted_policy_is_followed(chunks: Bundle) -> None:
+    """The head keeps running, and has received a second of chunks of the previous policy after a reset."""
     cell = Cell(chunks)
     cell.give(Floats(np.array([0.5])))
     cell.bus["task"].call("policy/reset", 1.0)
@@ -197,10 +194,8 @@ def test_services_start_and_stop(chunks: Bundle) -> None:
     assert cell.bus["task"].call("policy/start", 1.0) == (True, "inferring")
 
 
-def test_a_start_says_that_the_filter_has_to_be_armed_again(chunks: Bundle) -> None:
-    """Stopped for longer than the filter holds: it stopped, and whoever starts the policy would wait in
-    vain.
-    """
+def test_start_reports_a_stopped_filter(chunks: Bundle) -> None:
+    """The filter stopped after its longest hold; without the report a human would wait in vain."""
     cell, heard = Cell(chunks), list[Diagnostics]()
     SAFETY_STATE.subscribe(cell.bus["task"], lambda m, at: heard.append(m))
     cell.give(Floats(np.array([0.5])))
@@ -219,8 +214,8 @@ def test_a_start_says_that_the_filter_has_to_be_armed_again(chunks: Bundle) -> N
     assert cell.bus["task"].call("policy/start", 1.0) == (True, "inferring")
 
 
-def test_a_goal_that_is_no_number_is_blamed_on_the_goal(chunks: Bundle, single: Bundle) -> None:
-    """Whoever decides says it once; a good goal afterwards is obeyed."""
+def test_non_finite_goal_is_reported(chunks: Bundle, single: Bundle) -> None:
+    """Reported once by the node that decides; a valid goal afterwards is followed."""
     for bundle, who in ((chunks, "policy"), (single, "head")):
         cell = Cell(bundle)
         cell.give(Floats(np.array([np.nan])))
@@ -239,8 +234,8 @@ def test_a_goal_that_is_no_number_is_blamed_on_the_goal(chunks: Bundle, single: 
         assert newest[who] == (0, "inferring" if who == "policy" else "commanding")
 
 
-def test_a_chunk_that_is_refused_changes_nothing(chunks: Bundle) -> None:
-    """One without waypoints, and an old one that names the joints in another order, while a good one is
+def test_refused_chunk_changes_nothing(chunks: Bundle) -> None:
+    """A chunk without waypoints, and an old one with the joints in another order, while a valid one is
     played.
     """
     cell = Cell(chunks)
@@ -255,7 +250,7 @@ def test_a_chunk_that_is_refused_changes_nothing(chunks: Bundle) -> None:
     assert {message.names for message in cell.raw} == {good.names}
 
 
-def test_a_single_step_bundle_decides_in_the_head(single: Bundle) -> None:
+def test_single_step_bundle_runs_in_the_head(single: Bundle) -> None:
     """No policy node: one decision per tick, from the newest state."""
     cell = Cell(single)
     cell.give(Floats(np.array([0.5])))
@@ -268,17 +263,15 @@ def test_a_single_step_bundle_decides_in_the_head(single: Bundle) -> None:
     assert (np.abs(decided) <= 0.2).all()
 
 
-def test_a_chunk_bundle_is_no_head(chunks: Bundle) -> None:
+def test_head_refuses_a_chunk_bundle(chunks: Bundle) -> None:
     with pytest.raises(CheckpointError, match="decides 16 actions at once"):
         SingleStep(chunks)
     with pytest.raises(CheckpointError, match="corrects nothing"):
         Residual(chunks)
 
 
-def test_two_rates(tmp_path: Path, chunks: Bundle) -> None:
-    """A residual bundle: slow chunks, and every action corrected from the newest state as the policy itself
-    would.
-    """
+def test_residual_bundle_runs_at_two_rates(tmp_path: Path, chunks: Bundle) -> None:
+    """Slow chunks, and every action corrected from the newest state as by the policy itself."""
     from policies.checkpoint import load_policy
     from policies.tuned.residual import ResidualPolicy
     from tests.hardware.bundles import residual_bundle

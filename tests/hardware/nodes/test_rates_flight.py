@@ -48,9 +48,9 @@ class Flight:
 
 
 @pytest.mark.parametrize("hover", [0.3, 0.5, 0.62])
-def test_it_hovers_whatever_the_autopilot_calls_hover(rates: Bundle, hover: float) -> None:
-    """To the goal and to the next one, the filter not felt; on the bus thrust is a part of the autopilot's
-    own.
+def test_hovers_with_any_hover_thrust(rates: Bundle, hover: float) -> None:
+    """To the goal and to the next one, unchanged by the filter; on the bus, thrust is the autopilot's
+    fraction.
     """
     flight = Flight(rates, hover, hover)
     flight.until(4.0)
@@ -65,17 +65,15 @@ def test_it_hovers_whatever_the_autopilot_calls_hover(rates: Bundle, hover: floa
     assert flight.node.filter.reason is Reason.LANDED
 
 
-def test_a_wrong_hover_thrust_sinks_it_by_what_its_law_says(rates: Bundle) -> None:
-    """Told 5 % too little: a_z = g (1 / 0.95 - 1) has to come from 2.5 p + I, I at most 0.1 m s: 17 cm of
-    sinking.
-    """
+def test_wrong_hover_thrust_sinks_as_computed(rates: Bundle) -> None:
+    """Set 5 % too low: a_z = g (1 / 0.95 - 1) has to come from 2.5 p + I, I at most 0.1 m s: 17 cm lower."""
     flight = Flight(rates, 0.475, 0.5)
     flight.until(6.0)
     low_m = (9.81 * (1.0 / 0.95 - 1.0) - 0.1) / 2.5
     assert flight.body.read()[0][2] == pytest.approx(-low_m, abs=0.01)
 
 
-def test_the_policy_sees_what_was_sent_in_its_own_numbers(rates: Bundle) -> None:
+def test_sent_commands_are_observed_in_policy_units(rates: Bundle) -> None:
     """`flight/safe` holds the autopilot's thrust and rad/s; the last actions of an observation are in [-1,
     1].
     """
@@ -90,7 +88,7 @@ def test_the_policy_sees_what_was_sent_in_its_own_numbers(rates: Bundle) -> None
     assert flight.observer._actions[:4] == pytest.approx(expected, abs=1e-6)
 
 
-def test_units_go_there_and_back(rates: Bundle, hover: Bundle) -> None:
+def test_unit_conversion_round_trip(rates: Bundle, hover: Bundle) -> None:
     units = FlightUnits(rates.env.action, 0.4)
     assert units.to_filter(np.array([1.5, 1.0, 2.0, -0.5])).tolist() == pytest.approx([0.6, 1.0, 2.0, -0.5])
     assert units.to_policy(np.array([1.0, 9.0, 0.0, 0.0])).tolist() == pytest.approx(

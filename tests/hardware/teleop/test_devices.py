@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hardware.states import ArmState
-from hardware.teleop.device import NOTHING, Device, Wish
+from hardware.teleop.device import NOTHING, Device, OperatorInput
 from hardware.teleop.joystick import AXIS, BUTTON, EVENT, Joystick, events, without_middle
 from hardware.teleop.keyboard import HOLD_S, Keyboard
 from hardware.teleop.leader import Leader
@@ -64,13 +64,13 @@ def test_a_pad_turns_joints_while_its_button_is_held_and_is_not_held_when_it_is_
     joystick, kernel = pad
     assert isinstance(joystick, Device)
     os.write(kernel, START + LEFT)
-    wish = joystick.poll(0.0)
-    assert not wish.held
+    operator = joystick.poll(0.0)
+    assert not operator.held
     os.write(kernel, HELD + END)
-    wish = joystick.poll(0.02)
-    assert wish.held
-    assert wish.rates is not None
-    assert wish.rates.tolist() == [-1.0, 0.0, 1.0]  # the third joint turns the other way by axis 0
+    operator = joystick.poll(0.02)
+    assert operator.held
+    assert operator.rates is not None
+    assert operator.rates.tolist() == [-1.0, 0.0, 1.0]  # the third joint turns the other way by axis 0
     assert joystick.poll(0.04).held  # no news is no release
     os.write(kernel, RELEASED)
     assert not joystick.poll(0.06).held
@@ -81,38 +81,40 @@ def test_a_pad_turns_joints_while_its_button_is_held_and_is_not_held_when_it_is_
         joystick.poll(0.1)
 
 
-def test_a_button_asks_the_recorder_once_for_each_press(tmp_path: Path) -> None:
-    """With or without the switch; a button that is down when teleoperation starts has asked nobody."""
+def test_a_button_sends_one_request_per_press(tmp_path: Path) -> None:
+    """With or without the switch. A button that is down when teleoperation starts sends none."""
     path = tmp_path / "js0"
     os.mkfifo(path)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     kernel = os.open(path, os.O_WRONLY)
-    joystick = Joystick(str(path), axes=[0], asks=[0, 1, -1, 3])
+    joystick = Joystick(str(path), axes=[0], recorder_buttons=[0, 1, -1, 3])
     try:
         os.write(kernel, button(0, 0, 0x81) + button(1, 1, 0x81) + button(4, 0, 0x81) + button(0, 1))
-        assert joystick.poll(0.0) == Wish(False, rates=pytest.approx([0.0]), ask="start")
-        assert joystick.poll(0.02).ask == ""  # it is still down
+        assert joystick.poll(0.0) == OperatorInput(
+            False, rates=pytest.approx([0.0]), recorder_request="start"
+        )
+        assert joystick.poll(0.02).recorder_request == ""  # it is still down
         os.write(kernel, button(0, 0) + button(1, 0) + HELD + button(1, 1))
-        wish = joystick.poll(0.04)
-        assert (wish.held, wish.ask) == (True, "success")
+        operator = joystick.poll(0.04)
+        assert (operator.held, operator.recorder_request) == (True, "success")
         os.write(kernel, button(2, 0) + button(2, 1))
-        assert joystick.poll(0.06).ask == ""  # the third of the asks has no button
+        assert joystick.poll(0.06).recorder_request == ""  # the third request has no button
         usage = "button 4 held, its axes move the arm, 0 records, 1 saves as a success, 3 throws away."
         assert joystick.help() == f"gamepad: {usage}"
     finally:
         joystick.close()
         os.close(reading)
         os.close(kernel)
-    with pytest.raises(ConfigError, match="Button 1 is the dead-man switch and asks the recorder, too"):
-        Joystick(str(path), axes=[0], dead_man=1, asks=[0, 1])
+    with pytest.raises(ConfigError, match="Button 1 is the dead-man switch and one of recorder_buttons"):
+        Joystick(str(path), axes=[0], dead_man=1, recorder_buttons=[0, 1])
 
 
 def button(number: int, value: int, kind: int = BUTTON) -> bytes:
     return EVENT.pack(0, value, kind, number)
 
 
-def test_keys_ask_the_recorder_and_move_nothing() -> None:
-    """A key that is held down repeats, and asks once; asked again later, it counts again."""
+def test_keys_send_requests_and_move_nothing() -> None:
+    """A key that is held down repeats and sends one request; a later press sends another."""
     ours, terminal = pty.openpty()
     keyboard = Keyboard(3, terminal)
     try:
@@ -123,14 +125,14 @@ def test_keys_ask_the_recorder_and_move_nothing() -> None:
             (9.0, b"\x7f", "discard"),
         ):
             os.write(ours, key)
-            wishes = [keyboard.poll(at_s) for _ in range(wait_polls(terminal))]
+            inputs = [keyboard.poll(at_s) for _ in range(wait_polls(terminal))]
             os.write(ours, key)
-            wishes += [keyboard.poll(at_s + 0.5) for _ in range(wait_polls(terminal))]
-            assert [wish.ask for wish in wishes] == [ask, ""]
-            assert not any(wish.held for wish in wishes)
+            inputs += [keyboard.poll(at_s + 0.5) for _ in range(wait_polls(terminal))]
+            assert [operator.recorder_request for operator in inputs] == [ask, ""]
+            assert not any(operator.held for operator in inputs)
         os.write(ours, b"\x7f")
         assert wait_polls(terminal)
-        assert keyboard.poll(12.0).ask == "discard"
+        assert keyboard.poll(12.0).recorder_request == "discard"
         assert keyboard.help(["base", "elbow"]).startswith("keys: q a base, w s elbow; space records")
     finally:
         keyboard.close()
@@ -159,15 +161,15 @@ def test_a_key_moves_while_it_repeats_and_stops_by_itself() -> None:
         assert not keyboard.poll(0.0).held
         assert os.get_blocking(terminal)  # or a long print into the same terminal would fail
         os.write(ours, b"w")
-        wish = poll_until_held(keyboard, 1.0)
-        assert wish.rates is not None
-        assert wish.rates.tolist() == [0.0, 1.0, 0.0]
+        operator = poll_until_held(keyboard, 1.0)
+        assert operator.rates is not None
+        assert operator.rates.tolist() == [0.0, 1.0, 0.0]
         assert keyboard.poll(1.0 + 0.9 * HOLD_S).held
         assert not keyboard.poll(1.0 + 1.01 * HOLD_S).held
         os.write(ours, b"wwd")  # the newest key counts
-        wish = poll_until_held(keyboard, 2.0)
-        assert wish.rates is not None
-        assert wish.rates.tolist() == [0.0, 0.0, -1.0]
+        operator = poll_until_held(keyboard, 2.0)
+        assert operator.rates is not None
+        assert operator.rates.tolist() == [0.0, 0.0, -1.0]
         os.write(ours, b"u")  # of joint 7, which is not there
         assert not any(keyboard.poll(3.0 + i).held for i in range(3))
     finally:
@@ -183,11 +185,11 @@ def test_a_key_moves_while_it_repeats_and_stops_by_itself() -> None:
     os.close(writing)
 
 
-def poll_until_held(keyboard: Keyboard, now_s: float) -> Wish:
+def poll_until_held(keyboard: Keyboard, now_s: float) -> OperatorInput:
     """What was written to a terminal arrives a little later."""
     for _ in range(10_000):
-        if (wish := keyboard.poll(now_s)).held:
-            return wish
+        if (operator := keyboard.poll(now_s)).held:
+            return operator
     raise AssertionError("the key never arrived")
 
 
@@ -197,11 +199,11 @@ class Switch:
     names = ("a", "b")
 
     def __init__(self) -> None:
-        self.ask = ""
+        self.recorder_request = ""
         self.held, self.state, self.closed = False, ArmState(0.0, np.array([0.1, -0.2]), np.zeros(0)), 0
 
-    def poll(self, now_s: float) -> Wish:
-        return Wish(self.held, ask=self.ask)
+    def poll(self, now_s: float) -> OperatorInput:
+        return OperatorInput(self.held, recorder_request=self.recorder_request)
 
     def read(self) -> ArmState:
         return self.state
@@ -215,13 +217,13 @@ def test_a_leader_leads_only_while_the_switch_is_held_and_it_still_speaks() -> N
     leader = Leader(both, both, signs=[1.0, -1.0], offsets_rad=[0.0, 0.5])  # type: ignore[arg-type]
     assert leader.poll(0.0) == NOTHING
     both.held = True
-    both.ask = "success"
-    wish = leader.poll(0.05)
-    assert wish.position_rad == pytest.approx([0.1, 0.7])
-    assert wish.ask == "success"
+    both.recorder_request = "success"
+    operator = leader.poll(0.05)
+    assert operator.position_rad == pytest.approx([0.1, 0.7])
+    assert operator.recorder_request == "success"
     both.held = False
-    assert leader.poll(0.05) == Wish(False, ask="success")  # an arm that is let go can still be recorded
-    both.held, both.ask = True, ""
+    assert leader.poll(0.05) == OperatorInput(False, recorder_request="success")  # also without the switch
+    both.held, both.recorder_request = True, ""
     assert leader.poll(0.2) == NOTHING  # its last state is 0.2 s old
     both.state = ArmState(0.2, np.array([0.1, np.nan]), np.zeros(0))
     assert leader.poll(0.2) == NOTHING

@@ -21,7 +21,7 @@ from hardware.nodes.shared.protocol import Node
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.nodes.teleop import MATCH_RAD, TeleopNode
 from hardware.safety.reasons import Reason
-from hardware.teleop.device import NOTHING, Wish
+from hardware.teleop.device import NOTHING, OperatorInput
 from hardware.teleop.jog import LEAD_S, Jog
 from hardware.topics import INTERVENTION, JOINT_STATES, TELEOP
 from robo_rl.core.errors import DriverError
@@ -33,13 +33,14 @@ class Hand:
     """A device that the test holds."""
 
     def __init__(self) -> None:
-        self.wish, self.broken, self.closed = NOTHING, "", 0
+        self.operator, self.broken, self.closed = NOTHING, "", 0
 
-    def poll(self, now_s: float) -> Wish:
+    def poll(self, now_s: float) -> OperatorInput:
         if self.broken:
             raise DriverError(self.broken)
-        wish, self.wish = self.wish, replace(self.wish, ask="")  # asked once for each press
-        return wish
+        operator = self.operator
+        self.operator = replace(operator, recorder_request="")  # one request per press
+        return operator
 
     def close(self) -> None:
         self.closed += 1
@@ -72,7 +73,7 @@ def test_a_button_reaches_the_recorder(tmp_path: Path) -> None:
         cell.world.bus("recorder"), RecorderConfig(str(tmp_path)), [JOINT_STATES], statuses.append
     )
     for ask in ("start", "success", "success", "start", "discard", "begin"):
-        cell.hand.wish = Wish(False, ask=ask)
+        cell.hand.operator = OperatorInput(False, recorder_request=ask)
         cell.run(0.3)
     words = [" ".join(status.split()[:1]) for status in statuses]
     assert words == ["idle:", "recording", "saved", "nothing", "recording", "discarded", "'begin'"]
@@ -93,13 +94,13 @@ def test_who_drives_before_a_recording_began_hears_it_once(tmp_path: Path) -> No
     cell.run(0.5)
     assert [status.split(":")[0] for status in statuses] == ["idle"]
     for _ in range(2):
-        cell.hand.wish = Wish(True, rates=np.ones(3))
+        cell.hand.operator = OperatorInput(True, rates=np.ones(3))
         cell.run(0.2)
-        cell.hand.wish = NOTHING
+        cell.hand.operator = NOTHING
         cell.run(0.2)
     assert [status.split(":")[0] for status in statuses[1:]] == ["A human drives, and nothing is recorded"]
     for ask in ("start", "success"):
-        cell.hand.wish = Wish(True, rates=np.ones(3), ask=ask)
+        cell.hand.operator = OperatorInput(True, rates=np.ones(3), recorder_request=ask)
         cell.run(0.2)
     assert [status.split()[0] for status in statuses[2:]] == ["recording", "saved"]
     recorder.last_word()
@@ -112,9 +113,9 @@ def test_holding_moves_the_arm_and_letting_go_stops_it() -> None:
     cell = Cell()
     assert isinstance(cell.node, Node)
     cell.run(0.3)
-    cell.hand.wish = Wish(True, rates=np.array([1.0, 0.0]))  # two axes for three joints
+    cell.hand.operator = OperatorInput(True, rates=np.array([1.0, 0.0]))  # two axes for three joints
     cell.run(0.5)
-    cell.hand.wish = Wish(False, rates=np.array([1.0, 0.0]))  # the stick is still out
+    cell.hand.operator = OperatorInput(False, rates=np.array([1.0, 0.0]))  # the stick is still out
     cell.run(0.3)
     place = cell.arm.place.copy()
     assert place[0] == pytest.approx(0.3, abs=0.05)
@@ -122,7 +123,7 @@ def test_holding_moves_the_arm_and_letting_go_stops_it() -> None:
     cell.run(0.5)
     assert cell.arm.place == pytest.approx(place, abs=0.005)
     assert [on for _, what, on in cell.heard if what == "intervention"] == [False, True, False]
-    cell.hand.wish = Wish(True, rates=np.array([0.0, 1.0]))
+    cell.hand.operator = OperatorInput(True, rates=np.array([0.0, 1.0]))
     cell.run(0.1)
     commands = [m for _, what, m in cell.heard if what == "command"]
     stamps_s = [m.stamp_s for m in commands]
@@ -134,12 +135,12 @@ def test_a_teleop_that_is_started_anew_is_obeyed() -> None:
     """The filter stays armed meanwhile, and has heard many interventions of the one before."""
     cell = Cell()
     for held in 5 * (True, False):
-        cell.hand.wish = Wish(held, rates=np.array([0.1, 0.0, 0.0]))
+        cell.hand.operator = OperatorInput(held, rates=np.array([0.1, 0.0, 0.0]))
         cell.run(0.1)
     cell.bus.close()
     again, hand = cell.world.bus("teleop"), Hand()
     TeleopNode(again, hand, arm(), cell.said.append)
-    hand.wish = Wish(True, rates=np.array([1.0, 0.0, 0.0]))
+    hand.operator = OperatorInput(True, rates=np.array([1.0, 0.0, 0.0]))
     place, end_s = cell.arm.place.copy(), cell.world.now() + 0.5
     again.spin(lambda: cell.world.now() >= end_s)
     assert cell.arm.place[0] > place[0] + 0.2
@@ -155,7 +156,7 @@ def test_no_command_without_the_switch(steps: list[tuple[bool, float]]) -> None:
     cell.run(0.1)
     held: list[tuple[float, bool]] = []
     for on, rate in steps:
-        cell.hand.wish = Wish(on, rates=np.full(3, rate))
+        cell.hand.operator = OperatorInput(on, rates=np.full(3, rate))
         held.append((cell.world.now(), on))
         cell.run(0.04)
     intervening = False
@@ -170,7 +171,7 @@ def test_no_command_without_the_switch(steps: list[tuple[bool, float]]) -> None:
 
 def test_an_unplugged_pad_lets_go_once_and_says_so() -> None:
     cell = Cell()
-    cell.hand.wish = Wish(True, rates=np.ones(3))
+    cell.hand.operator = OperatorInput(True, rates=np.ones(3))
     cell.run(0.4)
     cell.hand.broken = "The gamepad js0 is gone."
     cell.run(0.4)
@@ -191,7 +192,7 @@ def test_who_cannot_see_the_arm_does_not_move_it() -> None:
     cell = Cell()
     cell.run(0.3)
     cell.robot._tell = lambda message: None  # the robot falls silent
-    cell.hand.wish = Wish(True, rates=np.ones(3))
+    cell.hand.operator = OperatorInput(True, rates=np.ones(3))
     cell.run(0.2)
     heard = [(at, what) for at, what, _ in cell.heard if what == "command"]
     assert all(at < 0.42 for at, _ in heard)
@@ -201,27 +202,27 @@ def test_a_leader_takes_over_where_its_follower_is() -> None:
     """0.5 rad away it does not, and says which joint; near enough it does, and is followed from there on."""
     cell = Cell()
     cell.run(0.2)
-    cell.hand.wish = Wish(True, position_rad=np.array([0.0, 0.5, 0.0]))
+    cell.hand.operator = OperatorInput(True, position_rad=np.array([0.0, 0.5, 0.0]))
     cell.run(0.2)
     assert [on for _, what, on in cell.heard if what == "intervention"] == [False]
     assert cell.said == [
         f"Bring b of the leader to its follower first: it is 0.50 rad away, {MATCH_RAD} rad are near enough."
     ]
     for step in range(26):
-        cell.hand.wish = Wish(True, position_rad=np.array([0.0, 0.02 * step, 0.0]))
+        cell.hand.operator = OperatorInput(True, position_rad=np.array([0.0, 0.02 * step, 0.0]))
         cell.run(0.04)
     cell.run(0.2)
     assert cell.arm.place[1] == pytest.approx(0.5, abs=0.02)
-    cell.hand.wish = Wish(True, position_rad=np.zeros(2))
+    cell.hand.operator = OperatorInput(True, position_rad=np.zeros(2))
     cell.run(0.1)
     assert cell.said[-1] == "The leader has 2 joints, its follower 3."
 
 
-def test_a_wish_never_runs_away_from_an_arm_that_is_held_back() -> None:
+def test_the_target_stays_near_an_arm_that_is_held_back() -> None:
     jog = Jog(np.full(2, -1.0), np.full(2, 1.0), np.array([1.0, 0.5]))
     for _ in range(100):
-        wish = jog.next(np.array([1.0, -1.0]), np.zeros(2), 0.02)
-    assert wish == pytest.approx([LEAD_S, -0.5 * LEAD_S])
+        operator = jog.next(np.array([1.0, -1.0]), np.zeros(2), 0.02)
+    assert operator == pytest.approx([LEAD_S, -0.5 * LEAD_S])
     jog.release()
     assert jog.next(np.zeros(2), np.array([0.4, 0.4]), 0.02) == pytest.approx([0.4, 0.4])
     assert jog.next(np.array([9.0, 9.0]), np.array([0.99, 0.99]), 0.02)[0] <= 1.0
