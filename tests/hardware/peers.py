@@ -1,7 +1,6 @@
-"""Robots that stand in for real ones: each a process that speaks the robot's own protocol over loopback.
+"""Fake robots: processes that speak the robots' own protocols over loopback.
 
-A peer takes orders on stdin, one per line, and tells what happened as JSON lines {"event": ..., "t":
-seconds}.
+They read orders from stdin, one per line, and report events as JSON lines {"event": ..., "t": seconds}.
 """
 
 from __future__ import annotations

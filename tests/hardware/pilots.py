@@ -1,4 +1,4 @@
-"""Who flies in the tests: a loop that reads and writes, and a controller in ENU and FLU."""
+"""Pilots for the tests: a loop that reads and writes, and a controller in ENU and FLU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOVER = 0.5  # thrust that carries the craft of the tests
 
 
 def fly(quad: QuadDriver, seconds: float, law: Callable[[QuadState], Setpoint]) -> QuadState:
-    """The state in the end."""
+    """Run the loop; returns the final state."""
     end_s, state = time.monotonic() + seconds, quad.read()
     while time.monotonic() < end_s:
         quad.write(law(state))

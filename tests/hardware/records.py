@@ -1,4 +1,4 @@
-"""Records for tests: strategies that draw any of them, and what makes two of them equal."""
+"""Random records for tests, and their comparison."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_services_answer() -> None:
 
 
 def test_killed_and_closed_nodes_are_silent() -> None:
-    """Killed: no timer, callback, message or service. Closed: the same, but earlier messages are delivered."""
+    """Killed: no timer, callback, message or service. Closed: the same after earlier messages."""
     world, heard = InProcessWorld(), list[str]()
     talker, listener = world.bus("talker"), world.bus("listener")
     say = talker.publisher("chatter", Text, Profile.COMMAND)

@@ -57,7 +57,7 @@ class Arm:
 
 
 class Line:
-    """This process' end of the socket to a guard that runs in a thread."""
+    """Socket of this process to a guard that runs in a thread."""
 
     def __init__(self) -> None:
         self.arm = Arm()
@@ -185,7 +185,7 @@ def test_errors_keep_their_class(kind: type[RoboRLError]) -> None:
 
 
 def test_hanging_call_ends_the_guard() -> None:
-    """The kernel ends the guard, also while C code holds the interpreter: here an endless regular expression."""
+    """The kernel ends the guard, also while C code holds the interpreter: here an endless regex."""
     code = (
         "import re, signal\nfrom hardware.guard.process import at_most\nsignal.signal(signal.SIGALRM, "
         "signal.SIG_DFL)\nwith at_most(5.0):\n    pass\nwith at_most(0.2):\n    re.match('(a+)+$', 40 * 'a' "

@@ -23,7 +23,7 @@ def left(running: Running | None) -> list[float]:
 
 
 def test_rest_of_the_chunk_and_its_frozen_part() -> None:
-    """Requested at 0, answered 3 periods of 0.02 s later, requested again at 8: eight are left, four frozen."""
+    """Requested at 0, answered 3 periods of 0.02 s later, requested at 8: eight left, four frozen."""
     plan = RunningPlan(0.02)
     assert plan.running() is None
     plan.asked(10.0)

@@ -17,7 +17,7 @@ def test_a_loop_on_time_misses_nothing() -> None:
 
 
 def test_report_covers_the_run_and_diagnosis_the_present() -> None:
-    """100 ticks of 9 ms, then 5,000 of 1 ms: the 99th percentile and the counts of the report include them."""
+    """100 ticks of 9 ms, then 5,000 of 1 ms: the report's 99th percentile and counts include them."""
     timing = LoopTiming(0.01)
     for i in range(5100):
         timing.begin(0.01 * i)

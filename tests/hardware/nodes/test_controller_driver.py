@@ -95,7 +95,7 @@ def test_ros2_control_arm_moves_smoothly_and_resumes() -> None:
 
 
 def test_second_publisher_rests_the_arm() -> None:
-    """After a last message the controller gets nothing and ~/connect is refused, until one publisher is left."""
+    """After a last message the controller gets nothing and ~/connect is refused, until one is left."""
     cell = Cell()
     cell.power_on()
     cell.bus["arm"].spin(lambda: cell.world.now() >= 0.5)

@@ -31,7 +31,7 @@ SILENT = (
 
 @pytest.fixture(scope="module", params=[1, 16], ids=["single", "chunks"])
 def seeing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """A policy that observes the camera 'top' and the robot's state; decided by the head or another process."""
+    """A policy that observes the camera 'top' and the robot's state; decided by the head or a process."""
     env = arm_env(**{"image.top": ArraySpec((32, 32, 3), "uint8")})
     folder: Path = tmp_path_factory.mktemp("seeing") / "bundle"
     return arm_bundle(folder, request.param, max(1, request.param // 2), env)

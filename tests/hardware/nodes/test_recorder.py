@@ -1,4 +1,4 @@
-"""The recorder, over real DDS: nothing recorded is lost, whatever becomes of the process."""
+"""The recorder over real DDS: nothing recorded is lost, however the process ends."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def wait_for(bus: DdsBus, true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("transport", "pictures"), [("raw", 1), ("compressed", 1), ("both", 2)])
-def test_pictures_are_recorded_as_they_are_sent(tmp_path: Path, transport: str, pictures: int) -> None:
-    """Pixels, JPEG or both of the cameras named, and how they map points to pixels."""
+def test_camera_topics_are_recorded(tmp_path: Path, transport: str, pictures: int) -> None:
+    """Raw pictures, JPEG or both of the named cameras, with their calibration."""
     world = InProcessWorld()
     node = recorder(RecorderNodeConfig(out=str(tmp_path), start=True, cameras="top", transport=transport),
                     world.bus("recorder"))  # fmt: skip
@@ -87,9 +87,9 @@ def test_pictures_are_recorded_as_they_are_sent(tmp_path: Path, transport: str, 
     assert ("/camera/top/image_raw/compressed" in found) is (transport != "raw")
 
 
-def test_cameras_are_named_by_plus_or_not_at_all(tmp_path: Path) -> None:
-    """As `robo-rl up arm_sim cameras=...` names them; a list in brackets would record a camera that nobody
-    has.
+def test_camera_names_are_joined_by_plus(tmp_path: Path) -> None:
+    """As in `robo-rl up arm_sim cameras=...`; a list in brackets would record a camera that does not
+    exist.
     """
     world = InProcessWorld()
     node = recorder(
@@ -117,8 +117,8 @@ def recorded(path: Path) -> dict[str, list[bytes]]:
 
 
 @pytest.mark.parametrize(("service", "expected"), [("success", True), ("failure", False), ("stop", None)])
-def test_a_label_is_saved_with_the_recording(tmp_path: Path, service: str, expected: bool | None) -> None:
-    """By a service of its own; the message stands in the recording, where any reader finds it."""
+def test_outcome_is_saved_with_the_recording(tmp_path: Path, service: str, expected: bool | None) -> None:
+    """By a service of its own; the message is part of the recording, for any reader."""
     world = InProcessWorld()
     said: list[str] = []
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), [SAFE], said.append)
@@ -135,10 +135,8 @@ def test_a_label_is_saved_with_the_recording(tmp_path: Path, service: str, expec
     node.last_word()
 
 
-def test_an_operator_hears_at_once_that_something_did_not_come(tmp_path: Path) -> None:
-    """No robot at all; then a camera that was there and is gone. A camera that was never there is no
-    fault.
-    """
+def test_missing_robot_or_camera_is_reported_at_once(tmp_path: Path) -> None:
+    """No robot at all; then a camera that stopped. A camera that never sent anything is no fault."""
     world, said = InProcessWorld(), list[str]()
     topics = [JOINT_STATES, image_topic("top"), image_topic("side")]
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), topics, said.append)
@@ -159,8 +157,8 @@ def test_an_operator_hears_at_once_that_something_did_not_come(tmp_path: Path) -
     node.last_word()
 
 
-def test_what_was_said_before_the_start_is_in_every_recording(tmp_path: Path) -> None:
-    """A goal is latched: said once, it holds for the second recording, too; a command of before does not."""
+def test_latched_messages_are_in_every_recording(tmp_path: Path) -> None:
+    """A goal is latched: sent once, it is in the second recording, too; an earlier command is not."""
     world = InProcessWorld()
     topics = [GOAL, SAFE, JOINT_STATES]
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path)), topics, lambda text: None)
@@ -185,7 +183,7 @@ def joints(number: int) -> m.JointState:
     return m.JointState(1.7e9 + number, ("a",), np.array([float(number)]))
 
 
-def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
+def test_recorded_messages_are_read_back(bus: DdsBus, tmp_path: Path) -> None:
     """Ten states and an image are read back with their times of receipt; the status reports start and stop.
 
     Topics have their full names, with a leading slash, as in rosbag2.
@@ -223,7 +221,7 @@ def test_what_was_said_is_what_is_read(bus: DdsBus, tmp_path: Path) -> None:
     assert not list((tmp_path / IN_PROGRESS).iterdir())
 
 
-def test_a_discarded_recording_leaves_nothing(bus: DdsBus, tmp_path: Path) -> None:
+def test_discarded_recording_is_deleted(bus: DdsBus, tmp_path: Path) -> None:
     recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, lambda text: None)
     assert recorder.discard()[1].startswith("discarded episode_")
     assert recorder.discard() == (False, "nothing is being recorded")
@@ -232,7 +230,7 @@ def test_a_discarded_recording_leaves_nothing(bus: DdsBus, tmp_path: Path) -> No
     assert not list((tmp_path / IN_PROGRESS).iterdir())
 
 
-def test_a_recorder_that_leaves_saves(bus: DdsBus, tmp_path: Path) -> None:
+def test_recorder_saves_when_it_ends(bus: DdsBus, tmp_path: Path) -> None:
     """Two recordings within a second have two names."""
     recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
     state = bus.publisher("joint_states", m.JointState, Profile.STATE)
@@ -247,8 +245,8 @@ def test_a_recorder_that_leaves_saves(bus: DdsBus, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["stop", "success"])
-def test_a_recording_of_nothing_is_thrown_away(tmp_path: Path, end: str) -> None:
-    """A goal, a task in words and what nodes say of themselves are no recording; one state is."""
+def test_empty_recording_is_deleted(tmp_path: Path, end: str) -> None:
+    """A goal, a task text and node statuses alone are no recording; one state is."""
     world, said = InProcessWorld(), list[str]()
     topics = [GOAL, JOINT_STATES, SAFETY_STATE]
     node = RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), topics, said.append)
@@ -271,7 +269,7 @@ def test_a_recording_of_nothing_is_thrown_away(tmp_path: Path, end: str) -> None
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Another process, which holds the folder as a recorder does."""
+    """A folder locked by another process, as by a recorder."""
     hold = "import sys; from robo_rl.core.files.lock import FolderLock\n"
     hold += "lock = FolderLock(sys.argv[1], 'folder'); print('held', flush=True); input()"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -289,22 +287,22 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def test_two_recorders_do_not_share_a_folder(bus: DdsBus, tmp_path: Path) -> None:
-    """The first one is another process, and frees the folder when it ends."""
+    """The first is another process, and frees the folder when it ends."""
     with held(tmp_path), pytest.raises(DataError, match="Another recorder writes into"):
         RecorderNode(DdsBusLike(), RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None)
     RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, lambda text: None).last_word()
 
 
 class DdsBusLike:
-    """A bus that is never reached: the folder is looked at first."""
+    """A bus that is not used: the folder is checked first."""
 
     def publisher(self, *_: Any) -> Any:
         return lambda message: None
 
 
-def test_after_kill_9_what_was_written_is_salvaged(bus: DdsBus, tmp_path: Path) -> None:
-    """A real second process, killed while it records at 100 Hz: no gap before the last message that is kept,
-    and no more than the last moments are missing. The next recorder salvages it, and says so.
+def test_killed_recording_is_salvaged(bus: DdsBus, tmp_path: Path) -> None:
+    """A real second process, killed while it records at 100 Hz: no gap before the last message that is
+    kept, and only the last moments are missing. The next recorder salvages it and reports so.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.hardware.nodes.record", str(tmp_path)],
@@ -347,8 +345,10 @@ def test_after_kill_9_what_was_written_is_salvaged(bus: DdsBus, tmp_path: Path) 
     assert not list((tmp_path / IN_PROGRESS).iterdir())
 
 
-def test_a_file_cut_anywhere_gives_its_whole_messages(tmp_path: Path) -> None:
-    """From nothing to all: never an error, never a message that was not written, never fewer than before."""
+def test_truncated_file_keeps_its_complete_messages(tmp_path: Path) -> None:
+    """At every length: no error, no message that was not written, never fewer messages than in a
+    shorter file.
+    """
     types, channels = ros_types(), {"x": Channel("std_msgs/msg/String", Profile.LATCHED)}
     running = Recording(tmp_path / "a", "episode", channels, types)
     texts = [types.encode(m.Text(f"message {number}")) for number in range(5)]
@@ -377,8 +377,8 @@ def test_a_file_cut_anywhere_gives_its_whole_messages(tmp_path: Path) -> None:
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """What the kernel says then is not "no space", but it says it at the same places: also when a file is
-    closed.
+    """Limit of file sizes. The kernel's error is not "no space", but it comes at the same places, also
+    on close.
     """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -388,8 +388,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_disk_that_takes_nothing_more_does_not_end_the_node(bus: DdsBus, tmp_path: Path) -> None:
-    """What is still buffered cannot be written when the file is closed, either."""
+def test_full_disk_does_not_end_the_node(bus: DdsBus, tmp_path: Path) -> None:
+    """Buffered data cannot be written when the file is closed, either."""
     said: list[str] = []
     recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, said.append)
     with files_of_at_most(60_000):
@@ -404,7 +404,7 @@ def test_a_disk_that_takes_nothing_more_does_not_end_the_node(bus: DdsBus, tmp_p
 
 
 def torn_pictures(folder: Path, count: int) -> None:
-    """A recording of pictures of 1 MB each, as a kill leaves it."""
+    """A recording of pictures of 1 MB each, as after a kill."""
     types, channels = ros_types(), {"x": Channel("sensor_msgs/msg/Image", Profile.SENSOR)}
     running = Recording(folder, "episode", channels, types)
     cdr = types.encode(m.Image(0.0, np.zeros((1000, 350, 3), np.uint8)))
@@ -414,7 +414,7 @@ def torn_pictures(folder: Path, count: int) -> None:
     running.abandon()
 
 
-def test_a_recording_larger_than_the_memory_is_salvaged(tmp_path: Path) -> None:
+def test_large_recording_is_salvaged_in_pieces(tmp_path: Path) -> None:
     """48 MB of pictures, of which a few at a time are in memory."""
     torn_pictures(tmp_path, 48)
     types = ros_types()
@@ -428,9 +428,7 @@ def test_a_recording_larger_than_the_memory_is_salvaged(tmp_path: Path) -> None:
     assert peak < 12e6
 
 
-def test_what_a_full_disk_does_not_take_is_kept_for_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_salvage_is_repeated_after_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torn_pictures(tmp_path, 2)
 
     def full(self: Recording) -> None:
@@ -448,10 +446,8 @@ def test_what_a_full_disk_does_not_take_is_kept_for_later(
     assert "its 2 messages are kept" in sentence
 
 
-def test_a_full_disk_ends_the_recording_not_the_node(
-    bus: DdsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sentence says it, the next start tries again, and what reached the disk is salvaged later."""
+def test_full_disk_ends_the_recording(bus: DdsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a report; the next start tries again, and what reached the disk is salvaged later."""
     said: list[str] = []
     recorder = RecorderNode(bus, RecorderConfig(out=str(tmp_path), start=True), TOPICS, said.append)
     recorder._add("joint_states", ros_types().encode(joints(1)), bus.now())
@@ -471,7 +467,7 @@ def test_a_full_disk_ends_the_recording_not_the_node(
     assert "its 1 messages are kept" in said[-2]
 
 
-def test_a_type_that_is_not_installed_is_left_out_with_a_sentence(tmp_path: Path) -> None:
+def test_topic_of_a_missing_type_is_left_out(tmp_path: Path) -> None:
     """A ROS without control_msgs records all the rest; the filter starts without jogs as well."""
 
     class Without(InProcessBus):

@@ -1,4 +1,4 @@
-"""A recording holds every state and command, in the order of receipt, whatever interrupted the recorder."""
+"""Recordings hold every state and command in the order of receipt, whatever interrupted the recorder."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def read(folder: Path) -> list[tuple[str, int, int]]:
     return rows
 
 
-def test_in_process_all_of_three_are_recorded(tmp_path: Path) -> None:
-    """Three states and a command in one callback, at one instant: a queue of one kept the last state."""
+def test_messages_of_one_instant_are_all_recorded(tmp_path: Path) -> None:
+    """Three states and a command in one callback, at one instant: a queue of one kept only the last state."""
     world = InProcessWorld()
     node = RecorderNode(
         world.bus("recorder"), RecorderConfig(str(tmp_path), start=True), TOPICS, lambda _: None
@@ -60,7 +60,7 @@ def test_in_process_all_of_three_are_recorded(tmp_path: Path) -> None:
     assert {stamp for _, stamp, _ in rows} == {100_000_000}
 
 
-def test_a_recorder_that_was_busy_loses_nothing(domain: int, tmp_path: Path) -> None:
+def test_busy_recorder_loses_no_message(domain: int, tmp_path: Path) -> None:
     """A disk that blocks for 0.5 s, over DDS: 100 states and 100 commands in turn are read in that order."""
     with closing(DdsBus("robot", domain=domain)) as bus, closing(DdsBus("recorder", domain=domain)) as other:
         node = RecorderNode(other, RecorderConfig(str(tmp_path), start=True), TOPICS, lambda _: None)
@@ -83,7 +83,7 @@ def test_a_recorder_that_was_busy_loses_nothing(domain: int, tmp_path: Path) -> 
 
 
 class Interrupted(ScriptedBus):
-    """Its program is interrupted for 20 ms before it reads the clock of stamps, every second time."""
+    """A clock whose program is interrupted for 20 ms before every second reading."""
 
     reads = 0
 
@@ -94,8 +94,8 @@ class Interrupted(ScriptedBus):
         return super().stamp()
 
 
-def test_an_interruption_swaps_no_messages(tmp_path: Path) -> None:
-    """Ten states, 5 ms apart: read one after the other, the two clocks put a later one first."""
+def test_interruptions_keep_the_order(tmp_path: Path) -> None:
+    """Ten states, 5 ms apart. With the two clocks read one after the other, a later state came first."""
     bus = Interrupted()
     node = RecorderNode(bus, RecorderConfig(str(tmp_path), start=True), TOPICS, lambda _: None)
     for number in range(10):

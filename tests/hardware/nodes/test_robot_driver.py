@@ -1,4 +1,4 @@
-"""Drivers on the bus: what the filter sends reaches the robot, and what the robot says is told once."""
+"""Driver nodes: commands of the filter reach the robot, and each of its states is published once."""
 
 from __future__ import annotations
 
@@ -35,10 +35,8 @@ from tests.hardware.peers import Peer, own_address
 LIMITS = JointLimits((-1.0,) * 3, (1.0,) * 3, (2.0,) * 3)
 
 
-def test_an_arm_obeys_until_silence_and_again_when_connected() -> None:
-    """Joints by name; after 0.1 s of silence the driver holds; ~/connect opens it again; a state is published
-    once.
-    """
+def test_arm_follows_until_silence_and_after_connect() -> None:
+    """Joints by name; after 0.1 s of silence the driver holds until ~/connect; a state is published once."""
     world, lag, said = InProcessWorld(), LagArm(), []
     bus, other = world.bus("robot_driver"), world.bus("other")
     driver = SimulatedArmDriver(lag, LIMITS, rate_hz=50.0, clock=world.now)
@@ -85,17 +83,15 @@ def domain() -> Iterator[int]:
 
 
 class SlowToConnect(SimulatedArmDriver):
-    """Connecting takes half a second of real time, as uploading a program does; what is sent meanwhile
-    waits.
-    """
+    """Driver whose connection takes half a second of real time; commands sent meanwhile wait."""
 
     def connect(self) -> None:
         time.sleep(0.5)
         super().connect()
 
 
-def test_a_command_that_waited_while_connecting_is_not_obeyed(domain: int) -> None:
-    """On the wire: the newest one lies in the reader until the node looks again."""
+def test_command_received_while_connecting_is_dropped(domain: int) -> None:
+    """On a real bus: the newest one stays in the reader until the node looks again."""
     pytest.importorskip("cyclonedds", reason="the bus without ROS (extra [dds])")
     from hardware.bus.dds.bus import DdsBus
 
@@ -121,8 +117,8 @@ def test_a_command_that_waited_while_connecting_is_not_obeyed(domain: int) -> No
         assert obeyed(0.3) == 1
 
 
-def test_a_command_without_a_waypoint_is_refused() -> None:
-    """As some say "stop" to a controller; the node goes on."""
+def test_command_without_waypoints_is_refused() -> None:
+    """Some programs stop controllers with one; the node continues."""
     world, said = InProcessWorld(), list[str]()
     bus, other = world.bus("robot_driver"), world.bus("other")
     ArmDriverNode(bus, SimulatedArmDriver(LagArm(), LIMITS, clock=world.now), 100.0, arm(), said.append)
@@ -132,7 +128,7 @@ def test_a_command_without_a_waypoint_is_refused() -> None:
 
 
 class Craft:
-    """A quadcopter's driver that remembers; its state is as old as it is told to be."""
+    """A quadcopter driver that records its calls; the test sets the age of its state."""
 
     names: tuple[str, ...] = ()
 
@@ -160,7 +156,7 @@ class Craft:
         self.closed += 1
 
 
-def test_a_craft_hears_thrust_and_rates_and_tells_its_state_once() -> None:
+def test_craft_gets_thrust_and_rates_and_publishes_each_state_once() -> None:
     world, craft, odom = InProcessWorld(), Craft(), []
     bus, other = world.bus("robot_driver"), world.bus("other")
     node = QuadDriverNode(bus, craft, 100.0, "rates")
@@ -187,8 +183,8 @@ def test_a_craft_hears_thrust_and_rates_and_tells_its_state_once() -> None:
     assert (craft.stopped, craft.closed) == (["Ctrl-C", "the node ends"], 1)
 
 
-def test_heights_count_from_the_task_not_from_the_ground() -> None:
-    """The craft says 3 m; a task whose ground lies 2.5 m below its origin has it half a metre up."""
+def test_heights_count_from_the_origin_of_the_task() -> None:
+    """The craft reports 3 m; a task whose ground lies 2.5 m below its origin has it at half a metre."""
     world, odom = InProcessWorld(), []
     bus, other = world.bus("robot_driver"), world.bus("other")
     QuadDriverNode(bus, Craft(), 100.0, "rates", ground_m=-2.5)
@@ -197,12 +193,12 @@ def test_heights_count_from_the_task_not_from_the_ground() -> None:
     assert odom[0].position_m.tolist() == [1.0, 2.0, 0.5]
 
 
-def test_motors_are_not_commanded_over_a_link() -> None:
+def test_motor_commands_are_refused_for_links() -> None:
     with pytest.raises(DriverError, match="Export it as C"):
         QuadDriverNode(InProcessWorld().bus("robot_driver"), Craft(), 100.0, "motors")
 
 
-def test_settings_of_a_driver_are_a_file(tmp_path: Path) -> None:
+def test_driver_settings_come_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "arm.yaml"
     file.write_text("driver: ur\nhost: 10.0.0.2\nmodel: UR5e\n")
     assert read_settings(str(file)) == ("ur", {"host": "10.0.0.2", "model": "UR5e"})
@@ -235,15 +231,15 @@ def ur_description(folder: Path) -> str:
     return str(file)
 
 
-def test_a_driver_of_other_joints_is_refused() -> None:
-    """The limits of another robot bound nothing."""
+def test_description_of_other_joints_is_refused() -> None:
+    """The limits of another robot would not bound this one."""
     driver = SimulatedArmDriver(LagArm(), LIMITS, rate_hz=50.0)
     with pytest.raises(ConfigError, match="The description 'sim_arm' has no joint a, b, c"):
         ArmDriverNode(InProcessWorld().bus("robot_driver"), driver, 100.0, load_description("sim_arm"))
 
 
-def test_an_arm_is_bounded_by_its_description_beside_the_device() -> None:
-    """A device of 6 rad/s behind a description of 2 rad/s, commanded across its range: 40 mrad in 20 ms."""
+def test_limits_of_description_and_device_both_apply() -> None:
+    """A device of 6 rad/s with a description of 2 rad/s, commanded across its range: 40 mrad in 20 ms."""
     world, lag = InProcessWorld(), LagArm()
     fast = JointLimits((-3.0,) * 3, (3.0,) * 3, (6.0,) * 3)
     bus, other = world.bus("robot_driver"), world.bus("other")
@@ -258,8 +254,8 @@ def test_an_arm_is_bounded_by_its_description_beside_the_device() -> None:
     assert np.abs(lag.commands).max() <= 1.0
 
 
-def test_from_the_bus_through_the_guard_to_a_controller(tmp_path: Path) -> None:
-    """The whole last metre: command/safe, the node, the guarded process, ur_rtde, RTDE over TCP."""
+def test_command_safe_reaches_a_controller(tmp_path: Path) -> None:
+    """From command/safe through the node, the guard process, ur_rtde and RTDE over TCP."""
     pytest.importorskip("rtde_control", reason="ur_rtde is not installed (extra [ur])")
     host = own_address()
     (tmp_path / "arm.yaml").write_text(f"driver: ur\nhost: {host}\nwatchdog_s: 0.3\n")

@@ -1,4 +1,4 @@
-"""The safety filter as a node, between a simulated arm and whoever commands; virtual time."""
+"""The safety filter's node between a simulated arm and senders of commands, in virtual time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Cell:
         self.filter_bus.spin(lambda: self.world.now() >= seconds)
 
     def silence_after(self, kill_s: float) -> float:
-        """Seconds from the kill to the first command that holds: that does not follow the sine any more."""
+        """Seconds from the kill to the first command that no longer follows the sine."""
         for at, place in self.safe:
             sine = 0.1 - 0.1 * math.cos(0.5 * math.pi * at)
             if at > kill_s and abs(place[0] - sine) > 1e-4:
@@ -61,21 +61,21 @@ class Cell:
         return math.inf
 
 
-def test_nodes_are_nodes() -> None:
+def test_nodes_implement_the_protocol() -> None:
     cell = Cell()
     assert isinstance(cell.node, Node)
     assert isinstance(cell.robot, Node)
     assert isinstance(cell.filter_bus, Bus)
 
 
-def test_the_arm_follows_through_the_filter() -> None:
+def test_arm_follows_the_policy_through_the_filter() -> None:
     cell = Cell()
     cell.until(2.0)
     assert cell.arm.place == pytest.approx(np.full(3, 0.2), abs=0.01)
     assert cell.node.filter.reason is None
 
 
-def test_a_controller_is_told_now() -> None:
+def test_safe_commands_have_stamp_zero() -> None:
     """joint_trajectory_controller compares any other stamp with its own clock, which may be a simulator's."""
     cell, stamps = Cell(), list[float]()
     SAFE.subscribe(cell.world.bus("controller"), lambda m, at: stamps.append(m.stamp_s))
@@ -93,8 +93,8 @@ def test_a_controller_is_told_now() -> None:
         ({"command_hz": 1000, "state_hz": 1000}, 2000.0),
     ],
 )
-def test_how_often_it_looks_follows_from_the_rates(rates: dict[str, float], looks_hz: float) -> None:
-    """And a state or command that came just now is never too old, however rare the looks."""
+def test_tick_rate_follows_the_message_rates(rates: dict[str, float], looks_hz: float) -> None:
+    """A state or command received just now is never stale, however rare the ticks."""
     robot = arm(**rates)
     assert watchdog_hz(robot) == looks_hz
     filter_ = ArmFilter(robot, look_s=1.5 / looks_hz)
@@ -115,8 +115,8 @@ def test_nothing_is_sent_before_arming() -> None:
     assert cell.safe
 
 
-def test_a_robot_with_other_joints_is_said_once() -> None:
-    """It is heard 50 times a second and never armed: the terminal says why, every 5 s."""
+def test_states_of_other_joints_are_reported_every_5_s() -> None:
+    """They arrive 50 times a second and the filter is never armed."""
     world, said = InProcessWorld(), list[str]()
     bus = world.bus("filter")
     SimArmNode(world.bus("robot"), LagArm(), 50.0, arm())
@@ -137,8 +137,8 @@ def test_a_robot_with_other_joints_is_said_once() -> None:
         (0.5, Reason.JUMP_AT_START.sentence),
     ],
 )
-def test_commands_that_are_dropped_are_said(offset_rad: float, why: str) -> None:
-    """Fifty a second, one line in 5 s: the filter's state only knows that none came which it could take."""
+def test_dropped_commands_are_reported(offset_rad: float, why: str) -> None:
+    """Fifty a second, one line in 5 s; the filter's state only shows that no command was accepted."""
     cell, said = Cell(), list[str]()
     cell.world.kill("filter")
     bus, other = cell.world.bus("watched"), cell.world.bus("other")
@@ -155,8 +155,8 @@ KILLED_S = [1.0, 1.0001, 1.005, 1.0123, 1.0199]
 
 @pytest.mark.parametrize("killed_s", KILLED_S)
 def test_kill_9_of_the_policy_holds_within_two_periods(killed_s: float) -> None:
-    """2 periods of 20 ms, whenever it dies: it looks every 4 ms, and calls old what will be by its next
-    look.
+    """2 periods of 20 ms, whenever the policy dies: the filter ticks every 4 ms and counts ages at its
+    next tick.
     """
     cell = Cell()
     cell.until(killed_s)
@@ -179,7 +179,7 @@ def test_kill_9_of_the_state_holds_within_three_periods(killed_s: float) -> None
     assert cell.node.filter.reason is Reason.STALE_STATE
 
 
-def test_kill_9_of_the_filter_is_the_drivers_watchdog() -> None:
+def test_kill_9_of_the_filter_triggers_the_watchdog() -> None:
     """The simulated driver holds by itself 80 ms after the last command."""
     cell = Cell()
     cell.until(1.005)
@@ -192,7 +192,7 @@ def test_kill_9_of_the_filter_is_the_drivers_watchdog() -> None:
     assert cell.arm.place == pytest.approx(held, abs=1e-4)
 
 
-def test_the_emergency_stop_is_latched_over_the_bus() -> None:
+def test_emergency_stop_is_latched() -> None:
     cell = Cell()
     cell.until(1.0)
     press = ESTOP.publisher(cell.world.bus("button"))
@@ -209,8 +209,8 @@ def test_the_emergency_stop_is_latched_over_the_bus() -> None:
 
 
 @pytest.mark.parametrize("stopped_by", ["estop", "service"])
-def test_a_stop_before_the_robot_is_heard_ends_the_wish_to_arm(stopped_by: str) -> None:
-    """`arm=true` arms once the robot is heard, not when a button that was pressed until then is released."""
+def test_emergency_stop_cancels_arming_at_the_start(stopped_by: str) -> None:
+    """`arm=true` arms once states arrive, but not when an emergency stop from before that is released."""
     cell = Cell(armed=True)
     if stopped_by == "estop":
         press = ESTOP.publisher(cell.world.bus("button"))
@@ -224,8 +224,8 @@ def test_a_stop_before_the_robot_is_heard_ends_the_wish_to_arm(stopped_by: str) 
     assert cell.policy_bus.call("filter/arm", 1.0)[0]
 
 
-def test_an_end_is_a_braked_stop_and_is_said() -> None:
-    """SIGTERM in motion: braked, the last position three times, silence; then the bus is closed."""
+def test_sigterm_brakes_before_the_end() -> None:
+    """SIGTERM in motion: brake, the last position three times, silence; then the bus is closed."""
     cell, said, ending = Cell(), list[str](), Ending()
     cell.until(1.0)
     ending.ask("SIGTERM")
@@ -236,8 +236,8 @@ def test_an_end_is_a_braked_stop_and_is_said() -> None:
     assert np.array_equal(last[0], last[2])
 
 
-def test_what_the_filter_did_is_said_at_the_end() -> None:
-    """Of a robot of one's own `robo-rl up` alone knows how often the filter was felt."""
+def test_interventions_are_reported_at_the_end() -> None:
+    """For own robots only `robo-rl up` knows how often the filter intervened."""
     cell, said, ending = Cell(), list[str](), Ending()
     cell.until(1.0)
     cell.world.kill("policy")
@@ -249,8 +249,8 @@ def test_what_the_filter_did_is_said_at_the_end() -> None:
     ]
 
 
-def test_an_interrupt_says_its_last_word() -> None:
-    """Ctrl-C twice: no braking, but a hold of the last position is sent before the bus is closed."""
+def test_second_interrupt_sends_a_hold() -> None:
+    """Ctrl-C twice: no braking, but a hold at the last position is sent before the bus is closed."""
     cell, said, ending = Cell(), list[str](), Ending()
 
     def impatient() -> bool:
@@ -263,9 +263,9 @@ def test_an_interrupt_says_its_last_word() -> None:
     assert np.array_equal(cell.safe[-1][1], cell.safe[-2][1])
 
 
-def test_one_ctrl_c_that_arrives_twice_is_one() -> None:
-    """`ros2 launch` and the terminal both pass it on, within milliseconds; a second later it is a second
-    one.
+def test_duplicate_sigint_counts_once() -> None:
+    """`ros2 launch` and the terminal both pass Ctrl-C on, within milliseconds; one second later it is a
+    second one.
     """
     now_s = [10.0]
     ending = Ending(clock=lambda: now_s[0])
@@ -279,7 +279,7 @@ def test_one_ctrl_c_that_arrives_twice_is_one() -> None:
         ending.on_signal(signal.SIGTERM, None)
 
 
-def test_who_has_not_begun_ends_at_once() -> None:
+def test_interrupt_while_loading_ends_at_once() -> None:
     """Nothing moves while a policy is being loaded, so the first Ctrl-C does not wait for it."""
     ending = Ending()
     with pytest.raises(KeyboardInterrupt):
@@ -287,7 +287,7 @@ def test_who_has_not_begun_ends_at_once() -> None:
     assert ending.why == "SIGINT"
 
 
-def test_an_error_says_its_last_word_too() -> None:
+def test_exception_sends_a_hold() -> None:
     """A defect in any callback: the hold is sent before the traceback."""
     cell, ending = Cell(), Ending()
     cell.until(1.0)
@@ -301,7 +301,7 @@ def test_an_error_says_its_last_word_too() -> None:
     assert len(cell.safe) == sent + 1
 
 
-def test_diagnostics_gather_and_tell_the_silent() -> None:
+def test_diagnostics_collect_statuses_and_report_silence() -> None:
     cell = Cell()
     DiagnosticsNode(cell.world.bus("diagnostics"))
     heard: list[Diagnostics] = []
@@ -331,8 +331,8 @@ def test_diagnostics_name_the_robot_and_the_hardware() -> None:
     }
 
 
-def test_an_orderly_stop_is_no_alarm() -> None:
-    """The filter ends as asked, the arm holds for want of commands; a killed one is still told."""
+def test_requested_end_is_not_reported_as_a_fault() -> None:
+    """The filter ends as requested, and the arm holds without commands; a killed filter is still reported."""
     cell, said, heard = Cell(), list[str](), list[Diagnostics]()
     DiagnosticsNode(cell.world.bus("diagnostics"), said.append)
     DIAGNOSTICS.subscribe(cell.world.bus("reader"), lambda m, at: heard.append(m))
@@ -352,10 +352,8 @@ def test_an_orderly_stop_is_no_alarm() -> None:
     }
 
 
-def test_what_lasts_after_somebody_left_is_told() -> None:
-    """The policy's end is asked for; that the arm goes on holding for want of commands is news after a
-    while.
-    """
+def test_lasting_effect_of_an_end_is_reported() -> None:
+    """The policy's end was requested; that the arm still holds without commands is reported after a while."""
     cell, said = Cell(), list[str]()
     DiagnosticsNode(cell.world.bus("diagnostics"), said.append)
     cell.until(2.2)
@@ -366,7 +364,7 @@ def test_what_lasts_after_somebody_left_is_told() -> None:
     assert said == [f"robot: {HOLDS}"]
 
 
-def test_changes_are_told_at_once() -> None:
+def test_status_changes_are_published_at_once() -> None:
     cell, heard = Cell(), list[tuple[float, str]]()
     SAFETY_STATE.subscribe(cell.world.bus("reader"), lambda m, at: heard.append((at, m.status[0].message)))
     cell.until(1.005)
@@ -375,7 +373,7 @@ def test_changes_are_told_at_once() -> None:
     assert [message for at, message in heard if 1.005 < at < 1.06] == [Reason.STALE_COMMAND.sentence]
 
 
-def test_a_gripper_may_publish_its_own_joints_where_the_description_says_so() -> None:
+def test_gripper_may_publish_joint_states_if_described() -> None:
     """Two publishers of joint_states may be an arm and its gripper; a third one is a fault."""
     for allowed, stops in ((1, True), (2, False)):
         world = InProcessWorld()

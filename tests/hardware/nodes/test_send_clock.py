@@ -1,4 +1,4 @@
-"""Stamps of commands grow whatever the clock does."""
+"""Stamps of commands increase, whatever the clock does."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class _Time:
         self.sec, self.nanosec = sec, nanosec
 
 
-def test_every_stamp_is_later_than_the_one_before() -> None:
-    """Also on the wire, whose nanoseconds are finer than a double of today's time."""
+def test_stamps_increase() -> None:
+    """Also on the wire, where nanoseconds are finer than a double of today's time."""
     clock = SendClock(_Clock(0.0, 0.0, 1.79e9, 1.79e9, 1.7e9, 1.7e9, 1.79e9 + 1.0))
     stamps_s = [clock.stamp() for _ in range(7)]
     sent_s = [join_time(_Time(**split_time(stamp_s))) for stamp_s in stamps_s]

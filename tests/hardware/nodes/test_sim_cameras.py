@@ -1,4 +1,4 @@
-"""Cameras of the simulated arm on the bus, and a policy that is shown their depths."""
+"""Cameras of the simulated arm on the bus, and a policy that observes depth."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.hardware.nodes.cell import Cell
 
 
 @pytest.mark.parametrize("senses", ["rgb", "depth", "rgb+depth"])
-def test_the_simulated_arm_has_cameras(senses: str) -> None:
-    """At their rate, of the size asked for; the arm stands between the camera and the floor behind it."""
+def test_simulated_cameras(senses: str) -> None:
+    """At their rate and of the requested size; the arm stands between the camera and the floor behind it."""
     world = InProcessWorld()
     sim_robot(
         SimRobotNodeConfig(cameras="view", senses=senses, image_size=48, camera_hz=10.0),
@@ -48,7 +48,7 @@ def test_the_simulated_arm_has_cameras(senses: str) -> None:
         assert picture.stamp_s == depth.stamp_s
 
 
-def test_cameras_that_are_not_there_are_sentences() -> None:
+def test_unknown_cameras_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="Unknown camera 'front'"):
         sim_robot(SimRobotNodeConfig(cameras="front"), InProcessWorld().bus("sim_robot"))
     with pytest.raises(ConfigError, match="sim_quad has no cameras"):
@@ -56,8 +56,8 @@ def test_cameras_that_are_not_there_are_sentences() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 16], ids=["single", "chunks"])
-def test_a_policy_acts_on_depths_and_on_no_old_ones(tmp_path: Path, chunk: int) -> None:
-    """As on pictures: until the camera dies, which is said once."""
+def test_policy_uses_recent_depth_only(tmp_path: Path, chunk: int) -> None:
+    """As for pictures: until the camera dies, which is reported once."""
     env = arm_env(**{"depth.top": ArraySpec((32, 32), unit="m")})
     bundle = arm_bundle(tmp_path / "bundle", chunk, max(1, chunk // 2), env)
     cell = Cell(bundle, cameras={"top": {"width_px": 32, "height_px": 32, "rate_hz": 30}})

@@ -36,7 +36,7 @@ LIMIT_RAD_S = 2.0  # of the small arm
 
 @contextmanager
 def stranger(topic: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The stranger, publishing on `topic`."""
+    """A second publisher on `topic`, in its own process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.hardware.nodes.stranger", topic],
         cwd=ROOT,
@@ -50,14 +50,14 @@ def stranger(topic: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def wait_for(bus: DdsBus, true: Callable[[], bool], seconds: float = SOON_S) -> None:
-    """Spin until it is true; fail when that takes too long."""
+    """Spin until the condition is true; fail after a time limit."""
     late_s = bus.now() + seconds
     bus.spin(lambda: true() or bus.now() > late_s)
     assert true(), "it did not happen in time"
 
 
 class TimedArm(LagArm):
-    """Remembers when it was commanded what."""
+    """Records commands with their times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,8 +77,8 @@ class TimedArm(LagArm):
         return most
 
 
-def test_a_stranger_alone_moves_the_simulated_arm_within_its_limits(domain: int) -> None:
-    """Nobody else speaks, so it is obeyed; at the speed of the description, where it was 3 times that."""
+def test_sole_unknown_publisher_is_followed_within_the_limits(domain: int) -> None:
+    """At the speed of the description; without that bound it was 3 times as fast."""
     lag = TimedArm()
     with closing(DdsBus("robot", domain=domain)) as bus:
         SimArmNode(bus, lag, 50.0, arm())
@@ -88,8 +88,8 @@ def test_a_stranger_alone_moves_the_simulated_arm_within_its_limits(domain: int)
     assert np.abs([q for _, q in lag.timed]).max() <= 1.0
 
 
-def test_a_stranger_beside_the_filter_is_not_obeyed_once(domain: int) -> None:
-    """The driver has stopped before the stranger's first command, and connects only when one is left."""
+def test_second_publisher_is_never_followed(domain: int) -> None:
+    """The driver stops before its first command, and connects only when one publisher is left."""
     lag, said, made = LagArm(), list[str](), partial(DdsBus, domain=domain)
     with closing(made("robot_driver")) as bus, closing(made("filter")) as other:
         driver = SimulatedArmDriver(lag, LIMITS, rate_hz=50.0, watchdog_s=9.0)
@@ -113,8 +113,8 @@ def test_a_stranger_beside_the_filter_is_not_obeyed_once(domain: int) -> None:
 
 
 @pytest.mark.parametrize("topic", ["command/raw", "command/safe", "teleop/command", "joint_states"])
-def test_the_filter_stops_and_arms_only_when_one_is_left(topic: str, domain: int) -> None:
-    """Also for a second sender of command/safe, which the filter itself does not hear."""
+def test_filter_stops_and_arms_only_with_one_publisher(topic: str, domain: int) -> None:
+    """Also for a second sender of command/safe, to which the filter itself does not subscribe."""
     said, made = list[str](), partial(DdsBus, domain=domain)
     with closing(made("filter")) as bus, closing(made("others")) as other:
         node = SafetyFilterNode(bus, arm(), arm=True, say=said.append)
@@ -142,8 +142,8 @@ def test_the_filter_stops_and_arms_only_when_one_is_left(topic: str, domain: int
 
 
 @pytest.mark.slow
-def test_a_head_that_was_killed_is_forgotten_after_its_lease(domain: int) -> None:
-    """SIGKILL, and another one starts at once: two are listed for 10 s; then the arm can be armed again."""
+def test_killed_publisher_counts_until_its_lease_ends(domain: int) -> None:
+    """After SIGKILL and an immediate restart two are listed for 10 s; then the arm can be armed again."""
     with closing(DdsBus("filter", domain=domain)) as bus, closing(DdsBus("robot", domain=domain)) as other:
         node = SafetyFilterNode(bus, arm(), say=lambda line: None)
         tell = JOINT_STATES.publisher(other)

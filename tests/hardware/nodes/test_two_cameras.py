@@ -1,6 +1,4 @@
-"""A policy that is shown two cameras, in closed loop: camera nodes, policy, head, filter and robot, in
-virtual time.
-"""
+"""A policy with two cameras in closed loop: camera, policy, head, filter and robot nodes in virtual time."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ CAMERAS = {
 
 
 class Noting(DelayedInference):
-    """Keeps what the policy was shown last."""
+    """Records the policy's last observation."""
 
     seen: Seen
 
@@ -32,9 +30,9 @@ class Noting(DelayedInference):
         return super().request(seen, decision, running)
 
 
-def test_a_policy_acts_on_both_cameras_and_stops_without_either(tmp_path: Path) -> None:
-    """Each picture is that of its own camera, scaled as the bundle has it; one that dies ends the
-    commands.
+def test_policy_needs_both_cameras(tmp_path: Path) -> None:
+    """Each observed picture is that of its own camera, scaled as in the bundle; one dead camera ends
+    the commands.
     """
     shapes = {"image.wrist": (16, 32, 3), "image.front": (32, 32, 3)}
     env = arm_env(**{key: ArraySpec(shape, "uint8") for key, shape in shapes.items()})

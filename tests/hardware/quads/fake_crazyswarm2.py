@@ -89,7 +89,7 @@ class Server:
         self.services.append((ends, list(both)[1], callback))
 
     def made(self, ros_type: str, **fields: Any) -> Any:
-        """A message of cyclonedds' class; fields that are not given are zero or empty."""
+        """A message of cyclonedds' class; missing fields are zero or empty."""
         values = {}
         for name, (described, of) in self.ros.store.fielddefs[ros_type][1]:
             if described.name == "NAME":
@@ -130,7 +130,7 @@ class Server:
         return {"results": results}
 
     def command(self, twist: Any) -> None:
-        """Both servers turn the pitch; cflib's commander turns it once more."""
+        """Both servers invert the pitch; cflib's commander inverts it once more."""
         pitch = -twist.linear.x
         wire = -pitch if self.backend == "cflib" else pitch
         thrust = int(min(max(twist.linear.z, 0.0), MOST))

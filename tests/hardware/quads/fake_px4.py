@@ -87,7 +87,7 @@ class Autopilot:
         print(json.dumps({"event": event, "t": time.monotonic(), **more}), flush=True)
 
     def ready_for_offboard(self, now: float) -> bool:
-        """More than 2 Hz for a second."""
+        """True after one second with more than 2 Hz."""
         recent = [t for t in self.streams if t > now - 1.1]
         return len(recent) > 2 and recent[0] < now - 0.9 and max(np.diff([*recent, now])) < 0.5
 

@@ -75,7 +75,7 @@ class Autopilot:
             self.tell("mode", mode=mode, why=why)
 
     def newest(self, name: str) -> list[Any]:
-        """What came; a driver that leaves is told by samples without values."""
+        """The newest sample; a driver that leaves produces samples without values."""
         return [sample for sample in self.readers[name].take(8) if sample.sample_info.valid_data]
 
     def take(self, now: float) -> None:

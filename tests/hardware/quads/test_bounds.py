@@ -1,4 +1,4 @@
-"""The last bound before a quadcopter, attacked."""
+"""Bounds of setpoints, applied by quadcopter drivers."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ def test_no_rates_or_thrust_beyond_the_limits_are_sent(rates: list[float], thrus
 
 
 @given(quaternions)
-def test_tilt_is_cut_and_heading_and_direction_stay(quat: np.ndarray) -> None:
-    """Level or not, upside down or not: the result is tilted by 0.5 rad at most, to the same side."""
+def test_tilt_is_limited_in_its_own_direction(quat: np.ndarray) -> None:
+    """Level or upside down: the result is tilted by at most 0.5 rad, to the same side, with the same
+    heading.
+    """
     sent = bounded(Attitude(quat, 0.5), LIMITS, "it")
     assert isinstance(sent, Attitude)
     up, before = rotation_of(sent.quat_wxyz)[:, 2], rotation_of(quat)[:, 2]
@@ -54,8 +56,8 @@ def test_tilt_is_cut_and_heading_and_direction_stay(quat: np.ndarray) -> None:
         assert up[:2] / math.hypot(*up[:2]) == pytest.approx(before[:2] / math.hypot(*before[:2]), abs=1e-6)
 
 
-def test_by_hand() -> None:
-    """Nose to the left by 1 rad, tilted forwards by 0.9: forwards by 0.5, nose still there; PX4 counts from
+def test_bounds_match_hand_computation() -> None:
+    """Nose 1 rad to the left, tilted forwards by 0.9: forwards by 0.5, same heading. PX4 counts from
     north.
     """
     yaw = np.array([math.cos(0.5), 0.0, 0.0, math.sin(0.5)])
@@ -75,7 +77,7 @@ def test_by_hand() -> None:
     )
 
 
-def test_what_is_no_setpoint_is_a_sentence() -> None:
+def test_invalid_setpoints_are_refused() -> None:
     with pytest.raises(DriverError, match="Export it as C"):
         bounded(MotorCommand(np.zeros(4)), LIMITS, "it")
     with pytest.raises(DriverError, match=r"has length 2\.000, expected 1"):

@@ -1,4 +1,4 @@
-"""The Crazyflie driver: the real cflib over its UDP link with a craft in another process that speaks CRTP."""
+"""Crazyflie driver: the real cflib over UDP with a fake craft in another process that speaks CRTP."""
 
 from __future__ import annotations
 
@@ -46,10 +46,8 @@ def turn(axis: int, angle: float) -> np.ndarray:
     return quat
 
 
-def test_body_rates_fly_a_closed_loop_and_every_axis_turns_as_it_should(craft: Peer, port: int) -> None:
-    """Take-off by position, then a loop closed over the radio by body rates; a yaw to the left is one for the
-    craft.
-    """
+def test_body_rates_close_the_loop_on_every_axis(craft: Peer, port: int) -> None:
+    """Take-off by position, then a loop over the radio by body rates; a left yaw is one for the craft."""
     quad = driver(port)
     quad.connect()
     on_ground = quad.read()
@@ -82,10 +80,8 @@ def test_body_rates_fly_a_closed_loop_and_every_axis_turns_as_it_should(craft: P
     assert not craft.all("landing_interrupted")
 
 
-def test_the_other_setpoints(craft: Peer, port: int) -> None:
-    """Tilted right about x it drifts to the right (-y), nose down about y forwards (+x), also when it is
-    turned.
-    """
+def test_attitude_position_and_hover_setpoints(craft: Peer, port: int) -> None:
+    """Tilted right about x it drifts to the right (-y), nose down about y forwards (+x), also when yawed."""
     quad = driver(port)
     quad.connect()
     state = fly(quad, 0.5, lambda _: Position(np.array([0.2, 0.3, 0.5]), yaw_rad=0.5))
@@ -123,7 +119,7 @@ def test_the_other_setpoints(craft: Peer, port: int) -> None:
     quad.close()
 
 
-def test_on_the_ground_a_stop_stops_the_motors_at_once(craft: Peer, port: int) -> None:
+def test_stop_on_the_ground_switches_the_motors_off(craft: Peer, port: int) -> None:
     """A landing from the ground would begin by spinning them up."""
     quad = driver(port)
     quad.connect()
@@ -133,7 +129,7 @@ def test_on_the_ground_a_stop_stops_the_motors_at_once(craft: Peer, port: int) -
     assert not craft.all("land")
 
 
-def test_kill_dash_nine_of_the_feeder_lands_it(craft: Peer, port: int) -> None:
+def test_killed_feeder_lands_the_craft(craft: Peer, port: int) -> None:
     settings = json.dumps({"uri": f"udp://127.0.0.1:{port}", "arm": True})
     with Peer("quad_feeder", "crazyflie", settings) as feeder:
         craft.wait("armed")
@@ -147,7 +143,7 @@ def test_kill_dash_nine_of_the_feeder_lands_it(craft: Peer, port: int) -> None:
     assert not craft.all("landing_interrupted")  # closing the link did not drop it
 
 
-def test_what_cannot_fly_is_a_sentence(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_craft_and_settings_are_refused(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer("quads.fake_crazyflie", str(port), "controller=2") as craft:
         quad = driver(port)
         quad.connect()
@@ -180,7 +176,7 @@ def test_what_cannot_fly_is_a_sentence(port: int, monkeypatch: pytest.MonkeyPatc
         CrazyflieDriver("cf1")
 
 
-def test_somebody_elses_flight_is_not_ended_by_looking_at_it(port: int) -> None:
+def test_reading_does_not_end_a_flight_of_another_program(port: int) -> None:
     """cflib's own close sends thrust 0, which would stop the motors of a craft that another program flies."""
     with Peer("quads.fake_crazyflie", str(port), "flying=1") as craft:
         quad = driver(port)

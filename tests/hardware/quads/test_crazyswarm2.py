@@ -1,4 +1,4 @@
-"""The driver of a Crazyflie behind crazyswarm2: topics and services on a real bus, the server in another
+"""Driver of a Crazyflie behind crazyswarm2: topics and services on a real bus, a fake server in another
 process.
 """
 
@@ -39,8 +39,8 @@ def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("backend", ["cpp", "cflib"])
-def test_it_arms_flies_to_a_point_and_lands_when_closed(backend: str) -> None:
-    """Of both servers, which turn the pitch to opposite sides; a turn to the left grows its heading."""
+def test_arm_fly_and_land(backend: str) -> None:
+    """With both servers, which invert the pitch differently; a left turn increases the heading."""
     with Peer("quads.fake_crazyswarm2", backend) as server:
         quad = make_driver("crazyswarm2", {"name": "cf231", "backend": backend, "arm": True})
         assert isinstance(quad, Crazyswarm2Driver)
@@ -74,8 +74,8 @@ def test_it_arms_flies_to_a_point_and_lands_when_closed(backend: str) -> None:
         assert not server.all("landing_interrupted")
 
 
-def test_what_it_sends_is_bounded_and_told() -> None:
-    """Rates to the limit; a thrust as the number that travels; what is no body rate is refused."""
+def test_write_returns_the_bounded_command() -> None:
+    """Rates within the limit; thrust as the transmitted number; other setpoints are refused."""
     with Peer("quads.fake_crazyswarm2") as server:
         quad = Crazyswarm2Driver("cf231", max_rate_rad_s=2.0, thrust_high=0.8)
         with pytest.raises(DriverError, match="not connected"):
@@ -101,9 +101,9 @@ def test_what_it_sends_is_bounded_and_told() -> None:
         assert not server.all("land")
 
 
-def test_what_it_refuses_is_a_sentence() -> None:
-    """No server, the other server, another craft, a custom topic of other values, another frame, a fall,
-    silence.
+def test_faults_are_reported() -> None:
+    """No server, the other server, another craft, a custom topic with other values, another frame, a
+    fall, silence.
     """
     with pytest.raises(ConfigError, match="backend='sim' is no server"):
         Crazyswarm2Driver("cf231", backend="sim")
@@ -139,7 +139,7 @@ def test_what_it_refuses_is_a_sentence() -> None:
         quad.close()
 
 
-def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
+def test_killed_feeder_lands_the_craft() -> None:
     settings = json.dumps({"name": "cf231", "arm": True})
     with Peer("quads.fake_crazyswarm2") as server, Peer("quad_feeder", "crazyswarm2", settings) as feeder:
         server.wait("armed", 20.0)
@@ -153,8 +153,8 @@ def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
         assert not server.all("landing_interrupted")
 
 
-def test_a_server_that_dies_in_flight_is_said_and_does_not_hang_us() -> None:
-    """Nobody is left to land it but the firmware; a stop that nobody answers ends by itself."""
+def test_dead_server_is_reported_without_blocking() -> None:
+    """Only the firmware is left to stop the craft; `stop` returns although nothing answers."""
     with Peer("quads.fake_crazyswarm2") as server:
         quad = Crazyswarm2Driver("cf231", arm=True)
         quad.connect()
@@ -171,8 +171,8 @@ def test_a_server_that_dies_in_flight_is_said_and_does_not_hang_us() -> None:
 
 
 @pytest.mark.parametrize("kind", [STATUS, OLDER_STATUS])
-def test_a_status_of_either_release_is_read(kind: str) -> None:
-    """The latency came later, at its end; what ends before is neither."""
+def test_both_status_definitions_are_read(kind: str) -> None:
+    """Newer ones end with the latency; shorter bytes are refused."""
     ros = ros_types()
     register(ros)
     header = ros.new("std_msgs/msg/Header", frame_id="world")

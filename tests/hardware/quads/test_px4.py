@@ -1,6 +1,4 @@
-"""The PX4 driver: real MAVLink over UDP with an autopilot in another process, which flies in NED with its own
-maths.
-"""
+"""PX4 driver: real MAVLink over UDP with a fake autopilot in another process, which flies in NED."""
 
 from __future__ import annotations
 
@@ -49,8 +47,8 @@ def in_offboard(quad: Px4Driver, setpoint: Setpoint) -> QuadState:
     raise AssertionError("it never entered offboard")
 
 
-def test_offboard_needs_a_stream_and_left_is_left(px4: Peer, port: int) -> None:
-    """A turn to the left in FLU is one in both: the heading shrinks on PX4's compass and grows in ENU."""
+def test_offboard_after_a_stream_and_left_turn(px4: Peer, port: int) -> None:
+    """A left turn in FLU decreases the heading of PX4's compass and increases it in ENU."""
     quad = driver(port)
     quad.connect()
     start = quad.read()
@@ -70,8 +68,10 @@ def test_offboard_needs_a_stream_and_left_is_left(px4: Peer, port: int) -> None:
     assert px4.wait("mode", after_s=closed_s)["mode"] == [4, 6]
 
 
-def test_body_rates_fly_a_closed_loop_to_a_point_and_a_dead_stream_lands(px4: Peer, port: int) -> None:
-    """1 m east, 0.8 m north, 3 m up in ENU is (0.8, 1, -3) for PX4; without us its own failsafe lands it."""
+def test_body_rates_fly_to_a_point_and_a_lost_stream_lands(px4: Peer, port: int) -> None:
+    """1 m east, 0.8 m north, 3 m up in ENU is (0.8, 1, -3) for PX4; without a stream its own failsafe
+    lands it.
+    """
     quad = driver(port)
     quad.connect()
     in_offboard(quad, LEVEL)
@@ -90,7 +90,7 @@ def test_body_rates_fly_a_closed_loop_to_a_point_and_a_dead_stream_lands(px4: Pe
     assert len(px4.all("mode", after_s=silent_s)) == 1  # nobody asked for it back
 
 
-def test_positions_attitudes_and_what_it_does_not_take(px4: Peer, port: int) -> None:
+def test_position_and_attitude_setpoints(px4: Peer, port: int) -> None:
     quad = driver(port)
     quad.connect()
     goal = Position(np.array([0.5, 1.0, 2.5]), yaw_rad=0.3)
@@ -117,7 +117,7 @@ def test_positions_attitudes_and_what_it_does_not_take(px4: Peer, port: int) -> 
     quad.close()
 
 
-def test_a_pilot_keeps_the_craft(px4: Peer, port: int) -> None:
+def test_pilot_keeps_control(px4: Peer, port: int) -> None:
     quad = driver(port)
     quad.connect()
     in_offboard(quad, LEVEL)
@@ -132,7 +132,7 @@ def test_a_pilot_keeps_the_craft(px4: Peer, port: int) -> None:
     assert not px4.all("mode", after_s=taken_s + 0.01)  # neither offboard again nor a landing
 
 
-def test_refusals_and_silence_are_sentences(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_and_silence_are_reported(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer("quads.fake_px4", str(port), "armed=0") as px4:
         quad = driver(port, arm=True)
         quad.connect()
@@ -164,13 +164,13 @@ def test_refusals_and_silence_are_sentences(port: int, monkeypatch: pytest.Monke
         ("loss_s=30", "COM_OF_LOSS_T .* is 30 s"),
     ],
 )
-def test_a_craft_that_would_not_be_safe_is_not_connected(port: int, setting: str, sentence: str) -> None:
+def test_unsafe_px4_parameters_are_refused(port: int, setting: str, sentence: str) -> None:
     with Peer("quads.fake_px4", str(port), setting), pytest.raises(DriverError, match=sentence):
         driver(port).connect()
 
 
-def test_kill_dash_nine_of_the_feeder_lands_it(px4: Peer, port: int) -> None:
-    """The guard asks for a landing within 100 ms: before PX4's own failsafe, which waits for half a
+def test_killed_feeder_lands_the_craft(px4: Peer, port: int) -> None:
+    """The guard requests a landing within 100 ms, before PX4's own failsafe, which waits for half a
     second.
     """
     with Peer("quad_feeder", "px4", json.dumps({"address": f"udpin:127.0.0.1:{port}"})) as feeder:

@@ -1,5 +1,5 @@
-"""The PX4 driver over DDS topics: px4_msgs on a real bus with an autopilot in another process, in NED and
-FRD.
+"""PX4 driver over DDS topics: px4_msgs on a real bus with a fake autopilot in another process, in NED
+and FRD.
 """
 
 from __future__ import annotations
@@ -45,10 +45,8 @@ def in_offboard(quad: Px4TopicsDriver) -> QuadState:
 
 
 @pytest.mark.parametrize("status", ["vehicle_status", "vehicle_status_v1"])
-def test_it_arms_flies_to_a_point_and_lands_when_closed(status: str) -> None:
-    """1 m east, 0.8 m north, 3 m up in ENU is (0.8, 1, -3) for PX4; a turn to the left shrinks its
-    heading.
-    """
+def test_arm_fly_and_land(status: str) -> None:
+    """1 m east, 0.8 m north, 3 m up in ENU is (0.8, 1, -3) for PX4; a left turn decreases its heading."""
     with Peer("quads.fake_px4_topics", status) as px4:
         quad = make_driver("px4_topics", {"arm": True})
         assert isinstance(quad, Px4TopicsDriver)
@@ -73,8 +71,8 @@ def test_it_arms_flies_to_a_point_and_lands_when_closed(status: str) -> None:
         assert (landing["mode"], landing["why"]) == (18, "command")
 
 
-def test_what_it_refuses_is_a_sentence() -> None:
-    """No autopilot, a pilot who took over, another setpoint, a place told in another frame, silence."""
+def test_faults_are_reported() -> None:
+    """No autopilot, a pilot in control, an unsupported setpoint, a position in another frame, silence."""
     quad = Px4TopicsDriver()
     with pytest.raises(DriverError, match="not connected"):
         quad.read()
@@ -105,7 +103,7 @@ def test_what_it_refuses_is_a_sentence() -> None:
         assert [event["why"] for event in px4.all("mode")] == ["command", "pilot"]  # nobody took it back
 
 
-def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
+def test_killed_feeder_lands_the_craft() -> None:
     with (
         Peer("quads.fake_px4_topics") as px4,
         Peer("quad_feeder", "px4_topics", json.dumps({"arm": True})) as feeder,
@@ -118,7 +116,7 @@ def test_kill_dash_nine_of_the_feeder_lands_it() -> None:
         assert landing["t"] - killed_s < 0.4
 
 
-def test_a_px4_that_would_read_commands_wrongly_is_refused() -> None:
+def test_px4_before_1_15_is_refused() -> None:
     """In 1.14 OffboardControlMode and VehicleCommand have other fields; its status is shorter."""
     with Peer("quads.fake_px4_topics", "vehicle_status_of_1.14"):
         quad = make_driver("px4_topics", {})

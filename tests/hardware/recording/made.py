@@ -1,4 +1,4 @@
-"""Recordings made for tests: messages at times that the test says."""
+"""Recordings for tests, with messages at given times."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def every(hz: float, seconds: float, first_s: float = 0.0) -> list[int]:
 
 
 def states(hz: float = 100.0, seconds: float = 2.0, names: Sequence[str] = NAMES) -> list[Said]:
-    """Joint a tells the time of its capture, which is 3 ms before its receipt; velocities are there."""
+    """States whose joint a is the time of capture, 3 ms before the receipt; with velocities."""
     joints = np.ones(len(names))
     return [
         (
@@ -54,7 +54,7 @@ def states(hz: float = 100.0, seconds: float = 2.0, names: Sequence[str] = NAMES
 def commands(
     hz: float = 50.0, seconds: float = 2.0, first_s: float = 0.004, topic: str = "command/safe"
 ) -> list[Said]:
-    """All joints are commanded to a quarter of the time at which the command was received."""
+    """Commands of all joints to a quarter of the time of receipt."""
     return [(topic, waypoint(at / S_NS / 4), at) for at in every(hz, seconds, first_s)]
 
 

@@ -1,6 +1,4 @@
-"""Frames of a recording: what a policy would have seen at each tick, and what was commanded until the
-next.
-"""
+"""Frames of a recording: observation at each tick, and the command until the next tick."""
 
 from __future__ import annotations
 
@@ -49,13 +47,13 @@ def plan_of(
     return plan_frames(streams_of(record(tmp_path, said), action), action, rules, goal=False)
 
 
-def test_the_newest_is_what_came_last() -> None:
-    """At the very time of its receipt a message is there; before the first nothing is."""
+def test_newest_message_at_a_time() -> None:
+    """A message counts from the time of its receipt; before the first one there is none."""
     track = TopicTrack(np.array([10, 20, 20, 30]), "abcd")
     assert track.newest(np.array([9, 10, 19, 20, 29, 99])).tolist() == [-1, 0, 0, 2, 2, 3]
 
 
-def test_a_frame_sees_what_was_there_and_does_what_came_next(tmp_path: Path) -> None:
+def test_frame_has_the_newest_state_and_the_next_command(tmp_path: Path) -> None:
     """States every 10 ms, commands every 20 ms from 4 ms on: ticks at 4, 24, ... see the state of 0, 20, ...,
     and the action of the frame at 4 ms is the command of 24 ms, which holds when the next frame is seen.
     """
@@ -67,7 +65,7 @@ def test_a_frame_sees_what_was_there_and_does_what_came_next(tmp_path: Path) -> 
     assert not plan.intervention.any()
 
 
-def test_pictures_are_the_newest_at_their_tick(tmp_path: Path) -> None:
+def test_frame_has_the_newest_picture(tmp_path: Path) -> None:
     """A camera at 10 Hz whose shade is its number, from 0.05 s on: five frames at 50 Hz show each."""
     shots = [(CAMERA, picture(i), at) for i, at in enumerate(every(10.0, 2.0, 0.05))]
     path = record(tmp_path, states() + commands() + shots)
@@ -85,8 +83,8 @@ def test_pictures_are_the_newest_at_their_tick(tmp_path: Path) -> None:
     assert "t_capture_ns.image.top" not in stamps  # stamped 0 by its sender: nobody knows
 
 
-def test_standing_still_is_left_out_at_the_ends(tmp_path: Path) -> None:
-    """Still for 1 s, moving for 0.4 s, still for 1 s: 0.2 s of each stays, and what is between them."""
+def test_rest_is_trimmed_at_both_ends(tmp_path: Path) -> None:
+    """1 s at rest, 0.4 s of motion, 1 s at rest: 0.2 s of each rest is kept, and all between."""
     targets = [0.0] * 50 + [0.02 * i for i in range(1, 21)] + [0.4] * 50
     said = [
         ("command/safe", waypoint(target), at)
@@ -130,33 +128,35 @@ def test_standing_still_is_left_out_at_the_ends(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_makes_no_episode_is_said(tmp_path: Path, said: list[Said], sentence: str) -> None:
+def test_unusable_recordings_are_reported(tmp_path: Path, said: list[Said], sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         plan_of(tmp_path, said)
 
 
-def test_a_hand_that_lets_go_leaves_no_gap(tmp_path: Path) -> None:
-    """`teleop/command` is silent while nobody holds the arm, which stays where it was told to be."""
+def test_released_switch_leaves_no_gap(tmp_path: Path) -> None:
+    """`teleop/command` is silent while the switch is released; the arm stays at its last target."""
     said = commands(topic="teleop/command")
     plan = plan_of(tmp_path, states() + said[:20] + said[60:], action="teleop/command")
     assert np.unique(plan.action_rad[19:58, 0]).tolist() == [pytest.approx(0.384 / 4)]
 
 
-def test_slightly_beyond_the_limits_is_clipped(tmp_path: Path) -> None:
+def test_actions_slightly_outside_the_range_are_clipped(tmp_path: Path) -> None:
     """A joint that is measured 0.04 rad outside its range was at its end."""
     said = [("command/safe", waypoint(1.04 * at / S_NS / 2), at) for at in every(50.0, 2.0)]
     assert plan_of(tmp_path, states() + said).action_rad.max() == 1.0
 
 
 def test_measured_positions_can_be_the_action(tmp_path: Path) -> None:
-    """Of an arm that is led by hand nobody commands anything: where it was at the next tick is what to do."""
+    """A hand-guided arm gets no commands: the action is its position at the next tick."""
     path = record(tmp_path, states())
     plan = plan_frames(streams_of(path, "joint_states"), "joint_states", RULES, goal=False)
     np.testing.assert_allclose(plan.action_rad[:, 1], (plan.ticks_ns[1:] - BEGIN_NS) / S_NS / 4, atol=0.0026)
 
 
-def test_a_human_who_interrupts_a_policy_is_noted(tmp_path: Path) -> None:
-    """What a human drives alone is a demonstration; with commands of a policy beside it, an intervention."""
+def test_interventions_are_marked(tmp_path: Path) -> None:
+    """An episode of a human alone is a demonstration; with commands of a policy beside it, an
+    intervention.
+    """
     flag = [
         ("teleop/intervention", m.Flag(True), S_NS),
         ("teleop/intervention", m.Flag(False), 3 * S_NS // 2),
@@ -167,7 +167,7 @@ def test_a_human_who_interrupts_a_policy_is_noted(tmp_path: Path) -> None:
     assert (held[0], held[-1]) == (49, 73)  # in force at the frame's end: from 1.004 s, until 1.484 s
 
 
-def test_topics_of_a_namespace_and_of_other_joints(tmp_path: Path) -> None:
+def test_namespaces_and_extra_joints(tmp_path: Path) -> None:
     """/left and /right share a recording; a gripper's states share the topic with the arm's."""
     gripper = [
         ("/left/joint_states", m.JointState(0.0, ("gripper",), np.zeros(1)), at)
@@ -189,8 +189,8 @@ def test_topics_of_a_namespace_and_of_other_joints(tmp_path: Path) -> None:
         read_streams(bag, arm(), "command/safe", ())
 
 
-def test_recordings_are_found_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """The tenth of a second comes after the second; one alone is given by its folder or its file."""
+def test_recordings_are_sorted_by_number(tmp_path: Path) -> None:
+    """The tenth recording of a second comes after the second; a single one is given by its folder or file."""
     for name in ("episode_1_10", "episode_1_2", "episode_1"):
         record(tmp_path, states(seconds=0.1), name)
     assert [path.name for path in find_bags(tmp_path)] == ["episode_1", "episode_1_2", "episode_1_10"]
@@ -204,7 +204,7 @@ def test_recordings_are_found_in_the_order_of_their_numbers(tmp_path: Path) -> N
 
 
 def test_a_file_without_metadata_is_a_recording(tmp_path: Path) -> None:
-    """As downloaded or cut out; its neighbours are not taken for it."""
+    """As after a download; other files beside it are ignored."""
     (file,) = record(tmp_path / "whole", states(), "episode_1").glob("*.mcap")
     folder = tmp_path / "loose"
     record(folder, states(), "episode_2")
@@ -215,8 +215,8 @@ def test_a_file_without_metadata_is_a_recording(tmp_path: Path) -> None:
         assert len(list(bag.messages({"joint_states"}))) == 200
 
 
-def test_a_broken_recording_is_a_sentence(tmp_path: Path) -> None:
-    """Half of its file is gone, as after a copy that broke off."""
+def test_broken_recording_is_one_error(tmp_path: Path) -> None:
+    """Half of its file is missing, as after an interrupted copy."""
     path = record(tmp_path, states())
     (file,) = path.glob("*.mcap")
     file.write_bytes(file.read_bytes()[:500])
@@ -225,9 +225,9 @@ def test_a_broken_recording_is_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["floats", "states"])
-def test_a_bag_of_another_recorder(tmp_path: Path, kind: str) -> None:
-    """`ros2 bag record` in SQLite: absolute names; commands of a forward_command_controller, or states of a
-    leader.
+def test_rosbag2_recording_is_imported(tmp_path: Path, kind: str) -> None:
+    """`ros2 bag record` in SQLite: absolute names; commands of a forward_command_controller, or a
+    leader's states.
     """
     from rosbags.rosbag2 import StoragePlugin, Writer
 
@@ -257,8 +257,8 @@ def test_a_bag_of_another_recorder(tmp_path: Path, kind: str) -> None:
         (waypoint(0.1, ("a", "b", "x")), "no message on 'leader' has all joints of 'small'"),
     ],
 )
-def test_commands_of_something_else_are_a_sentence(tmp_path: Path, message: m.Message, sentence: str) -> None:
-    """Another arm's leader, a topic named by mistake: said, and the other recordings are still imported."""
+def test_commands_of_another_arm_are_reported(tmp_path: Path, message: m.Message, sentence: str) -> None:
+    """Another arm's leader, or a wrong topic: one error, and the other recordings are still imported."""
     with pytest.raises(DataError, match=sentence):
         plan_of(tmp_path, [*states(), *(("leader", message, at) for at in every(50.0, 2.0))], action="leader")
 

@@ -1,4 +1,4 @@
-"""Recordings whose bytes lie: one sentence, whatever the parser of rosbags meets."""
+"""Recordings with corrupted bytes: one error of this project, whatever the parser of rosbags raises."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def bag(tmp_path: Path) -> Path:
 
 
 def messages(path: Path) -> list[tuple[str, int, bytes]]:
-    """All messages of the recording, which is closed again."""
+    """All messages of the recording, which is then closed."""
     bag = Bag(path, ros_types("jazzy"))
     with closing(bag):
         return list(bag.raw({"words"}))
 
 
 @pytest.mark.parametrize("length", [0, 3, 2**40, 2**62, 2**64 - 1])
-def test_a_length_that_lies_is_one_sentence(bag: Path, length: int) -> None:
-    """A length of 4 EB is no reason to end in MemoryError, which says nothing."""
+def test_wrong_length_is_one_error(bag: Path, length: int) -> None:
+    """A length of 4 EB must not end in MemoryError, which explains nothing."""
     file = next(bag.glob("*.mcap"))
     data = bytearray(file.read_bytes())
     struct.pack_into("<Q", data, AFTER_MAGIC, length)
@@ -47,8 +47,8 @@ def test_a_length_that_lies_is_one_sentence(bag: Path, length: int) -> None:
         messages(bag)
 
 
-def test_a_file_that_ends_early_is_one_sentence_or_its_messages(bag: Path) -> None:
-    """At every length; the whole file gives all."""
+def test_truncated_file_gives_messages_or_one_error(bag: Path) -> None:
+    """At every length; the complete file gives all messages."""
     file = next(bag.glob("*.mcap"))
     data = file.read_bytes()
     for length in range(0, len(data), 7):

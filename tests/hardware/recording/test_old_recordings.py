@@ -26,7 +26,7 @@ COUNTERS = "1700000000000/{}"  # <epoch>/<sequence>, as frame_id held them
 
 
 def old(folder: Path, name: str) -> Path:
-    """What the recorder of an earlier version wrote."""
+    """A recording as an earlier version wrote it."""
     types, path = ros_types(), folder / name
     with Writer(path, version=VERSION, storage_plugin=StoragePlugin.MCAP) as writer:
         kinds = {"joint_states": JointState, "command/safe": JointTrajectory}
@@ -44,7 +44,7 @@ def old(folder: Path, name: str) -> Path:
     return path
 
 
-def test_an_old_recording_reads_as_a_new_one(tmp_path: Path) -> None:
+def test_old_recording_gives_the_same_episode(tmp_path: Path) -> None:
     """The same states and commands at the same times; only the names in the file differ."""
     read = []
     for path in (old(tmp_path, "old"), record(tmp_path, [*states(), *commands()], "new")):
@@ -60,7 +60,7 @@ def test_an_old_recording_reads_as_a_new_one(tmp_path: Path) -> None:
 
 
 def test_new_recordings_have_full_names(tmp_path: Path) -> None:
-    """As rosbag2: with a leading slash, below the namespace of the recorder; absolute ones as they are."""
+    """As in rosbag2: a leading slash, below the recorder's namespace; absolute names are kept."""
     kind = WIRE[JointState].ros_type
     channels = {topic: Channel(kind, Profile.STATE) for topic in ("joint_states", "/diagnostics")}
     recording = Recording(tmp_path, "left", channels, ros_types(), "/left")
