@@ -1,4 +1,4 @@
-"""A bus in virtual time for one node, whose other side is the test."""
+"""A bus in virtual time for one node; the test is its other side."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from hardware.bus.protocol import Answer, Profile
 
 
 class ScriptedBus:
-    """`say` delivers a message as if somebody had published it; `sent` holds what the node published, by
-    topic.
-    """
+    """`say` delivers a message as if it had been published; `sent` holds the node's messages, by topic."""
 
     name, namespace = "test", ""
 

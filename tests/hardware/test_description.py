@@ -1,4 +1,4 @@
-"""Descriptions of robots: what cannot be is refused with the key and what to do."""
+"""Descriptions of robots: invalid ones are refused with the key and a remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_shipped_robots_can_be_loaded() -> None:
         assert load_description(name).name == name
 
 
-def test_json_works_too(tmp_path: Path) -> None:
+def test_json_description_is_read(tmp_path: Path) -> None:
     joints = [{"name": "j", "low_rad": -1, "high_rad": 1, "velocity_rad_s": 1, "acceleration_rad_s2": 5}]
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"name": "mine", "command_hz": 100, "state_hz": 500, "joints": joints}))
@@ -92,13 +92,13 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
         ({"cameras": {"top": {"width_px": 0, "height_px": 1, "rate_hz": 30}}}, "width_px = 0"),
     ],
 )
-def test_what_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_invalid_descriptions_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         arm(**changes)
 
 
-def test_numbers_that_yaml_reads_as_text_are_numbers(tmp_path: Path) -> None:
-    """YAML 1.1 takes 1e-3 for text, for want of a dot."""
+def test_exponents_without_a_dot_are_numbers(tmp_path: Path) -> None:
+    """YAML 1.1 reads 1e-3 as text."""
     path = tmp_path / "mine.yaml"
     joint = "{name: 1, low_rad: -1, high_rad: 1, velocity_rad_s: 1, acceleration_rad_s2: 5, step_rad: 1e-1}"
     path.write_text(f"name: mine\ncommand_hz: 5e1\nstate_hz: 100\nstart_jump_rad:\njoints: [{joint}]\n")
@@ -107,7 +107,7 @@ def test_numbers_that_yaml_reads_as_text_are_numbers(tmp_path: Path) -> None:
     assert robot.start_jump_rad == 0.3  # an empty value is none: the default
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_unusable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"Unknown robot 'sim_arn'\. Did you mean 'sim_arm'"):
         load_description("sim_arn")
     with pytest.raises(
@@ -127,8 +127,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             load_description(str(tmp_path / name))
 
 
-def test_kinematics_by_hand() -> None:
-    """Two links of 0.4 m upwards; bent by 90 degrees at the second joint, the tool is 0.4 m in front."""
+def test_kinematics_match_hand_computation() -> None:
+    """Two links of 0.4 m upwards; with the second joint at 90 degrees, the tool is 0.4 m in front."""
     forward = forward_kinematics(arm())
     np.testing.assert_allclose(forward(np.zeros(3))[-1], [0.0, 0.0, 0.8], atol=1e-12)
     np.testing.assert_allclose(forward(np.array([0.0, 0.0, np.pi / 2]))[-1], [0.4, 0.0, 0.4], atol=1e-12)
@@ -137,15 +137,15 @@ def test_kinematics_by_hand() -> None:
     )
 
 
-def test_the_page_has_the_keys_of_the_code() -> None:
-    """Where it does not: put what `python -m hardware.description_table` prints between the markers."""
+def test_key_table_of_the_docs_matches_the_code() -> None:
+    """To update it: put the output of `python -m hardware.description_table` between the markers."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "robot.md").read_text()
     found = re.search(r"<!-- keys: begin -->\n\n(.*?)\n\n<!-- keys: end -->", page, flags=re.DOTALL)
     assert found is not None
     assert found[1].splitlines() == key_rows()
 
 
-def test_the_page_marks_exactly_the_required_keys(tmp_path: Path) -> None:
+def test_docs_mark_the_required_keys(tmp_path: Path) -> None:
     """A description with only the required keys is valid; without one of them the error names it."""
     required = [row.split("`")[1] for row in key_rows() if "**required**" in row]
     body = {key: {"name": "mine", "joints": [JOINT]}.get(key, 50) for key in required if "." not in key}
@@ -164,7 +164,7 @@ def test_the_page_marks_exactly_the_required_keys(tmp_path: Path) -> None:
     ("key", "value"),
     [("low_rad", -180.0), ("high_rad", 180.0), ("velocity_rad_s", 1e9), ("acceleration_rad_s2", 1e5)],
 )
-def test_numbers_that_no_arm_has_are_refused(key: str, value: float) -> None:
+def test_implausible_numbers_are_refused(key: str, value: float) -> None:
     """Limits in degrees would be enforced as radians, that is, not at all."""
     joint = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 1.0, "acceleration_rad_s2": 5.0}
     with pytest.raises(ConfigError, match=rf"'a' of 'mine' has {key} .*Angles are in radians"):

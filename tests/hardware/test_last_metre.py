@@ -1,4 +1,4 @@
-"""The whole way once, each part a process: a pad's bytes, teleop, DDS, filter, driver, guard, RTDE over
+"""The complete path, each part a process: gamepad bytes, teleop, DDS, filter, driver, guard, RTDE over
 TCP.
 """
 
@@ -41,7 +41,7 @@ def running(domain: int, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def pid_of(node: str, supervisor: int) -> int:
-    """Of a node that `robo-rl up` started."""
+    """Process id of a node that `robo-rl up` started."""
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             words = (status.parent / "cmdline").read_bytes().split(b"\0")
@@ -54,7 +54,7 @@ def pid_of(node: str, supervisor: int) -> int:
 
 
 @pytest.mark.slow
-def test_a_hand_moves_a_controller_and_a_killed_filter_stops_it(tmp_path: Path, domain: int) -> None:
+def test_gamepad_moves_a_controller_and_a_killed_filter_stops_it(tmp_path: Path, domain: int) -> None:
     """0.3 rad/s for 2 s moves joint 1 by about 0.6 rad; released it stays; kill -9 of the filter stops it.
 
     The watchdog has 0.3 s here: seven processes on a busy machine stall for more than the 0.1 s of a robot's

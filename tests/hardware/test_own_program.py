@@ -1,4 +1,4 @@
-"""The program of docs/ros2.md that drives an arm by hand, as it stands, beside arm, filter and recorder."""
+"""The program in docs/ros2.md that drives an arm by hand, unchanged, with arm, filter and recorder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from sim.arms.arm6.body import SimulatedArm
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ros2.md"
 
 
-def test_it_turns_the_arm_and_saves_the_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_of_the_docs_moves_the_arm_and_saves_the_episode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """2 s at 0.5 rad/s are 1 rad, through the filter; on virtual time."""
     (code,) = re.findall(r"```python\n(# hand\.py.*?)```", PAGE.read_text(), re.DOTALL)
     world, body, robot = InProcessWorld(), SimulatedArm(), load_description("sim_arm")

@@ -1,5 +1,5 @@
-"""A bundle of thrust and body rates flies both autopilots through driver, filter and policy nodes, in real
-time.
+"""A bundle of thrust and body rates with both autopilots, through driver, filter and policy nodes, in
+real time.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Link:
         self.robot.last_word()
 
 
-def test_it_takes_a_crazyflie_off_holds_it_and_lands_it(rates: Bundle) -> None:
-    """From the ground, 0.4 m below the task's origin, to the origin; by the craft's own word, in its own
-    frame.
+def test_crazyflie_takes_off_holds_and_lands(rates: Bundle) -> None:
+    """From the ground, 0.4 m below the task's origin, to the origin, by the craft's own estimate in its
+    own frame.
     """
     pytest.importorskip("cflib", reason="cflib is not installed (extra [crazyflie])")
     port = free_port(socket.SOCK_DGRAM)
@@ -81,9 +81,9 @@ def test_it_takes_a_crazyflie_off_holds_it_and_lands_it(rates: Bundle) -> None:
         link.close()
 
 
-def test_it_holds_a_px4_in_offboard(rates: Bundle) -> None:
-    """Two metres up: it streams, offboard is granted, and it goes where it is told, in NED by the autopilot's
-    maths.
+def test_px4_holds_in_offboard_over_mavlink(rates: Bundle) -> None:
+    """Two metres up: it streams, offboard is granted, and it flies to the goal, in NED by the
+    autopilot's maths.
     """
     pytest.importorskip("pymavlink", reason="pymavlink is not installed (extra [px4])")
     port = free_port(socket.SOCK_DGRAM)
@@ -99,8 +99,8 @@ def test_it_holds_a_px4_in_offboard(rates: Bundle) -> None:
         link.close()
 
 
-def test_it_holds_a_px4_over_its_dds_topics(rates: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same flight over px4_msgs on a real DDS bus: armed by us, and landed when the nodes end."""
+def test_px4_holds_in_offboard_over_dds(rates: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same flight over px4_msgs on a real DDS bus: armed by the driver, and landed when the nodes end."""
     pytest.importorskip("cyclonedds", reason="cyclonedds is not installed (extra [dds])")
     pytest.importorskip("pymavlink", reason="the stand-in's craft is that of the MAVLink one (extra [px4])")
     with free_domain() as domain:
@@ -117,11 +117,9 @@ def test_it_holds_a_px4_over_its_dds_topics(rates: Bundle, monkeypatch: pytest.M
             assert px4.wait("mode", after_s=px4.all("arming")[0]["t"])["mode"] == 18
 
 
-def test_it_takes_off_and_lands_a_crazyflie_of_crazyswarm2(
-    rates: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The Crazyflie's flight, over its server's topics on a real DDS bus; the landing at the end is the
-    server's.
+def test_crazyswarm2_takes_off_and_lands(rates: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Crazyflie's flight over its server's topics on a real DDS bus; the server lands the craft at
+    the end.
     """
     pytest.importorskip("cyclonedds", reason="cyclonedds is not installed (extra [dds])")
     with free_domain() as domain:

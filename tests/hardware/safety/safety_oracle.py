@@ -1,7 +1,7 @@
-"""What may never come out of the arm's filter, written down a second time, from its promises alone.
+"""Oracle of the arm's filter: its promises, implemented a second time.
 
-The oracle sees every call and every answer. It keeps its own book of what was said, when, and by whom, and
-knows nothing of how the filter works; it does not say what has to come out, only what must not.
+The oracle sees every call and every answer. It keeps its own record of what was received, when, and
+from whom, and knows nothing of how the filter works; it does not import it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EPS = 1e-7
 
 
 class Oracle:
-    """Every method raises AssertionError with the promise that was broken."""
+    """Raises AssertionError with the broken promise."""
 
     def __init__(self, robot: RobotDescription) -> None:
         self.robot, self.period_s = robot, 1.0 / robot.command_hz
@@ -60,7 +60,7 @@ class Oracle:
         self.measured, self.measured_s = place, received_s
 
     def command(self, message: JointTrajectory, source: str, received_s: float, taken: bool) -> None:
-        """A command that was taken had to be one that may be."""
+        """Check that an accepted command was acceptable."""
         if not taken:
             return
         assert self.may_send, "a command was taken while not armed"
@@ -115,11 +115,11 @@ class Oracle:
             self.sent, self.speed, self.sent_s = self.measured.copy(), np.zeros_like(self.speed), math.nan
 
     def silent(self) -> None:
-        """The filter says that it is disarmed."""
+        """Check that the filter may be disarmed."""
         self.may_send = self.stopping = False
 
     def sends(self, now_s: float, out: Any) -> None:
-        """Judge what came out of a tick."""
+        """Check the output of a tick."""
         self.clock(now_s)
         if out is None:
             return
@@ -149,7 +149,7 @@ class Oracle:
         self.sent, self.speed, self.sent_s = out, speed, now_s
 
     def _follows(self, now_s: float) -> bool:
-        """Is there anything that may be followed?"""
+        """True if there is a command that may be followed."""
         fresh = now_s - self.command_s <= 2.0 * self.period_s + 1e-6
         return not self.stopping and fresh and now_s - self.measured_s <= 3.0 / self.robot.state_hz + 1e-6
 

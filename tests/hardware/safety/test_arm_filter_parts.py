@@ -1,4 +1,4 @@
-"""The parts of the arm's filter keep their promises by themselves."""
+"""Parts of the arm's filter, each tested alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.hardware.arm_descriptions import PERIOD_S, arm, command, state
 STILL = np.zeros(3)
 
 
-def test_a_command_is_accepted_once_and_never_after_a_later_one() -> None:
+def test_commands_are_accepted_in_order_and_once() -> None:
     commands = CommandAcceptance(arm(), look_s=0.0)
     assert commands.take(command(STILL, 5), "policy", 0.0, STILL) is None
     for number in (5, 4):
@@ -29,7 +29,7 @@ def test_a_command_is_accepted_once_and_never_after_a_later_one() -> None:
     assert commands.take(command(STILL, 6), "policy", 0.0, STILL) is None
 
 
-def test_a_command_is_followed_for_two_periods_and_not_longer() -> None:
+def test_command_is_followed_for_two_periods() -> None:
     commands = CommandAcceptance(arm(), look_s=0.0)
     commands.take(command(STILL), "policy", 10.0, STILL)
     assert commands.is_fresh(10.0 + 2.0 * PERIOD_S)
@@ -37,8 +37,8 @@ def test_a_command_is_followed_for_two_periods_and_not_longer() -> None:
     assert not commands.is_fresh(9.9), "received in the future"
 
 
-def test_a_takeover_ends_what_the_policy_commanded() -> None:
-    """And begins anew: the human's first command must lie near the arm, as the policy's did."""
+def test_takeover_drops_the_policy_command() -> None:
+    """And the human's first command has to lie near the arm, as the policy's had."""
     commands = CommandAcceptance(arm(), look_s=0.0)
     commands.take(command(STILL), "policy", 0.0, STILL)
     commands.intervene(True)
@@ -48,7 +48,7 @@ def test_a_takeover_ends_what_the_policy_commanded() -> None:
     assert commands.take(command(STILL), "teleop", 0.0, STILL) is None
 
 
-def test_a_state_is_believed_only_where_the_arm_can_be() -> None:
+def test_impossible_states_are_refused() -> None:
     """A joint may be 1 rad outside its range of 1 rad, no further; a jump counts only while armed."""
     robot = arm()
     states = StateAcceptance(robot, ArmLimits.of(robot), look_s=0.0)
@@ -60,7 +60,7 @@ def test_a_state_is_believed_only_where_the_arm_can_be() -> None:
     assert states.take(state(STILL), PERIOD_S, armed=False) is None
 
 
-def test_a_stop_ends_in_silence_once_the_arm_rests() -> None:
+def test_stop_ends_once_the_arm_rests() -> None:
     machine = PhaseMachine(hold_s=1.0, stop_ticks=100)
     machine.arm(0.0)
     machine.stop(Reason.REQUESTED)
@@ -72,7 +72,7 @@ def test_a_stop_ends_in_silence_once_the_arm_rests() -> None:
     assert machine.phase is Phase.DISARMED
 
 
-def test_a_stop_ends_even_if_the_arm_never_rests() -> None:
+def test_stop_ends_without_rest() -> None:
     machine = PhaseMachine(hold_s=1.0, stop_ticks=100)
     machine.arm(0.0)
     machine.stop(Reason.REQUESTED)
@@ -82,7 +82,7 @@ def test_a_stop_ends_even_if_the_arm_never_rests() -> None:
     assert machine.phase is Phase.DISARMED
 
 
-def test_a_hold_for_one_reason_is_limited_and_waiting_is_not() -> None:
+def test_hold_is_limited_but_waiting_is_not() -> None:
     machine = PhaseMachine(hold_s=1.0, stop_ticks=100)
     machine.arm(0.0)
     assert not machine.held_too_long(1e6)
@@ -93,7 +93,7 @@ def test_a_hold_for_one_reason_is_limited_and_waiting_is_not() -> None:
     assert machine.held_too_long(6.1)
 
 
-def test_a_step_is_never_computed_for_more_than_two_periods() -> None:
+def test_step_time_is_at_most_two_periods() -> None:
     schedule = SendSchedule(PERIOD_S)
     assert schedule.due_s(0.0, following=True) == PERIOD_S
     schedule.sent(0.0)
@@ -106,8 +106,8 @@ def test_a_step_is_never_computed_for_more_than_two_periods() -> None:
 
 
 @pytest.mark.parametrize("goal", [0.5, -5.0, 1e9])
-def test_what_is_sent_obeys_speed_and_acceleration(goal: float) -> None:
-    """2 rad/s and 20 rad/s^2 at 50 Hz, and the range of 1 rad, for an arm that follows what it is sent."""
+def test_commands_keep_speed_and_acceleration_limits(goal: float) -> None:
+    """2 rad/s and 20 rad/s^2 at 50 Hz, and a range of 1 rad, for an arm that follows its commands."""
     limits, last = ArmLimits.of(arm()), Move(STILL, STILL)
     for _ in range(200):
         move = next_move(last, last.position_rad, Target(STILL + goal, STILL), PERIOD_S, limits, None)
@@ -117,7 +117,7 @@ def test_what_is_sent_obeys_speed_and_acceleration(goal: float) -> None:
     np.testing.assert_allclose(last.position_rad, STILL + math.copysign(min(abs(goal), 1.0), goal), atol=1e-3)
 
 
-def test_without_a_target_the_arm_brakes() -> None:
+def test_arm_brakes_without_a_target() -> None:
     limits: Any = ArmLimits.of(arm())
     last = Move(STILL, STILL + 1.0)
     for _ in range(10):
@@ -127,7 +127,7 @@ def test_without_a_target_the_arm_brakes() -> None:
 
 
 def test_commands_are_ordered_by_their_stamps() -> None:
-    """Without stamps as they come. One without a stamp does not follow one with a stamp."""
+    """Without stamps by receipt. A command without a stamp does not follow one with a stamp."""
     order = Order()
     for stamp_s, refused in [(5.0, None), (7.0, None), (7.0, Reason.OUT_OF_ORDER), (6.0, Reason.OUT_OF_ORDER),
                              (np.nan, Reason.NOT_FINITE), (np.inf, Reason.NOT_FINITE)]:  # fmt: skip
@@ -144,8 +144,8 @@ def test_commands_are_ordered_by_their_stamps() -> None:
 
 
 @pytest.mark.parametrize(("pause_s", "refused"), [(0.1, None), (0.11, Reason.JUMP_AT_START)])
-def test_after_a_pause_a_command_begins_where_the_arm_is(pause_s: float, refused: Reason | None) -> None:
-    """5 periods of 20 ms: what was reset, or comes back from somewhere else, does not lead the arm away."""
+def test_first_command_after_a_pause_must_be_near_the_arm(pause_s: float, refused: Reason | None) -> None:
+    """A pause of 5 periods of 20 ms: a sender that was reset or was elsewhere does not lead the arm away."""
     commands = CommandAcceptance(arm(), look_s=0.0)
     assert commands.take(command(STILL, 0), "policy", 10.0, STILL) is None
     assert commands.take(command(STILL + 0.5, 1), "policy", 10.0 + pause_s, STILL) is refused

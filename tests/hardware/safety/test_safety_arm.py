@@ -1,4 +1,4 @@
-"""The arm's filter, rule by rule, with numbers worked by hand."""
+"""Rules of the arm's filter, with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Bench:
     def tick(
         self, goal: Any = None, hear: bool = True, after_s: float = PERIOD_S, source: Any = "policy"
     ) -> Any:
-        """One period: the state, a command if there is one, and what is sent."""
+        """One period: receive the state and a command, if there is one; return what is sent."""
         self.now_s += after_s
         if hear:
             self.hear()
@@ -48,7 +48,7 @@ class Bench:
         return out
 
     def follow(self, to: float, ticks: int = 40) -> None:
-        """Move all joints to `to`, slowly enough to be passed as it is."""
+        """Move all joints to `to`, slowly enough to pass unchanged."""
         start = self.place.copy()
         for i in range(1, ticks + 1):
             self.tick(start + (to - start) * (0.5 - 0.5 * math.cos(math.pi * i / ticks)))
@@ -61,16 +61,16 @@ def test_silent_until_armed() -> None:
     assert bench.filter.counts == {Reason.NOT_ARMED: 20}
 
 
-def test_armed_without_a_command_it_holds_where_the_arm_is() -> None:
-    """Hold, not zeros: an arm at 0.4 rad is sent 0.4 rad, for as long as nothing comes."""
+def test_armed_filter_holds_the_measured_position() -> None:
+    """Not zero: an arm at 0.4 rad is sent 0.4 rad while no command comes."""
     bench = Bench([0.4, -0.3, 0.2])
     for _ in range(200):
         assert np.array_equal(bench.tick(), [0.4, -0.3, 0.2])
     assert bench.filter.reason is Reason.WAITING
 
 
-def test_a_calm_command_passes_bit_for_bit() -> None:
-    """A filter that is felt in a safe run would make the robot another one than in training."""
+def test_slow_commands_pass_unchanged() -> None:
+    """Otherwise the robot would behave differently from training."""
     bench = Bench()
     for i in range(100):
         goal = 0.3 * (1.0 - math.cos(0.05 * i))
@@ -78,16 +78,16 @@ def test_a_calm_command_passes_bit_for_bit() -> None:
     assert not bench.filter.counts or set(bench.filter.counts) == {Reason.WAITING}
 
 
-def test_the_first_step_from_rest_is_what_the_acceleration_allows() -> None:
-    """20 rad/s^2 for 0.02 s is 0.4 rad/s, so 0.008 rad; the next one 0.8 rad/s, so 0.016 more."""
+def test_first_steps_keep_the_acceleration_limit() -> None:
+    """20 rad/s^2 for 0.02 s is 0.4 rad/s, so 0.008 rad; then 0.8 rad/s, so 0.016 rad more."""
     bench = Bench()
     assert bench.tick(0.29) == pytest.approx([0.008] * 3)
     assert bench.tick(0.29) == pytest.approx([0.024] * 3)
     assert bench.filter.counts[Reason.ACCELERATION] == 2
 
 
-def test_speed_is_limited_and_the_end_of_the_range_is_reached_at_rest() -> None:
-    """2 rad/s is 0.04 rad a period. A goal beyond the range ends at the range: no overshoot, no bump."""
+def test_goal_beyond_the_range_ends_at_rest_at_its_end() -> None:
+    """2 rad/s is 0.04 rad per period; no overshoot and no jerk at the end."""
     bench = Bench()
     bench.follow(0.25)
     places = [bench.tick(5.0)[0] for _ in range(120)]
@@ -99,9 +99,9 @@ def test_speed_is_limited_and_the_end_of_the_range_is_reached_at_rest() -> None:
     assert {Reason.POSITION, Reason.VELOCITY, Reason.ACCELERATION} <= bench.filter.counts.keys()
 
 
-def test_a_goal_that_stops_suddenly_is_not_circled() -> None:
-    """After a stream at full speed ends, the arm passes the goal by v^2 / 2a = 0.1 rad at most, returns and
-    rests.
+def test_overshoot_of_a_sudden_stop_is_bounded() -> None:
+    """After a stream at full speed ends, the arm passes the goal by at most v^2 / 2a = 0.1 rad, returns
+    and rests.
     """
     bench = Bench([-0.9] * 3)
     for i in range(60):
@@ -113,7 +113,7 @@ def test_a_goal_that_stops_suddenly_is_not_circled() -> None:
     assert np.count_nonzero(crossings) <= 2
 
 
-def test_an_arm_that_does_not_follow_is_not_left_behind() -> None:
+def test_commands_stay_near_a_blocked_arm() -> None:
     """An arm blocked at 0 is never sent beyond step_rad = 0.2 plus the braking distance of 0.035."""
     bench = Bench()
     for _ in range(100):
@@ -127,7 +127,7 @@ def test_an_arm_that_does_not_follow_is_not_left_behind() -> None:
     assert bench.filter.counts[Reason.STEP] > 0
 
 
-def test_an_arm_that_wakes_up_outside_its_range_walks_back() -> None:
+def test_arm_outside_its_range_moves_back() -> None:
     """From 1.4 rad, 0.4 beyond the range: every step is towards it, none is larger than 0.04 rad."""
     bench = Bench([1.4, 0.0, 0.0])
     bench.follow(0.0, ticks=1)
@@ -155,8 +155,8 @@ def test_an_arm_that_wakes_up_outside_its_range_walks_back() -> None:
         (JointTrajectory(9.0, NAMES, np.zeros((1, 3)), np.zeros(0)), Reason.WRONG_SHAPE),
     ],
 )
-def test_a_bad_command_is_dropped_whole(message: JointTrajectory, reason: Reason) -> None:
-    """Nothing of it is used: the arm goes on to where the last good one said."""
+def test_invalid_command_is_dropped_as_a_whole(message: JointTrajectory, reason: Reason) -> None:
+    """The arm continues to the target of the last valid command."""
     bench = Bench()
     for _ in range(2):
         bench.tick(0.1)
@@ -167,7 +167,7 @@ def test_a_bad_command_is_dropped_whole(message: JointTrajectory, reason: Reason
 
 
 def test_joints_are_matched_by_name() -> None:
-    """State and command in other orders, and a gripper that the arm does not have."""
+    """State and command in different orders, with a gripper that the description does not have."""
     bench = Bench(armed=False)
     bench.filter.on_state(state([0.3, 7.0, 0.1, 0.2], ("c", "gripper", "a", "b")), bench.now_s)
     assert bench.filter.arm(bench.now_s)[0]
@@ -175,8 +175,8 @@ def test_joints_are_matched_by_name() -> None:
     assert bench.filter.tick(bench.now_s) == pytest.approx([0.1, 0.2, 0.3])
 
 
-def test_the_first_command_may_not_be_far_away() -> None:
-    """0.3 rad is the limit here: a policy that was made for another pose does not begin."""
+def test_first_command_must_be_near_the_arm() -> None:
+    """The limit is 0.3 rad here: a policy trained for another pose does not start."""
     bench = Bench()
     assert np.array_equal(bench.tick([0.31, 0.0, 0.0]), ZERO)
     assert bench.filter.counts[Reason.JUMP_AT_START] == 1
@@ -184,9 +184,9 @@ def test_the_first_command_may_not_be_far_away() -> None:
     assert bench.tick([0.8, 0.0, 0.0])[0] > 0.0  # later ones are limited, not refused
 
 
-def test_a_silent_policy_is_held_after_two_periods_then_stopped() -> None:
-    """Brake first: at 1 rad/s and 20 rad/s^2 the arm rests after 0.05 s; then it holds; after 1 s it is a
-    stop.
+def test_silent_policy_leads_to_a_hold_then_a_stop() -> None:
+    """Brake first: from 1 rad/s at 20 rad/s^2 the arm rests after 0.05 s; then it holds; after 1 s it
+    stops.
     """
     bench = Bench([-0.9] * 3)
     for i in range(40):
@@ -208,8 +208,8 @@ def test_a_silent_policy_is_held_after_two_periods_then_stopped() -> None:
     assert bench.tick(rest) is None
 
 
-def test_a_silent_robot_is_held_after_three_periods_then_stopped() -> None:
-    """Commands go on, the state does not: they are not followed any more, from the fourth period on."""
+def test_silent_robot_leads_to_a_hold_then_a_stop() -> None:
+    """Commands continue without states: from the fourth period on they are not followed."""
     bench = Bench()
     bench.follow(0.2)
     start = bench.sent[-1]
@@ -243,8 +243,10 @@ def test_the_emergency_stop_is_latched_until_armed_again() -> None:
     assert np.array_equal(bench.tick(), bench.place)
 
 
-def test_a_human_outranks_the_policy() -> None:
-    """While she has taken over, the policy is not heard; and she too begins where the arm is."""
+def test_human_commands_replace_the_policy() -> None:
+    """During an intervention the policy is ignored; the human's first command also has to lie near the
+    arm.
+    """
     bench = Bench()
     bench.follow(0.2)
     bench.filter.on_intervention(True)
@@ -261,8 +263,8 @@ def test_a_human_outranks_the_policy() -> None:
 
 
 @pytest.mark.parametrize("now_s", [5.0, math.nan, -math.inf, math.inf])
-def test_a_clock_that_jumps_stops_the_arm(now_s: float) -> None:
-    """Every age would be a lie: brake, send the stop, fall silent; and the state must be heard anew."""
+def test_clock_jump_stops_the_arm(now_s: float) -> None:
+    """All ages would be wrong: brake, send the stop, fall silent; then a new state is needed."""
     bench = Bench([-0.9] * 3)
     for i in range(40):
         bench.tick(-0.9 + 0.0002 * i**2)
@@ -277,7 +279,7 @@ def test_a_clock_that_jumps_stops_the_arm(now_s: float) -> None:
     assert bench.filter.reason is Reason.CLOCK
 
 
-def test_a_state_that_cannot_be_read_is_dropped() -> None:
+def test_malformed_state_is_dropped() -> None:
     bench = Bench()
     bench.follow(0.2)
     bench.filter.on_state(state([math.nan, 0.2, 0.2]), bench.now_s + 0.02)
@@ -288,7 +290,7 @@ def test_a_state_that_cannot_be_read_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("jump_rad", [0.53, -0.53, 0.9])
-def test_a_state_that_jumps_stops_the_arm(jump_rad: float) -> None:
+def test_state_jump_stops_the_arm(jump_rad: float) -> None:
     """An encoder fault, or two publishers of states: the arm brakes from the last command, and stops."""
     bench = Bench()
     bench.follow(0.2)
@@ -302,7 +304,7 @@ def test_a_state_that_jumps_stops_the_arm(jump_rad: float) -> None:
     assert np.abs(np.diff(bench.sent, axis=0)).max() <= 1e-3
 
 
-def test_what_is_measured_cannot_drag_the_command_faster_than_the_limits() -> None:
+def test_pushed_arm_keeps_the_command_limits() -> None:
     """An arm pushed as fast as states are accepted: commands keep the limits of speed and acceleration."""
     bench = Bench()
     limits, sent = bench.filter.limits, [bench.place.copy()]
@@ -331,10 +333,8 @@ def test_what_is_measured_cannot_drag_the_command_faster_than_the_limits() -> No
         (state([0.0, 7.0, 0.0]), "joint_states tells b at 7 rad, far outside of -1 to 1"),
     ],
 )
-def test_arming_says_what_is_wrong_with_the_states_that_come(message: JointState, sentence: str) -> None:
-    """A robot whose joints are called otherwise is heard: "no fresh state" would send its user to the network
-    cable.
-    """
+def test_refused_arming_names_the_fault_of_the_states(message: JointState, sentence: str) -> None:
+    """With other joint names, "no fresh state" would make the user check the network cable."""
     filter_ = ArmFilter(arm())
     assert filter_.arm(0.0) == (False, f"not armed: {Reason.NO_STATE.sentence}")
     filter_.on_state(message, 0.0)
@@ -347,8 +347,8 @@ def test_arming_says_what_is_wrong_with_the_states_that_come(message: JointState
     assert filter_.arm(0.012)[0]
 
 
-def test_arming_says_whether_the_arm_moves_at_once() -> None:
-    """A policy that was never stopped goes on the moment somebody arms: who arms should read it."""
+def test_arming_reports_whether_commands_are_coming() -> None:
+    """A running policy moves the arm as soon as the filter is armed, which the answer has to say."""
     filter_ = ArmFilter(arm())
     filter_.on_state(state([0.0, 0.0, 0.0]), 0.0)
     filter_.on_command(
@@ -361,8 +361,8 @@ def test_arming_says_whether_the_arm_moves_at_once() -> None:
     assert filter_.arm(0.001) == (True, "armed: commands of policy come and are followed at once")
 
 
-def test_a_stop_is_sent_before_the_silence() -> None:
-    """SIGTERM: braked, the final position sent three times, then nothing."""
+def test_stop_sends_the_final_position_three_times() -> None:
+    """SIGTERM: brake, send the final position three times, then nothing."""
     bench = Bench([-0.9] * 3)
     for i in range(40):
         bench.tick(-0.9 + 0.0002 * i**2)
@@ -374,7 +374,7 @@ def test_a_stop_is_sent_before_the_silence() -> None:
     assert bench.filter.last_word() is None
 
 
-def test_the_last_word_is_a_hold() -> None:
+def test_last_command_repeats_the_sent_position() -> None:
     """No time to brake (Ctrl-C twice): the position sent last, once more."""
     bench = Bench()
     bench.follow(0.2)
@@ -383,9 +383,9 @@ def test_the_last_word_is_a_hold() -> None:
     assert bench.tick(0.2) is None
 
 
-def test_the_workspace_is_kept() -> None:
-    """The tool may be 0.35 m in front; 0.4 sin(0.2) + 0.4 sin(1.2) = 0.45 is asked for. It rests before
-    it.
+def test_workspace_limits_the_tool() -> None:
+    """The tool may be 0.35 m in front; 0.4 sin(0.2) + 0.4 sin(1.2) = 0.45 m is commanded. It rests
+    before the wall.
     """
     box = {"low_m": [-1.0, -1.0, -0.1], "high_m": [0.35, 1.0, 1.0]}
     bench = Bench(workspace=box)

@@ -1,4 +1,4 @@
-"""The quadcopter's filter: clamps, the envelope, landing and cutting, in the project's own flight
+"""The quadcopter's filter: limits, the envelope, landing and motor cut, in the project's own flight
 dynamics.
 """
 
@@ -59,7 +59,7 @@ CRAFT = model(load_craft("cf2x_l2f"))
 
 
 class Flight:
-    """A craft in the air, with the filter between it and whoever commands."""
+    """A craft in the air, with the filter between it and a sender of commands."""
 
     def __init__(self, craft: str = "cf2x_l2f", **start: Any) -> None:
         self.craft = load_craft(craft)
@@ -85,7 +85,7 @@ class Flight:
             self.filter.on_state(self.odometry(), self.now_s)
 
     def fly(self, command: Any = None) -> Any:
-        """One period; the craft keeps its last command where nothing new is sent."""
+        """One period; without a new command the craft keeps its last one."""
         self.now_s += DT_S
         self.hear()
         if command is not None:
@@ -97,7 +97,7 @@ class Flight:
         return out
 
     def tell(self, command: Any) -> bool:
-        """Each command is the next one of its sender."""
+        """Send the next command of a sender."""
         self.sequence += 1
         return self.filter.on_command(FlightCommand(float(self.sequence), np.asarray(command)), self.now_s)
 
@@ -123,7 +123,7 @@ STARTS: dict[str, dict[str, Any]] = {
     [("cf2x_l2f", "hovering"), ("cf21", "fast"), ("x500", "falling"),
      *((craft, "tumbling") for craft in ("cf2x_l2f", "cf21", "cf21_brushless", "racer5", "x500"))],
 )  # fmt: skip
-def test_it_lands(craft: str, start: str) -> None:
+def test_fault_leads_to_a_landing(craft: str, start: str) -> None:
     """The policy falls silent, or the craft tumbles: level, at 0.3 m/s, motors off 5 cm above the ground."""
     flight = Flight(craft, **STARTS[start])
     flight.begin()
@@ -152,8 +152,8 @@ def test_it_lands(craft: str, start: str) -> None:
         (Reason.FENCE, odometry([0.0, 0.0, 1.01])),
     ],
 )
-def test_outside_the_envelope_the_policy_is_out(reason: Reason, state: Odometry) -> None:
-    """And it stays out, even when the craft comes back inside."""
+def test_leaving_the_envelope_ends_the_policy_commands(reason: Reason, state: Odometry) -> None:
+    """Also after the craft is inside again."""
     flight = Flight()
     flight.begin()
     flight.filter.on_state(state, flight.now_s)
@@ -165,8 +165,8 @@ def test_outside_the_envelope_the_policy_is_out(reason: Reason, state: Odometry)
     assert flight.filter.counts[Reason.NOT_ARMED] >= 1
 
 
-def test_upside_down_the_motors_stop() -> None:
-    """Beyond 2.1 rad no thrust brings it back; "off" is sent five times, then silence."""
+def test_motors_are_cut_upside_down() -> None:
+    """Beyond 2.1 rad no thrust brings it back; "off" is sent five times, then nothing."""
     flight = Flight()
     flight.begin()
     flight.heard = False
@@ -177,10 +177,8 @@ def test_upside_down_the_motors_stop() -> None:
     assert flight.filter.reason is Reason.UPSIDE_DOWN
 
 
-def test_blind_it_sinks_then_stops() -> None:
-    """No state for more than 3 periods: slightly less than hovering; a landing after 0.25 s, motors off 0.5 s
-    later.
-    """
+def test_without_states_it_sinks_then_cuts_the_motors() -> None:
+    """After 3 periods slightly less than hover thrust; a landing after 0.25 s, motors off 0.5 s later."""
     flight = Flight()
     flight.begin()
     flight.heard = False
@@ -198,8 +196,8 @@ def test_blind_it_sinks_then_stops() -> None:
 )
 @pytest.mark.parametrize("part", ["velocity", "rates"])
 @pytest.mark.parametrize("huge", [1e155, 1e308, -1.7e308])
-def test_a_state_that_overflows_is_landed_with_numbers(lander: Lander, part: str, huge: float) -> None:
-    """Finite, so no bad state, and outside of the envelope: what the landing then sends is finite as well."""
+def test_huge_finite_state_lands_with_finite_commands(lander: Lander, part: str, huge: float) -> None:
+    """It is valid but outside the envelope; the commands of the landing are finite."""
     filter_ = FlightFilter(ENVELOPE, lander, 1 / DT_S, 1 / DT_S)
     filter_.on_state(odometry(), 0.0)
     assert filter_.arm(0.0)[0]
@@ -211,8 +209,8 @@ def test_a_state_that_overflows_is_landed_with_numbers(lander: Lander, part: str
     assert np.isfinite(out).all()
 
 
-def test_each_flight_may_be_blind_for_as_long() -> None:
-    """A blind landing leaves nothing behind: the next one's motors turn for as long before they are cut."""
+def test_blind_time_restarts_with_each_flight() -> None:
+    """After a blind landing, the motors of the next one run for as long before they are cut."""
     flight, ticks = Flight(), []
     for _ in range(2):
         flight.heard = True
@@ -227,8 +225,8 @@ def test_each_flight_may_be_blind_for_as_long() -> None:
     assert ticks[0] == ticks[1]
 
 
-def test_a_short_silence_is_held() -> None:
-    """Level and still while no command comes; when one is back in time, the policy flies on."""
+def test_short_silence_is_a_hold() -> None:
+    """Level and still without commands; when they return in time, the policy flies on."""
     flight = Flight(velocity=[0.3, 0.0, 0.0])
     flight.begin()
     for _ in range(20):
@@ -242,7 +240,7 @@ def test_a_short_silence_is_held() -> None:
     assert flight.filter.reason is Reason.NO_COMMAND
 
 
-def test_the_emergency_stop_cuts_and_is_latched() -> None:
+def test_emergency_stop_cuts_the_motors_and_is_latched() -> None:
     flight = Flight()
     flight.begin()
     flight.filter.on_emergency(True)
@@ -255,15 +253,15 @@ def test_the_emergency_stop_cuts_and_is_latched() -> None:
 
 
 @pytest.mark.parametrize("now_s", [-5.0, math.nan, math.inf])
-def test_a_clock_that_jumps_lands(now_s: float) -> None:
+def test_clock_jump_lands_the_craft(now_s: float) -> None:
     flight = Flight()
     flight.begin()
     assert (flight.filter.tick(now_s) > -1.0).any()
     assert (flight.filter.phase, flight.filter.reason) == (FlightPhase.LANDING, Reason.FLIGHT_CLOCK)
 
 
-def test_it_is_silent_until_armed_and_until_commanded() -> None:
-    """Nothing turns because somebody armed; and a stop before the first command starts no motor either."""
+def test_silent_until_armed_and_commanded() -> None:
+    """Arming alone starts no motor, nor does a stop before the first command."""
     flight = Flight()
     assert flight.fly(flight.hover()) is None
     assert flight.filter.arm(flight.now_s)[0]
@@ -273,7 +271,7 @@ def test_it_is_silent_until_armed_and_until_commanded() -> None:
     assert flight.filter.phase is FlightPhase.DISARMED
 
 
-def test_the_frames_of_a_state_that_is_dropped_for_its_numbers_are_not_held() -> None:
+def test_frames_of_an_invalid_state_are_not_kept() -> None:
     """A state without a position names another frame before arming: the flight uses the right frame."""
     flight = Flight()
     flight.filter.on_state(replace(odometry(position=[math.nan, 0.0, 0.0]), frame="map"), flight.now_s)
@@ -310,9 +308,9 @@ def test_rotors_in_a_line_are_refused() -> None:
         MotorsLander(craft, DT_S)
 
 
-def test_nothing_forbidden_comes_out_of_random_flights() -> None:
-    """2,000 sequences of commands and states of every kind: finite, inside the limits, and never from the
-    policy once the envelope was left, the emergency stop pressed, or a message missed.
+def test_random_flights_keep_the_promises() -> None:
+    """2,000 sequences of all kinds of commands and states: outputs are finite, within the limits, and
+    never from the policy once the envelope was left, the emergency stop pressed, or messages stopped.
     """
     count = [0, 0]
 
@@ -391,7 +389,7 @@ def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: An
 
 
 def inside(parts: list[Any]) -> bool:
-    """Of the envelope, by the oracle's own arithmetic."""
+    """True inside the envelope, by the oracle's own arithmetic."""
     up = rotation_of(parts[1])[2, 2] / np.linalg.norm(parts[1]) ** 2
     calm = np.linalg.norm(parts[2]) <= ENVELOPE.speed_m_s and np.linalg.norm(parts[3]) <= ENVELOPE.rate_rad_s
     return bool(

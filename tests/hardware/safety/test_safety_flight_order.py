@@ -1,4 +1,4 @@
-"""The quadcopter's filter obeys each sender's order: no command twice, and none that precedes another."""
+"""The quadcopter's filter keeps each sender's order: no command twice, none that precedes another."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EVENTS = st.one_of(PLACES, st.tuples(st.sampled_from(sorted(BAD)), PLACES), st.j
 
 
 class Run:
-    """A filter with a craft that stands still in the air, and a book of what was taken."""
+    """A filter with a craft at rest in the air, and a record of accepted commands."""
 
     def __init__(self) -> None:
         self.filter = FlightFilter(ENVELOPE, RatesLander(0.5), 1.0 / DT_S, 1.0 / DT_S, level="rates")
@@ -52,7 +52,7 @@ class Run:
         return self.filter.tick(self.now_s)
 
     def rearm(self) -> None:
-        """Motors off, silence, and a new beginning, in which any place in the order is the first."""
+        """Motors off, silence, and a new arming, after which any stamp may be the first."""
         self.filter.on_emergency(True)
         while self.filter.phase is not FlightPhase.DISARMED:
             self.tick()
@@ -61,9 +61,7 @@ class Run:
         self.newest = self.passed = None
 
     def command(self, place: float, values: Any = None) -> None:
-        """Taken if and only if it is whole and further on than all before it; what is sent is the newest
-        taken.
-        """
+        """Accepted exactly if it is valid and later than all before; the newest accepted one is sent."""
         self.count += 1
         told = np.array([0.5, 1e-3 * self.count, 0.0, 0.0]) if values is None else values
         taken = self.filter.on_command(FlightCommand(place, told), self.now_s)
@@ -89,20 +87,20 @@ class Run:
     max_examples=400, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(st.lists(EVENTS, max_size=40))
-def test_commands_pass_in_order_or_not_at_all(events: list[Any]) -> None:
-    """Whatever order they arrive in, repeated, lost or spoilt. All within one command's age."""
+def test_commands_pass_in_order(events: list[Any]) -> None:
+    """For any order of arrival, repeated, lost or damaged, all within one command's age."""
     Run().play(events)
 
 
 @pytest.mark.parametrize("second", [5.0, 4.0, 0.0])
-def test_the_reason_is_counted(second: float) -> None:
+def test_out_of_order_commands_are_counted(second: float) -> None:
     run = Run()
     run.play([5.0, second, 6.0])
     assert run.filter.counts == {Reason.OUT_OF_ORDER: 1}
 
 
 def test_commands_of_another_level_are_dropped() -> None:
-    """Four motor commands are not thrust and rates, which this filter passes on."""
+    """Four motor commands are not thrust and rates, which this filter passes."""
     run = Run()
     assert not run.filter.on_command(FlightCommand(1.0, LEVEL, MOTORS), run.now_s)
     assert run.filter.counts == {Reason.WRONG_JOINTS: 1}
@@ -110,15 +108,15 @@ def test_commands_of_another_level_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("broken", ["judge", "take", "forget"])
-def test_a_filter_without_order_is_caught(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The property can fail: each half of the bookkeeping left out breaks it."""
+def test_filter_without_ordering_fails_the_property(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each half of the ordering that is left out breaks the property."""
     monkeypatch.setattr(intake.Order, broken, lambda self, *stamp_s: None)
     with pytest.raises(AssertionError):
         Run().play([2.0, 1.0, 1.0, 4.0, "rearm", 1.0, 2.0])
 
 
-def test_replayed_commands_do_not_fly(hover: Bundle) -> None:
-    """Real nodes: a sender that repeats itself is refused, message for message, and nothing else is."""
+def test_replayed_commands_are_refused(hover: Bundle) -> None:
+    """Real nodes: repeated messages are refused, each of them, and nothing else is."""
     env, world = flight_env(hover), InProcessWorld()
     bus = {name: world.bus(name) for name in ("robot", "filter", "policy", "echo")}
     SimQuadNode(bus["robot"], SimulatedQuad(QuadBody(env.craft)), 1.0 / DT_S)
@@ -148,8 +146,8 @@ def test_replayed_commands_do_not_fly(hover: Bundle) -> None:
     assert len({message.stamp_s for message in safe}) == len(safe)
 
 
-def test_frames_are_those_of_the_state_that_the_craft_was_armed_on() -> None:
-    """A state in NED between that state and arming is dropped, and does not let another estimator in."""
+def test_frames_are_fixed_at_arming() -> None:
+    """A state in NED between that state and arming is dropped, and does not admit another estimator."""
     run = Run()
     run.filter.on_emergency(True)
     while run.filter.phase is not FlightPhase.DISARMED:

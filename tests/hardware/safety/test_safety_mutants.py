@@ -1,4 +1,4 @@
-"""The oracle can fail: for every promise, a filter that breaks it is caught."""
+"""The oracle detects a filter that breaks a promise, for every promise."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def no_acceleration(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_bound_on_the_way_back(patch: pytest.MonkeyPatch) -> None:
-    """The measured position comes before speed and acceleration: a jump of the state is a jump of the arm."""
+    """Apply the measured position before speed and acceleration: a jump of the state is a jump of the arm."""
     inner = limits._limited
 
     def dragged(speed: Any, last: Any, measured: Any, dt: float, lim: Any) -> Any:
@@ -120,15 +120,15 @@ REGIMES = {
     [no_step, no_range, no_acceleration, no_velocity, no_order, no_guard, no_age, no_rank, no_latch,
      no_arming, no_finiteness, no_walls, no_bound_on_the_way_back],
 )  # fmt: skip
-def test_the_oracle_catches(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within 300 sequences; the whole filter passes the same ones."""
+def test_oracle_catches_each_mutant(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 300 sequences; the unchanged filter passes the same ones."""
     broken(monkeypatch)
     with np.errstate(all="ignore"), pytest.raises((AssertionError, IndexError, ValueError)):
         run_many(REGIMES.get(broken, WILD))
 
 
 @pytest.mark.parametrize("regime", [WILD, BOXED, BLOCKED, SHAKEN])
-def test_the_whole_filter_is_not_caught(regime: Regime) -> None:
+def test_oracle_passes_the_unchanged_filter(regime: Regime) -> None:
     with np.errstate(all="ignore"):
         run_many(regime, 40)
 

@@ -39,7 +39,7 @@ NASTY = st.lists(
 
 @dataclass(frozen=True)
 class Regime:
-    """How bad the world is; each a probability per step unless said otherwise."""
+    """Probabilities of faults, per step unless said otherwise."""
 
     robot: str
     reach_rad: float  # of the random walk of goals, per step
@@ -163,7 +163,7 @@ class Run:
 
 
 def judged(examples: int) -> tuple[int, int]:
-    """(sequences, commands sent) of that many examples of hypothesis."""
+    """(sequences, commands sent) of this many examples of hypothesis."""
     count = [0, 0]
 
     @settings(
@@ -189,8 +189,8 @@ def judged(examples: int) -> tuple[int, int]:
     return count[0], count[1]
 
 
-def test_nothing_forbidden_comes_out() -> None:
-    """Thousands of sequences; they do send, so that there is something to judge."""
+def test_random_sequences_keep_the_promises() -> None:
+    """Thousands of sequences; they send commands, so that there is something to check."""
     sequences, sent = judged(80)
     assert sequences >= 2_000
     assert sent >= 5 * sequences
@@ -198,7 +198,7 @@ def test_nothing_forbidden_comes_out() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_nothing_forbidden_comes_out_of_a_hundred_thousand_sequences() -> None:
+def test_a_hundred_thousand_sequences_keep_the_promises() -> None:
     sequences, sent = judged(4_000)
     assert sequences >= 100_000
     assert sent >= 5 * sequences

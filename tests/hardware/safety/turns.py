@@ -1,4 +1,4 @@
-"""Rotations for the robots of the tests, written anew: they share nothing with what they test."""
+"""Rotations for the fake robots, which share no code with what they test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def rotation(axis: np.ndarray, angle: float) -> np.ndarray:
-    """Rodrigues."""
+    """Rotation matrix by Rodrigues' formula."""
     x, y, z = axis
     k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     return np.eye(3) + math.sin(angle) * k + (1 - math.cos(angle)) * k @ k

@@ -1,6 +1,4 @@
-"""Gamepad, keyboard and leader arm, by what they really send: event bytes, characters of a terminal,
-states.
-"""
+"""Gamepad, keyboard and leader arm, from recorded input: event bytes, characters of a terminal, states."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ END = bytes.fromhex("cc270000 0180 02 00")
 RELEASED = bytes.fromhex("d6270000 0000 01 04")
 
 
-def test_recorded_bytes_are_events() -> None:
-    """0xc000 is -16384, half of the way; 0x8001 the end. What is not a whole event waits for the rest."""
+def test_event_bytes_are_parsed() -> None:
+    """0xc000 is -16384, half of the range; 0x8001 is its end. An incomplete event waits for the rest."""
     found = list(events(START + LEFT + HELD + END + RELEASED + b"\x01\x02"))
     assert found[:4] == [(AXIS, 0, 0.0), (AXIS, 1, 0.0), (BUTTON, 0, 0.0), (BUTTON, 4, 0.0)]
     assert found[4:] == [
@@ -47,7 +45,7 @@ def test_recorded_bytes_are_events() -> None:
 
 @pytest.fixture
 def pad(tmp_path: Path) -> Iterator[tuple[Joystick, int]]:
-    """A pad, and the end at which the kernel writes."""
+    """A gamepad, and the pipe to which the test writes events."""
     path = tmp_path / "js0"
     os.mkfifo(path)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # so that the writer can open it
@@ -58,7 +56,7 @@ def pad(tmp_path: Path) -> Iterator[tuple[Joystick, int]]:
     joystick.close()
 
 
-def test_a_pad_turns_joints_while_its_button_is_held_and_is_not_held_when_it_is_gone(
+def test_gamepad_moves_joints_while_the_switch_is_held(
     pad: tuple[Joystick, int],
 ) -> None:
     joystick, kernel = pad
@@ -141,19 +139,19 @@ def test_keys_send_requests_and_move_nothing() -> None:
 
 
 def wait_polls(terminal: int) -> int:
-    """1, when what was written to the terminal has arrived."""
+    """1, once the characters written to the terminal have arrived."""
     return len(select.select([terminal], [], [], 5.0)[0])
 
 
-def test_no_pad_is_a_sentence(tmp_path: Path) -> None:
+def test_missing_gamepad_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match=r"js9 cannot be opened \(No such file or directory\)\. Found:"):
         Joystick(str(tmp_path / "js9"), [0])
     with pytest.raises(ConfigError, match="needs an axis"):
         Joystick(str(tmp_path / "js9"), [])
 
 
-def test_a_key_moves_while_it_repeats_and_stops_by_itself() -> None:
-    """A terminal tells no releases: 0.15 s after the last character the arm is let go."""
+def test_key_is_held_until_its_repetition_ends() -> None:
+    """A terminal reports no releases: 0.15 s after the last character the key counts as released."""
     ours, terminal = pty.openpty()
     keyboard = Keyboard(3, terminal)
     try:
@@ -186,7 +184,7 @@ def test_a_key_moves_while_it_repeats_and_stops_by_itself() -> None:
 
 
 def poll_until_held(keyboard: Keyboard, now_s: float) -> OperatorInput:
-    """What was written to a terminal arrives a little later."""
+    """Poll until characters written to the terminal have arrived."""
     for _ in range(10_000):
         if (operator := keyboard.poll(now_s)).held:
             return operator
@@ -212,7 +210,7 @@ class Switch:
         self.closed += 1
 
 
-def test_a_leader_leads_only_while_the_switch_is_held_and_it_still_speaks() -> None:
+def test_leader_needs_the_switch_and_recent_states() -> None:
     both = Switch()
     leader = Leader(both, both, signs=[1.0, -1.0], offsets_rad=[0.0, 0.5])  # type: ignore[arg-type]
     assert leader.poll(0.0) == NOTHING

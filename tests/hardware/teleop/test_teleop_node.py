@@ -1,6 +1,4 @@
-"""Teleoperation on a bus in virtual time: no command without the switch held, and no arm that runs on without
-it.
-"""
+"""Teleoperation in virtual time: commands only while the switch is held."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from tests.hardware.nodes.fakes import LagArm
 
 
 class Hand:
-    """A device that the test holds."""
+    """A device under control of the test."""
 
     def __init__(self) -> None:
         self.operator, self.broken, self.closed = NOTHING, "", 0
@@ -47,7 +45,7 @@ class Hand:
 
 
 class Cell:
-    """Simulated arm, filter and teleoperation; `heard` is what went over the bus, in order."""
+    """Simulated arm, filter and teleoperation; `heard` holds all messages, in order."""
 
     def __init__(self) -> None:
         self.world, self.arm, self.hand = InProcessWorld(), LagArm(), Hand()
@@ -66,8 +64,8 @@ class Cell:
         self.bus.spin(lambda: self.world.now() >= end_s - 1e-9)
 
 
-def test_a_button_reaches_the_recorder(tmp_path: Path) -> None:
-    """Two episodes by the device alone: begun, saved, begun, thrown away; what makes no sense is said."""
+def test_buttons_start_and_end_recordings(tmp_path: Path) -> None:
+    """Two episodes by the device alone: start, save, start, discard. An impossible request is reported."""
     cell, statuses = Cell(), list[str]()
     recorder = RecorderNode(
         cell.world.bus("recorder"), RecorderConfig(str(tmp_path)), [JOINT_STATES], statuses.append
@@ -84,8 +82,10 @@ def test_a_button_reaches_the_recorder(tmp_path: Path) -> None:
     recorder.last_word()
 
 
-def test_who_drives_before_a_recording_began_hears_it_once(tmp_path: Path) -> None:
-    """The way to the start is not recorded, nor is an hour of demonstrations lost without a word."""
+def test_driving_without_a_recording_is_reported_once(tmp_path: Path) -> None:
+    """So that an hour of demonstrations is not lost unnoticed, although the way to the start is not
+    recorded.
+    """
     cell, statuses = Cell(), list[str]()
     topics = [JOINT_STATES, TELEOP]
     recorder = RecorderNode(
@@ -106,10 +106,8 @@ def test_who_drives_before_a_recording_began_hears_it_once(tmp_path: Path) -> No
     recorder.last_word()
 
 
-def test_holding_moves_the_arm_and_letting_go_stops_it() -> None:
-    """0.3 of 2 rad/s for 0.5 s is 0.3 rad; released, it stays, and the filter hears that nobody
-    intervenes.
-    """
+def test_arm_moves_while_the_switch_is_held() -> None:
+    """0.3 of 2 rad/s for 0.5 s is 0.3 rad; after the release it stays, and the intervention ends."""
     cell = Cell()
     assert isinstance(cell.node, Node)
     cell.run(0.3)
@@ -131,8 +129,8 @@ def test_holding_moves_the_arm_and_letting_go_stops_it() -> None:
     assert {m.frame for m in commands} == {"base_link"}
 
 
-def test_a_teleop_that_is_started_anew_is_obeyed() -> None:
-    """The filter stays armed meanwhile, and has heard many interventions of the one before."""
+def test_restarted_teleop_is_followed() -> None:
+    """The filter stays armed meanwhile, and has received many interventions of the previous node."""
     cell = Cell()
     for held in 5 * (True, False):
         cell.hand.operator = OperatorInput(held, rates=np.array([0.1, 0.0, 0.0]))
@@ -149,9 +147,7 @@ def test_a_teleop_that_is_started_anew_is_obeyed() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(-3.0, 3.0)), min_size=1, max_size=25))
 def test_no_command_without_the_switch(steps: list[tuple[bool, float]]) -> None:
-    """Whatever the sticks do: every command lies between an intervention's begin and end, and the switch was
-    held.
-    """
+    """For any stick motion, every command lies between the begin and the end of an intervention."""
     cell = Cell()
     cell.run(0.1)
     held: list[tuple[float, bool]] = []
@@ -169,7 +165,7 @@ def test_no_command_without_the_switch(steps: list[tuple[bool, float]]) -> None:
     assert (np.abs(cell.arm.place) <= 1.0 + 1e-9).all()
 
 
-def test_an_unplugged_pad_lets_go_once_and_says_so() -> None:
+def test_unplugged_gamepad_ends_the_intervention() -> None:
     cell = Cell()
     cell.hand.operator = OperatorInput(True, rates=np.ones(3))
     cell.run(0.4)
@@ -187,8 +183,8 @@ def test_an_unplugged_pad_lets_go_once_and_says_so() -> None:
     assert cell.hand.closed == 1
 
 
-def test_who_cannot_see_the_arm_does_not_move_it() -> None:
-    """No joint_states, or old ones: the switch is as if it were not held."""
+def test_no_command_without_recent_states() -> None:
+    """With no joint_states, or old ones, the switch counts as released."""
     cell = Cell()
     cell.run(0.3)
     cell.robot._tell = lambda message: None  # the robot falls silent
@@ -198,8 +194,8 @@ def test_who_cannot_see_the_arm_does_not_move_it() -> None:
     assert all(at < 0.42 for at, _ in heard)
 
 
-def test_a_leader_takes_over_where_its_follower_is() -> None:
-    """0.5 rad away it does not, and says which joint; near enough it does, and is followed from there on."""
+def test_leader_must_be_near_its_follower() -> None:
+    """At 0.5 rad away it does not take over, and the report names the joint; near enough it is followed."""
     cell = Cell()
     cell.run(0.2)
     cell.hand.operator = OperatorInput(True, position_rad=np.array([0.0, 0.5, 0.0]))

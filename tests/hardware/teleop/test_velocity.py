@@ -28,7 +28,7 @@ def jog(stamp_s: float, *velocities: float, names: tuple[str, ...] = NAMES) -> J
 
 
 class Cell:
-    """A simulated arm behind the filter, and a program that publishes at 25 Hz, as joysticks do."""
+    """A simulated arm with its filter, and a program that publishes at 25 Hz, as joystick nodes do."""
 
     def __init__(self, **robot: Any) -> None:
         self.world, self.arm, self.said, self.sent = (
@@ -53,8 +53,8 @@ class Cell:
         self.bus.spin(lambda: self.world.now() >= end_s - 1e-9)
 
 
-def test_a_joint_jog_turns_its_joints_while_a_human_intervenes() -> None:
-    """0.5 rad/s for a second, of one joint of three, at 25 messages a second; then the arm stands."""
+def test_joint_jog_moves_its_joints_during_an_intervention() -> None:
+    """0.5 rad/s of one joint of three for 1 s, at 25 messages a second; then the arm rests."""
     cell = Cell()
     begun_rad = cell.arm.place.copy()
     cell.speak = lambda now_s: cell.jog(jog(now_s, 0.5, names=("b",)))
@@ -73,8 +73,8 @@ def test_a_joint_jog_turns_its_joints_while_a_human_intervenes() -> None:
     assert cell.arm.place == pytest.approx(stood_rad, abs=2e-3)
 
 
-def test_a_jog_without_stamps_is_followed_and_cut_to_the_limit() -> None:
-    """100 rad/s is 2 rad/s of this arm, and ends at the range."""
+def test_jog_without_stamps_is_limited_in_velocity() -> None:
+    """100 rad/s becomes 2 rad/s of this arm, and the motion ends at the range."""
     cell = Cell()
     cell.intervene(Flag(True))
     cell.speak = lambda now_s: cell.jog(jog(0.0, 100.0, 0.0, 0.0))
@@ -86,7 +86,7 @@ def test_a_jog_without_stamps_is_followed_and_cut_to_the_limit() -> None:
     assert cell.arm.place[0] <= 1.0 + 1e-6
 
 
-def test_a_twist_moves_the_tool_along_its_direction() -> None:
+def test_twist_moves_the_tool() -> None:
     """The simulated arm's tool rises at 0.05 m/s for 1 s: 0.05 m, within 5 mm, and hardly aside."""
     robot = load_description("sim_arm")
     follow, forward = VelocityTeleop(robot), forward_kinematics(robot)
@@ -101,8 +101,8 @@ def test_a_twist_moves_the_tool_along_its_direction() -> None:
     assert moved_m == pytest.approx([0.0, 0.0, 0.05], abs=0.005)
 
 
-def test_a_fast_twist_is_slowed_down_as_a_whole() -> None:
-    """10 m/s: the joint that would be fastest turns at its limit, and the others keep their share."""
+def test_fast_twist_keeps_its_direction() -> None:
+    """10 m/s: the fastest joint turns at its limit, and the others keep their share."""
     robot = load_description("sim_arm")
     slow, fast = VelocityTeleop(robot), VelocityTeleop(robot)
     place_rad, way = np.array([0.1, 0.6, 1.0, 0.0, 0.5, 0.0]), np.array([1.0, 0.5, 0.2])
@@ -116,8 +116,8 @@ def test_a_fast_twist_is_slowed_down_as_a_whole() -> None:
     assert steps[1] / np.linalg.norm(steps[1]) == pytest.approx(steps[0] / np.linalg.norm(steps[0]), abs=1e-6)
 
 
-def test_the_jacobian_is_the_slope_of_the_forward_kinematics() -> None:
-    """By central differences of 1e-6 rad; and the first joint turns the tool about the vertical."""
+def test_jacobian_equals_finite_differences() -> None:
+    """Central differences of 1e-6 rad; the first joint turns the tool about the vertical."""
     robot = load_description("sim_arm")
     jacobian, forward = tool_jacobian(robot), forward_kinematics(robot)
     place_rad = np.random.default_rng(0).uniform(-1.0, 1.0, 6)
@@ -140,13 +140,13 @@ def test_the_jacobian_is_the_slope_of_the_forward_kinematics() -> None:
         (Twist(np.nan, ZERO, ZERO), "stamp is not a finite number"),
     ],
 )
-def test_a_dropped_message_names_the_cure(message: JointJog | Twist, cure: str) -> None:
+def test_dropped_messages_are_reported_with_a_remedy(message: JointJog | Twist, cure: str) -> None:
     follow = VelocityTeleop(arm())
     assert cure in follow.take(message, 0.0)
     assert follow.next(ZERO, 0.0) is None
 
 
-def test_a_twist_for_an_arm_without_kinematics_names_the_cure() -> None:
+def test_twist_without_kinematics_is_reported() -> None:
     """The description of the UR5e has no axes."""
     said = VelocityTeleop(load_description("ur5e")).take(Twist(1.0, ZERO, ZERO), 0.0)
     assert "give axis and offset_m of every joint, or send teleop/joint_jog" in said
