@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hardware.safety.reasons import Effect, Reason
 
-HEADER = "| reason | what is said | arm | quadcopter |\n| --- | --- | --- | --- |"
+HEADER = "| reason | message | arm | quadcopter |\n| --- | --- | --- | --- |"
 WORDS = {
     Effect.LIMITED: "limited",
     Effect.DROPPED: "dropped",
