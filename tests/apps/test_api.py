@@ -13,7 +13,7 @@ import robo_rl as rr
 from robo_rl.core.errors import ConfigError
 
 
-def test_the_import_is_light() -> None:
+def test_import_needs_no_torch() -> None:
     """`rr.__all__` needs neither torch nor a simulator."""
     heavy = "{'torch', 'numpy', 'hydra', 'sim'}"
     code = f"import sys, robo_rl; dir(robo_rl); print(sorted({heavy} & sys.modules.keys()))"
@@ -21,14 +21,14 @@ def test_the_import_is_light() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_every_public_name_is_there_and_others_are_refused() -> None:
+def test_public_names() -> None:
     """The table of names and the module agree."""
     assert all(getattr(rr, name).__doc__ for name in rr.__all__)
     with pytest.raises(AttributeError, match=r"no attribute 'trian', expected one of: Bundle, "):
         rr.trian  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_from_a_dataset_to_a_head(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_evaluate_and_distil(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Train, evaluate and distil return objects with rates and paths, and print nothing."""
     net = {"name": "mlp", "width": 16, "depth": 1, "time_dim": 8}
     run = rr.train(
@@ -54,7 +54,7 @@ def test_from_a_dataset_to_a_head(dataset: Path, tmp_path: Path, capsys: pytest.
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_run_becomes_a_bundle(run: Path, dataset: Path, tmp_path: Path) -> None:
+def test_export_and_load(run: Path, dataset: Path, tmp_path: Path) -> None:
     """Exported, and loaded as a contract and as a policy."""
     bundle = rr.export(run, out=tmp_path / "bundle", noise="zero")
     assert rr.load_bundle(tmp_path / "bundle").env == bundle.env == rr.Dataset(dataset).spec
@@ -80,7 +80,7 @@ def test_finetuning_returns_both_rates(run: Path, tmp_path: Path) -> None:
     assert isinstance(tuned.load_policy("cpu").policy.obs_steps, int)
 
 
-def test_a_mistake_is_the_sentence_of_the_command_line(dataset: Path, tmp_path: Path) -> None:
+def test_errors_equal_those_of_the_command_line(dataset: Path, tmp_path: Path) -> None:
     """An unknown or impossible keyword argument."""
     with pytest.raises(ConfigError, match=r"no setting 'stesp'\. Did you mean 'steps'\?"):
         rr.train(data=dataset, out=tmp_path / "r", stesp=3)
@@ -89,14 +89,14 @@ def test_a_mistake_is_the_sentence_of_the_command_line(dataset: Path, tmp_path: 
     assert not (tmp_path / "r").exists()
 
 
-def test_an_environment_by_name() -> None:
+def test_make_env_by_name() -> None:
     """Environment of a name, with its lanes."""
     env = rr.make_env("quad/hover", 3)
     assert env.reset(iter(range(3)))["state"].shape[0] == 3
     env.close()
 
 
-def test_the_lazy_table_and_the_api_agree() -> None:
+def test_lazy_table_matches_the_api() -> None:
     """Every name of `robo_rl.api` is available as `rr.<name>`, known to type checkers, and no other is."""
     from robo_rl import api
 

@@ -30,7 +30,7 @@ def frames(folder: Path) -> list[bytes]:
     return [episode.obs("state").tobytes() + episode.action.tobytes() for episode in EpisodeStore(folder)]
 
 
-def test_episodes_are_whole_and_successful(dataset: Path) -> None:
+def test_collected_episodes_are_complete_and_successful(dataset: Path) -> None:
     """Seeds in order, a final observation, one reward at the end, labels, no fault for `validate`."""
     store = EpisodeStore(dataset)
     assert [episode.meta.seed for episode in store] == [derive_seed("collect", 0, i) for i in range(3)]
@@ -45,7 +45,7 @@ def test_episodes_are_whole_and_successful(dataset: Path) -> None:
     assert not [fault for fault in validate(dataset) if fault.severity == "error"]
 
 
-def test_data_depend_neither_on_lanes_nor_on_pauses(dataset: Path, tmp_path: Path) -> None:
+def test_data_do_not_depend_on_lanes_or_interruptions(dataset: Path, tmp_path: Path) -> None:
     """One lane, two parts, a worker process: the same bytes, so a collection can be stopped and continued."""
     collect.main(collect_config(tmp_path / "a", num_envs=1, episodes=1))
     collect.main(collect_config(tmp_path / "a", num_envs=2, num_workers=1))
@@ -54,7 +54,7 @@ def test_data_depend_neither_on_lanes_nor_on_pauses(dataset: Path, tmp_path: Pat
     assert len(EpisodeStore(tmp_path / "a")) == 3
 
 
-def test_failures_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_failures_are_counted_but_not_kept(tmp_path: Path) -> None:
     """An expert that cannot succeed in 5 steps: a sentence after the permitted attempts; keep=all keeps
     them.
     """
@@ -94,7 +94,9 @@ def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:
         ({"reward": "shaped"}, "shaped"),
     ],
 )
-def test_mistakes_are_named_and_leave_nothing(changes: dict[str, str], words: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported_and_leave_no_dataset(
+    changes: dict[str, str], words: str, tmp_path: Path
+) -> None:
     """A command that could not start leaves no empty dataset."""
     with pytest.raises(Exception, match=words) as caught:
         collect.main(collect_config(tmp_path / "data", **changes))
@@ -102,13 +104,13 @@ def test_mistakes_are_named_and_leave_nothing(changes: dict[str, str], words: st
     assert not (tmp_path / "data").exists()
 
 
-def test_a_dataset_of_another_task_is_refused(dataset: Path) -> None:
+def test_dataset_of_another_task_is_refused(dataset: Path) -> None:
     """A dataset with episodes of two contracts could not be trained on."""
     with pytest.raises(DataError, match=r"differs from .metaworld/push-v3"):
         collect.main(collect_config(dataset, env="metaworld/push-v3"))
 
 
-def test_ctrl_c_keeps_what_is_committed(
+def test_ctrl_c_keeps_committed_episodes(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Committed episodes stay, and the same command continues to the same data as an uninterrupted one."""
@@ -129,7 +131,7 @@ def test_ctrl_c_keeps_what_is_committed(
 
 
 @pytest.mark.slow
-def test_ctrl_c_of_a_terminal_reaches_the_workers_too(tmp_path: Path) -> None:
+def test_ctrl_c_of_a_terminal_ends_the_workers(tmp_path: Path) -> None:
     """A real process group: code 130, a sentence, a valid dataset."""
     out = tmp_path / "data"
     command = ["collect", f"env={ENV}", f"out={out}", "episodes=500", "num_workers=1", "num_envs=2"]
@@ -153,13 +155,13 @@ def test_ctrl_c_of_a_terminal_reaches_the_workers_too(tmp_path: Path) -> None:
     assert not [fault for fault in validate(out) if fault.severity == "error"]
 
 
-def test_more_lanes_than_sense_is_a_sentence(tmp_path: Path) -> None:
+def test_more_workers_than_lanes_is_refused(tmp_path: Path) -> None:
     """More workers than lanes."""
     with pytest.raises(ConfigError, match="num_workers"):
         collect.main(collect_config(tmp_path / "data", num_envs=1, num_workers=2))
 
 
-def test_a_rare_success_is_not_recorded_twice() -> None:
+def test_rare_success_is_not_recorded_twice() -> None:
     """One success in hundreds of attempts: the same command continues after it, however far that is."""
     kept = [SimpleNamespace(meta=SimpleNamespace(seed=derive_seed("collect", 3, i))) for i in (2, 700)]
     elsewhere = SimpleNamespace(meta=SimpleNamespace(seed=derive_seed("collect", 4, 9)))

@@ -27,7 +27,7 @@ def write_run(path: Path, seed: int, solved: list[int]) -> None:
     (path / "curve.json").write_text(json.dumps(curve))
 
 
-def test_every_combination_is_a_run_with_its_own_folder() -> None:
+def test_each_combination_of_a_sweep_has_its_folder() -> None:
     """Two seeds times two rates; a list and a path with a comma are no sweeps."""
     words = ["out=runs/x", "seed=range(1,3)", "lr=1e-3,1e-4", "hidden=[8,8]", "base=a b/c"]
     runs = expand_sweeps("train", words)
@@ -39,7 +39,7 @@ def test_every_combination_is_a_run_with_its_own_folder() -> None:
         expand_sweeps("train", ["seed=1,2"])
 
 
-def test_a_sweep_trains_and_is_listed(
+def test_sweep_trains_and_is_listed(
     dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`train -m seed=1,2` gives two policies; `runs` shows the seed as the differing setting."""

@@ -21,7 +21,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.runs.loaded_policy import LoadedPolicy
 
 
-def test_a_demo_without_time_to_learn_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_too_few_steps_are_refused_first(tmp_path: Path) -> None:
     """Reported before collecting and training."""
     out = tmp_path / "demo"
     with pytest.raises(ConfigError, match="steering_steps=1200 leaves no steps for learning"):
@@ -39,7 +39,7 @@ def test_a_demo_without_time_to_learn_is_refused_before_any_work(tmp_path: Path)
         ("out=FILE/demo", "is a file, expected a folder"),
     ],
 )
-def test_a_slip_is_one_sentence_and_leaves_nothing(
+def test_mistakes_print_one_sentence_and_leave_nothing(
     setting: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Reported before the first stage."""
@@ -54,7 +54,7 @@ def test_a_slip_is_one_sentence_and_leaves_nothing(
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_folder_is_not_changed(tmp_path: Path) -> None:
     """`out` of a dataset is neither filled with the demo's files nor emptied by overwrite=true."""
     (tmp_path / "dataset.json").write_text("{}")
     for overwrite in (False, True):
@@ -63,7 +63,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["dataset.json"]
 
 
-def test_a_demo_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
+def test_resume_needs_the_same_settings(tmp_path: Path) -> None:
     """Otherwise the report would name settings that did not produce its table."""
     first = DemoConfig(out=str(tmp_path))
     checks.check_same(first, tmp_path)
@@ -76,7 +76,7 @@ def test_a_demo_goes_on_only_with_its_own_settings(tmp_path: Path) -> None:
         checks.check_same(replace(first, env="metaworld/push-v3", demos=50), tmp_path)
 
 
-def test_a_stage_costs_what_it_cost_before_ctrl_c_too(tmp_path: Path) -> None:
+def test_time_of_a_stage_includes_the_part_before_ctrl_c(tmp_path: Path) -> None:
     """The time of a base trained in two parts is that of both."""
 
     def stopped() -> None:
@@ -90,7 +90,7 @@ def test_a_stage_costs_what_it_cost_before_ctrl_c_too(tmp_path: Path) -> None:
     assert stages.Stages(tmp_path).wall_s == spent["wall_s"]
 
 
-def test_a_head_costs_what_its_training_did() -> None:
+def test_time_of_the_head_excludes_the_comparison() -> None:
     """Without 20 of the stage's 50 s, which compared the head with its teacher."""
     stage, actor = (
         {"wall_s": 50.0, "cpu_s": 48.0, "stopped_s": 0.0},
@@ -101,7 +101,7 @@ def test_a_head_costs_what_its_training_did() -> None:
     assert head_row(actor, {"env_steps": 16000}, stage).cpu_s == 48.0
 
 
-def test_ctrl_c_of_the_terminal_reaches_the_demo_alone(tmp_path: Path) -> None:
+def test_ctrl_c_of_the_terminal_reaches_only_the_demo(tmp_path: Path) -> None:
     """Only the demo's signal reaches the fine-tuning; a second one would stop it without saving."""
     with (tmp_path / "log").open("w") as log:
         process = begin(["--version"], log)

@@ -23,14 +23,12 @@ def two_threads() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("threads", "images", "taken"), [(0, False, 1), (0, True, 2), (1, True, 1), (3, False, 3), (3, True, 3)]
 )
-def test_one_thread_unless_there_are_images_or_the_user_says(
-    threads: int, images: bool, taken: int, two_threads: None
-) -> None:
+def test_number_of_threads(threads: int, images: bool, taken: int, two_threads: None) -> None:
     set_cpu_threads(threads, images)
     assert torch.get_num_threads() == taken
 
 
-def test_training_on_states_takes_one(dataset: Path, tmp_path: Path, two_threads: None) -> None:
+def test_training_on_states_uses_one_thread(dataset: Path, tmp_path: Path, two_threads: None) -> None:
     """The default; the setting may differ in a resumed run."""
     from robo_rl.apps import train
     from tests.apps.conftest import train_config

@@ -32,7 +32,7 @@ def test_report_is_json_with_every_package(capsys: pytest.CaptureFixture[str]) -
     assert report["versions"]["torch"]
 
 
-def test_a_missing_simulator_comes_with_its_command(
+def test_missing_simulator_is_listed_with_its_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Missing extras are no failure: a robot has no simulator. The command is printed at the end, once."""
@@ -52,7 +52,7 @@ def test_a_missing_core_package_fails(
     assert "pip install robo-rl" in capsys.readouterr().out
 
 
-def test_unsourced_ros_is_told_from_missing_ros(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsourced_ros_is_distinguished_from_missing_ros(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ROS 2 built for another Python is the usual reason why rclpy cannot be imported."""
     monkeypatch.setenv("ROS_DISTRO", "jazzy")
     without(monkeypatch, "rclpy")
@@ -63,14 +63,14 @@ def test_unsourced_ros_is_told_from_missing_ros(monkeypatch: pytest.MonkeyPatch)
     assert "rclpy" not in found["robot nodes"].detail
 
 
-def test_without_any_bus_doctor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_bus_is_listed_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ROS_DISTRO", raising=False)
     without(monkeypatch, "rclpy", "cyclonedds")
     found = {finding.what: finding for finding in doctor.ros_findings()}
     assert found["robot nodes"].hint == "pip install 'robo-rl[dds]'"
 
 
-def test_doctor_says_who_can_command_the_robot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_possible_senders(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loopback is private to the machine; a named network, and any network of ROS, is not."""
     monkeypatch.delenv("ROBO_RL_INTERFACE", raising=False)
     assert doctor.network_finding(rclpy=False).state == "ok"

@@ -50,7 +50,7 @@ def evaluate_config(policy: Path, **changes: object) -> EvaluateConfig:
     return EvaluateConfig(**tiny | changes)  # type: ignore[arg-type]
 
 
-def test_training_leaves_a_policy_and_its_history(run: Path) -> None:
+def test_training_writes_policy_checkpoints_and_metrics(run: Path) -> None:
     """Policy folder, checkpoints, metrics and settings are in the run folder."""
     policy = load_policy(run / "policy")
     assert policy.chunk == 8
@@ -87,7 +87,7 @@ def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tm
     assert all(tensor.equal(theirs[name]) for name, tensor in ours.items())
 
 
-def test_training_on_nothing_leaves_nothing(tmp_path: Path) -> None:
+def test_missing_data_leave_no_run_folder(tmp_path: Path) -> None:
     """A wrong path must not leave a run folder that blocks the corrected command."""
     with pytest.raises(DataError, match=r"dataset\.json does not exist"):
         train.main(train_config(tmp_path / "nowhere", tmp_path / "run"))
@@ -102,7 +102,7 @@ def test_training_on_nothing_leaves_nothing(tmp_path: Path) -> None:
         "keep_checkpoints=0", "net.depth=100000", "image.crop=5", "image.pool=avg",
     ],
 )  # fmt: skip
-def test_a_setting_that_cannot_be_used_costs_nothing(
+def test_unusable_settings_are_refused_first(
     slip: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Refused by its key before the dataset is read; a finished run in `out` is untouched by
@@ -126,7 +126,7 @@ def test_windows_beyond_every_episode_are_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_another_kind_of_thing_is_called_by_what_it_is(dataset: Path, run: Path, tmp_path: Path) -> None:
+def test_wrong_kind_of_folder_is_named(dataset: Path, run: Path, tmp_path: Path) -> None:
     """A run is no dataset, a dataset no policy, a run no bundle, a file no run folder."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(DataError, match=f"{run} is a run and is not a dataset"):
@@ -143,7 +143,7 @@ def test_another_kind_of_thing_is_called_by_what_it_is(dataset: Path, run: Path,
     assert not (tmp_path / "new").exists()
 
 
-def test_a_checkpoint_on_the_way_is_a_policy(run: Path, tmp_path: Path) -> None:
+def test_checkpoint_can_be_evaluated(run: Path, tmp_path: Path) -> None:
     """run@8 is the average after 8 of 12 updates; it can be evaluated, and its note names its own steps."""
     found = find_policy(f"{run}@8")
     assert json.loads((found / "policy.json").read_text())["train"]["steps"] == 8
@@ -183,7 +183,7 @@ def test_evaluation_is_paired_and_repeatable(
     ).exists()  # a shortened episode says nothing about the policy
 
 
-def test_results_that_cannot_be_written_are_refused_before_the_work(run: Path, tmp_path: Path) -> None:
+def test_unwritable_out_is_refused_first(run: Path, tmp_path: Path) -> None:
     """A wrong out= is reported before the evaluation."""
     (tmp_path / "file").write_text("x")
     for key, path, words in (
@@ -197,9 +197,7 @@ def test_results_that_cannot_be_written_are_refused_before_the_work(run: Path, t
         evaluate.main(EvaluateConfig("not looked for", episodes=1, video=str(tmp_path / "film.mp4")))
 
 
-def test_a_policy_that_cannot_be_written_to_is_evaluated_all_the_same(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_read_only_policy_is_evaluated(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In a read-only policy folder, results are written, and the missing note is reported."""
     policy, out = tmp_path / "policy", tmp_path / "results.json"
     shutil.copytree(run / "policy", policy)
@@ -209,7 +207,7 @@ def test_a_policy_that_cannot_be_written_to_is_evaluated_all_the_same(
     assert f"success not saved in {policy} (Is a directory)" in capsys.readouterr().out
 
 
-def test_export_and_run_carry_the_measured_success(
+def test_export_and_run_keep_the_measured_success(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """evaluate -> export -> run: the manifest holds k, n and the noise; the loop reports its deadlines."""
@@ -228,7 +226,7 @@ def test_export_and_run_carry_the_measured_success(
     assert evaluate.main(evaluate_config(tmp_path / "bundle", episodes=1)) == 0
 
 
-def test_success_with_other_noise_is_not_promised(
+def test_success_at_another_noise_is_not_exported(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Measured at zero noise, exported with N(0, I): the bundle states no success, and the message gives the
@@ -240,7 +238,7 @@ def test_success_with_other_noise_is_not_promised(
     assert "its success with gaussian noise is unknown" in capsys.readouterr().out
 
 
-def test_noise_that_a_bundle_cannot_draw_is_not_rounded(run: Path, tmp_path: Path) -> None:
+def test_unsupported_noise_scale_is_refused(run: Path, tmp_path: Path) -> None:
     """Measured at half the noise, which a bundle does not support, so the user must choose."""
     _note_success(run, noise=0.5)
     with pytest.raises(ConfigError, match=r"scaled by 0\.5"):
@@ -252,7 +250,7 @@ def _note_success(run: Path, noise: float) -> None:
     write_success_note(run / "policy", success_note(SuccessRate(1, 1), ENV, 0, noise))
 
 
-def test_success_of_other_weights_is_not_believed(run: Path, tmp_path: Path) -> None:
+def test_success_of_other_weights_is_not_exported(run: Path, tmp_path: Path) -> None:
     """A note of a policy that was trained again is outdated: the bundle states no success."""
     import shutil
 
@@ -276,7 +274,7 @@ def test_wrong_policies_are_refused(run: Path, tmp_path: Path) -> None:
         run_verb.main(RunConfig(str(run)))
 
 
-def test_a_run_is_as_good_as_its_policy_folder(run: Path) -> None:
+def test_run_folder_is_accepted_as_a_policy(run: Path) -> None:
     """`policy=runs/base` finds runs/base/policy, and the environment it was trained on."""
     import torch
 

@@ -8,7 +8,7 @@ from robo_rl.apps.cli.aliases import by_engine
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 
-def test_an_engine_leads_to_its_verb() -> None:
+def test_engine_selects_the_verb() -> None:
     """Flights go to `fly`, swarms to `swarm`; words without an engine are unchanged."""
     assert by_engine("train", ["data=d", "out=r"]) == ("train", ["data=d", "out=r"])
     assert by_engine("fly", ["task=race"]) == ("fly", ["task=race"])
@@ -38,14 +38,14 @@ def test_an_engine_leads_to_its_verb() -> None:
         ("vision", "vision", []),
     ],
 )
-def test_a_flight_needs_no_engine_to_be_trained(task: str, verb: str, words: list[str]) -> None:
+def test_train_task_without_an_engine(task: str, verb: str, words: list[str]) -> None:
     """`robo-rl train task=race` trains that flight with its settings; no dataset is needed."""
     assert by_engine("train", [f"task={task}", "seeds=2", "out=r"]) == (verb, [*words, "seeds=2", "out=r"])
     with pytest.raises(ConfigError, match="without data="):
         by_engine("train", [f"task={task}", "data=d"])
 
 
-def test_a_task_of_arms_is_one_word() -> None:
+def test_task_words_become_an_environment_name() -> None:
     """Task, engine, robot, control and clearance become the environment's name, in any verb that accepts
     one.
     """
@@ -70,7 +70,7 @@ def test_a_task_of_arms_is_one_word() -> None:
         by_engine("train", ["task=lift", "engine=mujoco"])
 
 
-def test_engines_that_do_not_fly_a_task_say_which_does() -> None:
+def test_unsupported_engine_error_names_the_supported_one() -> None:
     """Missions run in one engine and cameras in the other; other names get the list of known ones."""
     with pytest.raises(ConfigError, match="task=mission runs in engine=quad only"):
         by_engine("train", ["task=mission", "engine=pybullet"])

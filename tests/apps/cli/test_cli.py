@@ -30,7 +30,7 @@ def robo_rl(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[st
     )
 
 
-def test_help_is_instant_and_names_every_verb() -> None:
+def test_help_is_fast_and_names_every_verb() -> None:
     """`--help` imports neither torch nor hydra; measured in CPU time, so that load does not matter."""
     before = os.times()
     done = robo_rl("--help")
@@ -42,7 +42,7 @@ def test_help_is_instant_and_names_every_verb() -> None:
         assert verb.examples[0] in done.stdout
 
 
-def test_ctrl_c_while_the_command_line_is_imported_is_a_sentence() -> None:
+def test_ctrl_c_during_imports_prints_one_sentence() -> None:
     """Ctrl-C during the imports gives a sentence, not a traceback."""
     code = (
         "import sys\n"
@@ -58,7 +58,7 @@ def test_ctrl_c_while_the_command_line_is_imported_is_a_sentence() -> None:
     assert (done.returncode, done.stderr) == (130, "robo-rl: stopped; nothing was started.\n")
 
 
-def test_no_argument_shows_the_help() -> None:
+def test_no_argument_prints_the_overview() -> None:
     """Without a verb the overview is printed."""
     assert robo_rl().stdout == robo_rl("--help").stdout
 
@@ -93,7 +93,7 @@ def test_verb_help_shows_keys_types_and_defaults(verb: str) -> None:
         (["data", "info", "path=nowhere"], "nowhere"),
     ],
 )
-def test_a_users_mistake_is_one_sentence_and_code_2(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_user_error_is_one_sentence_and_exit_code_2(arguments: list[str], words: str, tmp_path: Path) -> None:
     """No traceback, nothing on stdout, a remedy in the sentence."""
     done = robo_rl(*arguments, cwd=tmp_path)
     assert done.returncode == 2
@@ -125,7 +125,7 @@ def fake_verb(monkeypatch: pytest.MonkeyPatch, run: Callable[[object], int | Non
         (ModuleNotFoundError("No module", name="cv2.data"), 2, "pip install 'robo-rl[train]'"),
     ],
 )
-def test_expected_errors_have_a_sentence_and_a_code(
+def test_exit_code_of_each_error(
     error: BaseException,
     code: int,
     words: str,
@@ -144,7 +144,7 @@ def test_expected_errors_have_a_sentence_and_a_code(
     assert "Traceback" not in said
 
 
-def test_a_defect_keeps_its_traceback(
+def test_defect_prints_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A defect is printed in full, with a request to report it."""
@@ -156,10 +156,10 @@ def test_a_defect_keeps_its_traceback(
     assert "robo-rl doctor" in said
 
 
-def test_a_missing_module_of_ours_is_a_defect(
+def test_missing_module_of_robo_rl_is_a_defect(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A missing module of ours must not be reported as a missing package."""
+    """A missing module of robo-rl must not be reported as a missing package."""
 
     def run(config: object) -> int:
         raise ModuleNotFoundError("No module named 'sim.gone'", name="sim.gone")
@@ -169,7 +169,7 @@ def test_a_missing_module_of_ours_is_a_defect(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_closed_pipe_is_no_error() -> None:
+def test_closed_pipe_is_no_error() -> None:
     """`robo-rl --help | head -1` ends without an error."""
     process = subprocess.Popen(
         [

@@ -51,7 +51,7 @@ def load(*overrides: str) -> _Config:
     return load_config("test", overrides, _Config)
 
 
-def test_overrides_arrive_typed() -> None:
+def test_overrides_have_the_types_of_the_dataclass() -> None:
     """Every kind of value, also nested ones and a chosen variant, has the type of the dataclass."""
     config = load(
         "data=d", "episodes=3", "optimizer.lr=1e-4", "resume=true", "net=deep", "net.depth=2", "base=none"
@@ -62,7 +62,7 @@ def test_overrides_arrive_typed() -> None:
 @pytest.mark.parametrize(
     "path", ["a b/c", "runs/x[1]", "it's", "~/a=b", "data{1}", "1e-3", "null", "a,b", "back\\slash"]
 )
-def test_any_text_passes_as_text(path: str) -> None:
+def test_text_needs_no_quotes(path: str) -> None:
     """Paths with characters of hydra's grammar, and text that looks like a number, need no quotes."""
     assert load(f"data={path}").data == path
 
@@ -90,7 +90,7 @@ def test_any_text_passes_as_text(path: str) -> None:
         ("episodes", ["key=value"]),
     ],
 )
-def test_a_slip_names_the_key_and_the_way_out(override: str, words: list[str]) -> None:
+def test_invalid_override_error_names_key_and_remedy(override: str, words: list[str]) -> None:
     """One sentence: what was found and expected, without hydra's own words."""
     with pytest.raises(ConfigError) as caught:
         load("data=d", override)
@@ -100,13 +100,13 @@ def test_a_slip_names_the_key_and_the_way_out(override: str, words: list[str]) -
     assert "hydra" not in message.lower()
 
 
-def test_a_variant_that_does_not_exist_is_named() -> None:
+def test_unknown_variant_error_lists_the_known_ones() -> None:
     """`net=depe` lists the nets there are."""
     with pytest.raises(UnknownNameError, match=r"Unknown net 'depe'\. Did you mean 'deep'"):
         load("data=d", "net=depe")
 
 
-def test_a_missing_setting_says_what_it_is() -> None:
+def test_missing_setting_error_has_its_help_text() -> None:
     """The field's help text explains the missing setting."""
     with pytest.raises(ConfigError, match=r"needs data=... \(where the data are\)"):
         load("episodes=3")

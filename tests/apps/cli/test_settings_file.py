@@ -23,13 +23,13 @@ def _file(folder: Path, text: str, name: str = "mine.yaml") -> str:
 @pytest.mark.parametrize(
     "words", [["data=a", "data=b"], ["episodes=1", "episodes=2"], ["seed=1", "seed=1"], ["seed=1", "+seed=2"]]
 )
-def test_a_key_given_twice_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_key_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """One of the two values would be lost silently, for any verb."""
     assert main(["evaluate", "policy=p", *words]) == 2
     assert "is given twice, found " in capsys.readouterr().err
 
 
-def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+def test_command_line_overrides_the_file(tmp_path: Path) -> None:
     """Nested and dotted keys, lists, none and text have their types; `seed` is that of the command line."""
     file = _file(
         tmp_path,
@@ -43,7 +43,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     assert "seed" not in origin
 
 
-def test_a_word_without_a_key_stays_first(tmp_path: Path) -> None:
+def test_positional_word_stays_first(tmp_path: Path) -> None:
     """`up arm_sim config=mine.yaml`: the set is the first word."""
     assert expand(["arm_sim", f"config={_file(tmp_path, 'record: r')}"])[0] == ["arm_sim", "record=r"]
 
@@ -57,7 +57,7 @@ def test_a_word_without_a_key_stays_first(tmp_path: Path) -> None:
         ("episodes: many", ["episodes=many cannot be used", "whole number"]),
     ],
 )
-def test_a_mistake_in_the_file_is_named(
+def test_error_names_the_file_and_the_key(
     text: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error names the file, the key and the nearest setting."""
@@ -66,13 +66,13 @@ def test_a_mistake_in_the_file_is_named(
     assert all(word in said for word in words), said
 
 
-def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """No traceback."""
     assert main(["evaluate", "config=nowhere.yaml"]) == 2
     assert "nowhere.yaml is not a file" in capsys.readouterr().err
 
 
-def test_an_own_method_file_is_a_method(tmp_path: Path) -> None:
+def test_method_file(tmp_path: Path) -> None:
     """Its values are applied to the schema's defaults, as those of a built-in method, and it is named like
     the file.
     """
@@ -83,7 +83,7 @@ def test_an_own_method_file_is_a_method(tmp_path: Path) -> None:
     assert preview("finetune", [f"method={file}"], FinetuneVerb)["method.map.scale"] == 0.3
 
 
-def test_an_unknown_key_of_a_method_file_is_refused(tmp_path: Path) -> None:
+def test_unknown_key_of_a_method_file_is_refused(tmp_path: Path) -> None:
     """The error names the nearest setting."""
     file = _file(tmp_path, "learner: {gama: 0.9}")
     with pytest.raises(

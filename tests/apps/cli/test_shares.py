@@ -21,7 +21,7 @@ from robo_rl.core.errors import ConfigError
         ("finetune", FinetuneVerb, "method.learner.gamma=1.5", ["out=o"]),
     ],
 )
-def test_a_share_above_one_is_refused(verb: str, schema: type, override: str, others: list[str]) -> None:
+def test_fractions_above_one_are_refused(verb: str, schema: type, override: str, others: list[str]) -> None:
     """A discount or a moving average above 1 would diverge silently."""
     with pytest.raises(
         ConfigError, match=rf"{re.escape(override)}.* cannot be used, expected: number from 0 to 1"

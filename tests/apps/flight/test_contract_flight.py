@@ -26,14 +26,14 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @pytest.mark.parametrize("robot", ["crazyflie", "px4", "px4_topics", "crazyswarm2"])
-def test_it_fits_both_links(rates: Bundle, robot: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bundle_fits_both_links(rates: Bundle, robot: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["contract", f"bundle={rates.folder}", f"robot={robot}"]) == 0
     said = capsys.readouterr().out
     assert f"pd-rates fits a {robot}: thrust and body rates up to 4 rad/s" in said
     assert "level=rates hover=<its hover thrust> ground=-0.6" in said
 
 
-def test_bounds_are_those_of_the_drivers_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_driver_file_sets_the_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A PX4 permits 4 rad/s unless its file says otherwise; the message gives both remedies."""
     bundle, file = rates_bundle(tmp_path / "bundle", rate_rad_s=6.0), tmp_path / "px4.yaml"
     given = ["contract", f"bundle={bundle.folder}"]
@@ -51,7 +51,7 @@ def test_bounds_are_those_of_the_drivers_file(tmp_path: Path, capsys: pytest.Cap
     assert main([*given, "robot=ur"]) != 0
 
 
-def test_what_no_link_carries_is_refused(rates: Bundle, tmp_path: Path) -> None:
+def test_unsuitable_bundles_are_refused(rates: Bundle, tmp_path: Path) -> None:
     """Motors, another task, a rate above the link's, a bundle without an envelope."""
     link = quad_link("crazyflie", {})
     with pytest.raises(CheckpointError, match="commands motors, which cannot be done over a link"):
@@ -70,7 +70,7 @@ def test_what_no_link_carries_is_refused(rates: Bundle, tmp_path: Path) -> None:
         check_link(replace(rates, envelope=None), link)
 
 
-def test_up_asks_the_same_before_anything_starts(rates: Bundle, tmp_path: Path) -> None:
+def test_up_checks_the_contract_first(rates: Bundle, tmp_path: Path) -> None:
     """With the driver's own limits; an unknown ground height is refused."""
     file = tmp_path / "cf.yaml"
     file.write_text(CRAZYFLIE)
@@ -93,7 +93,7 @@ def test_up_asks_the_same_before_anything_starts(rates: Bundle, tmp_path: Path) 
         check(commands)
 
 
-def test_it_runs_in_the_simulated_craft(rates: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_in_the_simulated_craft(rates: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     """Nodes, filter and an autopilot with its own thrust scale; the next command names the level."""
     assert main(["run", f"bundle={rates.folder}", "robot=sim_quad", "episodes=1"]) == 0
     said = capsys.readouterr().out

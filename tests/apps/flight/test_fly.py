@@ -45,9 +45,7 @@ def same(first: Path, second: Path) -> bool:
     return one.keys() == two.keys() and all(one[key].equal(two[key]) for key in one)
 
 
-def test_it_leaves_results_pictures_a_bundle_and_c(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fly_writes_results_pictures_bundle_and_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """results.json with error, terminations, CPU seconds and seeds; a table with baselines."""
     out = tmp_path / "fly"
     assert main(["fly", *SMALL, "updates=3", "seeds=2", "seed=4", f"out={out}"]) == 0
@@ -77,7 +75,7 @@ def test_it_leaves_results_pictures_a_bundle_and_c(
     assert ("envelope" in manifest) == held  # what successful flights used, for the safety filter
 
 
-def test_a_figure_eight_goes_the_same_way(tmp_path: Path) -> None:
+def test_fly_figure8(tmp_path: Path) -> None:
     """The goal moves: the contract names the reference ahead, and the C header has no code for the
     observation.
     """
@@ -97,7 +95,7 @@ def test_a_figure_eight_goes_the_same_way(tmp_path: Path) -> None:
     ("task", "ahead", "fact"),
     [("waypoints", 3, "completed"), ("race", 9, "lap_time_s"), ("obstacles", 12, "hit_a_cylinder")],
 )
-def test_courses_go_the_same_way(task: str, ahead: int, fact: str, tmp_path: Path) -> None:
+def test_fly_waypoints_and_race(task: str, ahead: int, fact: str, tmp_path: Path) -> None:
     """Waypoints and gates, with latency: their own figures in results.json, body axes in the contract, a
     video, C.
     """
@@ -116,7 +114,7 @@ def test_courses_go_the_same_way(task: str, ahead: int, fact: str, tmp_path: Pat
     assert f"{task}_act" in (out / "policy.h").read_text()
 
 
-def test_thrust_and_rates_go_the_same_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fly_level_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Commands over a link: the bundle states level, units and limits; controllers use the same link."""
     out = tmp_path / "fly"
     assert main(["fly", *SMALL, "updates=3", "level=rates", f"out={out}"]) == 0
@@ -136,7 +134,7 @@ def test_thrust_and_rates_go_the_same_way(tmp_path: Path, capsys: pytest.Capture
     assert main(["transfer", f"run={out}", "episodes=2", "eval_s=0.1", f"out={tmp_path / 'moved'}"]) == 0
 
 
-def test_killed_and_resumed_is_never_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_and_resumed_equals_uninterrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of two trainings is killed between two checkpoints: weights and log equal an uninterrupted
     run's.
     """
@@ -164,7 +162,7 @@ def test_killed_and_resumed_is_never_killed(tmp_path: Path, monkeypatch: pytest.
     assert list(read_metrics(whole / "metrics.jsonl")) == list(read_metrics(cut / "metrics.jsonl"))
 
 
-def test_defaults_are_written_out() -> None:
+def test_resolved_defaults_are_recorded() -> None:
     """Run and bundle record the resolved values, not "0: the default of the task"."""
     linked = resolved(FlyConfig(task="hover", level="rates"), HoverTask())
     assert (linked.updates, linked.horizon, linked.lr) == (900, 32, 0.015)
@@ -176,7 +174,7 @@ def test_defaults_are_written_out() -> None:
     assert resolved(FlyConfig(method=Td3Method()), HoverTask()).updates == Td3Method().rounds
 
 
-def test_a_policy_that_never_succeeds_is_not_sent_to_a_robot() -> None:
+def test_policy_without_a_success_has_no_envelope() -> None:
     """Without a success there is no flight envelope, so no robot flies the bundle; course tasks have no
     link.
     """
@@ -208,7 +206,7 @@ def test_a_policy_that_never_succeeds_is_not_sent_to_a_robot() -> None:
         ("rate_rad_s=4", "has no rates"),
     ],
 )
-def test_mistakes_are_answered_in_one_sentence(
+def test_mistakes_print_one_sentence(
     wrong: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No traceback, a non-zero exit code, and nothing written."""

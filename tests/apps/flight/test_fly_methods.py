@@ -36,7 +36,7 @@ LEARNERS = {
 
 
 @pytest.mark.parametrize("method", sorted(LEARNERS))
-def test_every_method_leaves_the_same(method: str, tmp_path: Path) -> None:
+def test_every_method_writes_the_same_files(method: str, tmp_path: Path) -> None:
     """results.json in the shape of the first-order method, with the method's name; a bundle and a C
     header.
     """
@@ -57,7 +57,7 @@ def test_every_method_leaves_the_same(method: str, tmp_path: Path) -> None:
         assert (out / name).stat().st_size > 0
 
 
-def test_a_run_from_the_lqr_law(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_lqr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It trains and becomes a bundle; the missing C export is reported."""
     out = tmp_path / "fly"
     assert main(["fly", *SMALL, "start=lqr", "flights=8", "horizon=4", "updates=2", f"out={out}"]) == 0
@@ -79,7 +79,7 @@ def test_a_run_from_the_lqr_law(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["method=ppo", "method.ppo.squash=false"], "method.ppo.squash=false cannot be used"),
     ],
 )
-def test_mistakes_are_answered_in_one_sentence(
+def test_mistakes_print_one_sentence(
     wrong: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {word.partition("=")[0] for word in wrong}

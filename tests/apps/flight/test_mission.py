@@ -27,7 +27,7 @@ def untrained(folder: Path, task: str) -> str:
     return f"run={folder}"
 
 
-def test_a_mission_is_planned_flown_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mission_is_planned_flown_and_plotted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """PID follows the path and satisfies the formula; an untrained policy falls, which is reported."""
     run = untrained(tmp_path / "run", "figure8")
     out = tmp_path / "out"
@@ -44,7 +44,7 @@ def test_a_mission_is_planned_flown_and_drawn(tmp_path: Path, capsys: pytest.Cap
     assert "2/2" in printed
 
 
-def test_mistakes_are_answered_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_reported_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Unknown missions, invalid formulas, policies of other tasks, impossible limits."""
     (tmp_path / "mine.yaml").write_text("text: x\nformula: F[0,6] (a\nplaces: [a]\n")
     hover = untrained(tmp_path / "hover", "hover")

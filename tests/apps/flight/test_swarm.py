@@ -55,7 +55,7 @@ def settings(given: list[str]) -> dict[str, Any]:
     return {key: json.loads(value) for key, value in (item.split("=") for item in given)}
 
 
-def test_it_leaves_results_a_picture_a_film_and_a_bundle(
+def test_swarm_writes_results_picture_video_and_bundle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two seeds, two sizes of swarm: the table has a row for all and for each scenario; the graph equals
@@ -85,7 +85,7 @@ def test_it_leaves_results_a_picture_a_film_and_a_bundle(
 
 
 @pytest.mark.parametrize("engine", ["quad", "pybullet"])
-def test_killed_and_resumed_is_never_killed(
+def test_killed_and_resumed_equals_uninterrupted(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second of two trainings is killed between two checkpoints: weights and log equal an uninterrupted
@@ -137,7 +137,7 @@ def test_killed_and_resumed_is_never_killed(
         ("replay=2", "from 0 to 1"),
     ],
 )
-def test_mistakes_are_answered_in_one_sentence(
+def test_mistakes_print_one_sentence(
     wrong: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No traceback and a non-zero exit code."""
@@ -149,7 +149,7 @@ def test_mistakes_are_answered_in_one_sentence(
     assert "Traceback" not in captured.err + captured.out
 
 
-def test_the_contract_says_what_is_seen() -> None:
+def test_contract_names_the_observations() -> None:
     """Neighbours are observed by bearings, without unit, not by positions in metres; the goal is bent."""
     unit = SwarmSetting.of(SwarmConfig()).spec().obs["state"].unit
     assert "bent towards 1.5 m" in unit

@@ -49,7 +49,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_swarm_is_trained_and_measured_in_pybullet(runs: Path) -> None:
+def test_swarm_training_and_evaluation_in_pybullet(runs: Path) -> None:
     """Results and bundle name the engine; from the same start, the weights differ from those of `quad`."""
     for engine, name in (("quad", "quad/swarm"), ("pybullet", "quad/swarm:engine=pybullet")):
         assert json.loads((runs / engine / "results.json").read_text())["engine"] == engine
@@ -62,7 +62,7 @@ def test_a_swarm_is_trained_and_measured_in_pybullet(runs: Path) -> None:
     assert 0.0 < max(apart) < 0.2
 
 
-def test_a_policy_of_zeros_hovers_where_it_starts() -> None:
+def test_zero_policy_hovers_at_its_start() -> None:
     """No weights and the hover bias: without effects no drone moves in PyBullet, as in `quad`."""
     config = SwarmConfig(
         drones=3, worlds=2, eval_episodes=2, eval_s=1.0, engine="pybullet", eager=True, density=0.1
@@ -82,7 +82,7 @@ def test_a_policy_of_zeros_hovers_where_it_starts() -> None:
     assert trial.reached.shape == (2, 3)
 
 
-def test_a_swarm_is_moved_to_pybullet_unchanged(
+def test_transfer_of_a_swarm_to_pybullet(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One table for both engines, a row per scenario, equal for a run and for a bundle that was moved."""
@@ -105,7 +105,7 @@ def test_a_swarm_is_moved_to_pybullet_unchanged(
     assert "effects: ground, downwash, drag (prop_radius_m, ground_effect" in printed
 
 
-def test_the_moved_policy_is_the_trained_one(runs: Path) -> None:
+def test_transferred_policy_has_the_trained_weights(runs: Path) -> None:
     """Equal weights, and the settings of the training except engine and length of the measurement."""
     _, policy, settings = load_swarm(TransferConfig(run=str(runs / "quad"), episodes=7, seed=3))
     trained = load_policy(runs / "quad" / "policy")
@@ -126,7 +126,7 @@ def test_the_moved_policy_is_the_trained_one(runs: Path) -> None:
         (["swarm", "engine=gazebo"], "quad | pybullet"),
     ],
 )
-def test_mistakes_are_answered_in_one_sentence(
+def test_mistakes_print_one_sentence(
     words: list[str], answer: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Refused before the first flight."""

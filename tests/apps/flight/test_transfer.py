@@ -45,7 +45,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_is_flown_in_both_engines(
+def test_transfer_flies_in_both_engines(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two rows per pilot on the same starts, with interval, difference and p; pictures and films."""
@@ -77,7 +77,7 @@ def test_a_run_is_flown_in_both_engines(
 @pytest.mark.parametrize(
     ("place", "history", "integral"), [("hover/bundle", 2, False), ("eight/policy", 1, True)]
 )
-def test_moved_away_from_its_run_it_says_itself_what_it_flies(
+def test_transfer_of_a_bundle_without_its_run(
     place: str, history: int, integral: bool, runs: Path, tmp_path: Path
 ) -> None:
     """The bundle's note holds the training settings; the weights are the trained ones."""
@@ -92,7 +92,7 @@ def test_moved_away_from_its_run_it_says_itself_what_it_flies(
         assert value.equal(trained.state_dict()[key])
 
 
-def test_a_figure_eight_is_flown_without_any_effects(runs: Path, tmp_path: Path) -> None:
+def test_transfer_figure8_without_effects(runs: Path, tmp_path: Path) -> None:
     """Other tasks work alike; "none" is no effect."""
     given = [
         f"run={runs / 'eight'}",
@@ -109,7 +109,7 @@ def test_a_figure_eight_is_flown_without_any_effects(runs: Path, tmp_path: Path)
     assert not (tmp_path / "out" / "transfer.mp4").exists()
 
 
-def test_a_run_keeps_its_own_settings(runs: Path) -> None:
+def test_transfer_uses_the_settings_of_the_training(runs: Path) -> None:
     """Speed of the figure and length of the episodes are those of training by default."""
     flown = load_flight_run(TransferConfig(run=str(runs / "eight")))
     assert flown.trained.speed_m_s == 1.5
@@ -121,7 +121,7 @@ def test_a_run_keeps_its_own_settings(runs: Path) -> None:
         load_flight_run(TransferConfig(run=str(runs / "hover"), speed_m_s=1.0))
 
 
-def test_the_difference_by_hand() -> None:
+def test_difference_matches_hand_computation() -> None:
     """3 of 4 held in the first engine, 1 of 4 in the second, one start the other way round: 50 points, p = 2
     (1 + 3) / 8 cut at 1.
     """
@@ -155,7 +155,7 @@ def test_the_difference_by_hand() -> None:
         (["run=RUN", "engines=mujoco,pybullet"], "for policies of tasks in scenes, not for a flight"),
     ],
 )
-def test_mistakes_are_answered_in_one_sentence(
+def test_mistakes_print_one_sentence(
     given: list[str], words: str, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No traceback, a non-zero exit code, nothing written."""
@@ -167,7 +167,7 @@ def test_mistakes_are_answered_in_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
-def test_without_pybullet_it_says_what_to_install(
+def test_missing_pybullet_error_names_the_extra(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Refused before the first flight."""

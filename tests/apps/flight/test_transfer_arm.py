@@ -21,7 +21,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.pybullet
-def test_one_policy_in_two_engines(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_transfer_of_an_arm_policy(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "transfer"
     assert cli.main(["transfer", f"run={base}", f"out={out}", "engines=mujoco,pybullet", "episodes=3"]) == 0
     printed = capsys.readouterr().out
@@ -44,20 +44,20 @@ def test_one_policy_in_two_engines(base: Path, tmp_path: Path, capsys: pytest.Ca
         (["randomize=0.2"], "options in env="),
     ],
 )
-def test_mistakes_end_in_a_sentence(
+def test_mistakes_print_one_sentence(
     base: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["transfer", f"run={base}", "episodes=1", *words]) != 0
     assert says in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_a_policy_is_asked_for_before_anything_is_said_of_engines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_policy_is_reported_before_engines(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a policy, engines= used to give an error about flights."""
     assert cli.main(["transfer", "engines=mujoco,pybullet"]) != 0
     assert "Give run=<folder of a run> or bundle=<folder>" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_an_engine_that_cannot_run_is_named_before_any_episode(
+def test_unusable_engine_is_reported_before_any_episode(
     base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing package of the second engine must not cost the episodes of the first."""

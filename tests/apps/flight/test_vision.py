@@ -21,9 +21,7 @@ SMALL = [
 ]  # fmt: skip
 
 
-def test_it_leaves_results_a_film_and_a_bundle_that_sees(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_vision_writes_results_video_and_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The contract names image and state with their rates; the table has teacher, student and student without
     camera.
     """
@@ -55,7 +53,7 @@ def test_it_leaves_results_a_film_and_a_bundle_that_sees(
         load_teacher(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
 
 
-def test_the_craft_is_the_teachers() -> None:
+def test_craft_is_that_of_the_teacher() -> None:
     """Figures of one craft must not be stored under another's name."""
     given = FlyConfig(task="hover", craft="cf21", integral=False)
     assert with_craft_of(VisionConfig(teacher="runs/cf21"), given).craft == "cf21"
@@ -64,7 +62,7 @@ def test_the_craft_is_the_teachers() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "words"), [("camera_hz=30", "whole number of control"), ("px=4", ">= 16")])
-def test_mistakes_are_answered_in_one_sentence(
+def test_mistakes_print_one_sentence(
     wrong: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Refused before training."""

@@ -67,7 +67,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_bundle_goes_there_and_back(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+def test_push_and_pull_of_a_bundle(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """Private, in one commit, weights by LFS; every byte is restored, and the card states the success."""
     assert push.main(PushConfig(str(made / "bundle"), "me/point")) == 0
     repo = hub.repos["models/me/point"]
@@ -85,7 +85,7 @@ def test_a_bundle_goes_there_and_back(hub: FakeHub, made: Path, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["got"]
 
 
-def test_a_run_goes_without_its_checkpoints(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+def test_push_and_pull_of_a_run_without_checkpoints(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """Its policy acts as before; resume=true reports missing checkpoints instead of starting anew."""
     push.main(PushConfig(str(made / "run"), "me/run"))
     names = hub.repos["models/me/run"].files.keys()
@@ -100,7 +100,7 @@ def test_a_run_goes_without_its_checkpoints(hub: FakeHub, made: Path, tmp_path: 
         run._resume(run.config(), frozenset())
 
 
-def test_a_dataset_goes_there_and_back(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+def test_push_and_pull_of_a_dataset(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """As a dataset of the Hub; it can be read and added to."""
     push.main(PushConfig(str(made / "data"), "me/points"))
     card = hub.repos["datasets/me/points"].files["README.md"].decode()
@@ -113,7 +113,7 @@ def test_a_dataset_goes_there_and_back(hub: FakeHub, made: Path, tmp_path: Path)
         pull.main(PullConfig("me/points", str(tmp_path / "other")))
 
 
-def test_nothing_is_replaced_unasked(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+def test_existing_files_need_overwrite(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """A second push and a pull into a folder with files are refused; overwrite=true keeps the history."""
     push.main(PushConfig(str(made / "run"), "me/point"))
     with pytest.raises(ConfigError, match=r"already holds an earlier push\. Replace it by overwrite=true"):
@@ -131,7 +131,7 @@ def test_nothing_is_replaced_unasked(hub: FakeHub, made: Path, tmp_path: Path) -
     assert tree(tmp_path / "mine") == {"thesis.txt": b"x"}
 
 
-def test_somebody_elses_repository_is_left_alone(hub: FakeHub, made: Path) -> None:
+def test_foreign_repository_is_not_changed(hub: FakeHub, made: Path) -> None:
     """Files of another program and public repositories refuse a private push."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
     repo = hub.repos["models/me/point"]
@@ -148,7 +148,7 @@ def test_somebody_elses_repository_is_left_alone(hub: FakeHub, made: Path) -> No
 @pytest.mark.parametrize(
     "name", ["weights.pkl", "policy.pt", "../evil.json", "run.py", ".bashrc", "/etc/x.json"]
 )
-def test_an_unsafe_file_is_not_taken(hub: FakeHub, made: Path, tmp_path: Path, name: str) -> None:
+def test_unsafe_listing_is_refused(hub: FakeHub, made: Path, tmp_path: Path, name: str) -> None:
     """A listing that asks for one is refused as a whole, before any file is downloaded."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
     repo = hub.repos["models/me/point"]
@@ -162,7 +162,7 @@ def test_an_unsafe_file_is_not_taken(hub: FakeHub, made: Path, tmp_path: Path, n
     assert not [call for call in hub.calls if "/resolve/" in call and "robo-rl.json" not in call]
 
 
-def test_unlisted_files_stay_there(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+def test_unlisted_files_are_not_downloaded(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """A pickle next to the listing is neither downloaded nor an error; it is not pushed either."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
     repo = hub.repos["models/me/point"]
@@ -177,7 +177,7 @@ def test_unlisted_files_stay_there(hub: FakeHub, made: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing", "listing", "no listing"])
-def test_a_damaged_repository_leaves_nothing(hub: FakeHub, made: Path, tmp_path: Path, damage: str) -> None:
+def test_damaged_repository_leaves_no_folder(hub: FakeHub, made: Path, tmp_path: Path, damage: str) -> None:
     """Every file is compared with its checksum before the folder appears."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
     repo = hub.repos["models/me/point"]
@@ -202,7 +202,7 @@ def test_a_damaged_repository_leaves_nothing(hub: FakeHub, made: Path, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_killed_pull_leaves_no_half_folder(hub: FakeHub, made: Path, tmp_path: Path) -> None:
+def test_killed_pull_leaves_no_folder(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """SIGKILL during the download: no folder, and the next pull deletes leftovers."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
     hub.stall = "weights.safetensors"
@@ -224,7 +224,7 @@ def test_a_killed_pull_leaves_no_half_folder(hub: FakeHub, made: Path, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["got"]
 
 
-def test_refusals_are_sentences(
+def test_refusals_are_reported(
     hub: FakeHub, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong token, a read-only one, no server, a name without an owner, a folder of no known kind."""
@@ -250,7 +250,7 @@ def test_refusals_are_sentences(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_being_written_is_not_pushed(hub: FakeHub, made: Path) -> None:
+def test_locked_dataset_is_not_pushed(hub: FakeHub, made: Path) -> None:
     """The dataset is locked by another process; the test simulates it by another name of the same process."""
     code = (
         "import sys; from robo_rl.core.files.lock import FolderLock\n"

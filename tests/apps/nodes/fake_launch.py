@@ -1,5 +1,4 @@
-"""A stand-in for launch and launch_ros: the documented signatures (Jazzy), and what `ros2 launch` does with
-them.
+"""Fake launch and launch_ros: the documented signatures (Jazzy), and the behaviour of `ros2 launch`.
 
 Deferred actions run when `visit` is called, as the launch service does it.
 """

@@ -11,7 +11,7 @@ from robo_rl.core.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", ["arm", "teleop"])
-def test_each_camera_is_a_node_of_its_own(name: str, seeing_robot: str) -> None:
+def test_one_node_per_camera(name: str, seeing_robot: str) -> None:
     """By the description or the arguments; the recorder records all of them, whoever publishes their
     images.
     """
@@ -58,8 +58,6 @@ def test_each_camera_is_a_node_of_its_own(name: str, seeing_robot: str) -> None:
         ),
     ],
 )
-def test_cameras_that_cannot_be_told_apart_are_refused(
-    words: dict[str, str], sentence: str, seeing_robot: str
-) -> None:
+def test_ambiguous_cameras_are_refused(words: dict[str, str], sentence: str, seeing_robot: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(sentence)):
         load_set("teleop").commands({"robot": seeing_robot} | words)

@@ -1,4 +1,4 @@
-"""Launch files, against a stand-in that has launch's documented signatures; the real one is in
+"""Launch files with a fake launch that has the documented signatures; the real one is in
 test_ros_launch.py.
 """
 
@@ -29,7 +29,7 @@ GIVEN = {"bundle": "/b", "robot": "ur5e"}
 
 @pytest.fixture(autouse=True)
 def ros(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """The stand-in, and locks of namespaces in a folder of this test."""
+    """The fake launch, and locks of namespaces in a folder of this test."""
     install(monkeypatch)
     monkeypatch.setenv("ROS_DISTRO", "jazzy")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -64,7 +64,7 @@ def test_there_are_no_other_launch_files() -> None:
 
 
 @pytest.mark.parametrize(("file", "name"), FILES.items())
-def test_launch_starts_the_set_that_up_starts(file: str, name: str) -> None:
+def test_launch_starts_the_nodes_of_up(file: str, name: str) -> None:
     """Same nodes, same settings, one source; each as `python3 -m`, which colcon builds and pip installs both
     have.
     """
@@ -84,7 +84,7 @@ def test_launch_starts_the_set_that_up_starts(file: str, name: str) -> None:
         assert node.namespace is None
 
 
-def test_the_end_of_a_node_is_an_error_of_the_launch() -> None:
+def test_ended_node_fails_the_launch() -> None:
     """`ros2 launch` must not return 0 after a node was killed; a requested stop is no error."""
     node = launch(describe("sim"))[-1]
     killed = SimpleNamespace(returncode=-9)
@@ -93,7 +93,7 @@ def test_the_end_of_a_node_is_an_error_of_the_launch() -> None:
     assert node.on_exit(killed, SimpleNamespace(is_shutdown=True)) is None
 
 
-def test_a_second_launch_of_one_robot_is_refused(tmp_path: Path) -> None:
+def test_second_launch_of_a_robot_is_refused(tmp_path: Path) -> None:
     """By any process of this machine, also by `robo-rl up`; another namespace is another robot."""
     hold = "from robo_rl.apps.nodes.supervise import namespace_lock; "
     hold += "lock = namespace_lock({}, 'left'); print(1); input()"
@@ -115,7 +115,7 @@ def test_a_second_launch_of_one_robot_is_refused(tmp_path: Path) -> None:
         launch(describe("sim"), namespace="left")
 
 
-def test_a_namespace_and_a_bus_reach_every_node() -> None:
+def test_namespace_and_bus_reach_every_node() -> None:
     nodes = launch(describe("sim"), namespace="left")
     assert {node.namespace for node in nodes} == {"left"}
     assert all(node.arguments[-1] == "bus=rclpy" for node in nodes)
@@ -129,7 +129,7 @@ def test_without_rclpy_the_namespace_is_a_setting(bus: str) -> None:
 
 
 @pytest.mark.parametrize("bus", ["rclpy", "dds"])
-def test_a_controller_has_a_node_that_sends_it_what_the_filter_allows(bus: str) -> None:
+def test_controller_argument_starts_controller_driver(bus: str) -> None:
     """Not the filter's single waypoints by remapping: the controller would go back at each of them."""
     nodes = launch(describe("arm"), **GIVEN, bus=bus, controller="jtc", output="trajectory")
     (driver,) = [node for node in nodes if node.name == "controller_driver"]
@@ -138,7 +138,7 @@ def test_a_controller_has_a_node_that_sends_it_what_the_filter_allows(bus: str) 
 
 
 def given_as_parameters(node: Any) -> dict[str, Any]:
-    """What the launch gives as ROS parameters, but for files."""
+    """ROS parameters that the launch gives, without files."""
     merged: dict[str, Any] = {}
     for part in node.parameters:
         merged |= part if isinstance(part, dict) else {}
@@ -157,7 +157,7 @@ def test_simulated_time_reaches_every_node(file: str) -> None:
         assert [given_as_parameters(node)["use_sim_time"] for node in nodes] == [value] * len(nodes)
 
 
-def test_a_file_of_parameters_wins_over_defaults_and_loses_to_arguments(tmp_path: Path) -> None:
+def test_params_file_overrides_defaults_but_not_arguments(tmp_path: Path) -> None:
     """ROS lets later parameters win. Defaults of the set are words, which lose to any parameter."""
     (file := tmp_path / "p.yaml").touch()
     nodes = {n.name: n for n in launch(describe("sim"), params_file=str(file), goal="[0.1]", cameras="view")}
@@ -170,7 +170,7 @@ def test_a_file_of_parameters_wins_over_defaults_and_loses_to_arguments(tmp_path
     assert given_as_parameters(camera) == {"use_sim_time": False, "source": "0", "camera": "wrist"}
 
 
-def test_a_missing_file_of_parameters_is_refused() -> None:
+def test_missing_params_file_is_refused() -> None:
     """Launch itself warns, and starts the nodes without it."""
     with pytest.raises(ConfigError, match=r"params_file=/none\.yaml is no file"):
         launch(describe("sim"), params_file="/none.yaml")
@@ -205,21 +205,21 @@ def test_a_urdf_starts_robot_state_publisher(tmp_path: Path, monkeypatch: pytest
         ("arm.urdf.xacro", "<robot/>", "Run: xacro .*arm.urdf.xacro > .*arm.urdf"),
     ],
 )
-def test_what_is_no_urdf_is_refused(tmp_path: Path, name: str, text: str | None, said: str) -> None:
+def test_invalid_urdf_is_refused(tmp_path: Path, name: str, text: str | None, said: str) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=said):
         launch(describe("sim"), urdf=str(tmp_path / name))
 
 
-def test_the_flight_filter_has_the_time_to_land() -> None:
+def test_flight_filter_has_time_to_land() -> None:
     """SIGTERM is a second request: the motors would stop in the air."""
     stops_s = {node.name: node.sigterm_timeout_s for node in launch(describe("quad"), bundle="/b")}
     assert stops_s["flight_filter"] > node_life.REST_S
     assert stops_s["quad_policy"] < 10.0
 
 
-def test_sim_takes_either_set() -> None:
+def test_sim_launch_accepts_both_sets() -> None:
     """The quadcopter needs a bundle, and the message says so; the arm does not."""
     assert "safety_filter" in [node.name for node in launch(describe("sim"))]
     assert "flight_filter" in [node.name for node in launch(describe("sim"), set="quad_sim", bundle="/b")]
@@ -227,13 +227,13 @@ def test_sim_takes_either_set() -> None:
         launch(describe("sim"), set="quad_sim")
 
 
-def test_optional_nodes_come_with_their_argument() -> None:
+def test_optional_nodes_need_their_argument() -> None:
     names = [node.name for node in launch(describe("arm"), **GIVEN, camera="0", record="/d")]
     assert {"camera", "recorder"} <= set(names)
     assert not {"camera", "recorder"} & {node.name for node in launch(describe("arm"), **GIVEN)}
 
 
-def test_each_camera_is_a_node_of_its_own() -> None:
+def test_one_node_per_camera() -> None:
     """Each has its own name in the graph and its own topic."""
     cameras = {"camera": "0+/dev/video2", "camera_name": "wrist+front"}
     nodes = {node.name: node.arguments for node in launch(describe("arm"), **GIVEN, **cameras, record="/d")}
@@ -243,7 +243,7 @@ def test_each_camera_is_a_node_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("file", "missing"), [("arm", "bundle"), ("quad", "bundle"), ("teleop", "robot")])
-def test_what_is_required_launch_asks_for(file: str, missing: str) -> None:
+def test_required_arguments(file: str, missing: str) -> None:
     with pytest.raises(RuntimeError, match=f"Required launch argument '{missing}'"):
         launch(describe(file))
 

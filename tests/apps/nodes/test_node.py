@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def node(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """A node that is ended in any case."""
+    """A node process that is ended after the test."""
     process = subprocess.Popen(
         [sys.executable, "-m", "robo_rl.apps.node", *words],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -41,7 +41,7 @@ def node(*words: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_a_filter_whose_reader_is_gone_still_brakes_to_its_stop(domain: int) -> None:
+def test_filter_without_a_reader_still_brakes(domain: int) -> None:
     """After kill -9 of `robo-rl up`, prints get a broken pipe; the stop is braked and sent nevertheless."""
     with (
         closing(DdsBus("probe", domain=domain)) as bus,
@@ -61,7 +61,7 @@ def test_a_filter_whose_reader_is_gone_still_brakes_to_its_stop(domain: int) -> 
 @pytest.mark.parametrize(
     ("signals", "words"), [([signal.SIGTERM], "SIGTERM"), ([signal.SIGINT, signal.SIGINT], "SIGINT")]
 )
-def test_a_filter_process_ends_in_a_stop_that_is_said(
+def test_signal_stops_the_filter_and_prints_the_reason(
     domain: int, signals: list[signal.Signals], words: str
 ) -> None:
     """Armed and holding a simulated arm; after a signal, or two at once: exit code 0, the reason on the
@@ -96,7 +96,7 @@ def test_a_filter_process_ends_in_a_stop_that_is_said(
         (["sim_robot", "robot=spot"], "robot=spot cannot be used"),
     ],
 )
-def test_mistakes_are_one_sentence(
+def test_mistakes_print_one_sentence(
     words: list[str], sentence: str, capsys: pytest.CaptureFixture[str], domain: int
 ) -> None:
     assert main([*words, "--ros-args", "-r", "__ns:=/left"]) == (3 if "bus=in_process" in words else 2)
@@ -129,7 +129,7 @@ class Begun:
         self.left.append("closed")
 
 
-def test_a_signal_between_loading_and_living_leaves_no_traceback(
+def test_signal_before_spinning_prints_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The node is built but not spinning: it is ended in order, with a message."""
@@ -141,7 +141,7 @@ def test_a_signal_between_loading_and_living_leaves_no_traceback(
     assert capsys.readouterr().out == "task: SIGTERM while it was starting: nothing was sent.\n"
 
 
-def test_a_late_second_signal_leaves_no_traceback(
+def test_late_second_signal_prints_no_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After the end, only the signal handlers are not restored yet."""
@@ -159,7 +159,7 @@ def test_a_late_second_signal_leaves_no_traceback(
     assert capsys.readouterr().out == ""
 
 
-def test_a_defect_while_loading_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defect_while_loading_prints_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors count as a result of a stop only if one was requested."""
 
     def broken(name: str, config: object) -> None:
@@ -170,7 +170,7 @@ def test_a_defect_while_loading_keeps_its_traceback(monkeypatch: pytest.MonkeyPa
         main(["task"])
 
 
-def test_a_python_without_the_packages_says_which_and_where() -> None:
+def test_missing_package_error_names_package_and_python() -> None:
     """In a ROS installation: one sentence instead of a traceback."""
     code = (
         "import sys; sys.modules['numpy'] = None; from robo_rl.apps.node import main\n"

@@ -32,7 +32,7 @@ def test_values_limits_and_types_are_shown() -> None:
     assert shown["level"].constraints == "motors | rates"
 
 
-def test_values_from_ros_win_and_have_the_type_of_the_setting() -> None:
+def test_ros_values_override_and_have_the_setting_type() -> None:
     """YAML reads `source: 0` as a number and `fps: 15` as a whole one."""
     given = {"source": 0, "fps": 15, "loop": True, "calibration": "front.yaml"}
     words = with_parameters(CameraNodeConfig, ["source=pattern", "camera=front"], given, print)
@@ -43,7 +43,7 @@ def test_values_from_ros_win_and_have_the_type_of_the_setting() -> None:
     assert node_settings("teleop", axes).axes == [3, -1]
 
 
-def test_a_parameter_that_is_no_setting_is_said() -> None:
+def test_unknown_parameter_is_reported() -> None:
     """A file may hold the parameters of several nodes, so it is no error; nor can it rename the node."""
     said: list[str] = []
     words = with_parameters(SafetyFilterNodeConfig, ["robot=r"], {"robbot": "x", "name": "y"}, said.append)

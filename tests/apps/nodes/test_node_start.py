@@ -73,7 +73,7 @@ def test_nodes_beside_a_robot_start_without_torch(tmp_path: Path) -> None:
     ) == []  # fmt: skip
 
 
-def test_a_single_step_head_decides_without_torch(tmp_path: Path) -> None:
+def test_single_step_head_runs_without_torch(tmp_path: Path) -> None:
     """Without noise it needs ONNX Runtime and NumPy only."""
     env = arm_env(load_description("sim_arm").names)
     arm_bundle(tmp_path / "single", 1, 1, env)
@@ -107,7 +107,7 @@ def test_a_renamed_setting_is_refused_with_its_name() -> None:
         (["robot=a", "bus=ds"], "expected: auto | rclpy | dds | in_process. Did you mean 'dds'?"),
     ],
 )  # fmt: skip
-def test_mistyped_settings_are_one_sentence(words: list[str], sentence: str) -> None:
+def test_mistyped_settings_print_one_sentence(words: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError) as error:
         node_settings("safety_filter", words)
     assert sentence in str(error.value)

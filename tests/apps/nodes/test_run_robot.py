@@ -46,7 +46,7 @@ def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=make_env("arm6/reach", 1).spec)
 
 
-def test_an_arm_is_driven_and_the_filter_speaks(
+def test_run_arm_reports_ticks_and_interventions(
     reach: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A second and a half: ticks, deadlines, actions of the filter, reason of the end."""
@@ -71,7 +71,7 @@ def test_an_arm_is_driven_and_the_filter_speaks(
     assert f"Next:   robo-rl up arm_sim bundle={reach.folder}" in said
 
 
-def test_the_arm_starts_where_the_task_starts(reach: Bundle) -> None:
+def test_arm_starts_at_the_start_of_the_task(reach: Bundle) -> None:
     """The goal of seed 0 is 2.8 cm from the arm's home position: no motion would be seen."""
     world, heard = InProcessWorld(clock=time.monotonic), list[JointState]()
     cell = arm_cell(RunConfig(str(reach.folder), robot="sim_arm", seed=0), reach, world)
@@ -86,7 +86,7 @@ def test_the_arm_starts_where_the_task_starts(reach: Bundle) -> None:
     np.testing.assert_allclose(heard[0].position_rad, state[:6], atol=0.01)  # it sags a little
 
 
-def test_a_quadcopter_is_flown_and_landed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_quadcopter_and_land(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle, out = quad_bundle(tmp_path / "hover"), tmp_path / "report.json"
     words = ["run", f"bundle={bundle.folder}", "robot=sim_quad", "seconds=1", f"out={out}"]
     assert main(words) in (0, 3)  # 3: a machine too busy
@@ -121,7 +121,7 @@ def cell_of(task: _Judged, stopped: Callable[[], Reason | None]) -> Cell:
         ({"episodes": 2}, 10.0, [True, False], "all episodes are done"),
     ],
 )
-def test_only_episodes_that_ended_are_counted(
+def test_only_finished_episodes_are_counted(
     given: dict[str, Any], at_s: float, expected: list[bool], why: str
 ) -> None:
     """k/n of a robot's episodes: one that time cuts off is not counted, and landing changes nothing."""
@@ -135,7 +135,7 @@ def test_only_episodes_that_ended_are_counted(
     assert (now_s, director.success, director.why()) == (at_s, expected, why)
 
 
-def test_an_episode_that_the_filter_ended_failed() -> None:
+def test_episode_ended_by_the_filter_is_a_failure() -> None:
     task, bus, stop = _Judged(), SimpleNamespace(now=lambda: 1.0), list[Reason]()
     cell = cell_of(task, lambda: stop[0] if stop else None)
     director = _Director(RunConfig("bundle", seconds=9.0), cell, cast(Bus, bus))
@@ -145,7 +145,7 @@ def test_an_episode_that_the_filter_ended_failed() -> None:
     assert director.success == [False]
 
 
-def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_with_real_time_chunking(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     """The same graph with chunks inferred by torch and guided: the arm follows, and the report says so."""
     assert main(["run", f"bundle={reach.folder}", "robot=sim_arm", "seconds=1.5", "realtime=true"]) == 0
     said = capsys.readouterr().out
@@ -163,7 +163,7 @@ def test_real_time_chunks_drive_the_arm(reach: Bundle, capsys: pytest.CaptureFix
         (["realtime=true"], "realtime=true is for robot=sim_arm only: an environment waits for each chunk"),
     ],
 )
-def test_mistakes_are_one_sentence(
+def test_mistakes_print_one_sentence(
     reach: Bundle, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", f"bundle={reach.folder}", *words]) == 2
@@ -176,7 +176,7 @@ def test_mistakes_are_one_sentence(
     ("seed", "end"),
     [(2, "ended: the safety filter: "), (0, "ended: a fault: the inference process has died")],
 )
-def test_a_killed_inference_stops_the_arm(
+def test_killed_inference_stops_the_arm(
     reach: Bundle, capsys: pytest.CaptureFixture[str], seed: int, end: str
 ) -> None:
     """kill -9 of the child: held, stopped, reported, exit code 3 (2 before it was ready); nothing hangs.
@@ -218,7 +218,7 @@ except KeyboardInterrupt as stop:
 
 
 @pytest.mark.parametrize("module", ["mujoco", "torch"])
-def test_a_signal_while_loading_is_answered_at_once(reach: Bundle, tmp_path: Path, module: str) -> None:
+def test_signal_while_loading_ends_at_once(reach: Bundle, tmp_path: Path, module: str) -> None:
     """SIGINT and SIGTERM during an import, before and after the verb handles signals itself."""
     (tmp_path / f"{module}.py").write_text(LOADING)
     words = [sys.executable, "-m", "robo_rl", "run", f"bundle={reach.folder}", "robot=sim_arm"]
@@ -246,7 +246,7 @@ def test_a_signal_while_loading_is_answered_at_once(reach: Bundle, tmp_path: Pat
             assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}[number]
 
 
-def test_a_fitting_bundle_is_told_its_next_step(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contract_prints_the_next_command(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     """From the contract to the simulated arm; with another robot's description, to that robot, not armed."""
     assert main(["contract", f"bundle={reach.folder}", "robot=sim_arm"]) == 0
     assert f"Next:   robo-rl run bundle={reach.folder} robot=sim_arm" in capsys.readouterr().out

@@ -45,7 +45,7 @@ def wait_for(lines: list[str], text: str, seconds: float = 10.0) -> None:
 
 
 class Ctrl:
-    """Prints like a terminal, and presses Ctrl-C when it has read enough."""
+    """Prints like a terminal, and presses Ctrl-C after a given output."""
 
     def __init__(self, lines: int, number: int = signal.SIGINT) -> None:
         self.lines: list[str] = []
@@ -60,7 +60,7 @@ class Ctrl:
 
 @pytest.fixture
 def hears_hang_up() -> Iterator[None]:
-    """The tests may have been started by `nohup`."""
+    """Handle SIGHUP, which `nohup` would ignore for the tests."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
@@ -71,7 +71,7 @@ def hears_hang_up() -> Iterator[None]:
     ("number", "why"),
     [(signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "the terminal is gone")],
 )
-def test_nodes_stop_in_reverse_one_after_the_other(number: int, why: str) -> None:
+def test_nodes_stop_one_by_one_in_reverse(number: int, why: str) -> None:
     """Each receives one SIGINT, and the next one only when it is at rest; lines have the node's name."""
     terminal = Ctrl(3, number)
     code = Supervisor({"robot": node("r"), "filter": node("f"), "policy": node("p")}, terminal).run()
@@ -98,7 +98,7 @@ def test_nodes_stop_in_reverse_one_after_the_other(number: int, why: str) -> Non
         ("pass", "policy has ended by itself (exit code 0)"),
     ],
 )
-def test_the_end_of_one_stops_all(script: str, said: str) -> None:
+def test_end_of_one_node_stops_all(script: str, said: str) -> None:
     """After any kind of end, the others brake, and the reason is reported."""
     lines: list[str] = []
     commands = {"robot": node("r"), "filter": node("f"), "policy": [sys.executable, "-c", script]}
@@ -120,7 +120,7 @@ print("lines again", bool(termios.tcgetattr(0)[3] & termios.ICANON))
 """
 
 
-def test_a_node_may_read_the_keys_of_our_terminal_which_is_given_back() -> None:
+def test_terminal_keys_go_to_one_node_and_settings_are_restored() -> None:
     """A key without Enter reaches one node only; a killed node leaves the terminal's settings unchanged."""
     ours, terminal = pty.openpty()
     argv = [sys.executable, "-c", TYPIST]
@@ -140,13 +140,13 @@ def test_a_node_may_read_the_keys_of_our_terminal_which_is_given_back() -> None:
     assert lines[-1] == "lines again True"
 
 
-def test_it_stops_by_itself_after_a_time() -> None:
+def test_supervisor_stops_after_seconds() -> None:
     lines: list[str] = []
     assert Supervisor({"robot": node("r")}, lines.append).run(seconds=0.6) == 0
     assert "up: the time is over: stopping robot." in lines
 
 
-def test_who_does_not_stop_is_killed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_node_is_killed_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervise, "REST_S", 0.3)
     terminal = Ctrl(2)
     Supervisor({"robot": node("r"), "filter": node("f", "stubborn")}, terminal).run()
@@ -154,7 +154,7 @@ def test_who_does_not_stop_is_killed_and_named(monkeypatch: pytest.MonkeyPatch) 
     assert any("robot" in line and "at rest" in line for line in terminal.lines)
 
 
-def test_a_craft_that_lands_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supervisor_waits_for_a_landing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node needs 0.1 s to rest here, longer than the limit of others."""
     monkeypatch.setattr(supervise, "REST_S", 0.02)
     terminal = Ctrl(2)
@@ -163,7 +163,7 @@ def test_a_craft_that_lands_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
     assert any("flight_filter" in line and "at rest" in line for line in terminal.lines)
 
 
-def test_a_second_ctrl_c_hurries_the_node_that_brakes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_ctrl_c_shortens_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """After its second SIGINT a node holds at once; the wait after that is short."""
     monkeypatch.setattr(supervise, "KILL_S", 0.3)
     terminal = Ctrl(2)

@@ -43,7 +43,7 @@ def talker() -> Iterator[int]:
             process.wait()
 
 
-def test_the_list_shows_topics_types_and_nodes(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_topics_types_and_nodes(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The output of ros2 topic list -t and ros2 node info; the node graph and services are no topics."""
     assert main(["topic", "list"]) == 0
     rows = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
@@ -59,7 +59,7 @@ def test_the_list_shows_topics_types_and_nodes(talker: int, capsys: pytest.Captu
     assert "There is no topic below '/arm/'. Topics: /lab/camera/view/image_raw, " in capsys.readouterr().err
 
 
-def test_info_tells_the_quality_of_each_end(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_shows_quality_of_service(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
     """The latched topic keeps its message; it has no subscriber."""
     assert main(["topic", "info", "manifest", "namespace=lab"]) == 0
     assert capsys.readouterr().out.splitlines() == [
@@ -91,7 +91,7 @@ def test_echo_prints_messages_of_every_kind_of_topic(talker: int, capsys: pytest
     assert capsys.readouterr().out.endswith("xxx...  # 500 characters\n---\n")
 
 
-def test_hz_measures_the_rhythm(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hz_measures_the_rate(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
     """50 Hz within the tolerance of a busy machine; every line is complete."""
     assert main(["topic", "hz", "/lab/joint_states", "seconds=2.5"]) == 0
     *_, last = capsys.readouterr().out.splitlines()
@@ -106,7 +106,7 @@ def test_hz_measures_the_rhythm(talker: int, capsys: pytest.CaptureFixture[str])
     assert int(found[3]) > RATE_HZ
 
 
-def test_a_silent_topic_is_said_to_be_silent(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_silent_topic_is_reported(talker: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a publisher the command waits, and reports both facts."""
     assert main(["topic", "hz", "/lab/estop", "seconds=1.3"]) == 0
     said = capsys.readouterr()
@@ -134,7 +134,7 @@ def test_a_silent_topic_is_said_to_be_silent(talker: int, capsys: pytest.Capture
         (["lst"], 2, "Did you mean 'topic list'"),
     ],
 )
-def test_mistakes_are_one_sentence(
+def test_mistakes_print_one_sentence(
     talker: int, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
 ) -> None:
     """The existing topics, and a remedy."""
@@ -145,12 +145,12 @@ def test_mistakes_are_one_sentence(
     assert (said.out, said.err.count("\n")) == ("", 1)
 
 
-def test_an_empty_bus_says_where_it_looked(domain: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_bus_error_names_domain_and_interface(domain: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topic", "list", "wait_s=0.1"]) == 3
     assert f"No node was found in domain {domain} on interface 'lo'" in capsys.readouterr().err
 
 
-def test_without_the_packages_the_command_that_installs_them_is_said(tmp_path: Path) -> None:
+def test_missing_packages_error_has_the_install_command(tmp_path: Path) -> None:
     """As on a machine without [dds]: the import fails, in its own process."""
     (tmp_path / "cyclonedds.py").write_text("raise ModuleNotFoundError('gone', name='cyclonedds')\n")
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
@@ -161,7 +161,7 @@ def test_without_the_packages_the_command_that_installs_them_is_said(tmp_path: P
     assert "pip install 'robo-rl[dds]'" in done.stderr
 
 
-def test_ctrl_c_ends_it_with_what_came(talker: int) -> None:
+def test_ctrl_c_prints_the_received_messages(talker: int) -> None:
     """Exit code 130 and one sentence during reception; a closed pipe is no error."""
     command = [sys.executable, "-m", "robo_rl", "topic", "echo", "/lab/joint_states"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

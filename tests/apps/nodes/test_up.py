@@ -39,7 +39,7 @@ from tests.hardware.domains import free_domain
 
 
 @pytest.mark.parametrize("name", set_names())
-def test_sets_are_whole(name: str) -> None:
+def test_sets_declare_all_arguments(name: str) -> None:
     """Every used argument is declared, and every declared one is a setting of `robo-rl up`."""
     chosen = load_set(name)
     declared = {argument.name for argument in chosen.arguments}
@@ -52,7 +52,7 @@ def test_sets_are_whole(name: str) -> None:
     assert name in settings(UpConfig)["set"].meaning
 
 
-def test_who_commands_stops_before_who_filters_before_who_moves() -> None:
+def test_stop_order_is_commands_filter_robot() -> None:
     """They stop in reverse order of their start; a recorder records the stop, so it stops last."""
     for name in set_names():
         order = [member.node for member in load_set(name).members]
@@ -67,7 +67,7 @@ def test_who_commands_stops_before_who_filters_before_who_moves() -> None:
         assert order[0] == "recorder"
 
 
-def test_arguments_reach_the_nodes_that_want_them() -> None:
+def test_arguments_reach_their_nodes() -> None:
     commands = load_set("arm_sim").commands({"bundle": "b", "robot": "mine.yaml"})
     assert commands["safety_filter"] == ["safety_filter", "robot=mine.yaml", "arm=true"]
     assert commands["arm_policy"] == [
@@ -91,13 +91,13 @@ def test_arguments_reach_the_nodes_that_want_them() -> None:
 
 
 @pytest.mark.parametrize(("name", "robot"), [("arm_sim", {}), ("teleop", {"robot": "ur5e"})])
-def test_a_recording_begins_when_its_operator_asks(name: str, robot: dict[str, str]) -> None:
+def test_recording_starts_on_request(name: str, robot: dict[str, str]) -> None:
     """The hint on arming is printed when nodes are ready; it is left out if another program drives."""
     for device, start in (("keyboard", "start=false"), ("", "start=true")):
         assert start in load_set(name).commands({"record": "r", "device": device} | robot)["recorder"]
 
 
-def test_wrong_arguments_are_one_sentence() -> None:
+def test_wrong_arguments_print_one_sentence() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'arm_sim'"):
         load_set("arm_simm")
     with pytest.raises(ConfigError, match=r"'quad_sim' needs bundle=\.\.\.: folder of the flight bundle"):
@@ -106,7 +106,7 @@ def test_wrong_arguments_are_one_sentence() -> None:
         load_set("quad_sim").commands({"robot": "x", "bundle": "b"})
 
 
-def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_mistakes_print_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     """The set is the first word; mistakes give one line before anything starts."""
     assert main(["up", "arm_simm"]) == 2
     assert "Unknown set of nodes 'arm_simm'. Did you mean 'arm_sim'?" in capsys.readouterr().err
@@ -118,7 +118,7 @@ def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str])
     assert "'a b' cannot be a namespace" in capsys.readouterr().err
 
 
-def test_a_bus_without_its_packages_is_said_once(
+def test_missing_bus_package_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The missing package is reported once, not by each of four nodes."""
@@ -178,7 +178,7 @@ def children(process: subprocess.Popen[str]) -> dict[str, int]:
     return found
 
 
-def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
+def test_up_and_ctrl_c_of_the_simulated_arm() -> None:
     """Real nodes over real DDS, until Ctrl-C: the filter brakes while the robot still listens, and no process
     remains.
     """
@@ -198,7 +198,7 @@ def test_the_simulated_arm_comes_up_and_stops_as_one() -> None:
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
 
-def test_two_cameras_are_sent_and_recorded(seeing_robot: str, tmp_path: Path) -> None:
+def test_two_cameras_are_published_and_recorded(seeing_robot: str, tmp_path: Path) -> None:
     """Each in its own process over DDS, on its own topic; the recording holds both."""
     words = f"robot={seeing_robot}", "camera=pattern+pattern", f"record={tmp_path / 'recordings'}"
     with up("teleop", *words) as process:
@@ -217,7 +217,7 @@ def test_two_cameras_are_sent_and_recorded(seeing_robot: str, tmp_path: Path) ->
         assert {topic for topic, _, _ in bag.messages(topics)} == topics
 
 
-def test_the_death_of_the_filter_stops_the_set() -> None:
+def test_killed_filter_stops_the_set() -> None:
     """kill -9: the others stop, the reason is reported, and the exit code is not 0."""
     with up("arm_sim") as process:
         wait_for_commands()
@@ -229,7 +229,7 @@ def test_the_death_of_the_filter_stops_the_set() -> None:
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_node_that_cannot_start_says_why() -> None:
+def test_failing_node_prints_its_reason() -> None:
     """The node's own sentence under its own name, then the stop."""
     with up("arm_sim", "record=/dev/null/recordings") as process:
         text = process.communicate(timeout=SOON_S)[0]
@@ -240,7 +240,7 @@ def test_a_node_that_cannot_start_says_why() -> None:
 
 
 @pytest.mark.parametrize("name", set_names())
-def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
+def test_nodes_accept_the_settings_of_their_sets(name: str) -> None:
     """Nodes exist and have these settings: a typo would otherwise show only when the robot is started."""
     for member in load_set(name).members:
         module, attribute = NODES[member.node][1].split(":")
@@ -251,7 +251,7 @@ def test_every_node_takes_what_its_set_gives_it(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_bundle_drives_the_simulated_arm_over_dds(reach: Bundle, tmp_path: Path) -> None:
+def test_bundle_moves_the_simulated_arm_over_dds(reach: Bundle, tmp_path: Path) -> None:
     """Six processes: chunks are inferred, the filter follows them, diagnostics report it, and Ctrl-C stops
     all.
     """
@@ -282,7 +282,7 @@ def test_a_bundle_drives_the_simulated_arm_over_dds(reach: Bundle, tmp_path: Pat
         ("arm", {"bundle": "b", "robot": "ur5e", "driver": "nofile.yaml"}, "nofile.yaml is not there"),
     ],
 )
-def test_mistakes_are_found_before_any_node_starts(
+def test_mistakes_are_reported_before_any_node_starts(
     set_name: str, words: dict[str, str], sentence: str
 ) -> None:
     """A real driver must not connect if the bundle does not exist."""
@@ -290,7 +290,7 @@ def test_mistakes_are_found_before_any_node_starts(
         check(load_set(set_name).commands(words))
 
 
-def test_a_mistyped_setting_of_a_driver_is_found_before_any_node_starts(tmp_path: Path) -> None:
+def test_mistyped_driver_setting_is_reported_first(tmp_path: Path) -> None:
     """The message lists the permitted keys, including the watchdog."""
     driver = tmp_path / "ur.yaml"
     driver.write_text("driver: ur\nhost: 192.0.2.1\nwatchdg_s: 0.2\n")
@@ -308,7 +308,7 @@ def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
         return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=env.spec)
 
 
-def test_a_bundle_for_another_robot_is_found_before_any_node_starts(reach: Bundle) -> None:
+def test_bundle_of_another_robot_is_reported_first(reach: Bundle) -> None:
     check(load_set("arm_sim").commands({"bundle": str(reach.folder)}))
     with pytest.raises(RoboRLError, match="does not fit the robot 'ur5e'"):
         check(load_set("arm").commands({"bundle": str(reach.folder), "robot": "ur5e"}))
@@ -323,7 +323,7 @@ def told_otherwise(bundle: Bundle, folder: Path, unit: str) -> str:
     return str(folder)
 
 
-def test_a_goal_of_another_size_is_found_before_any_node_starts(
+def test_goal_of_another_size_is_reported_first(
     reach: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By `up`, `run` and `contract`; goals of another program, or without effect, are reported."""
@@ -347,7 +347,7 @@ def test_a_goal_of_another_size_is_found_before_any_node_starts(
     assert f"Next:   robo-rl up arm_sim bundle={blind}" in capsys.readouterr().out
 
 
-def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: Path) -> None:
+def test_missing_pictures_are_reported_first(tmp_path: Path) -> None:
     """A bundle whose camera no node of the set has is refused; where another program may send its pictures,
     a message says so.
     """
@@ -376,7 +376,7 @@ def test_pictures_that_no_node_sends_are_found_before_any_node_starts(tmp_path: 
     assert "needs pictures of 'top', which none of these nodes publishes" in said
 
 
-def test_a_bundle_that_cannot_fly_is_found_before_any_node_starts(
+def test_unsuitable_flight_bundle_is_reported_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An arm's; and one for motors, on a link for thrust and body rates."""

@@ -47,7 +47,7 @@ def _import(*words: str) -> int:
     return main(["data", "import", *words])
 
 
-def test_a_buffer_of_a_robot_needs_no_simulator(buffer: str, robot: str, tmp_path: Path) -> None:
+def test_import_of_a_buffer_with_a_robot_description(buffer: str, robot: str, tmp_path: Path) -> None:
     """Limits, units and rate are those of the description; the width of the state shows that it has
     velocities.
     """
@@ -63,7 +63,7 @@ def test_a_buffer_of_a_robot_needs_no_simulator(buffer: str, robot: str, tmp_pat
     assert main(["data", "validate", f"path={tmp_path / 'set'}"]) == 0
 
 
-def test_pictures_are_those_that_the_keys_name(buffer: str, robot: str, tmp_path: Path) -> None:
+def test_keys_select_the_pictures(buffer: str, robot: str, tmp_path: Path) -> None:
     """Size and rate are those of the camera's description; a missing camera is named."""
     keys = KEYS.replace("]", ",'image.CAMERA:data/rgb']")
     given = [f"source={buffer}", f"robot={robot}", f"out={tmp_path / 'set'}"]
@@ -85,7 +85,7 @@ def test_pictures_are_those_that_the_keys_name(buffer: str, robot: str, tmp_path
         ([], "Name the array of the buffer for each key"),
     ],
 )
-def test_a_slip_is_a_sentence(
+def test_mistakes_print_one_sentence(
     words: list[str], said: str, buffer: str, robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _import(f"source={buffer}", f"robot={robot}", f"out={tmp_path / 'set'}", *words) == 2

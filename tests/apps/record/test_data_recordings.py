@@ -30,7 +30,7 @@ CAMERA = {"width_px": 8, "height_px": 6, "rate_hz": 10}
 
 @pytest.fixture(scope="module")
 def driven(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three episodes that an operator drove on the simulated arm, through teleop, filter and recorder."""
+    """Three episodes recorded by teleoperation of the simulated arm, through teleop, filter and recorder."""
     folder = tmp_path_factory.mktemp("driven") / "recordings"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
@@ -64,7 +64,7 @@ def run(*words: str) -> int:
     return main(["data", "import", *words])
 
 
-def test_what_was_driven_has_the_contract_of_the_task(driven: Path, tmp_path: Path) -> None:
+def test_imported_episodes_have_the_contract_of_the_task(driven: Path, tmp_path: Path) -> None:
     """Labels, the goal that was published before the recording began, and commands as sent by the filter."""
     out = tmp_path / "data"
     assert run(f"source={driven}", "robot=sim_arm", "env=arm6/reach", f"out={out}", "idle_s=null") == 0
@@ -87,7 +87,7 @@ def test_what_was_driven_has_the_contract_of_the_task(driven: Path, tmp_path: Pa
         assert not episode.intervention.any()  # nobody but the human drove
 
 
-def test_it_trains_and_the_bundle_fits_the_robot(
+def test_bundle_trained_on_recordings_fits_the_robot(
     driven: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a simulated task, the layout suffices for a bundle that contract accepts."""
@@ -121,9 +121,7 @@ def test_pictures_are_scaled_and_set_the_rate(robot: str, tmp_path: Path) -> Non
     assert episode.dataset.env.obs["state"].unit == "rad: a, b, c; rad/s: a, b, c"
 
 
-def test_a_camera_slower_than_its_description_is_said(
-    robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slow_camera_is_reported(robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ten images per second were described, five arrived: each appears twice."""
     shots: list[Said] = [("camera/top/image_raw", picture(i), at) for i, at in enumerate(every(5.0, 2.0))]
     record(tmp_path / "recordings", [*states(), *commands(), *shots])
@@ -136,7 +134,7 @@ def test_a_camera_slower_than_its_description_is_said(
     assert "no such camera" not in heard  # the status of all cameras is none of them
 
 
-def test_what_cannot_be_used_is_named_and_the_rest_imported(
+def test_unusable_recordings_are_named_and_skipped(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of three recordings one has no commands, and one has pictures of another shape."""
@@ -160,7 +158,7 @@ def test_what_cannot_be_used_is_named_and_the_rest_imported(
     )
 
 
-def test_the_first_recording_does_not_decide_for_all(
+def test_layout_is_that_of_most_recordings(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Earlier recordings: one ended at once, one of another arm, one without velocities and images."""
@@ -186,7 +184,7 @@ def test_the_first_recording_does_not_decide_for_all(
     assert "image.top" in spec.obs
 
 
-def test_what_only_a_few_recordings_hold_is_named(
+def test_topic_of_few_recordings_is_reported(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One of three has the camera: it is not used, and the message says how to use it."""
@@ -199,7 +197,7 @@ def test_what_only_a_few_recordings_hold_is_named(
 
 
 @pytest.mark.parametrize(("labelled", "complete"), [(False, False), (True, True)])
-def test_what_a_kill_cut_off_is_incomplete(
+def test_salvaged_recording_without_a_label_is_incomplete(
     robot: str, tmp_path: Path, labelled: bool, complete: bool
 ) -> None:
     """A salvaged recording without a label is incomplete and not used for training; with a label it is
@@ -215,7 +213,9 @@ def test_what_a_kill_cut_off_is_incomplete(
     assert (episode.meta.complete, episode.success) == (complete, True if labelled else None)
 
 
-def test_one_reason_is_said_once(robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_reasons_are_reported_once(
+    robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Fifty recordings of another arm give one message."""
     for number in (1, 2, 3):
         record(tmp_path / "recordings", said(), f"episode_{number}")
@@ -232,7 +232,7 @@ def test_one_reason_is_said_once(robot: str, tmp_path: Path, capsys: pytest.Capt
     ("prefix", "word", "hint"),
     [("", "namespace=left", "leave namespace= out"), ("/left/", "namespace=", "give namespace=left")],
 )
-def test_a_namespace_that_is_not_the_recordings_is_named(
+def test_wrong_namespace_is_reported(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], prefix: str, word: str, hint: str
 ) -> None:
     """The recorder writes names as its nodes do; ros2 bag writes them with the namespace."""
@@ -243,7 +243,7 @@ def test_a_namespace_that_is_not_the_recordings_is_named(
 
 @pytest.mark.parametrize(("name", "sentence"), [("nowhere", "nowhere does not exist"),
                                                 ("empty", "No recordings are in .*empty")])  # fmt: skip
-def test_a_robot_without_recordings(
+def test_robot_setting_without_recordings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str
 ) -> None:
     """With robot= the source must be recordings, so messages do not mention replay buffers."""
@@ -278,7 +278,7 @@ def test_a_robot_without_recordings(
         (["robot=ROBOT", "gap_s=0.002"], "nothing came on '.*' for 0.0. s"),
     ],
 )
-def test_mistakes_are_sentences(
+def test_mistakes_print_one_sentence(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
 ) -> None:
     record(tmp_path / "recordings", said())

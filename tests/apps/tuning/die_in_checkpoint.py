@@ -32,7 +32,7 @@ class Settings:
 
 
 def die_at(k: int) -> None:
-    """Let the k-th disk call from now on not happen."""
+    """Kill the process at the k-th disk call from now on."""
     count = 0
 
     def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,7 +55,7 @@ def save(run: RunDir, step: int, value: float) -> None:
 
 
 def value_of(run: RunDir) -> tuple[int, float] | None:
-    """(step, what was saved) of the newest checkpoint; None without one."""
+    """(step, saved value) of the newest checkpoint; None without one."""
     latest = run.latest()
     return None if latest is None else (latest[0], float(load_state(latest[1])["value"].mean()))
 

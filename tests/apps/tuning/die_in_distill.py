@@ -1,4 +1,4 @@
-"""Run by test_distill_kill.py: distil in the toy world, and be killed by SIGKILL after an update.
+"""Run by test_distill_kill.py: distil in the toy world, and die by SIGKILL after an update.
 
 python die_in_distill.py <teacher> <run> <update>
 """

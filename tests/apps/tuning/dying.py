@@ -13,7 +13,7 @@ class Killed(BaseException):
 
 
 def dying(function: Callable[..., Any], call: int, after: bool = False) -> Callable[..., Any]:
-    """`function`, which dies after, or instead of, its `call`-th call."""
+    """`function` that dies after, or instead of, its `call`-th call."""
     calls = 0
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:

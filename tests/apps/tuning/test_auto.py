@@ -129,7 +129,7 @@ def note(out: Path) -> dict[str, Any]:
     return data
 
 
-def test_steering_then_a_residual_on_the_steps_that_are_left(
+def test_residual_gets_the_steps_after_steering(
     reach: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a real task: the probe recommends steering, its 120 steps are not enough, the residual gets the
@@ -146,7 +146,7 @@ def test_steering_then_a_residual_on_the_steps_that_are_left(
     assert len(curve["env_steps"]) == len(curve["rates"]) == len(curve["returns"])
 
 
-def test_no_stage_beyond_what_is_enough(
+def test_training_stops_at_the_target_success(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training stops when a policy is good enough."""
@@ -157,7 +157,7 @@ def test_no_stage_beyond_what_is_enough(
     assert note(tmp_path / "run")["env_steps"] == 120
 
 
-def test_a_residual_alone_where_no_noise_helps(
+def test_residual_alone_if_no_noise_helps(
     base: tuple[Path, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -186,7 +186,9 @@ def test_a_residual_alone_where_no_noise_helps(
         (50_000, [12_500] * 4),
     ],
 )
-def test_residuals_share_the_steps(total: int, expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_split_into_rounds(
+    total: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rounds of at least 12,000 steps, all steps used, in multiples of four lanes; too few steps are not
     used.
     """
@@ -197,7 +199,7 @@ def test_residuals_share_the_steps(total: int, expected: list[int], monkeypatch:
     assert spent == expected
 
 
-def test_a_residual_corrects_what_imitates_the_one_before(
+def test_second_residual_corrects_the_imitating_base(
     base: tuple[Path, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -236,7 +238,7 @@ def test_a_residual_corrects_what_imitates_the_one_before(
 @pytest.mark.parametrize(
     ("successes", "corrected"), [(3, "imitation/run/policy"), (2, "residual/run/policy")]
 )
-def test_a_far_worse_imitation_is_not_built_upon(
+def test_much_worse_imitation_is_not_used(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, successes: int, corrected: str
 ) -> None:
     """Up to ten points below the best, a policy without corrections is the better base for a residual."""
@@ -260,7 +262,7 @@ def test_a_far_worse_imitation_is_not_built_upon(
     assert weights[0] == weights[1]
 
 
-def test_what_looks_good_enough_meets_more_episodes(
+def test_target_success_is_tested_on_more_episodes(
     base: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """49 of 50 may be chance: training continues if 200 episodes give 0.94 and stops if they give 0.98;
@@ -282,7 +284,7 @@ def test_what_looks_good_enough_meets_more_episodes(
 
 
 @pytest.mark.parametrize(("successes", "recipe", "scale"), [(17, "residual_far", 0.4), (18, "residual", 0.2)])
-def test_a_weak_start_gets_a_longer_reach(
+def test_weak_base_gets_residual_far(
     base: tuple[Path, Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -300,7 +302,7 @@ def test_a_weak_start_gets_a_longer_reach(
     assert (config["method"]["name"], config["method"]["map"]["scale"]) == (recipe, scale)
 
 
-def test_a_stopped_run_goes_on_inside_its_stage(
+def test_stopped_run_resumes_within_its_stage(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped at the start of the residual, moved, resumed: the same policy, without repeating steering."""
@@ -336,7 +338,7 @@ def test_stages_are_not_chosen_on_the_final_episodes(eval_seed: int) -> None:
     ("total", "episodes", "draws"),
     [(2_000, 10, 4), (9_999, 10, 4), (10_000, 10, 8), (25_000, 25, 8), (50_000, 50, 8), (400_000, 50, 8)],
 )
-def test_a_short_run_is_probed_shortly(
+def test_probe_of_a_short_run_is_short(
     total: int,
     episodes: int,
     draws: int,
@@ -372,7 +374,7 @@ def test_a_short_run_is_probed_shortly(
     ("own_zero", "own_noisy", "zero", "noisy", "execute", "scale"),
     [(5, 5, 5, 5, 2, 0.0), (5, 5, 6, 5, 1, 0.0), (5, 5, 5, 6, 1, 1.0), (5, 7, 6, 6, 2, 1.0)],
 )
-def test_the_start_is_the_best_way_to_run_the_base(
+def test_start_is_the_best_configuration_of_the_base(
     own_zero: int, own_noisy: int, zero: int, noisy: int, execute: int, scale: float,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -390,7 +392,7 @@ def test_the_start_is_the_best_way_to_run_the_base(
         assert (start.policy.execute, start.noise_scale) == (execute, scale)
 
 
-def test_a_recipe_cannot_be_changed_from_outside(
+def test_method_settings_are_refused(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Settings that the stages do not use are refused before anything is written."""

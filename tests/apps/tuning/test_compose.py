@@ -171,7 +171,7 @@ def test_evaluation_at_step_zero_equals_the_base(name: str, demos: EpisodeStore)
     assert results[0].length == results[1].length
 
 
-def test_a_residual_learns_on_noise_and_is_deployed_without() -> None:
+def test_residual_learns_with_noise_and_is_deployed_without() -> None:
     """deploy_noise is the policy's, base_noise the collector's: at step 0 it is the zero-noise base, bit for
     bit.
     """
@@ -186,7 +186,7 @@ def test_a_residual_learns_on_noise_and_is_deployed_without() -> None:
     assert (results[0].success, results[0].length) == (results[1].success, results[1].length)
 
 
-def test_the_policy_shares_the_weights_that_learn(demos: EpisodeStore) -> None:
+def test_policy_shares_the_weights_of_the_learner(demos: EpisodeStore) -> None:
     """Evaluations during training use the learner's weights without a copy."""
     made, env = session(METHODS["gated residual"], demos)
     env.close()
@@ -209,14 +209,14 @@ def test_exploration_by_lane_needs_decisions_at_every_step(demos: EpisodeStore) 
 
 
 @pytest.mark.parametrize("kind", ["steering", "direct"])
-def test_a_gate_that_would_not_be_deployed_is_refused(kind: str) -> None:
+def test_gate_without_a_residual_is_refused(kind: str) -> None:
     """A residual is saved with its critics; other policies would use a gate in training only."""
     config = method(kind, gate=True)
     with pytest.raises(ConfigError, match="gate=false"):
         build_session(config, base_of(config), make_env(1), seed=0, demos=None)
 
 
-def test_the_base_does_not_learn(demos: EpisodeStore) -> None:
+def test_base_is_unchanged(demos: EpisodeStore) -> None:
     """The base is unchanged bit for bit after training: a residual needs a fixed base."""
     made, env = session(METHODS["ResFiT"], demos)
     base = made.policy.base  # type: ignore[attr-defined]
@@ -239,7 +239,7 @@ def residual(base: SavedPolicy) -> ResidualPolicy:
     return ResidualPolicy(base, make_actor(ActorConfig("deterministic", 5, 1)), ResidualMap(1, 0.2))
 
 
-def test_noise_is_ignored_anywhere_in_the_stack() -> None:
+def test_ignored_noise_is_detected_in_any_layer() -> None:
     """Steering such a policy again, or distilling it with noise, would have no effect."""
     assert ignores_noise(steered("zero"))
     assert ignores_noise(residual(steered("zero")))
@@ -260,15 +260,13 @@ def test_noise_is_ignored_anywhere_in_the_stack() -> None:
         (MapConfig("steering", magnitude=0.0), lambda: flow_policy(SPEC), "magnitude"),
     ],
 )
-def test_maps_that_do_not_fit_their_base_are_refused(
-    config: MapConfig, base: Callable[[], SavedPolicy], words: str
-) -> None:
+def test_mismatched_maps_are_refused(config: MapConfig, base: Callable[[], SavedPolicy], words: str) -> None:
     """One sentence each, before a simulator is started."""
     with pytest.raises(ConfigError, match=words):
         build_map(config, base())
 
 
-def test_missing_and_foreign_demonstrations_are_refused(tmp_path: Path) -> None:
+def test_missing_or_mismatched_demonstrations_are_refused(tmp_path: Path) -> None:
     """Recordings of another robot have another state or other action limits; failures are not used."""
     env = make_env(1)
     config = METHODS["ResFiT"]

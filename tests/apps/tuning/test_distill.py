@@ -79,7 +79,7 @@ TEACHERS = {
 
 
 @pytest.mark.parametrize("name", TEACHERS)
-def test_a_head_answers_like_its_teacher(name: str) -> None:
+def test_head_reproduces_its_teacher(name: str) -> None:
     """In one call, on new states and noise; from zero noise if the teacher ignores it."""
     teacher = TEACHERS[name]
     result = distilled(teacher)
@@ -98,7 +98,7 @@ def test_a_head_answers_like_its_teacher(name: str) -> None:
     assert error < 0.15 * spread, (float(error), float(spread))
 
 
-def test_the_note_says_what_the_training_cost() -> None:
+def test_recorded_time_excludes_the_comparison() -> None:
     """The time of the comparison with the teacher is not counted."""
     result = distilled(TEACHERS["base"])
     assert result.cpu_s > 0.0
@@ -115,7 +115,7 @@ def test_the_same_seed_gives_the_same_head() -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_student_executes_its_share_and_the_teacher_answers_everywhere(share: float) -> None:
+def test_student_executes_its_share_and_the_teacher_labels_all(share: float) -> None:
     """DAgger (Ross et al. 2011): states of the student's mistakes are included; the teacher's chunk is the
     label.
     """
@@ -141,7 +141,7 @@ def test_the_student_executes_its_share_and_the_teacher_answers_everywhere(share
         assert torch.equal(found.data.chunk, teacher.sample_from(found.data.features, found.data.noise))
 
 
-def test_a_student_that_drives_all_the_time_leaves_a_step_teacher_nothing_to_say() -> None:
+def test_step_teacher_needs_decisions_of_its_own() -> None:
     """One sentence instead of an empty dataset."""
     env = make_env(3)
     made = DaggerCollector(env, residual(), ChunkExecutor, EpisodeNoise((4, 1)), True, seed=0)
@@ -150,7 +150,7 @@ def test_a_student_that_drives_all_the_time_leaves_a_step_teacher_nothing_to_say
     env.close()
 
 
-def test_the_walk_of_a_steered_teacher_starts_at_the_callers_noise() -> None:
+def test_path_of_a_steered_teacher_starts_at_the_given_noise() -> None:
     """The head receives the noise before steering; the rest of the path is the base's from the steered
     noise.
     """
@@ -165,7 +165,7 @@ def test_the_walk_of_a_steered_teacher_starts_at_the_callers_noise() -> None:
     assert (times[0], times[-1]) == (1.0, 0.0)
 
 
-def test_residuals_have_no_walk_wherever_they_are_in_the_stack() -> None:
+def test_residuals_have_no_denoising_path() -> None:
     """Consistency distillation needs the points between noise and action."""
     assert sampling_path(residual()) is None
     assert sampling_path(steered(base=residual())) is None
@@ -180,7 +180,7 @@ def test_residuals_have_no_walk_wherever_they_are_in_the_stack() -> None:
         (flow_policy(SPEC), {"env": "metaworld/reach-v3"}, "the policy was trained in .* on"),
     ],
 )
-def test_refused_before_anything_is_written(
+def test_invalid_settings_are_refused_first(
     teacher: SavedPolicy, changes: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     """Reported before minutes of rollouts, without leaving a folder that blocks the next run."""

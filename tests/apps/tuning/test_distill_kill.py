@@ -102,7 +102,7 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
 
 
 @pytest.mark.parametrize("death", DEATHS)
-def test_resumed_equals_never_killed(death: str, teacher: Path, whole: Path, tmp_path: Path) -> None:
+def test_resumed_equals_uninterrupted(death: str, teacher: Path, whole: Path, tmp_path: Path) -> None:
     """Promise 7: weights and all logged values are equal bit for bit."""
     where, name, call, after = DEATHS[death]
     with Patch.context() as patch:
@@ -113,7 +113,9 @@ def test_resumed_equals_never_killed(death: str, teacher: Path, whole: Path, tmp
     same_run(whole, tmp_path / "run")
 
 
-def test_what_was_learned_is_not_learned_again(teacher: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_resume_continues_from_the_newest_checkpoint(
+    teacher: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
     """After a kill at update 71 of 120, it continues from the checkpoint of 60 and collects for the last
     round only.
     """
@@ -136,7 +138,7 @@ def test_what_was_learned_is_not_learned_again(teacher: Path, tmp_path: Path, mo
     ("where", "name", "call", "said"),
     [(Rounds, "update", 23, "saved update 23"), (DaggerCollector, "_decide", 40, "saved update 40")],
 )
-def test_ctrl_c_saves_and_says_how_to_go_on(
+def test_ctrl_c_saves_and_prints_how_to_continue(
     where: Any, name: str, call: int, said: str, teacher: Path, whole: Path, tmp_path: Path
 ) -> None:
     """The running update is finished; a collection, here the second, is repeated by the resumed run."""
@@ -177,7 +179,7 @@ def test_sigkill_of_a_real_process(teacher: Path, whole: Path, tmp_path: Path) -
     same_run(whole, tmp_path / "run")
 
 
-def test_a_finished_run_can_be_asked_again(teacher: Path, whole: Path, tmp_path: Path) -> None:
+def test_resume_of_a_finished_run_changes_nothing(teacher: Path, whole: Path, tmp_path: Path) -> None:
     """resume=true on a finished run changes nothing; another setting is refused by name."""
     shutil.copytree(whole, tmp_path / "run")
     assert distill.main(config(teacher, tmp_path / "run", resume=True, checkpoint_every=7)) == 0
@@ -186,7 +188,7 @@ def test_a_finished_run_can_be_asked_again(teacher: Path, whole: Path, tmp_path:
         distill.main(config(teacher, tmp_path / "run", resume=True, lr=0.1))
 
 
-def test_a_damaged_checkpoint_is_refused(teacher: Path, whole: Path, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_refused(teacher: Path, whole: Path, tmp_path: Path) -> None:
     """One sentence that names the folder and the state of its checkpoints."""
     shutil.copytree(whole, tmp_path / "run")
     for _, folder in RunDir(tmp_path / "run").steps():

@@ -99,7 +99,7 @@ def same_files(one: Path, other: Path) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_killed_and_resumed_equals_never_killed(
+def test_killed_and_resumed_equals_uninterrupted(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Promise 7 with a real second process and SIGKILL, after a checkpoint of the online phase."""
@@ -121,7 +121,7 @@ def test_killed_and_resumed_equals_never_killed(
 
 
 @pytest.mark.timeout(240)
-def test_ctrl_c_saves_and_says_how_to_go_on(
+def test_ctrl_c_saves_and_prints_how_to_continue(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 130, a checkpoint, one sentence; the resumed run can be distilled."""
@@ -152,7 +152,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
         (["distill", "out=x", "teacher=/nowhere"], "holds no policy"),
     ],
 )
-def test_a_slip_is_one_sentence(
+def test_mistakes_print_one_sentence(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What was found, a remedy, a non-zero exit code, no traceback and nothing written."""
@@ -163,7 +163,7 @@ def test_a_slip_is_one_sentence(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_base_can_plan_at_another_rhythm() -> None:
+def test_execute_can_differ_from_that_of_the_base() -> None:
     """Same weights, other `execute`; the base keeps its own, and a chunk is never exceeded."""
     base = flow_policy(SPEC)
     again = with_planning_interval(base, 1)
@@ -176,7 +176,7 @@ def test_a_base_can_plan_at_another_rhythm() -> None:
         with_planning_interval(steered, 1)
 
 
-def test_a_residual_without_demonstrations_says_what_is_missing(
+def test_residual_without_demonstrations_is_refused(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The mix needs demonstrations: give them, or set their fraction to 0."""
@@ -185,7 +185,7 @@ def test_a_residual_without_demonstrations_says_what_is_missing(
 
 
 class _Working:
-    """A tuner whose only step is done by another process."""
+    """A tuner whose only step runs in another process."""
 
     phase, env_steps, offline, done = "burn_in", 0, 0, False
 
@@ -197,7 +197,7 @@ class _Working:
         return {}
 
 
-def test_cpu_seconds_count_the_simulators_of_workers() -> None:
+def test_cpu_seconds_include_the_workers() -> None:
     """With num_workers= the simulation runs in other processes, whose time counts as training."""
     config = FinetuneVerb(out="unused", eval_every=0)
     session: Any = SimpleNamespace(tuner=_Working(), seed_root=("train", 0))
@@ -209,7 +209,7 @@ def test_cpu_seconds_count_the_simulators_of_workers() -> None:
     assert training.state_dict()["progress"]["train_cpu_s"] >= 0.45
 
 
-def test_learning_from_nothing_is_told_by_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Pendulum has no success, only negative rewards: 0 of 2 alone is not informative."""
     out = tmp_path / "sac"
     few = ["eval_every=0", "eval_episodes=2", "final_episodes=2", "num_envs=1", "num_workers=0"]

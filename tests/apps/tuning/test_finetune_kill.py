@@ -105,7 +105,7 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
 
 
 @pytest.mark.parametrize("death", DEATHS)
-def test_resumed_equals_never_killed(
+def test_resumed_equals_uninterrupted(
     death: str, base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 7: weights and all logged values are equal bit for bit."""
@@ -149,7 +149,7 @@ STOPS: dict[str, tuple[Any, str, int, str]] = {
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_stopped_and_resumed_equals_never_stopped(
+def test_stopped_and_resumed_equals_uninterrupted(
     stop: str, base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGTERM at any moment: the next complete state is saved, and resume=true ends with the same bits."""
@@ -171,7 +171,7 @@ def test_stopped_and_resumed_equals_never_stopped(
     same_run(whole, tmp_path / "run")
 
 
-def test_killed_at_the_very_end(
+def test_killed_at_the_last_step(
     base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last step has its checkpoint before its evaluation: a repeated evaluation is logged once."""
@@ -206,7 +206,7 @@ def offline(base: Path, tmp_path: Path) -> Verb:
     return verb
 
 
-def test_killed_offline_goes_on_where_the_last_checkpoint_was(
+def test_killed_offline_resumes_from_the_last_checkpoint(
     offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Offline learning is most of some methods' time: a kill in its last part must cost that part only."""
@@ -223,7 +223,7 @@ def test_killed_offline_goes_on_where_the_last_checkpoint_was(
     same_run(tmp_path / "whole", tmp_path / "run")
 
 
-def test_killed_after_offline_learning_learns_it_no_second_time(
+def test_offline_learning_is_not_repeated(
     offline: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its end has a checkpoint, although 250 updates are fewer than the steps between two checkpoints."""
@@ -268,9 +268,7 @@ def test_stopped_offline_then_killed(
     same_run(tmp_path / "whole", tmp_path / "run")
 
 
-def test_killed_again_and_again(
-    base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_repeatedly(base: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process dies at every fourth step: the run still ends with the same result."""
     run, deaths = config(base, tmp_path / "run", checkpoint_every=2), 0
     run.method.burn_in = 0  # a burn-in is one piece: no checkpoint lies inside of it
@@ -289,16 +287,14 @@ def test_killed_again_and_again(
     same_run(tmp_path / "straight", tmp_path / "run")
 
 
-def test_a_finished_run_can_be_asked_again(base: Path, whole: Path, tmp_path: Path) -> None:
+def test_resume_of_a_finished_run_changes_nothing(base: Path, whole: Path, tmp_path: Path) -> None:
     """resume=true on a finished run changes nothing, even if its folder was moved."""
     shutil.copytree(whole, tmp_path / "run")
     assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
     same_run(whole, tmp_path / "run")
 
 
-def test_the_best_evaluation_is_what_is_left(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_best_evaluation_is_kept(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations of 2, 3, 3, 1, ... of 3: the policy is that of the second 3, whatever training did
     later.
     """
@@ -324,7 +320,7 @@ def test_the_best_evaluation_is_what_is_left(
     assert met.isdisjoint(final)  # the final episodes took no part in the choice
 
 
-def test_a_damaged_checkpoint_is_refused(base: Path, whole: Path, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_refused(base: Path, whole: Path, tmp_path: Path) -> None:
     """An incomplete replay must not be used: one sentence that names the folder."""
     shutil.copytree(whole, tmp_path / "run")
     for _, folder in RunDir(tmp_path / "run").steps():

@@ -40,7 +40,7 @@ def trained(data: Path, out: Path, **changes: Any) -> tuple[bytes, dict[str, Any
 
 
 @pytest.mark.parametrize("env", [STATE_ENV, ENV], ids=["states", "pictures"])
-def test_failures_and_interrupted_episodes_leave_no_trace(
+def test_failures_and_interrupted_episodes_are_not_used(
     env: EnvSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Equal bit for bit to a policy of a dataset without them, also in the normaliser, with a message."""
@@ -60,21 +60,19 @@ def test_failures_and_interrupted_episodes_leave_no_trace(
 
 
 @pytest.mark.parametrize(("rule", "episodes"), [("unfailed", 3), ("success", 1), ("all", 4)])
-def test_the_rule_is_the_users(rule: str, episodes: int, tmp_path: Path) -> None:
+def test_learn_from_selects_the_episodes(rule: str, episodes: int, tmp_path: Path) -> None:
     """One success, one failure and two unlabelled episodes."""
     data = dataset(tmp_path / "data", (True, False, None, None))
     assert trained(data, tmp_path / "run", learn_from=rule)[1]["episodes"] == episodes
 
 
-def test_data_without_marks_are_learned_from_whole(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unlabelled_data_are_used_completely(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Human recordings of Push-T are unlabelled, which is no failure."""
     assert trained(dataset(tmp_path / "data", (None,) * 3), tmp_path / "run")[1]["episodes"] == 3
     assert "left out" not in capsys.readouterr().out
 
 
-def test_a_run_is_not_resumed_on_other_data(tmp_path: Path) -> None:
+def test_resume_on_other_data_is_refused(tmp_path: Path) -> None:
     """Batches depend on the number of windows: later episodes need a new run; failures do not count."""
     data = dataset(tmp_path / "data", (True, None))
     whole, _ = trained(data, tmp_path / "run")
@@ -91,7 +89,7 @@ def test_a_run_is_not_resumed_on_other_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("marks", "rule"), [((False, False), "unfailed"), ((None, False), "success")])
-def test_a_rule_that_leaves_nothing_says_so(marks: Marks, rule: str, tmp_path: Path) -> None:
+def test_empty_selection_is_refused(marks: Marks, rule: str, tmp_path: Path) -> None:
     """Refused before a run folder is made."""
     data = dataset(tmp_path / "data", marks)
     with pytest.raises(DataError, match=rf"learn_from={rule} selects none of the 2 .* learn_from=all"):

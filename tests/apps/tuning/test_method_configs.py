@@ -306,7 +306,7 @@ def read(config: Any, key: str) -> Any:
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_a_method_is_a_small_file_that_says_where_it_is_from(path: Path) -> None:
+def test_method_file_is_short_and_cites_its_source(path: Path) -> None:
     """At most 20 lines, a comment at the top, its own name inside."""
     text = path.read_text()
     assert len(text.splitlines()) <= 20
@@ -315,7 +315,7 @@ def test_a_method_is_a_small_file_that_says_where_it_is_from(path: Path) -> None
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_a_method_has_its_papers_values(name: str) -> None:
+def test_method_has_the_values_of_its_paper(name: str) -> None:
     """Value by value; a changed default elsewhere must not change a published recipe."""
     config = method(name)
     wrong = {key: read(config, key) for key, value in PAPER[name].items() if read(config, key) != value}
@@ -327,7 +327,7 @@ def test_every_published_method_is_checked() -> None:
     assert set(PAPER) == set(METHODS) - {"steering", "residual", "residual_far", "residual_dense"}
 
 
-def test_the_two_kinds_of_dsrl_differ_in_the_learner_alone() -> None:
+def test_dsrl_variants_differ_only_in_the_learner() -> None:
     """DSRL-NA keeps all values of DSRL-SAC."""
     one, other = method("dsrl_sac"), method("dsrl_na")
     other.name, other.algorithm = one.name, one.algorithm
@@ -335,7 +335,7 @@ def test_the_two_kinds_of_dsrl_differ_in_the_learner_alone() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_learns_end_to_end(name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_method_trains_end_to_end(name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """All phases of every method in small: weights change, stay finite, and the deployed policy acts."""
     built, env, base = session(small(name), demos, monkeypatch)
     tuner = built.tuner
@@ -353,9 +353,7 @@ def test_a_method_learns_end_to_end(name: str, demos: EpisodeStore, monkeypatch:
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in ("resip", "calql_offline")])
-def test_a_methods_first_step_is_its_base(
-    name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_method_starts_as_its_base(name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Step 0 equals the base bit for bit, at zero noise for origin zero."""
     built, env, base = session(small(name), demos, monkeypatch)
     env.close()
@@ -383,7 +381,7 @@ def finished_run(
     return built
 
 
-def test_a_run_starts_from_an_earlier_one(
+def test_init_loads_an_earlier_run(
     tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """WSRL loads actor and critics of the earlier run, not the moments of its optimisers."""
@@ -400,9 +398,7 @@ def test_a_run_starts_from_an_earlier_one(
     assert not other.actor_opt.optimizer.state
 
 
-def test_ppo_refuses_the_base_in_place_of_its_actor(
-    demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ppo_refuses_ramp_steps(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """ramp_steps lets the base act at random, but PPO needs the probability of every action."""
     with pytest.raises(ConfigError, match=r"method.ramp_steps=0"):
         session(small("resip", "method.ramp_steps=100"), demos, monkeypatch)
@@ -415,7 +411,7 @@ def test_ppo_refuses_the_base_in_place_of_its_actor(
         (["method.learner.heads=2"], "has biases"),
     ],
 )
-def test_a_start_that_does_not_fit_is_one_sentence(
+def test_mismatched_init_is_refused(
     overrides: list[str], word: str, tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was found, what was expected, a remedy."""
@@ -438,7 +434,7 @@ def test_a_start_that_does_not_fit_is_one_sentence(
         ("finetune", FinetuneVerb(out="o", method=MethodConfig(name="auto")), "residual/run"),
     ],
 )
-def test_a_start_from_a_run_of_another_kind_says_what_it_is(
+def test_init_from_another_kind_of_run_is_refused(
     verb: str,
     settings: Any,
     word: str,
@@ -462,7 +458,7 @@ def test_a_start_from_a_run_of_another_kind_says_what_it_is(
         empty_policy(SPEC, str(tmp_path / "other"), None)
 
 
-def test_a_method_that_needs_a_start_says_so(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_unsupported_init_is_refused(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """WSRL without `init`, and PPO with one."""
     for name, init, word in (("wsrl", None, "give init="), ("resip", "runs/x", "off-policy")):
         built, env, _ = session(small(name), demos, monkeypatch)
@@ -471,7 +467,7 @@ def test_a_method_that_needs_a_start_says_so(demos: EpisodeStore, monkeypatch: p
             start_from(built.tuner, init)
 
 
-def test_states_are_scaled_to_the_demonstrations(demos: EpisodeStore) -> None:
+def test_states_are_normalised_by_the_demonstrations(demos: EpisodeStore) -> None:
     """Learning from scratch with demonstrations scales states to [-1, 1]."""
     policy = empty_policy(SPEC, None, str(demos.path))
     states = torch.tensor([[[2.5, 1.0]], [[3.5, 4.0]]])
@@ -479,21 +475,21 @@ def test_states_are_scaled_to_the_demonstrations(demos: EpisodeStore) -> None:
     torch.testing.assert_close(empty_policy(SPEC, None, None).features({"state": states}), states[:, 0])
 
 
-def test_nothing_to_scale_states_by_is_one_sentence(tmp_path: Path) -> None:
+def test_empty_demonstrations_are_refused(tmp_path: Path) -> None:
     """A dataset without episodes gives a sentence, not NumPy's error on concatenation."""
     DatasetWriter.create(tmp_path / "data", SPEC)
     with pytest.raises(DataError, match="holds no complete episode"):
         empty_policy(SPEC, None, str(tmp_path / "data"))
 
 
-def test_interventions_reward_steps_not_chunks() -> None:
+def test_interventions_with_chunks_are_refused() -> None:
     """An intervention inside a chunk cannot be assigned: refused before anything is built."""
     with pytest.raises(ConfigError, match=r"per_chunk=false, or method\.reward_source=task"):
         compose.check_together(method("rlif"), ResidualMap(2, 0.1, 8))
     compose.check_together(method("rlif"), ResidualMap(2, 0.1, 1))
 
 
-def test_interventions_need_a_human(demos: EpisodeStore) -> None:
+def test_rlif_needs_interventions(demos: EpisodeStore) -> None:
     """RLIF without intervene=expert has no reward, so it is refused."""
     with pytest.raises(ConfigError, match="intervene=expert"):
         with_interventions(method("rlif", "method.intervene=none"), "toy/target", make_env(LANES), seed=0)
