@@ -49,7 +49,7 @@ def test_colcon_sees_a_ros_package(workspace: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [(), ("--symlink-install",)], ids=["copied", "linked"])
-def test_colcon_installs_what_ros_looks_for(workspace: Path, mode: tuple[str, ...]) -> None:
+def test_colcon_installs_the_files_of_ros(workspace: Path, mode: tuple[str, ...]) -> None:
     """The marker, package.xml, launch files and the command; in a shell that sourced it, modules start by
     -m.
     """

@@ -44,7 +44,7 @@ for name in sys.argv[1:]:
 """
 
 
-def test_lock_pins_what_the_metadata_asks_for() -> None:
+def test_lock_satisfies_the_metadata() -> None:
     """Every extra except the excluded ones is in the lock, inside the stated range; the second OpenCV is
     not.
     """
@@ -91,7 +91,7 @@ def distribution_of(module: str) -> str:
     return canonicalize_name(known.get(top, top))
 
 
-def test_lock_brings_whatever_tests_are_skipped_without() -> None:
+def test_lock_has_all_optional_packages_of_the_tests() -> None:
     """Tests that need a package outside the lock would be skipped everywhere, unnoticed."""
     pins = locked()
     meant = {package.module for package in PACKAGES if package.extra in LEFT_OUT}

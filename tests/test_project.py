@@ -67,7 +67,7 @@ def test_one_version_everywhere() -> None:
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-def test_package_xml_is_what_colcon_needs() -> None:
+def test_package_xml_fits_colcon() -> None:
     """An invalid e-mail makes colcon treat the project as plain Python, silently; launch/ must not be a
     package.
     """

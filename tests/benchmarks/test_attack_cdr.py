@@ -23,7 +23,7 @@ def attacks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return import_module("attacks.cdr")
 
 
-def test_every_payload_is_a_record_or_a_sentence(
+def test_every_payload_gives_a_record_or_an_error(
     attacks: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with free_domain() as domain:

@@ -41,13 +41,13 @@ def recorded(path: Path) -> store.Told:
     return store.read_log(log)
 
 
-def test_a_kept_promise_is_no_violation(tmp_path: Path) -> None:
+def test_kept_promise_is_no_violation(tmp_path: Path) -> None:
     told = recorded(tmp_path / "set")
     assert told.committed == {5: 3, 6: 3}
     assert store.violations(tmp_path / "set", told) == []
 
 
-def test_lost_and_changed_episodes_are_found(tmp_path: Path) -> None:
+def test_lost_or_changed_episodes_are_detected(tmp_path: Path) -> None:
     told = recorded(tmp_path / "set")
     first = next((tmp_path / "set/episodes").glob("[0-9]*"))
     array = zarr.open_array(first / "state", mode="r+")
@@ -71,7 +71,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert store.filled(tmp_path, 1000, random.Random(0)) == []
 
 
-def test_code_in_a_file_and_a_crash_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executed_code_and_crashes_are_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that unpickles leaves the mark; one that dies is named by its signal."""
     import pickle
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
-def test_it_measures_what_others_call_for() -> None:
+def test_loop_dds_prints_its_lines() -> None:
     """Names and units; bounds so wide that only a broken loop exceeds them."""
     with free_domain() as domain:
         done = subprocess.run(

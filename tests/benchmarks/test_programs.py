@@ -23,14 +23,14 @@ PROGRAMS = sorted(
 )
 
 
-def test_all_are_here() -> None:
+def test_glob_finds_the_programs() -> None:
     """The glob must find the programs."""
     assert len(PROGRAMS) >= 23
     assert {"engines", "finetune", "pusht", "quad_dynamics"} <= set(PROGRAMS)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_program_says_what_it_takes(
+def test_every_program_has_help_quick_and_out(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """--help works, and --quick and --out are among the options."""
@@ -65,9 +65,7 @@ def test_programs_use_libraries_not_apps() -> None:
     assert found == IN_APPS
 
 
-def test_a_full_run_takes_no_shorter_policy_for_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_run_does_not_reuse_a_quick_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A score after 600 updates must not be reported as one after 40,000."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     module: Any = import_module("pusht")

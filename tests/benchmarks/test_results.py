@@ -56,7 +56,7 @@ def test_emit_prints_one_json_line(tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(out.read_text()) == said
 
 
-def test_what_is_no_number_gets_into_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_non_finite_values_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """JSON has neither NaN nor infinity."""
     common.emit("race/lap_time_s", 3.2, "s", best_s=float("inf"), per_seed=[3.2, float("nan")])
     common.emit("race/lap_time_s", float("nan"), "s")
@@ -67,7 +67,7 @@ def test_what_is_no_number_gets_into_no_line(capsys: pytest.CaptureFixture[str])
     assert "no finite value" in said.err
 
 
-def test_a_quick_run_keeps_to_itself(tmp_path: Path) -> None:
+def test_quick_and_full_runs_are_separate(tmp_path: Path) -> None:
     """Full and quick runs must not reuse each other's results."""
     common.parser("test").parse_args([])
     assert common.own_folder(tmp_path) == tmp_path
@@ -80,7 +80,7 @@ def test_a_quick_run_keeps_to_itself(tmp_path: Path) -> None:
     assert (tmp_path / "results.json").read_text() == "full"
 
 
-def test_a_quick_run_leaves_nothing_behind() -> None:
+def test_quick_run_deletes_its_folder() -> None:
     """Its folder is deleted at the end of the program."""
     code = (
         "import common, pathlib; common.parser('test').parse_args(['--quick'])\n"
@@ -124,7 +124,7 @@ def test_table_shows_the_newest_full_run(tmp_path: Path) -> None:
     assert rewrite(new, tables) == new
 
 
-def test_a_peer_does_not_replace_us(tmp_path: Path) -> None:
+def test_peer_line_does_not_replace_ours(tmp_path: Path) -> None:
     """A peer's line has our name and a later date."""
     (tmp_path / "a.jsonl").write_text(
         line(value=5.0) + "\n" + line(value=1.0, date="2026-02-01", peer="theirs")

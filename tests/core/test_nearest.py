@@ -26,24 +26,24 @@ TASKS = (
         ("lift", "box/lift-cup-v3"),
     ],
 )
-def test_by_spelling_and_by_words(name: str, meant: str) -> None:
+def test_nearest_by_spelling_and_by_parts(name: str, meant: str) -> None:
     """The most similar name comes first."""
     assert nearest(name, TASKS, 5)[0] == meant
 
 
 @pytest.mark.parametrize("name", ["xx", "", "v3", "box"])
-def test_what_is_like_nothing_is_guessed_as_nothing(name: str) -> None:
+def test_dissimilar_name_has_no_suggestion(name: str) -> None:
     """Versions and suites that most names share do not affect the order."""
     assert nearest(name, TASKS, 5) == []
 
 
-def test_the_suite_that_all_share_makes_nothing_alike() -> None:
+def test_common_prefix_is_ignored() -> None:
     """Only the part after the common suite is compared."""
     assert nearest("long-suite/nope", ("long-suite/far", "long-suite/window"), 5) == []
     assert nearest("long-suite/opne", ("long-suite/far", "long-suite/open"), 5) == ["long-suite/open"]
 
 
-def test_an_exact_word_in_the_right_place_wins() -> None:
+def test_exact_part_ranks_first() -> None:
     """A larger share of common words ranks higher; no more names are returned than requested."""
     names = ("arm/push", "arm/push_bar", "arm/pull", "hand/turn")
     assert nearest("push bar", names, 5)[:2] == ["arm/push_bar", "arm/push"]

@@ -30,7 +30,7 @@ def repository(path: Path) -> Path:
     return path
 
 
-def test_commit_says_whether_files_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_marks_changed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of changed code must not have the commit of unchanged code; new results alone are no change."""
     monkeypatch.setattr(provenance, "REPOSITORY", repository(tmp_path))
     clean = provenance.commit()
@@ -52,7 +52,7 @@ def test_an_installed_wheel_has_no_commit(tmp_path: Path, monkeypatch: pytest.Mo
     assert provenance.commit() == "unknown"
 
 
-def test_machine_is_a_model_not_a_name() -> None:
+def test_machine_is_the_cpu_model() -> None:
     """Results are published: CPU and cores, never the host."""
     assert f"{provenance.cores()} cores" in provenance.machine()
     assert socket.gethostname() not in provenance.machine().split()
@@ -63,7 +63,7 @@ def test_versions_are_those_installed() -> None:
     assert {"python", "torch"} <= provenance.versions().keys()
 
 
-def test_machines_of_one_name_are_told_apart_by_their_vectors() -> None:
+def test_machine_name_includes_the_vector_extension() -> None:
     """Two CPUs named "AMD EPYC" of which one computes twice as fast must not share a row."""
     core = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu avx avx2{more}\n"
     assert provenance._processor(core.format(more=" avx512f") * 2) == "AMD EPYC with AVX-512"

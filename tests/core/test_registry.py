@@ -14,7 +14,7 @@ from robo_rl.core.registry import lookup
 TABLE = {"root": ("math:sqrt", None), "gone": ("robo_rl.core.gone:Thing", "sim")}
 
 
-def test_a_name_brings_what_it_stands_for() -> None:
+def test_name_is_resolved() -> None:
     """An entry is imported on lookup."""
     assert lookup("function", TABLE, "root") is math.sqrt
 
@@ -27,7 +27,9 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         lookup("function", TABLE, "rot")
 
 
-def test_a_missing_package_comes_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_error_has_the_install_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The module exists, but a package that it imports is absent."""
     (tmp_path / "needs_it.py").write_text("import a_package_that_is_not_there\nThing = 1\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -36,7 +38,7 @@ def test_a_missing_package_comes_with_its_command(tmp_path: Path, monkeypatch: p
     sys.modules.pop("needs_it", None)
 
 
-def test_a_module_of_ours_that_is_gone_is_our_defect() -> None:
+def test_missing_module_of_robo_rl_is_a_defect() -> None:
     """No advice to install a package that would not help."""
     with pytest.raises(ModuleNotFoundError, match=r"robo_rl\.core\.gone"):
         lookup("thing", TABLE, "gone")

@@ -45,7 +45,7 @@ def test_defaults_and_values_at_the_limit_pass() -> None:
         (Outer(inner=Inner(rank=0)), r"inner\.rank=0"),
     ],
 )
-def test_the_message_names_the_key_and_what_was_expected(config: Outer, words: str) -> None:
+def test_error_names_key_and_expected_value(config: Outer, words: str) -> None:
     """Nested keys by their dotted name; NaN is below every limit."""
     with pytest.raises(ConfigError, match=words):
         check_settings(config)

@@ -15,7 +15,7 @@ import robo_rl.apps.node, robo_rl.apps.nodes.builders, policies.deploy.runner, h
 """
 
 
-def test_a_robots_programs_need_no_jaxtyping() -> None:
+def test_robot_programs_need_no_jaxtyping() -> None:
     """Nodes, runner and drivers import in a Python without it."""
     subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=60)
 

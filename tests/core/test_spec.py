@@ -24,7 +24,7 @@ def test_limits_become_minus_one_and_one() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False, width=32), min_size=2, max_size=2))
-def test_nothing_leaves_the_limits(action: list[float]) -> None:
+def test_actions_stay_within_the_limits(action: list[float]) -> None:
     """Whatever a policy outputs, also infinity, the action is inside the limits."""
     out = PIXELS.denormalize(torch.tensor(action))
     assert (out >= torch.tensor(PIXELS.low)).all()
@@ -40,13 +40,13 @@ def test_unit_limits_pass_bit_for_bit() -> None:
 @pytest.mark.parametrize(
     ("low", "high"), [((0.0,), (0.0,)), ((1.0,), (0.0,)), ((0.0, 0.0), (1.0,)), ((float("nan"),), (1.0,))]
 )
-def test_limits_that_are_none_are_refused(low: tuple[float, ...], high: tuple[float, ...]) -> None:
+def test_invalid_limits_are_refused(low: tuple[float, ...], high: tuple[float, ...]) -> None:
     """Zero width would divide by zero in every policy."""
     with pytest.raises(ConfigError, match="low < high"):
         ActionSpec(low, high)
 
 
-def test_json_brings_the_spec_back() -> None:
+def test_json_round_trip() -> None:
     """Datasets and bundles carry the contract as JSON text."""
     spec = EnvSpec(
         "arm6/reach",
@@ -64,7 +64,7 @@ def test_json_brings_the_spec_back() -> None:
     ),
     st.floats(-1.5, 1.5, width=32),
 )
-def test_rounding_never_leaves_the_limits(limits: tuple[float, float], action: float) -> None:
+def test_rounding_stays_within_the_limits(limits: tuple[float, float], action: float) -> None:
     """low + 1 * (high - low) may be one float above high, which a driver would refuse."""
     spec = ActionSpec((limits[0],), (limits[1],))
     out = spec.denormalize(torch.tensor([action]))

@@ -43,7 +43,7 @@ def test_missed_ticks_are_skipped_not_burst() -> None:
 
 
 @pytest.mark.parametrize("rate_hz", [0.0, -5.0, float("nan"), float("inf")])
-def test_a_rate_that_is_none_is_refused(rate_hz: float) -> None:
+def test_invalid_rate_is_refused(rate_hz: float) -> None:
     """rate_hz=0 is a user's mistake, not a ZeroDivisionError."""
     with pytest.raises(ConfigError, match="positive"):
         next(ticks(rate_hz))

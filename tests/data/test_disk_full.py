@@ -70,7 +70,7 @@ def _file_size_limit(limit_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_frame_that_does_not_fit_is_not_there_at_all(tmp_path: Path) -> None:
+def test_frame_that_does_not_fit_is_not_stored(tmp_path: Path) -> None:
     """20 frames of 576 bytes fit 12,000 bytes, the 21st does not: 20 whole frames are committed, arrays in
     step.
     """
@@ -102,9 +102,7 @@ def _full_at(n: int, call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("name", ["write", "fsync"])
-def test_wherever_the_disk_fills_a_second_try_works(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retry_after_a_full_disk_works(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """ENOSPC at the n-th call, for every n: DiskFullError, earlier episodes intact, then commit or recover
     succeeds.
     """
@@ -144,7 +142,7 @@ def _record_with_failure(
     return failed
 
 
-def test_no_frame_is_added_behind_a_commit_that_failed(tmp_path: Path) -> None:
+def test_no_frame_is_added_after_a_failed_commit(tmp_path: Path) -> None:
     """The index may already follow the frames: a frame after it would be read from the wrong offset."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0)
     with writer.episode() as episode:
@@ -158,7 +156,7 @@ def test_no_frame_is_added_behind_a_commit_that_failed(tmp_path: Path) -> None:
     assert validate(tmp_path / "set") == []
 
 
-def test_recording_does_not_start_below_the_floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_needs_min_free_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """1 GiB is the default minimum. The message states free and required space."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=2**30)
     monkeypatch.setattr(disk, "free_bytes", lambda _: 2**28)

@@ -49,7 +49,7 @@ def dataset(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("dtype", ["O", "|O", "V8", "S4", "M8[ns]", "float128", ">f4", ["float32"], None, 3])
-def test_no_type_but_those_of_the_store(dataset: Path, dtype: Any) -> None:
+def test_other_dtypes_are_refused(dataset: Path, dtype: Any) -> None:
     """Type "O" used to make a memory map of pointers, and reading it ended the process with SIGSEGV."""
     edit(dataset / EPISODE, lambda data: data["arrays"]["state"].update(dtype=dtype))
     with pytest.raises(DataError, match=r"episode\.json is broken .*'state' has type"):
@@ -57,7 +57,7 @@ def test_no_type_but_those_of_the_store(dataset: Path, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [[], [-1, 3], [4.0, 3], "43", [[4], 3], [True, 3], [2**60, 2**60], None])
-def test_no_shape_but_whole_numbers(dataset: Path, shape: Any) -> None:
+def test_invalid_shapes_are_refused(dataset: Path, shape: Any) -> None:
     edit(dataset / EPISODE, lambda data: data["arrays"]["state"].update(shape=shape))
     with pytest.raises(DataError, match=r"episode\.json is broken .*'state' has shape"):
         read_all(dataset)
@@ -77,7 +77,7 @@ def test_an_episode_must_have_the_arrays_of_its_dataset(dataset: Path, entry: di
 
 @pytest.mark.parametrize("file", ["dataset.json", EPISODE])
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"frames": ' + "9" * 6_000 + "}", "[]", "null", "\x00", ""])
-def test_text_that_json_chokes_on(dataset: Path, file: str, text: str) -> None:
+def test_invalid_json_is_refused(dataset: Path, file: str, text: str) -> None:
     (dataset / file).write_text(text)
     with pytest.raises(DataError):
         read_all(dataset)
@@ -85,7 +85,7 @@ def test_text_that_json_chokes_on(dataset: Path, file: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["episode.json", "recording.json", "zarr.json", "action"])
-def test_keys_that_are_files_of_the_store(key: str) -> None:
+def test_reserved_keys_are_refused(key: str) -> None:
     """An observation is a folder of its episode, so it cannot have the name of a file there."""
     env = EnvSpec("robot/x", {key: ArraySpec((2,))}, ActionSpec((-1.0,), (1.0,)), 10, 5.0)
     with pytest.raises(DataError, match=f"Observation key '{key}' cannot be stored"):
@@ -123,7 +123,7 @@ def _places(data: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), file=st.sampled_from(["dataset.json", EPISODE]))
-def test_any_value_at_any_place_is_a_sentence(dataset: Path, data: st.DataObject, file: str) -> None:
+def test_any_changed_value_is_readable_or_an_error(dataset: Path, data: st.DataObject, file: str) -> None:
     """One value of a valid dataset is replaced: it is still readable, or a RoboRLError gives the reason."""
     path = dataset / file
     sound = path.read_text()

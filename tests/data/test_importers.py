@@ -61,7 +61,7 @@ def _buffer(path: Path, **replace: ndarray) -> dict[str, ndarray]:
     return arrays
 
 
-def test_a_buffer_becomes_a_sound_dataset(tmp_path: Path) -> None:
+def test_buffer_becomes_a_valid_dataset(tmp_path: Path) -> None:
     """Every value of every episode; labels, stamps and final observations are not invented."""
     arrays = _buffer(tmp_path / "buffer.zarr")
     steps: list[tuple[int, int]] = []
@@ -125,7 +125,7 @@ def test_a_key_may_be_computed(tmp_path: Path) -> None:
         ({"data__img": np.full((9, 4, 4, 3), 0.7)}, KEYS, "hold 0.7 to 0.7, 0 to 255"),
     ],
 )
-def test_what_does_not_fit_is_said_and_leaves_nothing(
+def test_mismatched_buffer_is_refused(
     tmp_path: Path, replace: dict[str, ndarray], keys: dict[str, Any], message: str
 ) -> None:
     """The message names the key or array; no incomplete dataset remains."""
@@ -146,7 +146,7 @@ def test_foreign_paths_and_existing_targets(tmp_path: Path) -> None:
         import_replay_buffer(tmp_path / "buffer.zarr", tmp_path / "set", SMALL, KEYS)
 
 
-def test_an_import_that_was_killed_is_started_again(tmp_path: Path) -> None:
+def test_killed_import_can_be_repeated(tmp_path: Path) -> None:
     """Leftovers next to the target are not read as a dataset and do not block the next attempt."""
     _buffer(tmp_path / "buffer.zarr")
     (tmp_path / ".set.importing").mkdir()
@@ -174,7 +174,7 @@ def test_key_points_equal_the_simulators() -> None:
 
 
 @pytest.mark.parametrize("variant", ["state", "keypoints", "pixels"])
-def test_the_contract_is_the_simulators(variant: str) -> None:
+def test_contract_is_that_of_the_simulator(variant: str) -> None:
     """A policy trained on imported demonstrations must run in the simulator: same keys, shapes, units, limits
     and rate.
     """
@@ -241,9 +241,7 @@ def test_human_images_become_uint8(tmp_path: Path) -> None:
         ({"data__pos": np.full((9, 2), np.nan)}, "starts at row 0 .*'state' is not finite in row 0"),
     ],
 )
-def test_numbers_that_cannot_be_meant_are_refused(
-    tmp_path: Path, changes: dict[str, np.ndarray], words: str
-) -> None:
+def test_implausible_numbers_are_refused(tmp_path: Path, changes: dict[str, np.ndarray], words: str) -> None:
     """Actions in other units, or NaN, are refused at import, and no dataset remains."""
     _buffer(tmp_path / "buffer.zarr", **changes)
     with pytest.raises(DataError, match=words):
@@ -307,7 +305,7 @@ def test_codecs_are_taken_from_a_list(tmp_path: Path) -> None:
     assert set(codec_names(sharded.metadata.to_dict())) == {"sharding_indexed", "bytes", "zstd", "crc32c"}
 
 
-def test_a_damaged_chunk_is_said(tmp_path: Path) -> None:
+def test_damaged_chunk_is_reported(tmp_path: Path) -> None:
     _buffer(tmp_path / "buffer.zarr")
     (tmp_path / "buffer.zarr/data/pos/0.0").write_bytes(b"\x02\x01\x21\x08" + bytes(40))
     with pytest.raises(DataError, match="data/pos cannot be read"):

@@ -27,7 +27,7 @@ def make(path: Path, seeds: range, env: EnvSpec = ENV, **options: Any) -> Path:
 
 
 @pytest.mark.parametrize("codec", ["raw", "jpeg"])
-def test_nothing_changes_but_the_number(tmp_path: Path, codec: str) -> None:
+def test_merge_changes_only_the_number(tmp_path: Path, codec: str) -> None:
     """Every file of every episode, with labels and stamps; JPEGs are not encoded again."""
     sources = [
         make(tmp_path / "a", range(2), image_codec=codec),
@@ -63,7 +63,7 @@ def test_nothing_changes_but_the_number(tmp_path: Path, codec: str) -> None:
         ),
     ],
 )
-def test_only_what_was_recorded_alike(
+def test_datasets_with_different_contracts_are_refused(
     tmp_path: Path, env: EnvSpec, options: dict[str, Any], word: str
 ) -> None:
     """The first difference is named, and no dataset remains."""
@@ -73,7 +73,7 @@ def test_only_what_was_recorded_alike(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_interrupted_merge_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_merge_leaves_no_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A merge of half of the episodes would look complete."""
     source, calls = make(tmp_path / "a", range(3)), []
 
@@ -90,7 +90,7 @@ def test_an_interrupted_merge_leaves_nothing(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("target", ["/dev/zero", "/", "nothing", "zarr.json"])
-def test_files_that_are_none_are_refused(tmp_path: Path, target: str) -> None:
+def test_devices_and_bad_links_are_refused(tmp_path: Path, target: str) -> None:
     """A device never ends, and a link to a folder copies what is in it; `zarr.json` is a link to itself."""
     source = make(tmp_path / "a", range(2))
     file = source / "episodes/000000/zarr.json"
@@ -111,7 +111,7 @@ def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "out/episodes/000000/zarr.json").is_symlink()
 
 
-def test_no_source_is_a_mistake(tmp_path: Path) -> None:
+def test_missing_sources_are_refused(tmp_path: Path) -> None:
     """`robo-rl data merge out=x` names the missing setting."""
     with pytest.raises(ConfigError, match="sources"):
         merge([], tmp_path / "out")

@@ -45,14 +45,14 @@ def test_an_observation_of_another_shape_is_refused() -> None:
 
 
 @given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=2, max_size=20))
-def test_what_was_seen_stays_inside_the_unit_box(values: list[float]) -> None:
+def test_fitted_data_map_into_the_unit_box(values: list[float]) -> None:
     """Fitted data map into [-1, 1], except for nearly constant dimensions, which are only centred."""
     data = torch.tensor(values).unsqueeze(1)
     out = Normalizer.fit({"state": data}).normalize({"state": data})["state"]
     assert out.abs().max() <= 1.0 + 1e-4
 
 
-def test_statistics_travel_with_the_weights() -> None:
+def test_statistics_are_in_the_state_dict() -> None:
     """Statistics are buffers, so every checkpoint holds them."""
     fitted, empty = Normalizer.fit({"state": torch.tensor([[1.0], [5.0]])}), Normalizer({"state": (1,)})
     empty.load_state_dict(fitted.state_dict())

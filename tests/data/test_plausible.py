@@ -39,7 +39,7 @@ def _write(array: Path, index: int, value: float) -> None:
     path.write_text(json.dumps(meta))
 
 
-def test_sound_episodes_pass(dataset: Path) -> None:
+def test_valid_episodes_pass(dataset: Path) -> None:
     check_episodes(EpisodeStore(dataset))
 
 
@@ -54,7 +54,7 @@ def test_a_flipped_exponent_of_an_action_is_noticed(dataset: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["state", "action", "reward"])
-def test_numbers_that_are_not_finite(dataset: Path, name: str) -> None:
+def test_non_finite_numbers_are_refused(dataset: Path, name: str) -> None:
     _write(dataset / "episodes/000000" / name, 3, np.nan)
     with pytest.raises(DataError, match=rf"Episode 000000 .*'{name}' is not finite in row \d"):
         check_episodes(EpisodeStore(dataset))
@@ -77,14 +77,14 @@ def test_how_far_an_action_may_lie_outside() -> None:
         ({"complete": 1}, "complete is 1, true or false was expected"),
     ],
 )
-def test_labels_of_another_type_are_a_sentence(dataset: Path, change: dict[str, Any], words: str) -> None:
+def test_labels_of_another_type_are_refused(dataset: Path, change: dict[str, Any], words: str) -> None:
     """bool("no") is True: a label must be true, false or null."""
     _edit(dataset / "episodes/000001/episode.json", **change)
     with pytest.raises(DataError, match=words):
         EpisodeStore(dataset)
 
 
-def test_files_of_another_dataset_are_a_sentence(dataset: Path, tmp_path: Path) -> None:
+def test_files_of_another_dataset_are_refused(dataset: Path, tmp_path: Path) -> None:
     """episode.json or dataset.json copied from elsewhere is named in the error; numpy shows no traceback."""
     other = record(tmp_path / "other", [4, 7])
     copy = Path(shutil.copytree(dataset, tmp_path / "copy"))

@@ -35,7 +35,7 @@ def mixed(tmp_path: Path) -> EpisodeStore:
         ("all", (0, 1, 2, 3, 4, 5), {"failed": 0, "interrupted": 0, "unmarked": 0}),
     ],
 )
-def test_marks_decide(
+def test_labels_select_the_episodes(
     mixed: EpisodeStore, rule: str, positions: tuple[int, ...], left_out: dict[str, int]
 ) -> None:
     """Every episode is selected or counted under one reason."""
@@ -45,7 +45,7 @@ def test_marks_decide(
     assert [episode.number for episode in choice.episodes] == list(positions)
 
 
-def test_the_user_is_told_what_was_left_out(mixed: EpisodeStore) -> None:
+def test_left_out_episodes_are_described(mixed: EpisodeStore) -> None:
     """Number and reasons; empty if none was left out."""
     assert select_episodes(mixed, "all").sentence() == ""
     said = select_episodes(mixed, "success").sentence()
@@ -53,7 +53,7 @@ def test_the_user_is_told_what_was_left_out(mixed: EpisodeStore) -> None:
     assert said.endswith("1 marked as failed, 1 interrupted, 2 not marked as successful.")
 
 
-def test_a_rule_that_does_not_exist_is_refused(mixed: EpisodeStore) -> None:
+def test_unknown_rule_is_refused(mixed: EpisodeStore) -> None:
     """Also in Python, where no command line has checked the rule."""
     with pytest.raises(ConfigError, match=r"learn_from=best .* unfailed \| success \| all"):
         select_episodes(mixed, "best")

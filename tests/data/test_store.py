@@ -33,7 +33,7 @@ DTYPES = st.sampled_from(["float32", "float64", "float16", "uint8", "uint16", "i
     final=st.booleans(),
     data=st.data(),
 )
-def test_zarr_memmap_and_reader_all_give_what_was_written(
+def test_zarr_memmap_and_reader_return_the_written_data(
     shape: tuple[int, ...], dtype: str, dim: int, frames: int, final: bool, data: st.DataObject
 ) -> None:
     """Any shape, type and length: plain zarr, np.memmap on the shard and the reader see the same bytes."""
@@ -80,7 +80,7 @@ def test_large_arrays_span_chunks() -> None:
         assert zarr.open_array(writer.path / "episodes/000000/x", mode="r").chunks[0] < 200
 
 
-def test_every_field_comes_back(tmp_path: Path) -> None:
+def test_all_fields_round_trip(tmp_path: Path) -> None:
     """Reward, flags, stamps, label, task, seed and the final observation, each where the format says."""
     store = EpisodeStore(record(tmp_path / "set", [5, 3]))
     first = store.episode(0)
@@ -160,7 +160,7 @@ def test_all_episodes_open_as_one_zarr_group(tmp_path: Path) -> None:
     assert {name for name, _ in group["000000"].arrays()} == names
 
 
-def test_numbers_go_on_after_reopening(tmp_path: Path) -> None:
+def test_reopened_dataset_is_appended_to(tmp_path: Path) -> None:
     """An existing dataset is appended to, never overwritten; another contract is refused with both names."""
     path = record(tmp_path / "set", [2, 2], env=STATE_ENV)
     with DatasetWriter.open(path, STATE_ENV, min_free_bytes=0, durable=False).episode() as episode:
@@ -173,7 +173,7 @@ def test_numbers_go_on_after_reopening(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_is_in_the_way_is_left_alone(kind: str, tmp_path: Path) -> None:
+def test_existing_files_are_not_changed(kind: str, tmp_path: Path) -> None:
     """The message names what exists and a remedy for the command line; a file cannot be opened to add
     episodes.
     """
@@ -208,7 +208,7 @@ def test_interleaved_writers_never_share_a_number(tmp_path: Path) -> None:
         ({"image.front": np.zeros((16, 12, 3), dtype=np.float32)}, r"'image.front' is float32"),
     ],
 )
-def test_a_wrong_frame_is_refused_and_leaves_nothing(
+def test_invalid_frame_is_refused_and_not_stored(
     tmp_path: Path, change: dict[str, ndarray | None], message: str
 ) -> None:
     """The message names the key, what was found and what was expected; the next valid frame is stored
@@ -284,7 +284,7 @@ def test_leaving_the_block_early_keeps_the_frames(tmp_path: Path) -> None:
     assert recover(tmp_path / "set") == []
 
 
-def test_recover_waits_for_no_running_recorder(tmp_path: Path) -> None:
+def test_recover_is_refused_while_recording(tmp_path: Path) -> None:
     """Salvaging an episode during its recording would truncate it, so it is refused."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     with writer.episode() as episode:

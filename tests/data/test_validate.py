@@ -114,7 +114,7 @@ def test_every_corruption_is_found_in_its_episode(dataset: Path, case: str) -> N
     assert "episode 000001" in str(faults[0])
 
 
-def test_a_sound_dataset_has_no_faults(sound: Path) -> None:
+def test_valid_dataset_has_no_faults(sound: Path) -> None:
     """A valid dataset has no fault."""
     assert validate(sound) == []
 
@@ -158,7 +158,7 @@ def test_a_foreign_or_newer_dataset(dataset: Path, change: dict[str, Any], words
     assert words in _only(dataset).fault
 
 
-def test_no_dataset_at_all(tmp_path: Path) -> None:
+def test_missing_dataset_is_reported(tmp_path: Path) -> None:
     """A mistyped path is reported like any fault."""
     assert _only(tmp_path / "nothing").kind == "foreign_format"
 
@@ -217,7 +217,7 @@ def test_frames_received_before_they_were_captured(tmp_path: Path) -> None:
     assert [f.kind for f in _recorded(tmp_path / "set", frames)] == ["stamps_order"]
 
 
-def test_a_loop_slower_than_it_says(tmp_path: Path) -> None:
+def test_wrong_control_rate_is_reported(tmp_path: Path) -> None:
     """20 Hz declared, 16 Hz run: velocities learnt from it would be 25 % too high."""
     frames = [{"stamps": {"t_command_ns": round(i * 1e9 / 16)}} for i in range(30)]
     faults = _recorded(tmp_path / "set", frames)
@@ -248,7 +248,7 @@ def test_broken_jpegs(tmp_path: Path) -> None:
     assert "not a JPEG image" in faults[0].fault
 
 
-def test_info_counts_what_is_there(tmp_path: Path) -> None:
+def test_info_counts_episodes_and_frames(tmp_path: Path) -> None:
     """The numbers of `robo-rl data info`, on a dataset whose numbers are known."""
     path = record(tmp_path / "set", [6, 5, 4])
     interrupt(DatasetWriter.open(path, min_free_bytes=0), 3, 2)

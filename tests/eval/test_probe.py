@@ -30,7 +30,7 @@ def rates(gaussian: int, zero: int, best_of: int) -> Probe:
         (rates(22, 24, 30), "residual"),  # pick-place: some noise helps, on too few seeds
     ],
 )
-def test_the_method_follows_from_what_the_noise_contains(probed: Probe, method: str) -> None:
+def test_recommended_method(probed: Probe, method: str) -> None:
     """Steering if the base's noise contains a success, a residual otherwise."""
     assert probed.recommend().method == method
 
@@ -68,7 +68,7 @@ def test_a_seed_outside_the_support_stays_unsolved() -> None:
 
 
 @pytest.mark.parametrize("eval_seed", range(8))
-def test_noise_that_does_nothing_is_never_said_to_help(eval_seed: int) -> None:
+def test_ignored_noise_is_not_recommended(eval_seed: int) -> None:
     """Best of n uses the first 10 of 30 seeds: if these are easy, the base must be measured on them, too."""
     env, policy = PushButtonEnv(5), NoisyPolicy(0.5, 0.0)
     found = probe(

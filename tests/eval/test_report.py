@@ -106,7 +106,7 @@ def parse(html: str) -> _Page:
     return page
 
 
-def test_the_page_is_self_contained_and_says_all(tmp_path: Path) -> None:
+def test_page_is_self_contained(tmp_path: Path) -> None:
     """One self-contained file: no script, font or image from elsewhere."""
     figure, video = tmp_path / "curve.svg", tmp_path / "film.mp4"
     figure.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
@@ -136,7 +136,7 @@ def test_the_page_is_self_contained_and_says_all(tmp_path: Path) -> None:
         assert piece in page.text
 
 
-def test_each_row_is_explained_in_a_sentence() -> None:
+def test_each_row_has_a_description() -> None:
     """Readers need not know what a residual is; other rows are shown without a description."""
     page = parse(render(report(rows=[*ROWS, row("mine", 3, None)]), Path()))
     for each in ROWS:
@@ -145,7 +145,7 @@ def test_each_row_is_explained_in_a_sentence() -> None:
     assert page.text.count("mine") == 1
 
 
-def test_what_is_wider_than_a_phone_scrolls_by_itself(tmp_path: Path) -> None:
+def test_wide_content_scrolls_in_its_box(tmp_path: Path) -> None:
     """Tables and curves scroll inside their boxes: the page keeps the screen's width, and text is not cut."""
     (tmp_path / "curve.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     probe = Probe(SuccessRate(33, 50), SuccessRate(40, 50), SuccessRate(25, 25), 8, 14200, 9.3)
@@ -213,7 +213,7 @@ def test_the_steps_of_distillation_are_not_those_of_fine_tuning() -> None:
         (3900, "1 h 05 min"),
     ],
 )
-def test_durations_read_well(value: float, shown: str) -> None:
+def test_durations_are_rounded(value: float, shown: str) -> None:
     """Rounding must not give "60 s"."""
     assert text.seconds(value) == shown
 
@@ -252,7 +252,7 @@ def test_learning_curves_are_drawn_and_repeatable(tmp_path: Path) -> None:
     assert again.read_bytes() == svg.read_bytes()
 
 
-def test_no_curve_is_an_error_in_words(tmp_path: Path) -> None:
+def test_missing_curve_is_an_error(tmp_path: Path) -> None:
     """A run without evaluations has no curve."""
     with pytest.raises(ConfigError, match="eval_every"):
         write_learning_curves(tmp_path / "a", [])

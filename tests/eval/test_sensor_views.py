@@ -8,7 +8,7 @@ import torch
 from robo_rl.eval.sensor_views import add_columns, observation_images
 
 
-def test_what_can_be_looked_at_is_drawn_and_numbers_are_not() -> None:
+def test_sensor_images_are_drawn() -> None:
     """Cameras unchanged, near warm and far cold, a cloud as points on a dark background."""
     picture = torch.randint(0, 255, (1, 8, 8, 3), dtype=torch.uint8)
     depth_m = torch.full((1, 8, 8), 3.0)

@@ -56,7 +56,7 @@ def test_impossible_counts_are_refused(k: int, n: int) -> None:
         SuccessRate(k, n)
 
 
-def test_worlds_that_fail_as_a_whole_count_once() -> None:
+def test_fully_correlated_drones_count_as_one_sample() -> None:
     """100 worlds of 8 drones, 20 lost with all drones: 80/100 worlds were measured, not 640/800 drones."""
     together = np.repeat([[False]] * 20 + [[True]] * 80, 8, axis=1)
     rate = SuccessRate.of_groups(together)
@@ -76,7 +76,7 @@ def test_the_design_effect_by_hand() -> None:
     assert design_effect(np.ones((5, 8), dtype=bool)) == 8.0  # nothing tells
 
 
-def test_drones_of_one_fate_have_the_coverage_of_their_worlds() -> None:
+def test_intervals_of_correlated_drones_have_nominal_coverage() -> None:
     """200 samples of 60 worlds of 6 correlated drones: 95 % of the intervals should contain the true rate,
     0.8. Counted as 360 independent drones, about 70 % do.
     """

@@ -63,7 +63,7 @@ def test_small_pictures_are_enlarged_to_even_sides() -> None:
     assert enlarge(np.zeros((481, 641, 3), dtype=np.uint8)).shape == (480, 640, 3)
 
 
-def test_a_broken_film_leaves_no_file(tmp_path: Path) -> None:
+def test_failed_video_leaves_no_file(tmp_path: Path) -> None:
     """A file under the final name is always playable."""
     path = tmp_path / "film.mp4"
 

@@ -21,7 +21,7 @@ def test_every_actor_starts_at_zero(kind: str, squash: bool) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**31 - 1))
-def test_nothing_leaves_the_unit_box(seed: int) -> None:
+def test_output_stays_in_the_unit_box(seed: int) -> None:
     """|u| <= 1 for any weights and draws: scale and magnitude depend on it."""
     torch.manual_seed(seed)
     actor = GaussianActor(ActorConfig("gaussian", 4, 2, (8,)))
@@ -43,7 +43,7 @@ def test_context_is_seen_behind_the_features() -> None:
     assert not torch.equal(actor.act(features, ctx), actor.act(features, -ctx))
 
 
-def test_restart_forgets_what_was_learned() -> None:
+def test_restart_resets_the_weights() -> None:
     """Restart gives u = 0 and the initial standard deviation."""
     actor = GaussianActor(ActorConfig("gaussian", 3, 2, (8,), init_std=0.5))
     torch.nn.init.normal_(actor.net[-1].weight)

@@ -42,7 +42,7 @@ def test_upsampling_equals_torch(length: int) -> None:
     torch.testing.assert_close(layer(x), nn.ConvTranspose1d.forward(layer, x))
 
 
-def test_whole_unet_is_the_same_with_either_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unet_is_equal_with_either_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel depends on batch and length; the result must not."""
     torch.manual_seed(0)
     net = make_net(Unet1dConfig(widths=[16, 32, 64], time_dim=32), 2, 16, 3)

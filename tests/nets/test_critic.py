@@ -38,7 +38,7 @@ def test_the_bias_is_where_values_start() -> None:
     assert abs(critic(torch.randn(9, 2), torch.randn(9, 1)).mean() - 0.7) < 0.1
 
 
-def test_comparing_two_candidates_is_asking_about_each() -> None:
+def test_comparison_equals_two_evaluations() -> None:
     """One pass over both, for any batch size: the first minus the margin, the second plus it."""
     critic = CriticEnsemble(3, (8,), heads=4)
     for rows in (1, 6):
@@ -49,7 +49,7 @@ def test_comparing_two_candidates_is_asking_about_each() -> None:
         torch.testing.assert_close(q_second, above.mean(0) + 0.5 * above.std(0, correction=0))
 
 
-def test_of_two_heads_the_pessimist_judges_the_first_and_the_optimist_the_second() -> None:
+def test_margin_lowers_the_first_and_raises_the_second() -> None:
     """The mean minus the standard deviation of two numbers is the smaller one."""
     critic = CriticEnsemble(3, (8,), heads=2)
     x, first, second = torch.randn(5, 2), torch.randn(5, 1), torch.randn(5, 1)

@@ -23,7 +23,7 @@ def test_the_buffer_is_the_network() -> None:
     assert torch.equal(flat, torch.cat([value.flatten() for value in weights.values()]))
 
 
-def test_the_gradient_is_that_of_backward_and_leaves_nothing_behind() -> None:
+def test_gradient_equals_backward_without_side_effects() -> None:
     """The loss passes through another network, which must receive no gradient: an actor's step does not
     change critics.
     """

@@ -23,6 +23,6 @@ def test_order_and_repetition_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("shape", [(40,), (40, 2), (4, 40, 3)])
-def test_what_is_no_cloud_is_refused(shape: tuple[int, ...]) -> None:
+def test_invalid_point_cloud_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match="point cloud"):
         PointEncoder(shape, TINY)

@@ -106,7 +106,7 @@ def test_tensors_that_do_not_fit(folder: Path) -> None:
     _refused(folder, "and 7 more")
 
 
-def test_compatibility_names_what_does_not_fit() -> None:
+def test_mismatched_environment_is_refused() -> None:
     """An environment with other observations or another action space is refused, and no other."""
     policy = policy_of()
     check_compatible(policy, replace(ENV, name="fake/other", obs=ENV.obs | {"more": ArraySpec((9,))}))

@@ -103,7 +103,7 @@ def test_rewards_and_ends_are_those_of_the_environment() -> None:
         assert lane(store, 1, name).tolist() == [bool(step[column][1]) for step in env.steps[:stored]]
 
 
-def test_next_context_is_what_the_executor_really_uses_next() -> None:
+def test_next_context_is_that_of_the_executor() -> None:
     """The position inside a chunk is part of the state: planning again would give another action."""
     store, _, _ = collect(ResidualMap(1, 0.5), random_act(1))
     for index in range(LANES):
@@ -123,7 +123,7 @@ def test_the_last_observation_is_the_real_one() -> None:
     torch.testing.assert_close(lane(store, 0, "next_obs")[ended][-2:], newest[0])
 
 
-def test_rlif_punishes_the_step_before_a_hand_takes_over() -> None:
+def test_rlif_reward_is_minus_one_before_an_intervention() -> None:
     """Reward -1 at that step only."""
     store, env, _ = collect(
         ResidualMap(1, 0.5), random_act(1), overrule=True, reward=RewardTransform(before_intervention=-1.0)
@@ -144,7 +144,7 @@ def test_interventions_are_stored_twice_and_never_chained() -> None:
     assert bool(lane(extra, 0, "cut").all())
 
 
-def test_what_a_hand_earned_counts_and_what_followed_elsewhere_is_not_known() -> None:
+def test_returns_of_episodes_with_interventions() -> None:
     """A success reached with help is part of the return of every earlier step; intervened steps alone have it
     at the end.
     """
@@ -164,7 +164,7 @@ def test_what_a_hand_earned_counts_and_what_followed_elsewhere_is_not_known() ->
 
 
 @pytest.mark.parametrize("kind", ["residual", "steered"])
-def test_training_executes_what_will_be_deployed(kind: str) -> None:
+def test_training_executes_the_deployed_policy(kind: str) -> None:
     """The same actor through the collector and through the deployed policy: the same actions, bit for bit."""
     torch.manual_seed(5)
     action_map: Any = ResidualMap(1, 0.5) if kind == "residual" else LatentMap(4, 1, 1.5, "gaussian")

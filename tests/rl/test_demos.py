@@ -61,7 +61,7 @@ def test_success_is_worth_one_at_the_last_action() -> None:
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_where_every_step_pays_the_recorded_rewards_count(ended: bool) -> None:
+def test_recorded_rewards_are_used_if_dense(ended: bool) -> None:
     """0.5 per step, three times that minus 1: 0.5 again. An episode without a termination is truncated."""
     demos = [Demo(3, ended=ended)]
     store = demo_replay(demos, flow_policy(SPEC), MAP, widths(MAP), 0.5, 1.0, 3.0, -1.0, recorded=True)
@@ -70,7 +70,7 @@ def test_where_every_step_pays_the_recorded_rewards_count(ended: bool) -> None:
     assert store.data["truncated"][0].tolist() == [False, False, not ended]
 
 
-def test_a_time_out_is_bootstrapped_from_what_followed_it_or_not_at_all() -> None:
+def test_time_out_is_bootstrapped_from_the_final_observation() -> None:
     """4 steps without an end bootstrap from the 5th observation and the base's action there; without that
     observation, 3 steps bootstrap from the 4th.
     """
@@ -93,7 +93,7 @@ def test_a_time_out_is_bootstrapped_from_what_followed_it_or_not_at_all() -> Non
     torch.testing.assert_close(seen.data["next_ctx"][0, 3:], base.sample_from(features, noise[2:])[:, 0])
 
 
-def test_demonstrations_without_rewards_do_not_teach_that_nothing_pays() -> None:
+def test_dense_rewards_are_needed_for_a_dense_task() -> None:
     with pytest.raises(ConfigError, match="hold no rewards"):
         demo_replay([Demo(3, paid=0.0)], flow_policy(SPEC), MAP, widths(MAP), 0.5, recorded=True)
 
@@ -111,7 +111,7 @@ def test_nothing_but_failures_is_refused() -> None:
 
 
 @pytest.mark.parametrize("final_obs", [True, False])
-def test_the_context_is_what_the_executor_would_have_queued(final_obs: bool) -> None:
+def test_context_is_that_of_the_executor(final_obs: bool) -> None:
     """Chunks of 2 planned at steps 0, 2, 4 from the demonstrated history; next_ctx is the next step's."""
     base = flow_policy(SPEC)
     store = demo_replay([Demo(5, final_obs=final_obs)], base, MAP, widths(MAP), 0.5)
@@ -139,9 +139,7 @@ def test_next_observations_follow_and_the_first_is_repeated_as_history() -> None
 
 
 @pytest.mark.parametrize("final_obs", [True, False])
-def test_a_long_demonstration_goes_through_the_base_in_pieces(
-    final_obs: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_demonstration_is_processed_in_pieces(final_obs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Images of a minute would not fit into memory; histories and contexts equal those of one piece."""
     base, sizes = flow_policy(SPEC), list[int]()
     features = base.features

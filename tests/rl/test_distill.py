@@ -71,7 +71,7 @@ def test_a_consistent_head_has_no_consistency_loss() -> None:
     assert loss == 0.0
 
 
-def test_cut_chunks_weigh_only_what_was_executed() -> None:
+def test_cut_chunks_weigh_only_executed_actions() -> None:
     """Weight 0 on the second half: its error must have no effect."""
 
     class Zero:
@@ -96,7 +96,7 @@ def dagger_collector(teacher: Any) -> tuple[DaggerCollector, Any]:
     return DaggerCollector(env, teacher, ChunkExecutor, noise, corrects_steps(teacher), seed=0), env
 
 
-def test_a_chunk_teacher_answers_in_every_state() -> None:
+def test_chunk_teacher_labels_every_state() -> None:
     """One label per environment step: the teacher's chunk for that noise."""
     teacher = flow_policy(SPEC)
     made, env = dagger_collector(teacher)
@@ -108,7 +108,7 @@ def test_a_chunk_teacher_answers_in_every_state() -> None:
         assert torch.equal(found.data.chunk, teacher.sample_from(found.data.features, found.data.noise))
 
 
-def test_a_step_teachers_answer_is_what_it_executed() -> None:
+def test_label_of_a_step_teacher_is_the_executed_chunk() -> None:
     """Chunks including corrections, weighted to their executed length."""
     teacher = residual()
     made, env = dagger_collector(teacher)
@@ -123,7 +123,7 @@ def test_a_step_teachers_answer_is_what_it_executed() -> None:
     assert first.abs().max() <= 0.3 + 1e-6
 
 
-def test_the_student_drives_its_share() -> None:
+def test_student_executes_its_share() -> None:
     """DAgger: if the student makes all decisions, a step-wise teacher gives no labels; at half, some."""
     made, env = dagger_collector(residual())
     alone = len(made.collect(120).data)

@@ -159,7 +159,7 @@ def test_a_resumed_run_is_the_same_run(value: bool, tmp_path: Path) -> None:
     assert torch.equal(weights(second), weights(whole))
 
 
-def test_a_gradient_that_is_not_finite_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_finite_gradient_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the update and a remedy before the weights change."""
     made = learner()
     before = weights(made)
@@ -171,7 +171,7 @@ def test_a_gradient_that_is_not_finite_is_said(monkeypatch: pytest.MonkeyPatch) 
     assert torch.equal(weights(made), before)
 
 
-def test_leaving_the_box_is_not_the_cheapest_thing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bootstrap_terminated_raises_the_cost_of_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
     """V = 5 everywhere, all lanes terminate: `bootstrap_terminated` adds gamma V to the loss."""
     found = []
     for bootstrap_terminated in (False, True):

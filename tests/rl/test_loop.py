@@ -40,7 +40,7 @@ def test_phases_follow_each_other() -> None:
     assert tuner.env_steps == 120
 
 
-def test_nothing_moves_the_actor_before_its_critics_know_the_base() -> None:
+def test_actor_is_zero_until_the_end_of_burn_in() -> None:
     """Base collection and burn-in leave u = 0."""
     tuner, env, _ = make_tuner(ResidualMap(1, 0.2), small_config(actor="deterministic"))
     before = tuner.learner.actor_opt.flat.clone()
@@ -64,7 +64,7 @@ def test_nothing_moves_the_actor_before_its_critics_know_the_base() -> None:
     ],
 )
 @pytest.mark.parametrize("stop_at", [30, 60, 90])
-def test_stopped_and_resumed_equals_never_stopped(
+def test_stopped_and_resumed_equals_uninterrupted(
     tmp_path: Path, action_map: ActionMap, settings: dict[str, Any], stop_at: int
 ) -> None:
     """Promise 7, through files and fresh objects: weights, replay and logged values, to the last bit."""
@@ -111,7 +111,7 @@ def test_the_guard_by_hand() -> None:
     assert guard.verdict() == "unsure"
 
 
-def test_training_goes_back_to_the_last_good_weights_and_says_so() -> None:
+def test_guard_restores_the_last_good_weights() -> None:
     """Two standard errors below the base: the good weights are restored, with a message and in the log."""
     said: list[str] = []
     tuner, env, _ = make_tuner(ResidualMap(1, 0.2), small_config(), logger=Log())
@@ -132,7 +132,7 @@ def test_training_goes_back_to_the_last_good_weights_and_says_so() -> None:
     assert "last good weights" in said[0]
 
 
-def test_batches_are_mixed_by_fraction_and_empty_stores_give_way() -> None:
+def test_batches_are_mixed_by_fraction() -> None:
     """3/4 online, 1/4 demonstrations; without demonstrations all online."""
     tuner, env, _ = make_tuner(ResidualMap(1, 0.2), small_config())
     for _ in range(10):

@@ -35,7 +35,7 @@ def test_conservative_term_by_hand() -> None:
     assert loss.item() == pytest.approx(expected)
 
 
-def test_an_unknown_return_bounds_nothing() -> None:
+def test_unknown_return_gives_plain_cql() -> None:
     """NaN: plain CQL, and a finite gradient."""
     q_actor = torch.zeros(2, 3, 4, requires_grad=True)
     args = (torch.zeros(2, 3), torch.zeros(2, 3, 4), q_actor, torch.zeros(3, 4))
@@ -46,7 +46,7 @@ def test_an_unknown_return_bounds_nothing() -> None:
     assert torch.isfinite(q_actor.grad).all()
 
 
-def test_learning_offline_distrusts_actions_that_nobody_tried() -> None:
+def test_conservative_critic_prefers_actions_of_the_data() -> None:
     """All data at a = 0.5, return 1: the conservative critic ranks it first; the plain one may not
     distinguish actions.
     """
@@ -81,7 +81,7 @@ def test_offline_learning_takes_demonstrations_alone_and_no_step() -> None:
         direct(offline_updates=1)
 
 
-def test_stopped_while_offline_and_resumed_equals_never_stopped(tmp_path: Path) -> None:
+def test_stopped_while_offline_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """The number of offline updates is part of the state."""
     settings: dict[str, Any] = {
         "stores": ("online", "demo"),

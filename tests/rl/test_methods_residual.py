@@ -79,7 +79,7 @@ def test_dawn_keeps_the_bases_own_transitions_as_anchors() -> None:
 # Policy Decorator
 
 
-def test_policy_decorator_lets_the_residual_in_bit_by_bit() -> None:
+def test_policy_decorator_ramp() -> None:
     """Probability t / H per decision: none at first, all from H on; the rest equals the base bit for bit."""
     tuner, env, _ = build(
         ResidualMap(1, 0.5, steps=2),

@@ -50,7 +50,7 @@ def test_steering_stays_within_its_magnitude() -> None:
 
 
 @pytest.mark.parametrize("rows", [3, 32])
-def test_learning_leaves_the_lanes_exploration_noise_alone(rows: int) -> None:
+def test_updates_do_not_change_the_exploration_noise(rows: int) -> None:
     """Critics also draw u for batches; the AR(1) noise of three lanes must not be replaced or restarted."""
     cfg = LearnerConfig(hidden=[16], actor="deterministic", explore_correlation=0.9)
     learner = OffPolicyLearner(4, LatentMap(4, 1, 1.5), cfg, generator("x"), base=flow_policy(SPEC))
@@ -60,7 +60,7 @@ def test_learning_leaves_the_lanes_exploration_noise_alone(rows: int) -> None:
     assert torch.equal(learner.exploration.noise, before)
 
 
-def test_noise_aliased_targets_are_soft_where_asked() -> None:
+def test_noise_aliased_targets_with_entropy() -> None:
     """DSRL-NA's published backup adds the entropy to Q_A's target: -alpha log pi, discounted."""
     base, data = flow_policy(SPEC), batch(width=2, discount=torch.full((32,), 0.9))
     targets = []

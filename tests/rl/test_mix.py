@@ -13,7 +13,7 @@ from tests.rl.worlds import widths
 
 
 @given(st.integers(0, 300), st.lists(st.floats(0.01, 1.0), min_size=1, max_size=4))
-def test_shares_are_whole_never_negative_and_sum_up(size: int, fractions: list[float]) -> None:
+def test_shares_are_non_negative_integers_with_the_right_sum(size: int, fractions: list[float]) -> None:
     """Rounding each fraction separately can exceed the batch: .3, .3, .3, .1 of 5 gave 2, 2, 2 and -1."""
     counts = shares(size, fractions)
     assert sum(counts) == size

@@ -58,7 +58,7 @@ def test_critic_heads_learn_as_if_alone() -> None:
     assert q.grad[0].tolist() == [1.0, 2.0]
 
 
-def test_unknown_monte_carlo_returns_take_no_part() -> None:
+def test_unknown_monte_carlo_returns_are_ignored() -> None:
     """The return of a running episode is NaN, which must not reach the weights."""
     q = torch.ones(1, 2, requires_grad=True)
     loss, _ = critic_loss(q, torch.tensor([3.0, torch.nan]))
@@ -86,7 +86,7 @@ def test_the_actor_starts_at_the_base() -> None:
         )
 
 
-def test_an_actor_step_leaves_the_critics_alone() -> None:
+def test_actor_step_does_not_change_the_critics() -> None:
     """Their weights change only in the critic's step, and they keep no gradient."""
     made, data = learner(), batch()
     before = {key: value.clone() for key, value in made.critic.state_dict().items()}
@@ -95,7 +95,7 @@ def test_an_actor_step_leaves_the_critics_alone() -> None:
     assert all(parameter.grad is None for parameter in made.critic.parameters())
 
 
-def test_the_actor_climbs_the_heads_it_is_told_to() -> None:
+def test_actor_reduce_selects_the_heads() -> None:
     """Head 0 prefers u = -1, head 1 twice as strongly +1: the first alone wins with `first`, the second in
     the mean.
     """
@@ -132,7 +132,7 @@ def test_sac_log_probability_agrees_with_torch() -> None:
     torch.testing.assert_close(log_prob, squashed.log_prob(u).sum(-1), atol=2e-3, rtol=1e-3)
 
 
-def test_init_std_is_what_it_says() -> None:
+def test_init_std_sets_the_exploration() -> None:
     """The initial standard deviation of exploration is a setting."""
     actor = GaussianActor(ActorConfig("gaussian", 3, 2, (8,), init_std=0.8))
     torch.testing.assert_close(actor.distribution(torch.randn(4, 3))[1].exp(), torch.full((4, 2), 0.8))
@@ -174,7 +174,7 @@ def test_only_a_policy_that_does_not_explore_needs_the_margin(monkeypatch: pytes
     assert made.act(obs, ctx, explore=False).abs().min() > 0.0
 
 
-def test_a_gaussian_actor_wanders_as_well() -> None:
+def test_correlated_noise_of_a_gaussian_actor() -> None:
     """Before the tanh, consecutive noise has correlation 0.9; its standard deviation is the actor's."""
     made = learner(ResidualMap(1, 0.5), explore_correlation=0.9, init_std=0.3)
     obs, ctx = torch.zeros(2000, 4), torch.zeros(2000, 1)
@@ -183,7 +183,7 @@ def test_a_gaussian_actor_wanders_as_well() -> None:
     assert torch.corrcoef(noise[20:22])[0, 1] == pytest.approx(0.9, abs=0.02)
 
 
-def test_exploration_wanders_with_unit_variance() -> None:
+def test_exploration_noise_is_correlated_with_unit_variance() -> None:
     """explore_correlation 0.9: consecutive noise has correlation 0.9 and standard deviation explore_std."""
     made = learner(ResidualMap(1, 0.5), actor="deterministic", explore_std=0.1, explore_correlation=0.9)
     obs, ctx = torch.zeros(2000, 4), torch.zeros(2000, 1)
@@ -195,7 +195,7 @@ def test_exploration_wanders_with_unit_variance() -> None:
         learner(explore_correlation=1.0)
 
 
-def test_lanes_search_from_calm_to_wild() -> None:
+def test_explore_min_scale_spreads_the_noise_over_lanes() -> None:
     """explore_min_scale 0: of three lanes the first has no noise, the others half of explore_std and all of
     it.
     """

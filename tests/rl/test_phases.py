@@ -42,7 +42,7 @@ def test_base_transitions_stay_apart_as_anchors() -> None:
     assert len(tuner.mix["online"]) > 50
 
 
-def test_the_log_shows_trouble() -> None:
+def test_log_has_the_diagnostics() -> None:
     """Saturation, size of the correction, Q of base and actor, |Q| relative to the largest return."""
     lines: list[dict[str, Any]] = []
 
@@ -68,7 +68,7 @@ def test_the_log_shows_trouble() -> None:
         )
 
 
-def test_values_that_no_reward_can_explain_are_said_once() -> None:
+def test_diverged_values_are_reported_once() -> None:
     """|Q| of 500 where rewards of 1 at gamma 0.99 give at most 100: the critics diverge."""
     said: list[str] = []
     tuner, env, _ = make_tuner(MAP, small_config())
@@ -96,7 +96,7 @@ def test_a_metric_that_is_not_finite_does_not_break_the_checkpoint(tmp_path: Any
     assert torch.isnan(tuner._last["critic/loss"])
 
 
-def test_going_back_without_good_weights_is_going_back_to_the_start() -> None:
+def test_guard_without_good_weights_restores_the_base() -> None:
     """The base itself: u = 0, with a message."""
     said: list[str] = []
     tuner, env, _ = make_tuner(MAP, small_config())
@@ -154,7 +154,7 @@ def test_phases_that_cannot_be_are_refused(change: dict[str, Any], words: str) -
         FineTuner(config, None, None, None, torch.Generator())  # type: ignore[arg-type]
 
 
-def test_learning_from_an_empty_replay_says_what_to_do() -> None:
+def test_empty_replay_is_refused() -> None:
     """No base steps, no demonstrations: one sentence at the first update."""
     config = small_config()
     config.base_steps = config.burn_in = 0

@@ -205,9 +205,7 @@ def test_only_the_running_decision_is_left_out() -> None:
         (LatentMap(4, 1, 1.5), 1, 6, 1),
     ],
 )
-def test_the_shortest_roll_outs_that_are_allowed_teach(
-    action_map: ActionMap, lanes: int, rollout: int, minibatches: int
-) -> None:
+def test_shortest_allowed_rollouts(action_map: ActionMap, lanes: int, rollout: int, minibatches: int) -> None:
     """Wherever episodes end, every round has at least two decisions per minibatch."""
     tuner, env, _ = make_tuner(action_map, lanes, env_steps=600, rollout=rollout, minibatches=minibatches)
     sizes, rounds, plain = list[int](), list[int](), tuner.learner.update
@@ -281,7 +279,7 @@ def test_it_learns_the_toy_task() -> None:
 
 
 @pytest.mark.parametrize("steps", [13, 27])
-def test_stopped_and_resumed_equals_never_stopped(steps: int, tmp_path: Path) -> None:
+def test_stopped_and_resumed_equals_uninterrupted(steps: int, tmp_path: Path) -> None:
     """In the middle of the first and second rollout, through checkpoint files."""
     one, env, _ = make_tuner(ResidualMap(1, 0.5), minibatches=3)
     while not one.done:

@@ -104,7 +104,7 @@ STACKS: dict[str, tuple[Any, ActionMap, Any]] = {
 
 @pytest.mark.parametrize("name", STACKS)
 @pytest.mark.parametrize("trained", [False, True])
-def test_what_the_base_corrects_is_kept_in_training_and_deployment(name: str, trained: bool) -> None:
+def test_corrections_of_the_base_are_kept(name: str, trained: bool) -> None:
     """Promise 1 for stacks: a base that corrects steps keeps doing so below another policy."""
     build, action_map, kind = STACKS[name]
     on_top = actor(4 + action_map.ctx_dim, action_map.dim, trained)
@@ -121,7 +121,7 @@ def test_the_base_phase_executes_the_base_with_its_corrections() -> None:
     assert not torch.equal(actions, deployed(flow_policy(SPEC)))
 
 
-def test_a_correction_below_the_top_is_still_a_correction() -> None:
+def test_correction_in_a_lower_layer_is_detected() -> None:
     """Distillation: a steered residual gives labels only where it acted."""
     assert corrects_steps(residual(flow_policy(SPEC)))
     steered = SteeredPolicy(residual(flow_policy(SPEC)), actor(8, 4), LatentMap(4, 1, 1.5, "gaussian"))
@@ -130,7 +130,7 @@ def test_a_correction_below_the_top_is_still_a_correction() -> None:
     assert not corrects_steps(ResidualPolicy(flow_policy(SPEC), actor(6, 2), ResidualMap(1, 0.2, steps=2)))
 
 
-def test_learning_from_nothing_starts_at_random() -> None:
+def test_learning_from_scratch_starts_with_uniform_actions() -> None:
     """RLPD and SAC collect with uniform actions first: all of [-1, 1], mean 0, variance 1/3."""
     actions, store = collected(DirectPolicy(SPEC), DirectMap(1), None)
     unit = SPEC.action.normalize(actions)
@@ -140,7 +140,7 @@ def test_learning_from_nothing_starts_at_random() -> None:
     torch.testing.assert_close(store.data["action"][0, :40, 0], unit[:40, 0, 0])
 
 
-def test_learning_goes_on_from_an_actor_that_was_learned_before() -> None:
+def test_wsrl_starts_with_the_loaded_actor() -> None:
     """WSRL warms up with the loaded policy, not with zeros."""
     base = DirectPolicy(SPEC, actor=actor(2, 1))
     actions, _ = collected(base, DirectMap(1), None)

@@ -89,7 +89,7 @@ def test_target_smoothing_is_clipped_noise_around_the_target_actor() -> None:
     assert (seen[0].abs() > 0.299).float().mean() > 0.9
 
 
-def test_bootstrapping_asks_the_slow_actor() -> None:
+def test_target_uses_the_target_actor() -> None:
     """The target actor is still at 0 after the actor was set to 1."""
     made, seen = learner(actor="deterministic", target_std=0.0), list[Tensor]()
     made.actor_opt.flat.fill_(5.0)
@@ -135,9 +135,7 @@ def test_burn_in_by_returns_teaches_the_returns() -> None:
 
 @pytest.mark.parametrize("make", [learner, aliased])
 @pytest.mark.parametrize("penalty", [0.0, 5.0])
-def test_targets_are_no_lower_than_what_was_earned(
-    make: Callable[..., OffPolicyLearner], penalty: float
-) -> None:
+def test_return_floor_raises_targets(make: Callable[..., OffPolicyLearner], penalty: float) -> None:
     """y = 2 + 0.5 * 10 = 7: floors of 9 and 7.5 raise it; 5, an unknown one and a penalty on u do not change
     it.
     """
@@ -148,7 +146,7 @@ def test_targets_are_no_lower_than_what_was_earned(
 
 
 @pytest.mark.parametrize("make", [learner, aliased])
-def test_floors_are_ignored_unless_asked_for(make: Callable[..., OffPolicyLearner]) -> None:
+def test_return_floor_is_off_by_default(make: Callable[..., OffPolicyLearner]) -> None:
     """By default the target is bootstrapped, and the log has no floor."""
     floor, target = taught(make())
     assert target.eq(7.0).all()
@@ -168,7 +166,7 @@ def taught(made: OffPolicyLearner) -> tuple[float | None, Tensor]:
     return float(info["critic/floored"]) if "critic/floored" in info else None, seen[0]
 
 
-def test_aliased_learning_knows_both_kinds_of_backup() -> None:
+def test_noise_aliased_learning_with_soft_backup() -> None:
     """DSRL-NA with a soft backup: the same bonus as DSRL-SAC, from the same actor and draw."""
     soft, hard = aliased(alpha=0.1, entropy_in_target=True), aliased(alpha=0.1)
     soft_target, info = soft.target_of(batch(4, action=2))
@@ -194,7 +192,7 @@ def test_regression_covers_every_store_of_a_mixed_batch() -> None:
     assert 0.4 < far[ROWS // 2 :].mean() < 0.6
 
 
-def test_exploration_scales_with_what_the_action_map_allows() -> None:
+def test_exploration_noise_is_in_units_of_u() -> None:
     """sigma is in units of u: with scale 0.05, sigma 0.15 moves the action by 0.0075, not by 3 scales."""
     for scale in (0.05, 0.5):
         made = learner(ResidualMap(1, scale), actor="deterministic", explore_std=0.15)
@@ -203,7 +201,7 @@ def test_exploration_scales_with_what_the_action_map_allows() -> None:
         assert abs(action.std() / scale - 0.15) < 0.01
 
 
-def test_diagnosis_asks_about_the_base_and_the_actor() -> None:
+def test_diagnostics_evaluate_base_and_actor() -> None:
     """The difference is the critics' estimate of the residual's gain."""
     made = learner(ResidualMap(1, 0.5), actor="deterministic")
     answers(made.critic, lambda a: a.sum(-1))

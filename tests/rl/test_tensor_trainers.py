@@ -101,7 +101,7 @@ def weights(learner: ReplayTrainer | PpoTrainer) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", ["td3", "sac", "ppo"])
-def test_it_learns_to_go_home(kind: str) -> None:
+def test_trainers_solve_the_simple_task(kind: str) -> None:
     """From the action 0.2 everywhere to one that points strongly at zero, on both sides."""
     learner = made(kind)
     x = torch.tensor([[0.8], [-0.8]])
@@ -133,7 +133,7 @@ def test_a_resumed_run_is_the_same_run(kind: str, tmp_path: Path) -> None:
     assert second.env_steps == whole.env_steps
 
 
-def test_a_lesson_prices_the_past_anew() -> None:
+def test_lesson_recomputes_the_rewards_of_the_replay() -> None:
     """Rewards in the replay double after the first lesson, once."""
     learner = made("td3", lesson=2)
     assert isinstance(learner, ReplayTrainer)
@@ -145,7 +145,7 @@ def test_a_lesson_prices_the_past_anew() -> None:
     assert before.abs().sum() > 0.0
 
 
-def test_a_time_out_is_worth_what_the_setting_says() -> None:
+def test_time_out_is_bootstrapped_by_setting() -> None:
     """Equal draws: bootstrapped by default, without further value with timeout_is_failure."""
     learner = made("td3")
     assert isinstance(learner, ReplayTrainer)
@@ -169,7 +169,7 @@ def test_a_curriculum_allows_no_floors() -> None:
         ReplayTrainer(Push(), config, START, torch.Generator())
 
 
-def test_only_the_critic_sees_the_rest() -> None:
+def test_privileged_columns_reach_only_the_critic() -> None:
     """The actor's output does not depend on the second column, the critics' does."""
     learner = made("td3")
     assert isinstance(learner, ReplayTrainer)

@@ -84,7 +84,7 @@ def test_wandb_continues_its_run_offline(tmp_path: Path, capsys: pytest.CaptureF
     assert "WANDB_MODE=online uploads" in capsys.readouterr().out
 
 
-def test_wandb_without_an_account_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_without_an_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """WANDB_MODE=online without a key: refused before training, and the folder can be used again."""
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
@@ -136,7 +136,7 @@ def test_mlflow_marks_a_run_that_failed(
     assert run.info.status == "FAILED"
 
 
-def test_a_training_outlives_its_logger(
+def test_training_continues_after_a_logger_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], database: str
 ) -> None:
     """A server refuses a value during training: one message, and metrics.jsonl holds every line."""
@@ -149,7 +149,7 @@ def test_a_training_outlives_its_logger(
     assert capsys.readouterr().out.count("mlflow accepts no more values") == 1
 
 
-def test_a_missing_package_is_said_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_reported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the command that installs the package, and no folder is made."""
     monkeypatch.setattr(loggers.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'robo-rl\[wandb\]'"):

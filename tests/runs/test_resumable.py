@@ -79,7 +79,7 @@ def test_a_stop_saves_and_the_resumed_run_has_the_same_log(tmp_path: Path) -> No
     assert logs[0] == logs[1]
 
 
-def test_a_stop_waits_until_a_whole_state_exists(tmp_path: Path) -> None:
+def test_stop_waits_for_a_complete_state(tmp_path: Path) -> None:
     """A burn-in cannot be saved: it is finished first."""
     with pytest.raises(KeyboardInterrupt, match="saved step 0"):
         _train(tmp_path / "run", ctrl_c_at=0)

@@ -35,7 +35,7 @@ class _Whole:
     seed: int = 7
 
 
-def test_a_run_says_what_it_is(tmp_path: Path) -> None:
+def test_run_folder_records_its_origin(tmp_path: Path) -> None:
     """Settings, seed, commit, versions and machine are inside; reopening gives the settings back."""
     run = RunDir.create(tmp_path / "run", _Config())
     again = RunDir.open(tmp_path / "run")
@@ -59,7 +59,7 @@ def test_an_existing_run_is_not_overwritten(tmp_path: Path) -> None:
     assert RunDir.open(tmp_path / "run").config()["lr"] == 1.0
 
 
-def test_a_verb_that_cannot_go_on_does_not_say_so(tmp_path: Path) -> None:
+def test_resume_is_suggested_only_if_supported(tmp_path: Path) -> None:
     """distill, vision and mission have no resume=true: the message must not suggest it."""
     RunDir.create(tmp_path / "run", _Whole())
     (tmp_path / "run" / "kept").write_text("x")
@@ -67,7 +67,7 @@ def test_a_verb_that_cannot_go_on_does_not_say_so(tmp_path: Path) -> None:
         RunDir.create(tmp_path / "run", _Whole())
 
 
-def test_a_run_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
+def test_run_without_a_log_line_can_be_started_again(tmp_path: Path) -> None:
     """A wrong setting must not block the corrected command; one log line or checkpoint makes it a run."""
     run = RunDir.create(tmp_path / "run", _Config())
     run.metrics().close()
@@ -79,7 +79,7 @@ def test_a_run_that_never_began_is_not_in_the_way(tmp_path: Path) -> None:
         RunDir.create(tmp_path / "run", _Config())
 
 
-def test_a_start_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:
+def test_killed_start_can_be_repeated(tmp_path: Path) -> None:
     """run.json is written last; without it, settings and an empty checkpoints folder are no run."""
     RunDir.create(tmp_path / "run", _Config())
     (tmp_path / "run" / "run.json").unlink()
@@ -98,7 +98,7 @@ def test_a_run_behind_a_link_is_replaced_where_it_lies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"lr: [1, 2", b"\xff\xfe\x00", b"", None])
-def test_damaged_settings_are_a_sentence(damage: bytes | None, tmp_path: Path) -> None:
+def test_damaged_settings_are_refused(damage: bytes | None, tmp_path: Path) -> None:
     run = RunDir.create(tmp_path / "run", _Config())
     (run.path / "config.yaml").unlink()
     if damage is not None:
@@ -136,7 +136,7 @@ def test_a_replaced_run_stays_until_the_new_one_is_done(tmp_path: Path) -> None:
     ]
 
 
-def test_a_new_run_that_never_began_gives_the_old_one_back(tmp_path: Path) -> None:
+def test_failed_start_restores_the_replaced_run(tmp_path: Path) -> None:
     """A setting that only training refuses must not delete the finished policy."""
     (RunDir.create(tmp_path / "run", _Config()).path / "policy").mkdir()
 
@@ -183,7 +183,7 @@ def test_deleted_checkpoints_are_not_a_new_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", '{"seed": 7}', "\x00"])
-def test_a_garbled_run_json_is_a_sentence(damage: str, tmp_path: Path) -> None:
+def test_damaged_run_json_is_refused(damage: str, tmp_path: Path) -> None:
     run = RunDir.create(tmp_path / "run", _Config())
     (run.path / "run.json").write_text(damage)
     with pytest.raises(DataError, match=r"run\.json is damaged.*start the run again"):
@@ -198,7 +198,7 @@ def test_a_foreign_folder_is_never_deleted(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_resume_asks_for_the_same_settings(tmp_path: Path) -> None:
+def test_resume_needs_the_same_settings(tmp_path: Path) -> None:
     """A run resumed with another learning rate would belong to neither; `resume` itself may differ."""
     RunDir.create(tmp_path / "run", _Config())
     RunDir.create(tmp_path / "run", _Config(resume=True), resume=True)
@@ -210,7 +210,7 @@ def test_resume_asks_for_the_same_settings(tmp_path: Path) -> None:
         RunDir.open(tmp_path / "other")
 
 
-def test_a_checkpoint_is_whole_or_absent(tmp_path: Path) -> None:
+def test_checkpoint_is_complete_or_absent(tmp_path: Path) -> None:
     """After an error in writing a checkpoint, the previous one is the newest; resuming deletes the rest."""
     run = RunDir.create(tmp_path / "run", _Config())
     for step in (10, 20, 30):
@@ -234,7 +234,7 @@ def test_a_checkpoint_is_whole_or_absent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [10, 20])
-def test_a_kill_at_any_call_leaves_a_whole_checkpoint(tmp_path: Path, step: int) -> None:
+def test_kill_at_any_call_leaves_a_complete_checkpoint(tmp_path: Path, step: int) -> None:
     """The same step once more, and the next one, each with keep=1: first the old state is the newest, then
     the new.
     """
@@ -269,7 +269,7 @@ def test_metrics_are_cut_back_to_the_restored_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b'{"step": 1, "lo\n', b"\x00\xff\n", b"7\n", b'{"loss": 1.0}\n', b"\n"])
-def test_a_damaged_line_of_the_log_is_a_sentence(damage: bytes, tmp_path: Path) -> None:
+def test_damaged_log_line_is_refused(damage: bytes, tmp_path: Path) -> None:
     """A damaged line in the middle is named by number, and the file is not changed; without the line the run
     continues.
     """

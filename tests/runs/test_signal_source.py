@@ -65,7 +65,7 @@ def test_nohup_outlives_its_terminal() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_supervised_node_knows_its_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_of_the_supervisor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """`robo-rl up` stops its nodes by SIGINT; if it is killed, the kernel sends them SIGTERM."""
     monkeypatch.setenv(SUPERVISOR, str(os.getppid()))
     assert signal_source(signal.SIGINT) == "robo-rl up stops it"

@@ -10,7 +10,7 @@ import pytest
 from robo_rl.runs.signals import SAME_S, stop_between_steps
 
 
-def test_the_first_signal_asks_and_says_so_and_the_second_interrupts(
+def test_first_signal_requests_and_second_interrupts(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     before = signal.getsignal(signal.SIGINT)

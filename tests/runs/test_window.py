@@ -68,7 +68,7 @@ def test_episodes_go_on_until_the_window_is_closed(monkeypatch: pytest.MonkeyPat
     env.close()
 
 
-def test_no_screen_and_no_scene_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_screen_or_scene_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "has_screen", lambda: False)
     arm, drone = make_env("arm/lift", 1), make_env("quad/hover", 1)
     for env, says in ((arm, "no screen"), (drone, "manipulation")):

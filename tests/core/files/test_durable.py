@@ -12,7 +12,7 @@ from robo_rl.core.errors import DataError, DiskFullError
 from robo_rl.core.files.durable import read_json, write_atomic, write_json
 
 
-def test_a_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is a sentence with its own exit code, the old content stays, no temporary file is left."""
     path = tmp_path / "a.json"
     write_json(path, {"x": 1})
@@ -36,7 +36,7 @@ def test_parents_are_made_and_content_replaced(tmp_path: Path) -> None:
     assert path.read_bytes() == b"2"
 
 
-def test_what_is_no_number_in_json_is_refused(tmp_path: Path) -> None:
+def test_non_finite_json_is_refused(tmp_path: Path) -> None:
     """Other languages cannot read NaN in JSON, so writing it fails."""
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(tmp_path / "n.json", {"loss": float("nan")})
@@ -53,14 +53,14 @@ def test_unreadable_json_is_named(tmp_path: Path) -> None:
         read_json(tmp_path / "cut.json")
 
 
-def test_bytes_that_are_no_text_are_named_too(tmp_path: Path) -> None:
+def test_binary_file_is_named(tmp_path: Path) -> None:
     """A file overwritten with other data gives a sentence, not a UnicodeDecodeError."""
     (tmp_path / "odd.json").write_bytes(b"\x80\x81")
     with pytest.raises(DataError, match=r"odd\.json is not valid JSON"):
         read_json(tmp_path / "odd.json")
 
 
-def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+def test_error_names_the_requested_file(tmp_path: Path) -> None:
     """The error does not name a temporary file."""
     (tmp_path / "out.json").mkdir()
     with pytest.raises(IsADirectoryError) as error:
@@ -69,7 +69,7 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 
 
-def test_a_device_is_no_json(tmp_path: Path) -> None:
+def test_device_is_refused(tmp_path: Path) -> None:
     """Reading /dev/zero would fill the memory."""
     (tmp_path / "run.json").symlink_to("/dev/zero")
     with pytest.raises(DataError, match=r"run\.json is not a regular file"):

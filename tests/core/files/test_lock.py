@@ -60,7 +60,7 @@ def test_a_forked_child_does_not_hold_it(tmp_path: Path) -> None:
     os.waitpid(child, 0)
 
 
-def test_a_lock_file_of_something_else_is_named_so(tmp_path: Path) -> None:
+def test_foreign_lock_file_is_named(tmp_path: Path) -> None:
     with _holder(tmp_path):
         (tmp_path / LOCK_FILE).write_text("?")
         with pytest.raises(LockedError, match="in use by another process"):

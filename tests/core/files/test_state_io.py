@@ -54,7 +54,7 @@ def test_an_optimiser_continues_bit_for_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["state.safetensors", "state.json"])
-def test_damage_is_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+def test_damaged_state_is_refused(tmp_path: Path, name: str) -> None:
     """A truncated file must not be loaded in part."""
     save_state(tmp_path, {"x": torch.arange(100.0)})
     path = tmp_path / name
@@ -79,7 +79,7 @@ def test_absence_is_refused(tmp_path: Path) -> None:
         load_state(tmp_path / "nothing")
 
 
-def test_numbers_that_json_has_no_word_for_survive(tmp_path: Path) -> None:
+def test_nan_and_infinity_round_trip(tmp_path: Path) -> None:
     """A run that diverged must still be saved: infinity and NaN, as numbers and in tensors."""
     save_state(
         tmp_path, {"inf": float("inf"), "list": [float("-inf"), float("nan")], "x": torch.tensor([torch.nan])}
@@ -109,7 +109,7 @@ def test_keys_that_look_like_paths_do_not_collide(tmp_path: Path) -> None:
     ]
 
 
-def test_tensors_that_share_memory_are_written_whole(tmp_path: Path) -> None:
+def test_tensors_that_share_memory_round_trip(tmp_path: Path) -> None:
     """Networks in one buffer: views and slices of it, also transposed ones."""
     flat = torch.arange(6.0)
     save_state(tmp_path, {"flat": flat, "view": flat.view(2, 3).T, "slice": flat[::2]})
@@ -121,7 +121,7 @@ def test_tensors_that_share_memory_are_written_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["[1, 2]", '{"crc32": 0}', '{"crc32": 3421780262, "state": [1]}', "\x80\x80"]
 )
-def test_json_that_is_not_ours_is_refused(tmp_path: Path, text: str) -> None:
+def test_foreign_json_is_refused(tmp_path: Path, text: str) -> None:
     """Edited or foreign files end in one sentence, not in a KeyError."""
     save_state(tmp_path, {"x": torch.arange(3.0)})
     (tmp_path / "state.json").write_bytes(text.encode("latin-1"))

@@ -15,7 +15,7 @@ BOX = {"fence_low_m": (-1.0, -1.0, 0.0), "fence_high_m": (1.0, 1.0, 2.0)}
 GOOD: dict[str, Any] = {"tilt_rad": 0.5, "rate_rad_s": 6.0, "speed_m_s": 2.0, **BOX}
 
 
-def test_it_survives_json() -> None:
+def test_json_round_trip() -> None:
     envelope = FlightEnvelope(**GOOD)
     assert FlightEnvelope.from_json(json.loads(json.dumps(envelope.to_json()))) == envelope
 
@@ -45,7 +45,7 @@ def test_missing_and_unknown_keys_are_named() -> None:
         FlightEnvelope.from_json(data | {"ceiling_m": 3.0})
 
 
-def test_a_craft_caps_what_a_bundle_may_ask() -> None:
+def test_craft_limits_cap_the_envelope_of_a_bundle() -> None:
     """Each number is the smaller of both; the fence's cap is centred on the task's origin."""
     asked = FlightEnvelope(
         2.0, 90.0, 50.0, (-100.0, -0.5, -3.0), (100.0, 0.5, 3.0), descend_m_s=3.0, cut_height_m=0.3
@@ -71,6 +71,6 @@ def test_a_craft_caps_what_a_bundle_may_ask() -> None:
         pytest.param({"fence_m": (1.0, 1.0)}, marks=pytest.mark.wrong_types),
     ],
 )
-def test_limits_of_a_craft_that_limit_nothing_are_refused(change: dict[str, Any]) -> None:
+def test_useless_craft_limits_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="craft's limits"):
         CraftLimits(**change)

@@ -73,7 +73,7 @@ def test_the_film_plays_in_real_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "quat", [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [0.70710678, 0.0, 0.0, 0.70710678]]
 )
-def test_a_drone_is_where_the_projection_says(quat: list[float]) -> None:
+def test_drone_is_drawn_at_its_projection(quat: list[float]) -> None:
     """Forwards, backwards and turned to the left: the coloured front rotors follow the attitude."""
     places = [[-0.8, 0.3, 0.9], [0.7, -0.4, 0.2]]
     scene = FlightScene(flown(places, quat))
@@ -97,7 +97,7 @@ def test_between_two_samples_a_drone_is_on_its_way() -> None:
     np.testing.assert_allclose(log.pose_at(7.0)[0], [[1.0, 0.0, 1.0]])
 
 
-def test_a_drone_that_ended_leaves_a_cross() -> None:
+def test_ended_flight_is_marked_by_a_cross() -> None:
     """After NaN the cross stays at the last position, in the drone's colour."""
     log = replace(hover(1), position_m=hover(1).position_m + np.array([0.4, 0.0, 0.0]))
     log.position_m[20:], log.quat_wxyz[20:] = np.nan, np.nan
@@ -122,7 +122,7 @@ def test_the_camera_sees_everything_from_as_near_as_it_can() -> None:
     assert abs(up[1, 0] - up[0, 0]) < 2.0  # and nearly upright
 
 
-def test_the_caption_says_what_is_not_to_scale() -> None:
+def test_caption_states_the_scale() -> None:
     """A flight over 4 m: a craft of 4 cm is enlarged, and the caption states the factor."""
     large = FlightScene(flown([[-2.0, 0.0, 1.0], [2.0, 0.0, 1.0]], [1.0, 0.0, 0.0, 0.0]), arm_m=0.04)
     assert f"crafts drawn {large.arm_m / 0.04:.1f} times their size" in large.caption
@@ -143,7 +143,7 @@ def test_distances_and_tilt_are_those_of_the_formula() -> None:
     np.testing.assert_allclose(log.tilt_deg(), [[90.0]])
 
 
-def test_percentiles_leave_out_what_has_ended() -> None:
+def test_percentiles_exclude_ended_flights() -> None:
     """Values 0 ... 10, one NaN, and a last row of NaN only."""
     values = np.array([[*range(11), np.nan], [np.nan] * 12])
     np.testing.assert_allclose(spread(values), [[1.0, np.nan], [5.0, np.nan], [9.0, np.nan]])

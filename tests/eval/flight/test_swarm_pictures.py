@@ -61,7 +61,7 @@ def test_axes_are_in_metres() -> None:
     assert all(len(axes.get_xticks()) > 2 for axes in figure.axes)
 
 
-def test_titles_tell_who_arrived() -> None:
+def test_titles_show_the_success() -> None:
     """The number of a swarm's drones near their goals, or the state of a single drone."""
     crowd, alone = (
         swarm_figure([log(drones=drones)], "world").axes[0].get_title(loc="left") for drones in (2, 1)
@@ -77,7 +77,7 @@ def test_files_are_written(tmp_path: Path) -> None:
         assert sum(1 for _ in file.decode(video=0)) == 12
 
 
-def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
+def test_invalid_input_is_refused(tmp_path: Path) -> None:
     """Nothing, odd sides, and arrays that do not fit together."""
     with pytest.raises(ConfigError, match="no swarm"):
         write_swarm_plot(tmp_path / "swarm.png", [], "none")

@@ -121,7 +121,7 @@ def test_sampling_is_a_pure_function(process: str, net: str) -> None:
         assert not few.equal(chunk)
 
 
-def test_rows_do_not_touch_each_other() -> None:
+def test_rows_are_independent() -> None:
     """A lane gives the same action alone and in a batch: the executor plans whichever lanes are due."""
     policy, obs, noise = policy_of(), observations(ENV, 6, 2), torch.randn(6, 8, 2)
     with torch.no_grad():
@@ -150,7 +150,7 @@ def test_pictures_reach_the_chunk() -> None:
     assert not policy.features(obs, torch.full((3, 1, 2), 0.99)).equal(policy.features(obs))
 
 
-def test_wrong_inputs_end_in_one_sentence() -> None:
+def test_wrong_inputs_are_refused() -> None:
     """Missing keys, unstacked history and repeated noise vectors are common mistakes of users."""
     policy, obs = policy_of(), observations(ENV, 2, 2)
     with pytest.raises(ConfigError, match="needs observation 'goal'"):

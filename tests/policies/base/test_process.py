@@ -75,7 +75,7 @@ def test_flow_grid_is_explicit() -> None:
     assert (mean.item(), std.item()) == (0.5, 0.0)
 
 
-def test_both_flow_predictions_walk_the_same_line() -> None:
+def test_flow_predictions_follow_the_same_path() -> None:
     """One known action: velocity (x - action) / t and the action itself lead to it along the same points."""
     action, noise = torch.tensor([[[0.5, -0.25]]]), torch.tensor([[[2.0, 1.0]]])
     by_action = Flow(FlowConfig(prediction="sample"))
@@ -243,7 +243,7 @@ def test_a_loaded_process_needs_no_diffusers(monkeypatch: pytest.MonkeyPatch) ->
     assert loaded.transitions(5).mean_out.equal(trained.transitions(5).mean_out)
 
 
-def test_a_misspelt_prediction_is_answered_with_the_nearest() -> None:
+def test_misspelt_prediction_gets_a_suggestion() -> None:
     """`process.prediction=velocty` names what was meant."""
     with pytest.raises(UnknownNameError, match="Did you mean 'velocity'"):
         Flow(FlowConfig(prediction="velocty"))

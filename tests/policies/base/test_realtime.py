@@ -54,7 +54,7 @@ def test_weights_by_hand() -> None:
     assert weights(4, 0, 0).tolist() == [0.0] * 4
 
 
-def test_without_anything_known_the_walk_is_the_policys_own() -> None:
+def test_without_known_actions_the_path_is_unchanged() -> None:
     """Bit for bit, also if the old chunk has values after the known ones."""
     noise, flow = (
         torch.randn(5, CHUNK, 1, generator=torch.Generator().manual_seed(0)),
@@ -67,7 +67,7 @@ def test_without_anything_known_the_walk_is_the_policys_own() -> None:
 
 
 @pytest.mark.parametrize("steps", [5, 10])
-def test_what_comes_next_fits_what_is_certain(steps: int) -> None:
+def test_new_actions_fit_the_frozen_ones(steps: int) -> None:
     """Four of eight are frozen. Given them, the fifth is 0.9 times the fourth within 0.218, and so it must
     be. Unguided, it is independent of the fourth, and the arm would jump by 0.7 on average.
     """
@@ -88,7 +88,7 @@ def test_what_comes_next_fits_what_is_certain(steps: int) -> None:
     assert float(new[:, 7, 0].std()) == pytest.approx(STD, rel=0.15)  # the rest is as free as it was
 
 
-def test_known_actions_pull_the_less_the_later_they_are() -> None:
+def test_guidance_decreases_with_time() -> None:
     """Two frozen, six known: the difference to the old chunk grows along it."""
     n, flow = 1000, Flow(FlowConfig(steps=10))
     old, noise = old_chunks(n), torch.randn(n, CHUNK, 1, generator=torch.Generator().manual_seed(0))
@@ -108,7 +108,7 @@ def small(process: FlowConfig | DiffusionConfig) -> GenerativePolicy:
 @pytest.mark.parametrize(
     ("prediction", "nearer"), [("velocity", 0.5), ("preconditioned", 0.5), ("sample", 1.0)]
 )
-def test_a_frozen_policy_is_guided_whatever_its_network_predicts(prediction: str, nearer: float) -> None:
+def test_frozen_policy_is_guided_with_any_prediction(prediction: str, nearer: float) -> None:
     """Under no_grad and with frozen weights, as on a robot. An untrained network that predicts the action
     almost ignores the noise, so it can hardly be guided.
     """
@@ -125,7 +125,7 @@ def test_a_frozen_policy_is_guided_whatever_its_network_predicts(prediction: str
     assert (new - old)[:, :4].abs().mean() < nearer * (free - old)[:, :4].abs().mean()
 
 
-def test_what_cannot_be_guided_is_a_sentence() -> None:
+def test_unguidable_policy_is_refused() -> None:
     with pytest.raises(CheckpointError, match="needs a flow policy"):
         flow_base(small(DiffusionConfig(steps=5)))
     with pytest.raises(CheckpointError, match="kind 'single_step'"):

@@ -68,7 +68,7 @@ def test_c_equals_torch(tmp_path: Path, widths: tuple[int, ...]) -> None:
 
 
 @needs_c
-def test_weights_arrive_bit_for_bit(tmp_path: Path) -> None:
+def test_weights_are_bit_identical(tmp_path: Path) -> None:
     """Nine digits name every float32: the smallest, the largest, a subnormal one and minus zero, too."""
     values = torch.tensor([0.1, 1 / 3, -0.0, 1.0, 1.17549435e-38, 1e-44, 3.4028235e38, 16777217.0])
     export = write_c_header(
@@ -160,7 +160,7 @@ def test_forward_is_tanh_after_every_layer() -> None:
     torch.testing.assert_close(forward(layers, torch.tensor([0.5]), torch.tensor([[1.0]])), expected)
 
 
-def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_unsupported_policies_are_refused(tmp_path: Path) -> None:
     """Refused before writing, with what was found and expected."""
     path, (layers, scale) = tmp_path / "fly.h", network(5, 8, 4)
     examples, memory = torch.zeros(2, 5), FlightMemory(8, True, 0.3, 0.01, 0.1)
@@ -203,7 +203,9 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_no_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_error_has_the_install_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written(tmp_path / "fly.h", 3, 2)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingDependencyError, match="apt-get install gcc"):

@@ -42,7 +42,7 @@ def test_c_equals_torch(sizes: dict[str, int], tmp_path: Path) -> None:
     assert "double" not in path.read_text()
 
 
-def test_what_it_costs_is_counted(tmp_path: Path) -> None:
+def test_multiply_adds_and_bytes(tmp_path: Path) -> None:
     """By hand, width 8, token 4: own, query, per kind context and objects with keys, logits and values,
     hidden, last.
     """

@@ -146,9 +146,7 @@ def changed(**changes: Any) -> EnvSpec:
         (changed(control_hz=20.0, obs={}), ["20 Hz, expected 50 Hz", "'state' is missing"]),
     ],
 )
-def test_a_robot_that_does_not_fit_is_told_everything_at_once(
-    button_bundle: Bundle, env: EnvSpec, reasons: list[str]
-) -> None:
+def test_all_mismatches_are_listed(button_bundle: Bundle, env: EnvSpec, reasons: list[str]) -> None:
     """Millimetres instead of metres, or half the rate, would move an arm wrongly without an error."""
     for reason in reasons:
         with pytest.raises(CheckpointError, match=reason):
@@ -168,7 +166,7 @@ def test_a_folder_that_is_not_a_bundle_is_never_replaced(tmp_path: Path) -> None
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_a_failed_export_leaves_the_old_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_export_keeps_the_old_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk during the export: the old bundle stays, and no incomplete folder remains."""
 
     def full(*_: object) -> None:

@@ -34,7 +34,7 @@ from tests.policies.small import (
 )
 
 
-def test_the_graph_is_the_whole_policy(button_bundle: Bundle) -> None:
+def test_graph_includes_normaliser_steps_and_limits(button_bundle: Bundle) -> None:
     """Raw state and noise in, newtons out: normaliser, both flow steps and limits are part of the graph."""
     policy, graph = flow_policy(), OnnxGraph(button_bundle.folder / "policy.onnx", "policy.onnx")
     obs, noise = (
@@ -62,7 +62,7 @@ def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0.0)
 
 
-def test_a_bound_graph_says_what_the_free_one_says(residual_bundle: Bundle) -> None:
+def test_bound_graph_equals_the_unbound_one(residual_bundle: Bundle) -> None:
     """Bit for bit, call after call, with images and with a second graph."""
     for file, output, extra in (("policy.onnx", "chunk", "noise"), ("refine.onnx", "refined", "action")):
         free, bound = (
@@ -77,7 +77,7 @@ def test_a_bound_graph_says_what_the_free_one_says(residual_bundle: Bundle) -> N
             assert found.tolist() == free.run(given, output)[0].tolist()
 
 
-def test_a_bound_graph_refuses_what_does_not_fit(button_bundle: Bundle) -> None:
+def test_bound_graph_refuses_wrong_shapes(button_bundle: Bundle) -> None:
     """NumPy alone would broadcast a single number to fill a row."""
     graph = BoundGraph(button_bundle.folder / "policy.onnx", "chunk")
     noise = np.zeros((4, 1), np.float32)
@@ -119,7 +119,7 @@ def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
     assert refines(policy, obs) == (name == "residual")
 
 
-def test_refining_is_read_off_the_graph_not_off_numbers() -> None:
+def test_refining_is_detected_from_the_graph() -> None:
     """A zero-initialised residual is the identity, but will be trained and must be exported."""
     zero, plain = SmallResidual(zero=True), Small()
     assert refines(zero, example_obs(zero, 2))
@@ -136,7 +136,7 @@ def test_a_graph_that_differs_from_torch_is_refused(tmp_path: Path) -> None:
     assert policy.linear.weight.requires_grad
 
 
-def test_a_policy_that_cannot_be_traced_says_why(tmp_path: Path) -> None:
+def test_untraceable_policy_is_refused(tmp_path: Path) -> None:
     """One sentence instead of the tracer's stack."""
     with pytest.raises(CheckpointError, match="branches on tensor values") as caught:
         export_policy(Untraceable(), tmp_path)
@@ -149,7 +149,7 @@ def test_only_modules_are_exported(tmp_path: Path) -> None:
         export_policy(NoisyPolicy(), tmp_path)
 
 
-def test_cuda_is_refused_in_words_where_there_is_none() -> None:
+def test_missing_cuda_is_refused() -> None:
     """A silent fallback would make a robot ten times slower than measured."""
     if "CUDAExecutionProvider" in providers("auto"):
         pytest.skip("ONNX Runtime has CUDA here")
@@ -157,7 +157,7 @@ def test_cuda_is_refused_in_words_where_there_is_none() -> None:
         providers("cuda")
 
 
-def test_a_broken_graph_is_refused_in_words() -> None:
+def test_broken_graph_is_refused() -> None:
     """ONNX Runtime's own error names a protobuf, not a remedy."""
     with pytest.raises(CheckpointError, match="Export the bundle again"):
         OnnxGraph(b"not a graph", "policy.onnx")

@@ -43,7 +43,7 @@ def put(manifest: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[st
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_value_at_any_place(bundle: Bundle, data: st.DataObject) -> None:
+def test_changed_manifest_is_valid_or_refused(bundle: Bundle, data: st.DataObject) -> None:
     """What loads after one change has valid limits; what does not load gives a reason."""
     place = data.draw(st.sampled_from(places(bundle.manifest)))
     path = bundle.folder / "manifest.json"

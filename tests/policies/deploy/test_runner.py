@@ -58,7 +58,7 @@ def test_a_residual_is_refined_every_step(residual_bundle: Bundle) -> None:
         torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=0.0)
 
 
-def test_noise_is_the_one_that_was_measured(button_bundle: Bundle) -> None:
+def test_noise_mode_is_that_of_the_evaluation(button_bundle: Bundle) -> None:
     """A policy measured with zero noise must not run with N(0, I), or the reverse."""
     assert bundle_noise(button_bundle).scale == 1.0
 
@@ -131,14 +131,14 @@ def test_one_slow_tick_by_hand() -> None:
     assert (ticks, missed, skipped) == (9, 1, 1)
 
 
-def test_a_loop_that_is_always_too_slow_says_so() -> None:
+def test_slow_loop_reports_missed_ticks() -> None:
     """150 ms of work at 10 Hz: every tick is missed, and late ticks are skipped, not queued."""
     ticks, missed, skipped, _ = closed_loop([0.15] * 20, 1.49)
     assert missed == ticks
     assert skipped >= 3
 
 
-def test_a_loop_that_never_ends_remembers_no_ticks() -> None:
+def test_memory_of_an_endless_loop_is_constant() -> None:
     """Memory does not grow with the number of ticks."""
 
     def peak_bytes(ticks: int) -> int:

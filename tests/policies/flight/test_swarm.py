@@ -48,7 +48,7 @@ def joined(own: Tensor, drones: Tensor, cylinders: Tensor) -> Tensor:
     return torch.cat([own, drones.flatten(0, 1), cylinders.flatten(0, 1)])
 
 
-def test_the_order_of_neighbours_and_cylinders_means_nothing() -> None:
+def test_order_of_neighbours_has_no_effect() -> None:
     """Any permutation within a kind gives the same commands; exchanging the goal does not."""
     policy, (own, drones, cylinders) = made(), looked()
     expected = policy.columns(joined(own, drones, cylinders))
@@ -57,7 +57,7 @@ def test_the_order_of_neighbours_and_cylinders_means_nothing() -> None:
     assert (policy.columns(joined(own.flip(0), drones, cylinders)) - expected).abs().max() > 1e-2
 
 
-def test_what_is_not_there_has_no_say() -> None:
+def test_absent_objects_have_no_effect() -> None:
     """Nearness 0: the object's other rows have no effect; with nearness they do."""
     policy, (own, drones, cylinders) = made(), looked()
     drones[-1, 1] = 0.0
@@ -71,7 +71,7 @@ def test_what_is_not_there_has_no_say() -> None:
 
 
 @pytest.mark.parametrize("drones", [8, 16, 32])
-def test_its_cost_per_drone_is_flat(drones: int) -> None:
+def test_cost_per_drone_is_constant(drones: int) -> None:
     """The same observation and exactly as many multiplications per drone, whatever the size of the swarm."""
     swarm = Swarm(load_craft("cf2x_l2f"), SwarmWorld(drones=drones), SENSES, 1, 0, gradient=False, eager=True)
     assert swarm.obs.shape == (SENSES.obs_size, drones)

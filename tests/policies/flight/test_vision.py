@@ -86,7 +86,7 @@ def test_impossible_times_of_pictures_are_refused() -> None:
         VisionPolicy(SPEC, teacher, period_s=0.04, apart_s=0.02)
 
 
-def test_velocity_of_now_from_a_slope_and_what_was_felt() -> None:
+def test_velocity_from_slope_and_accelerometer() -> None:
     """p = t^3, 160 ms from the oldest image to the newest, 30 ms since: 0.16^3 / 0.16 on average, now 3 *
     0.19^2.
     """
@@ -98,7 +98,7 @@ def test_velocity_of_now_from_a_slope_and_what_was_felt() -> None:
     )
 
 
-def test_a_known_flight_is_believed() -> None:
+def test_estimate_from_exact_poses() -> None:
     """With exact poses: 1 m/s east, heading north, 20 ms since the image, 0.5 m/s gained forwards."""
     policy, place = student(), torch.tensor([[0.16], [0.08], [0.0]])  # at the three pictures, newest first
     poses = iter(torch.cat([place, torch.zeros(3, 3), torch.ones(3, 1)], dim=1).split(1))

@@ -129,7 +129,7 @@ def test_a_loader_draws_its_order_as_it_goes(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_the_whole_group_leaves_the_loader_alive(number: signal.Signals) -> None:
+def test_loader_survives_a_signal_to_the_process_group(number: signal.Signals) -> None:
     """The parent decides when to stop: it needs its loader for the update after which it saves."""
 
     class Windows(Dataset[dict[str, Tensor]]):
@@ -201,7 +201,7 @@ def test_learning_rate_by_hand() -> None:
     assert learning_rate(110, config) == pytest.approx(0.2)
 
 
-def test_resumed_equals_never_stopped(tmp_path: Path) -> None:
+def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """Promise 7, to the last bit: weights, average, optimiser and log after a restart at update 4."""
     data, whole, second = windows_of(ENV, 50), _Log(), _Log()
     expected = BaseTrainer(policy_of(), data, _short(), whole)
@@ -242,7 +242,7 @@ def test_resume_refuses_other_settings_and_other_networks() -> None:
     assert resumed.step == 1
 
 
-def test_nan_data_ends_in_a_sentence() -> None:
+def test_nan_data_are_reported() -> None:
     """The first report states that the data are the cause."""
     data = windows_of(ENV, 50)
     broken = TensorWindows(data.obs, data.action * math.nan)
