@@ -110,7 +110,7 @@ def test_a_task_is_found_in_another_suite(name: str, meant: str) -> None:
         ("drawer", "arm/drawer"),
     ],
 )
-def test_a_name_that_is_far_off_is_guessed_by_its_words(name: str, meant: str) -> None:
+def test_suggestion_by_parts_of_the_name(name: str, meant: str) -> None:
     """Who knows the task and not how it is written here is shown it among the nearest."""
     with pytest.raises(UnknownNameError) as caught:
         make_env(name, 1)

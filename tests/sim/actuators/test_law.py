@@ -53,7 +53,7 @@ def test_torque_falls_linearly_with_speed() -> None:
     np.testing.assert_allclose(torque(-99.0, speed, 10.0, 4.0), -10.0)  # against its motion: in full
 
 
-def test_less_than_the_curve_is_given_as_asked() -> None:
+def test_torque_below_the_curve_is_unchanged() -> None:
     """4 Nm up to 2.4 rad/s, where the curve gives 4; without a command it still brakes above the no-load
     speed.
     """
@@ -80,7 +80,7 @@ def test_without_a_curve_no_torque_is_touched(limit: float) -> None:
     assert not motor_line(99.0 * one, 3.3 * one, -limit * one, limit * one, np.inf * one, one).curved.any()
 
 
-def test_within_the_play_nothing_pulls() -> None:
+def test_no_torque_within_the_backlash() -> None:
     """Backlash of 0.02 about a target of 1: no torque from 0.99 to 1.01, and a pull to the nearer edge
     outside.
     """

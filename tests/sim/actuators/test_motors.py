@@ -46,7 +46,7 @@ def test_a_motor_runs_up_to_its_no_load_speed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_without_a_curve_the_same_wheel_runs_away(name: str) -> None:
+def test_without_a_curve_the_speed_is_unlimited(name: str) -> None:
     """2 Nm on 0.05 kg m^2: 40 rad/s after a second, so the speed above results from the curve."""
     with closing(begin(name, flywheel(None))) as engine:
         assert float(run(engine, 1.0, torch.tensor([1e4])).qvel[0, 0]) == pytest.approx(40.0, rel=1e-3)
@@ -116,7 +116,7 @@ def test_a_slow_arm_arrives_later(engine: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_motors_that_change_nothing_change_nothing(engine: str, tmp_path: Path) -> None:
+def test_zero_lag_is_bit_identical(engine: str, tmp_path: Path) -> None:
     """A lag of zero for one servo uses the slow path, one sub-step at a time: the episode is equal bit for
     bit.
     """
@@ -212,7 +212,7 @@ def test_hands_and_bases_have_motors_as_well() -> None:
         ("lag_s: [1", "valid YAML"),
     ],
 )
-def test_wrong_numbers_are_sentences(tmp_path: Path, text: str, says: str) -> None:
+def test_wrong_numbers_are_refused(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "model.yaml"
     path.write_text(text)
     with pytest.raises((ConfigError, UnknownNameError), match=says):
@@ -229,12 +229,12 @@ def test_wrong_numbers_are_sentences(tmp_path: Path, text: str, says: str) -> No
         ("arm/lift:actuator=lag,engine=mjwarp", "only the friction"),
     ],
 )
-def test_what_cannot_be_is_refused(name: str, says: str) -> None:
+def test_unsupported_models_are_refused(name: str, says: str) -> None:
     with pytest.raises((ConfigError, UnknownNameError), match=says):
         make_env(name, 1)
 
 
-def test_ranges_of_what_is_not_there_are_refused(tmp_path: Path) -> None:
+def test_ranges_of_missing_parameters_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "ranges.yaml"
     path.write_text("no_load: [0.5, 1.0]")
     with pytest.raises(ConfigError, match="no_load_scale has nothing to scale"):

@@ -35,7 +35,7 @@ def test_falling_terminates_and_the_clock_truncates() -> None:
     assert [truncated.all().item() for _, truncated in flags] == [False] * 9 + [True]
 
 
-def test_numbers_are_gymnasiums() -> None:
+def test_values_equal_gymnasium() -> None:
     """Same seed and actions as a plain gymnasium.make: same observations, rewards and info."""
     env = make_env("gym/HalfCheetah-v5", 1)
     obs = env.reset(EpisodeSeeds("plain"))
@@ -119,9 +119,7 @@ gymnasium.register("OwnForATest-v0", Own, max_episode_steps=5)
 
 
 @pytest.mark.parametrize("name", ["gym/OwnForATest-v0", "gym/own_env_for_a_test:OwnForATest-v0"])
-def test_a_users_environment_runs_in_workers(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_environment_runs_in_workers(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Registered by a plugin, or by the module in the name: workers import it like the parent does."""
     (tmp_path / "own_env_for_a_test.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
@@ -139,6 +137,6 @@ def test_a_users_environment_runs_in_workers(
         sys.modules.pop("own_env_for_a_test", None)
 
 
-def test_an_unknown_id_tells_how_to_name_an_environment_of_ones_own() -> None:
+def test_unknown_id_error_explains_own_environments() -> None:
     with pytest.raises(UnknownNameError, match=r"gym/<module>:<id>.*ROBO_RL_PLUGINS"):
         make_env("gym/Hoper-v5", 1)

@@ -94,7 +94,7 @@ def adapt(success: str | None = "there", **kwargs: Any) -> IsaacLabVecEnv:
     return IsaacLabVecEnv(Lab(**kwargs), "isaaclab/stand-in", success=success)
 
 
-def test_it_keeps_the_contract_but_for_coming_back() -> None:
+def test_contract_except_restore() -> None:
     """Every clause of the conformance test that Isaac Lab can fulfil: shapes, new tensors, ends, final
     observations, order of seeds, repetition (the stand-in starts all episodes alike).
     """
@@ -164,7 +164,7 @@ def test_restoring_begins_new_episodes_with_the_next_seeds() -> None:
     assert info["episode_seed"].tolist() == [next(seeds) for _ in range(2 * N)][N:]
 
 
-def test_mistakes_are_one_sentence() -> None:
+def test_mistakes_are_refused() -> None:
     """No final observations, a name for success that does not exist, no pictures, no reset."""
     with pytest.raises(ConfigError, match="Set compute_final_obs=True"):
         adapt(compute_final_obs=False)
@@ -176,7 +176,7 @@ def test_mistakes_are_one_sentence() -> None:
         adapt().step(torch.zeros(N, 2))
 
 
-def test_without_isaac_lab_one_sentence_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_isaac_lab_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the name that users give."""
     monkeypatch.setitem(sys.modules, "isaaclab_tasks", None)
     with pytest.raises(

@@ -61,27 +61,27 @@ def compare_with_package(task: str, steps: int) -> None:
 
 
 @pytest.mark.parametrize("task", SOME_TASKS)
-def test_every_bit_is_the_packages(task: str) -> None:
+def test_results_are_bit_identical_to_the_package(task: str) -> None:
     """The fast step omits work without effect on observation, dense reward and success."""
     compare_with_package(task, steps=25)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_every_bit_of_all_tasks_until_solved(task: str) -> None:
+def test_all_tasks_are_bit_identical_until_solved(task: str) -> None:
     """All 50, long enough for the expert to reach the goal; a weaker expert needs more seeds."""
     compare_with_package(task, steps=250)
 
 
 @pytest.mark.parametrize("task", SOME_TASKS)
-def test_screens_never_hide_a_success(task: str) -> None:
+def test_success_screening_passes_every_success(task: str) -> None:
     """Targets around the object: wherever the package reports success, the screening must not exclude it."""
     check_screen(task, tries=60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_screens_of_all_tasks_never_hide_a_success(task: str) -> None:
+def test_success_screening_of_all_tasks(task: str) -> None:
     """The stick must be in the gripper or the mug, which no target achieves: see the test above."""
     assert check_screen(task, tries=400) > 0 or task in ("stick-pull-v3", "stick-push-v3")
 
@@ -179,7 +179,7 @@ def test_the_goal_is_visible() -> None:
     assert np.abs(obs[36:39]).max() > 0.1
 
 
-def test_the_list_of_tasks_is_the_packages() -> None:
+def test_task_list_equals_the_package() -> None:
     """The names are a list, so listing them imports no simulator."""
     from metaworld.env_dict import ALL_V3_ENVIRONMENTS
 
@@ -196,12 +196,12 @@ def test_impossible_options_are_refused() -> None:
         MetaWorldLanes("reech-v3")
 
 
-def test_package_env_is_what_the_tests_believe() -> None:
+def test_reference_is_the_plain_package_environment() -> None:
     """The oracle must be the package's plain environment, not our adapter."""
     assert type(package_env("reach-v3")).step.__module__.startswith("metaworld")
 
 
-def test_a_closed_lane_leaves_no_simulator_behind() -> None:
+def test_closed_lane_frees_its_simulator() -> None:
     """20 MB each: they must be freed without waiting for garbage collection."""
     lane = make_lane("reach-v3", "sparse")
     simulator = weakref.ref(lane._env)

@@ -61,7 +61,7 @@ def test_noise_differs_between_episodes_steps_and_seeds() -> None:
     assert len({tuple(draw.flatten().tolist()) for draw in draws}) == 4
 
 
-def test_the_dial_has_the_size_it_says() -> None:
+def test_noise_has_its_standard_deviation() -> None:
     """noise = sigma of the Gaussian, in action units, where no limit cuts it off."""
     hand_at_goal = torch.zeros(400, 39)  # reach: the script wants to go nowhere and keeps the gripper open
     clean, noisy = (MetaWorldExpert("reach-v3", noise) for noise in (0.0, 0.1))

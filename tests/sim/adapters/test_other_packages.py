@@ -97,7 +97,7 @@ def test_envpools_success_ends_an_episode() -> None:
     assert (reward.item(), terminated.item(), info["success"].item()) == (1.0, True, True)
 
 
-def test_robosuite_leaves_numpys_generator_as_it_was() -> None:
+def test_robosuite_restores_the_numpy_generator() -> None:
     """Its draws depend on the episode's seed only, and no other random state changes; a lifted cube is a
     success.
     """
@@ -123,14 +123,14 @@ def test_robosuite_leaves_numpys_generator_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(("suite", "package"), [("robosuite", "robosuite"), ("envpool", "envpool")])
-def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch, suite: str, package: str) -> None:
+def test_missing_packages_are_reported(monkeypatch: pytest.MonkeyPatch, suite: str, package: str) -> None:
     monkeypatch.setattr(registry, "find_spec", lambda name: None if name == package else object())
     name = next(name for name in list_envs() if name.startswith(f"{suite}/"))
     with pytest.raises(MissingDependencyError, match=rf"pip install 'robo-rl\[{suite}\]'"):
         make_env(name, 1)
 
 
-def test_mistakes_are_sentences() -> None:
+def test_mistakes_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="robosuite/Lift"):
         make_env("robosuite/Lft", 1)
     pytest.importorskip("gymnasium_robotics", reason="needs the extra [gymrobotics]")
@@ -140,7 +140,7 @@ def test_mistakes_are_sentences() -> None:
         make_env("gymrobotics/FetchPush-v4", 1, reward="spars")
 
 
-def test_envpools_mistakes_are_sentences() -> None:
+def test_envpool_mistakes_are_refused() -> None:
     pytest.importorskip("envpool", reason="needs the extra [envpool]")
     with pytest.raises(UnknownNameError, match="FetchPush-v4"):
         make_env("envpool/FetchPsh-v4", 1)

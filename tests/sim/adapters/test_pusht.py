@@ -19,7 +19,7 @@ def place(lane: object, block: tuple[float, float, float]) -> None:
     lane._env.block.position = block[:2]  # type: ignore[attr-defined]
 
 
-def test_every_bit_is_the_packages() -> None:
+def test_results_are_bit_identical_to_the_package() -> None:
     """Our step uses plain floats; positions, coverage and reward must equal the package's."""
     from gym_pusht.envs.pusht import PushTEnv
 

@@ -16,11 +16,11 @@ from sim.registry import make_env, make_expert
 from sim.vec.conformance import check_vec_env
 
 
-def test_it_keeps_the_contract() -> None:
+def test_contract() -> None:
     check_vec_env(make_env("arm6/reach", 3, max_episode_steps=15))
 
 
-def test_the_description_is_of_this_arm() -> None:
+def test_description_matches_the_model() -> None:
     """Names, ranges and every link: the kinematics of the description and MuJoCo's agree on 50 poses."""
     robot, body = load_description("sim_arm"), SimulatedArm()
     assert robot.names == JOINTS
@@ -88,7 +88,7 @@ def test_inverse_kinematics_put_the_tool_on_the_goal() -> None:
     np.testing.assert_allclose(body.tool_m(), goal, atol=2e-4)
 
 
-def test_mistakes_are_said() -> None:
+def test_mistakes_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="arm6/reach"):
         make_env("arm6/push", 1)
     with pytest.raises(ConfigError, match="noise is -1"):

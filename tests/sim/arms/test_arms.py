@@ -116,9 +116,7 @@ def test_a_joint_may_have_a_reference() -> None:
         ("", ("j1", "j0"), "from the base to the tool"),
     ],
 )
-def test_joints_that_the_chain_does_not_know_are_a_sentence(
-    joint: str, names: tuple[str, ...], says: str
-) -> None:
+def test_unsupported_joints_are_refused(joint: str, names: tuple[str, ...], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         KinematicChain(*_two(joint, names))
 
@@ -187,7 +185,7 @@ def test_a_blocked_arm_presses_within_its_leash(chain: KinematicChain) -> None:
     assert float(lead.norm()) <= 0.2 + 1e-6
 
 
-def test_joints_go_as_fast_as_asked_and_no_farther_than_the_leash(chain: KinematicChain) -> None:
+def test_joint_targets_keep_speed_and_leash(chain: KinematicChain) -> None:
     q = torch.tensor(PANDA.home_rad, dtype=torch.float64)[None]
     tool, links = at(chain, q)
     speeds = JointVelocity(chain, PANDA, control_hz=20.0)
@@ -203,7 +201,7 @@ def test_joints_go_as_fast_as_asked_and_no_farther_than_the_leash(chain: Kinemat
     torch.testing.assert_close(target, q - 0.3)
 
 
-def test_a_robot_of_ones_own(tmp_path: Path) -> None:
+def test_own_robot_from_a_yaml_file(tmp_path: Path) -> None:
     """A YAML file beside an MJCF is a robot; what is wrong with one is said by key."""
     (tmp_path / "mine.xml").write_text(PANDA.path.read_text())
     lines = [
@@ -262,7 +260,7 @@ def test_a_robot_of_ones_own(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_missing_mesh_is_a_sentence(tmp_path: Path, name: str, text: str, says: str) -> None:
+def test_missing_mesh_is_reported(tmp_path: Path, name: str, text: str, says: str) -> None:
     """The message names the model, all missing meshes and the searched folders."""
     path = tmp_path / name
     path.write_text(text)
@@ -273,14 +271,12 @@ def test_a_missing_mesh_is_a_sentence(tmp_path: Path, name: str, text: str, says
         compile_scene(path)
 
 
-def test_a_missing_scene_is_a_sentence(tmp_path: Path) -> None:
+def test_missing_scene_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
         compile_scene(tmp_path / "nowhere.xml")
 
 
-def test_a_mesh_that_is_there_is_found_where_the_compiler_looks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mesh_is_found_in_meshdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In `meshdir`, relative to the model, in any working folder."""
     (tmp_path / "robot" / "parts").mkdir(parents=True)
     solid = "".join(f"v {corner}\n" for corner in ("0 0 0", "1 0 0", "0 1 0", "0 0 1"))

@@ -107,7 +107,9 @@ def test_gradients_of_a_kernel_are_those_of_autograd(built: tuple[Kernel, Path, 
     torch.testing.assert_close(ours, x.grad, rtol=1e-5, atol=1e-6)
 
 
-def test_without_a_compiler_it_runs_eagerly_and_says_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_it_runs_eagerly_with_a_message(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without g++ flights run slowly, and the message names the package to install."""
     monkeypatch.setattr(kernels.shutil, "which", lambda name: None)
     with pytest.warns(UserWarning, match=r"apt install g\+\+"):
@@ -173,7 +175,7 @@ def test_a_stop_ends_the_wait_for_the_compiler(gpp: Path, tmp_path: Path) -> Non
     assert not list(tmp_path.glob("kernels/*"))
 
 
-def test_a_compiler_that_fails_is_told_in_a_sentence(gpp: Path, tmp_path: Path) -> None:
+def test_failing_compiler_is_reported(gpp: Path, tmp_path: Path) -> None:
     """The compiler's message is shown, and no partial file remains."""
     child = building(tmp_path, gpp, 'echo "error: no space for a.o" >&2; exit 1')
     said, _ = child.communicate(timeout=120)

@@ -78,7 +78,7 @@ def test_bad_changes_are_refused_before_they_travel(shared: ProcessEngine) -> No
         shared.randomise(torch.tensor([0]), {"friction_scale": torch.tensor([-1.0])})
 
 
-def test_what_fails_in_a_worker_is_told_and_it_goes_on(shared: ProcessEngine) -> None:
+def test_worker_error_is_reported_and_the_worker_continues(shared: ProcessEngine) -> None:
     """A call that does not exist simulates a defect: its traceback is returned, and the next call works."""
     with pytest.raises(EnvError, match="AttributeError"):
         shared._ask("fly", [(), ()])

@@ -85,7 +85,7 @@ def test_bullets_links_stand_where_mujocos_bodies_do(odd: Scene, seed: int) -> N
     assert seen == 5 + 6  # bodies that are links; colliding geoms that are
 
 
-def test_what_is_read_back_is_what_was_put_in(odd: Scene) -> None:
+def test_state_round_trip(odd: Scene) -> None:
     """Poses and velocities of joints and free bodies pass through Bullet's frames unchanged, up to a tiny
     step.
     """
@@ -179,7 +179,7 @@ _STIFF = """<worldbody><body><joint type="slide" damping="1e4"/><geom size="0.01
         (_STIFF, "damped so strongly"),
     ],
 )
-def test_what_bullet_cannot_do_is_refused_before_anything_moves(xml: str, says: str) -> None:
+def test_unsupported_features_are_refused(xml: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         BulletEngine(scene_of(xml), 1)
 
@@ -190,7 +190,7 @@ def test_too_many_worlds_are_refused(num: int) -> None:
         BulletEngine(scene_of(_BALL), num)
 
 
-def test_a_robot_without_its_mesh_ends_in_one_sentence(tmp_path: Path) -> None:
+def test_missing_mesh_is_reported(tmp_path: Path) -> None:
     robot = tmp_path / "robot.urdf"
     robot.write_text(
         '<robot name="r"><link name="a"><collision><geometry><mesh '
@@ -221,7 +221,7 @@ def test_a_mesh_touches_with_its_hull(tmp_path: Path) -> None:
     assert end[4:6].abs().max() < 0.005  # upright
 
 
-def test_what_is_excluded_passes_through() -> None:
+def test_excluded_contacts_do_not_act() -> None:
     """Two balls fall on a static post; the one with an excluded contact falls through, in both engines."""
     balls = "".join(
         f'<body name="{name}" pos="{x} 0 0.5"><freejoint/><geom size="0.05"/></body>'
@@ -237,7 +237,7 @@ def test_what_is_excluded_passes_through() -> None:
         assert height_m[1] < -1.0
 
 
-def test_without_pybullet_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pybullet_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pybullet", None)
     with pytest.raises(MissingDependencyError, match=r"robo-rl\[pybullet\]"):
         make_task_env("lift", 1, engine="pybullet")

@@ -49,7 +49,7 @@ def test_a_cube_is_lifted_and_stays_in_the_fingers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_fingers_feel_what_their_servos_press(name: str) -> None:
+def test_touch_equals_the_servo_force(name: str) -> None:
     """1,000 N/m at 2 cm of cube: 20 N per side, less the compliance of contacts and the effect of motion."""
     touch_n = lifted(name)[2]
     assert touch_n.mean() == pytest.approx(20.0, abs=2.0)

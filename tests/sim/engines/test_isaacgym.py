@@ -127,7 +127,7 @@ def test_saved_worlds_go_on(build: Builder, scene: Scene) -> None:
     assert torch.allclose(engine.physics().qpos, other.physics().qpos, atol=1e-4)
 
 
-def test_tasks_keep_the_contract_through_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_task_contract(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Scene, resets, the expert's view and snapshots of a real task; without the solver's warm start, up to 1
     mm.
     """
@@ -159,7 +159,7 @@ def test_tasks_keep_the_contract_through_it(monkeypatch: pytest.MonkeyPatch, tmp
         ("hang:2", r"did not answer to STEP within 1 s, and was ended.*the GPU is on fire"),
     ],
 )
-def test_a_worker_that_fails_says_its_last_words(
+def test_failing_worker_error_has_its_last_output(
     build: Builder, scene: Scene, fails: str, message: str
 ) -> None:
     """One error, at the failing step, and no process or zombie remains."""
@@ -211,9 +211,7 @@ def test_a_worker_ends_when_its_engine_is_gone() -> None:
     assert worker.wait(30.0) == 0
 
 
-def test_without_isaac_gym_one_sentence_says_what_it_needs(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_isaac_gym_is_reported(scene: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No variable; one that names no program; a Python without isaacgym."""
     monkeypatch.delenv("ROBO_RL_ISAACGYM_PYTHON", raising=False)
     with pytest.raises(MissingDependencyError, match=r"Preview 4.*NVIDIA GPU: set ROBO_RL_ISAACGYM_PYTHON"):
@@ -229,7 +227,7 @@ def test_without_isaac_gym_one_sentence_says_what_it_needs(
 
 
 @pytest.mark.parametrize("name", ["protocol", "frames", "worker", "gymsim"])
-def test_what_isaac_gyms_python_loads_is_written_for_it(name: str) -> None:
+def test_worker_modules_fit_python_3_7(name: str) -> None:
     """Python 3.7's grammar, and nothing imported but the standard library, numpy, its neighbours and the
     runtime.
     """

@@ -35,7 +35,7 @@ def scene() -> Scene:
 
 
 @pytest.mark.parametrize("name", ["lift", "peg_insert"])
-def test_each_actor_is_the_tree_that_it_was(name: str) -> None:
+def test_actors_equal_the_trees_of_the_model(name: str) -> None:
     """Its MJCF, compiled by MuJoCo: the same masses, inertias, shapes, and bodies at the same places in a
     bent pose.
     """
@@ -69,7 +69,7 @@ def test_each_actor_is_the_tree_that_it_was(name: str) -> None:
     assert sorted(seen) == list(range(model.nbody))
 
 
-def test_servos_limits_and_places_are_told_in_numbers(scene: Scene) -> None:
+def test_servo_and_joint_parameters(scene: Scene) -> None:
     """joint1 of panda.xml: kp 600, kv 50, 87 N m, armature 0.1, own damping 1, and its range."""
     arm = next(actor for actor in describe(scene)["actors"] if len(actor["dofs"]) == 9)
     joint = arm["dofs"][f"j{scene.joints.index('joint1')}"]
@@ -97,7 +97,7 @@ def test_planes_become_boxes_below_their_surface() -> None:
 
 
 @pytest.mark.parametrize("name", MANIPULATION)
-def test_tasks_can_be_told(name: str) -> None:
+def test_task_scenes_are_supported(name: str) -> None:
     """Their scenes are supported, and every actuator drives one joint of one actor."""
     task = make_task(name, TaskOptions())
     scene = compile_scene(ASSETS / task.scene, ASSETS / "panda.xml", task.edit)
@@ -171,7 +171,7 @@ def test_the_rule_is_that_of_mujoco() -> None:
         ),
     ],
 )
-def test_what_it_cannot_do_is_said(tmp_path: Path, inside: str, what: str) -> None:
+def test_unsupported_features_are_refused(tmp_path: Path, inside: str, what: str) -> None:
     """Refused before a worker is started."""
     path = tmp_path / "scene.xml"
     path.write_text(f"<mujoco>{inside}</mujoco>")
@@ -235,7 +235,7 @@ def build(gymsim: ModuleType, scene: Scene, worlds: int) -> tuple[Any, dict[str,
     return sim, slots, sim._gym
 
 
-def test_the_simulation_is_made_as_the_scene_says(gymsim: ModuleType, scene: Scene) -> None:
+def test_simulation_has_the_parameters_of_the_scene(gymsim: ModuleType, scene: Scene) -> None:
     """Whatever the importer made: masses, servos, limits, friction and filters are set on every actor."""
     sim, _, gym = build(gymsim, scene, 2)
     assert gym.params.dt == pytest.approx(scene.timestep_s)
@@ -262,7 +262,7 @@ def test_the_simulation_is_made_as_the_scene_says(gymsim: ModuleType, scene: Sce
     assert arm.shape_props[0].filter & arm.shape_props[1].filter  # and not each other
 
 
-def test_state_goes_in_before_a_step_and_comes_out_after_it(gymsim: ModuleType, scene: Scene) -> None:
+def test_state_is_written_before_and_read_after_a_step(gymsim: ModuleType, scene: Scene) -> None:
     """In one indexed write of each kind; xyzw inside, wxyz outside; targets by name; forces as their norm."""
     sim, slots, gym = build(gymsim, scene, 3)
     start = grasping(scene, "peg_insert", 3)

@@ -68,7 +68,7 @@ def test_motion_is_that_of_the_scene_as_written(task: str, changed: bool) -> Non
     env.close()
 
 
-def test_what_is_felt_is_what_the_last_sub_step_says() -> None:
+def test_sensors_are_those_of_the_last_sub_step() -> None:
     """Sensors are skipped in all but the last: ten sub-steps at once equal ten single ones bit for bit."""
     env: Any = make_task_env("lift", 2)
     env.reset(EpisodeSeeds(("felt", 0)))
@@ -85,7 +85,7 @@ def test_what_is_felt_is_what_the_last_sub_step_says() -> None:
     assert at_once.qpos.equal(engine.physics().qpos)
 
 
-def test_shapes_that_touch_nothing_are_left_out_and_weigh_what_they_did() -> None:
+def test_removed_shapes_keep_their_mass() -> None:
     scene = compile_scene(ASSETS / "lift.xml", ASSETS / "panda.xml")
     lean = lean_model(scene)
     assert lean.ngeom == 4 < scene.model.ngeom  # the table, the cube and two fingertips
@@ -93,7 +93,7 @@ def test_shapes_that_touch_nothing_are_left_out_and_weigh_what_they_did() -> Non
     np.testing.assert_allclose(lean.body_inertia, scene.model.body_inertia, rtol=1e-9)
 
 
-def test_what_is_not_compensated_weighs_by_a_force() -> None:
+def test_uncompensated_weight_is_an_external_force() -> None:
     """A ball of 2 kg weighs 19.62 N, half a hand half of its own; a held arm weighs nothing."""
     scene = scene_of(_THINGS)
     model = lean_model(scene)

@@ -156,7 +156,7 @@ def test_other_parameters_act_as_in_c_mujoco() -> None:
     assert float(scene.model.body_mass.sum()) == pytest.approx(float(scene_of("lift").model.body_mass.sum()))
 
 
-def test_a_world_knows_neither_its_past_nor_its_neighbours() -> None:
+def test_worlds_are_independent() -> None:
     """Bit for bit: new, or after other contacts, next to a world that is not finite."""
     scene = scene_of("lift")
     start = grasping(scene, "lift", 3)
@@ -218,7 +218,7 @@ def test_it_keeps_the_form_of_the_seam() -> None:
 
 
 @pytest.mark.parametrize("task", MANIPULATION)
-def test_experts_solve_their_tasks_in_it(task: str) -> None:
+def test_experts_solve_their_tasks(task: str) -> None:
     """As in C MuJoCo from the same starts: four of four in about as many steps, except for pushes, where tiny
     differences decide between two plans.
     """
@@ -242,7 +242,7 @@ def test_experts_solve_their_tasks_in_it(task: str) -> None:
     assert task == "push_t" or float((lengths[0] - lengths[1]).abs().max()) <= 10
 
 
-def test_capturing_a_graph_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graph_capture_does_not_change_the_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU the sub-steps run once before they are captured, which worlds must not notice. Here the
     capture also runs them, and so does the launch of the graph; behaviour on a GPU is not tested.
     """
@@ -268,7 +268,7 @@ def test_capturing_a_graph_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> N
     assert captured._graphs  # written in place
 
 
-def test_too_little_room_for_contacts_is_said() -> None:
+def test_contact_overflow_is_an_error() -> None:
     """MuJoCo Warp drops contacts without buffer space; a cube would sink into the table."""
     scene = scene_of("lift")
     start = resting(scene, "lift", 2)
@@ -278,7 +278,7 @@ def test_too_little_room_for_contacts_is_said() -> None:
         engine.step(start.ctrl, 3)
 
 
-def test_what_it_cannot_simulate_is_said(tmp_path) -> None:  # noqa: ANN001 - a path
+def test_unsupported_features_are_refused(tmp_path) -> None:  # noqa: ANN001 - a path
     """One sentence that names an engine with this feature."""
     path = tmp_path / "wind.xml"
     path.write_text(
@@ -292,7 +292,7 @@ def test_what_it_cannot_simulate_is_said(tmp_path) -> None:  # noqa: ANN001 - a 
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_missing_gpu_is_said() -> None:
+def test_missing_gpu_is_reported() -> None:
     """device=cuda is the default."""
     with pytest.raises(EnvError, match="found no NVIDIA GPU"):
         WarpEngine(scene_of("lift"), 1)

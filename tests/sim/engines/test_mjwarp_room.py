@@ -41,7 +41,7 @@ def test_a_crowd_is_not_taken_to_touch_all_at_once() -> None:
     assert room(model, pairs[:0]) == BufferSizes(contacts=1, rows=1)
 
 
-def test_a_full_gpu_is_told_of_by_what_would_fit() -> None:
+def test_full_gpu_error_states_how_many_worlds_fit() -> None:
     """10 GiB, 4 MiB a world: 0.9 * 2560 worlds."""
     check_fits(2500, 4.0 * 2**20, 10 * 2**30)
     with pytest.raises(EnvError, match=r"4096 environments need about 16\.0 GiB.*num_envs=2304 or less"):

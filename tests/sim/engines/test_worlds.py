@@ -67,7 +67,7 @@ def same(one: list[Tensor], other: list[Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_world_keeps_no_trace_of_an_earlier_life(name: str, lift: Scene) -> None:
+def test_world_does_not_depend_on_earlier_episodes(name: str, lift: Scene) -> None:
     """A cube falls next to the moving arm; after other contacts the same start gives the same bits."""
     falls = start_of(lift, 2, qpos=ready(lift, cube=[0.5, 0.0, 0.06, 0.9, 0.3, 0.2, 0.1]))
     with closing(begin(name, lift, 2, qpos=ready(lift))) as engine:
@@ -80,7 +80,7 @@ def test_a_world_keeps_no_trace_of_an_earlier_life(name: str, lift: Scene) -> No
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_world_does_not_feel_its_neighbours(name: str, lift: Scene) -> None:
+def test_worlds_are_independent(name: str, lift: Scene) -> None:
     """World 1 restarts; world 0, and a world 1 that restarted alone, show equal bits."""
     falls = start_of(lift, 1, qpos=ready(lift, cube=[0.5, 0.0, 0.06, 0.9, 0.3, 0.2, 0.1]))
     both, alone, commands = (
@@ -101,7 +101,7 @@ def test_a_world_does_not_feel_its_neighbours(name: str, lift: Scene) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_saved_world_goes_on_to_the_last_bit(name: str, peg: Scene) -> None:
+def test_loaded_world_continues_bit_for_bit(name: str, peg: Scene) -> None:
     """In another engine object; worlds of different ages, and the hole elsewhere."""
     where = {"fixture_m": [[0.6, 0.1, 0.0]], "qpos": ready(peg, peg=[0.55, 0.1, 0.1, 1.0, 0.1, 0.0, 0.0])}
     commands = told(0)

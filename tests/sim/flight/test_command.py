@@ -89,7 +89,7 @@ def test_gradients_go_through_the_rate_loop() -> None:
     assert (gradient.abs().sum(1) > 1e-4).all()
 
 
-def test_the_contract_says_level_units_and_bounds() -> None:
+def test_contract_has_level_units_and_bounds() -> None:
     """Thrust from 0 to all that the craft has, in weights; the name finds the environment again."""
     spec = make_env("quad/hover:level=rates,rate_rad_s=4", 1).spec
     assert spec.name == "quad/hover:level=rates,rate_rad_s=4"
@@ -101,7 +101,7 @@ def test_the_contract_says_level_units_and_bounds() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_it_keeps_the_contract_of_environments(task: str) -> None:
+def test_environment_contract(task: str) -> None:
     check_vec_env(QuadVecEnv(task, 2, FlightOptions(level="rates"), max_episode_steps=7), steps=18)
 
 
@@ -137,7 +137,7 @@ def test_controllers_hover_over_a_link(name: str, most_m: float) -> None:
     assert 0.0 < trial.action_change < 0.1
 
 
-def test_a_link_is_late_unless_said_otherwise() -> None:
+def test_default_latency_of_a_link() -> None:
     assert FlightSetup.of(FlyConfig(level="rates")).realism.latency_steps == 2
     assert FlightSetup.of(FlyConfig(level="rates", latency_s=0.0)).realism.latency_steps == 0
     assert FlightSetup.of(FlyConfig()).realism.latency_steps == 0
@@ -154,7 +154,7 @@ def test_a_new_policy_hovers_before_it_has_learned() -> None:
         new_policy(FlyConfig(level="rates", start="lqr"), setting, 0)
 
 
-def test_mistakes_are_sentences() -> None:
+def test_mistakes_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'rates'"):
         make_env("quad/hover:level=rate", 1)
     with pytest.raises(ConfigError, match="has no rates"):

@@ -127,7 +127,7 @@ def test_the_mixer_inverts_the_allocation_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", CRAFTS)
-def test_rotors_give_what_was_asked_for(name: str) -> None:
+def test_rotors_give_the_requested_wrench(name: str) -> None:
     """Through each craft's own thrust curve, offset and linear part included."""
     craft = load_craft(name)
     weight_n, arm_m = craft.mass_kg * GRAVITY_M_S2, craft.rotors_m[3][1]
@@ -333,7 +333,7 @@ def test_a_circle_is_followed_with_its_acceleration() -> None:
     assert (seen[200:, POS, 0] - torch.stack(rows[:3], 1)[200:]).norm(dim=1).max() < 0.03
 
 
-def test_lqr_knows_the_craft_about_hover() -> None:
+def test_lqr_linearisation_about_hover() -> None:
     """By hand: thrust lifts by dt / m, pitch torque turns by dt / Jy, a pitched craft accelerates by g; all
     stable.
     """
@@ -350,7 +350,7 @@ def test_lqr_knows_the_craft_about_hover() -> None:
 
 
 @pytest.mark.parametrize("controller", NAMES)
-def test_a_controller_can_be_traced_whole(controller: str) -> None:
+def test_controllers_can_be_traced(controller: str) -> None:
     """Compilation needs no branch on data, and a control law whose drones differ only by inputs."""
     law = make_controller(controller, CF, DT_S)
     first = (disturbed(CF, 8), hold(torch.zeros(3, 8)), law.blank(8))
@@ -371,7 +371,7 @@ def test_a_compiled_controller_equals_the_eager_one() -> None:
 
 
 @pytest.mark.parametrize("name", ["cf21", "x500"])
-def test_action_levels_do_what_their_units_say(name: str) -> None:
+def test_action_levels_reach_their_setpoints(name: str) -> None:
     """Body rates of 2 rad/s, a roll of 0.2 rad, 0.5 m/s (drag costs a tenth of it), in steady state."""
     craft = load_craft(name)
     levels = {level: make_level(level, craft, DT_S) for level in LEVELS}

@@ -34,7 +34,7 @@ def _trial(held: list[bool]) -> Trial:
     )
 
 
-def test_it_holds_what_succeeded_with_a_quarter_more() -> None:
+def test_envelope_is_the_successful_range_plus_a_quarter() -> None:
     """x: 0 ... 2 m is middle 1, half 1 * 1.25; y and z did not move and get 0.3 m; level flight gets 0.35
     rad.
     """
@@ -57,5 +57,5 @@ def test_a_success_that_ends_later_counts_while_it_flies() -> None:
     assert envelope_of(ended) == envelope_of(whole)
 
 
-def test_who_never_succeeded_has_none() -> None:
+def test_no_envelope_without_a_success() -> None:
     assert envelope_of(_trial([False, False])) is None

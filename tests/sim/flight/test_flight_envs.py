@@ -36,7 +36,7 @@ def test_a_bundle_of_fly_finds_its_environment(task: str) -> None:
     assert FlightSetup.of(FlyConfig(task=task)).spec() == make_env(f"quad/{task}", 1).spec
 
 
-def test_what_is_not_the_default_stands_in_the_name() -> None:
+def test_name_holds_the_changed_options() -> None:
     """A policy of another craft, track or speed is measured with it, by its name alone."""
     config = FlyConfig(task="race", track="splits", craft="cf21", speed_m_s=3.0, history=4)
     spec = FlightSetup.of(config).spec()
@@ -48,7 +48,7 @@ def test_what_is_not_the_default_stands_in_the_name() -> None:
     assert FlightSetup.of(FlyConfig(task="hover", speed_m_s=2.0)).spec().name == "quad/hover"
 
 
-def test_options_that_mean_nothing_are_answered() -> None:
+def test_invalid_options_are_refused() -> None:
     """A track for hover, an unknown name, invalid words: each is reported, none ignored."""
     with pytest.raises(ConfigError, match="no track"):
         make_env("quad/hover:track=splits", 1)
@@ -76,7 +76,7 @@ def flights(task: FlightTask, n: int) -> FlightOutcome:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_step_by_step_the_verdict_is_the_score(task: str) -> None:
+def test_stepwise_success_equals_the_score(task: str) -> None:
     """Environments score during the flight, `robo-rl fly` scores recordings: equal episodes must have equal
     scores.
     """
@@ -107,6 +107,6 @@ def test_the_picture_shows_where_the_goal_is() -> None:
     assert not torch.equal(*green)
 
 
-def test_words_are_those_that_differ() -> None:
+def test_options_text_holds_only_changes() -> None:
     assert FlightOptions().name_suffix == ""
     assert FlightOptions(craft="cf21", integral=False).name_suffix == ":craft=cf21,integral=False"

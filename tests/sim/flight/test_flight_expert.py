@@ -41,7 +41,7 @@ def test_pid_hovers() -> None:
     assert int(success.sum()) >= 13
 
 
-def test_pid_hovers_by_thrust_and_rates_and_says_them_in_their_units() -> None:
+def test_pid_hovers_by_thrust_and_rates() -> None:
     """It holds most tumbling starts as with motors, and recorded actions are in weights and rad/s, as the
     unit says.
     """
@@ -52,7 +52,7 @@ def test_pid_hovers_by_thrust_and_rates_and_says_them_in_their_units() -> None:
 
 
 @pytest.mark.parametrize("task", ["figure8", "waypoints", "race"])
-def test_pid_follows_what_it_is_told_to(task: str) -> None:
+def test_pid_follows_its_reference(task: str) -> None:
     """After 2 s all are close to the reference: of a figure-eight, a point, the path through the gates."""
     env = QuadVecEnv(task, 4)
     expert = make_expert(f"quad/{task}", env=env)
@@ -73,7 +73,7 @@ def test_an_episode_is_the_same_in_any_lane() -> None:
     assert torch.equal(three[:, :1], one)
 
 
-def test_the_dial_has_the_size_it_says() -> None:
+def test_noise_has_its_standard_deviation() -> None:
     """noise = sigma in action units where no limit clips it, another draw for another expert seed."""
     env = QuadVecEnv("hover", 200, compiled=False)
     obs = env.reset(EpisodeSeeds(("expert", 3)))
@@ -100,7 +100,7 @@ def test_the_state_comes_through_the_accessors_alone() -> None:
         FlightExpert("hover", noise=-1.0)
 
 
-def test_an_interrupted_intervention_goes_on_as_if_it_had_not_been() -> None:
+def test_interrupted_intervention_resumes_identically() -> None:
     """The expert's integral is part of the snapshot: otherwise a resumed training would differ."""
 
     def supervised() -> Intervened:

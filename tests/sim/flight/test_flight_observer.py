@@ -55,7 +55,7 @@ def test_observations_are_those_of_training(frame: str, history: int, integral: 
         observer.record_action(action[:, 0].double().numpy())
 
 
-def test_a_new_flight_remembers_nothing() -> None:
+def test_reset_clears_the_history() -> None:
     """After a reset the history hovers and the integral is zero; the first observation adds nothing to it."""
     observer = FlightObserver(2, True, 0.3)
     away = replace(STILL, position_m=np.array([1.0, 0.0, 0.0]))
@@ -80,6 +80,6 @@ def test_a_new_flight_remembers_nothing() -> None:
         ({"frame": "nwu"}, ConfigError, "frame must be one of enu_flu, ned_frd, found 'nwu'"),
     ],
 )
-def test_what_is_no_state_is_refused(changes: dict[str, object], error: type[Exception], words: str) -> None:
+def test_invalid_states_are_refused(changes: dict[str, object], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         FlightObserver(1, False, 0.0).observe(replace(STILL, **changes), np.zeros(3))  # type: ignore[arg-type]

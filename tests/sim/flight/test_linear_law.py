@@ -83,7 +83,7 @@ def test_its_first_flight_is_that_of_the_law() -> None:
     assert ours.rotor.nan_to_num().std() > 0.05  # and it does something
 
 
-def test_it_holds_hover_and_says_where_it_cannot() -> None:
+def test_law_holds_hover_or_reports_that_it_cannot() -> None:
     """The slowest mode of the true closed loop decays within two seconds; slow rotors with a short history
     are refused.
     """

@@ -90,7 +90,7 @@ def test_a_late_velocity_is_the_one_of_three_steps_ago() -> None:
             torch.testing.assert_close(obs[15:18], state[RATE])
 
 
-def test_a_gyro_has_its_bias_for_the_whole_flight() -> None:
+def test_gyro_bias_is_constant_within_a_flight() -> None:
     """20,000 flights: no mean, the given standard deviation on every axis, equal at the start and 20 steps
     later; the flight and the observed position, attitude and velocity are unchanged.
     """
@@ -166,7 +166,7 @@ def test_the_voltage_falls_as_the_cells_curve_does() -> None:
     assert (voltage_share(torch.linspace(0.0, 1.0, 101)).diff() < 0.0).all()
 
 
-def test_hovering_empties_the_battery_in_the_time_it_says() -> None:
+def test_hover_time_of_the_battery() -> None:
     """420 s of hover speed in steps of 1 s use the charge up; 1.26 times that speed takes half as long."""
     used, speeds = torch.zeros(1, 1), torch.full((4, 1), CRAFT.hover_speed)
     for _ in range(420):
@@ -200,7 +200,7 @@ def test_thrust_falls_with_the_charge() -> None:
     assert speeds[1] / speeds[0] == pytest.approx(3.7974 / 4.19404, abs=5e-3)
 
 
-def test_what_is_off_is_not_there() -> None:
+def test_disabled_effects_are_absent() -> None:
     """No rows, no numbers, the same step: all realism switched off has no effect."""
     assert layout(TASK, SENSES, Realism()).size == SENSES.memory_size
     assert Realism().noise_size == 0
@@ -208,7 +208,7 @@ def test_what_is_off_is_not_there() -> None:
     assert torch.equal(flown(actions, Realism())[-1][0], flown(actions, Realism(delay_steps=2))[-1][0])
 
 
-def test_changing_commands_costs_what_the_weight_says() -> None:
+def test_action_rate_cost() -> None:
     """0.5 per squared change: from 0.2 to 0.4 on all four motors costs 0.5 * 4 * 0.04 more than holding
     0.4.
     """
@@ -226,7 +226,7 @@ def test_changing_commands_costs_what_the_weight_says() -> None:
         assert costs[0] - costs[1] == pytest.approx(0.5 * 4 * 0.04, rel=1e-4)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     """Half steps, half minutes, and gusts on a craft without drag."""
     assert steps_of("latency_s", 0.03, 0.01) == 3
     with pytest.raises(ConfigError, match=r"latency_s = 0.005 .* whole control steps"):

@@ -39,13 +39,13 @@ def test_the_critic_sees_the_truth_and_the_actor_noise() -> None:
     assert 0.0 < off.max() < 6e-3
 
 
-def test_symmetric_sight_is_one() -> None:
+def test_symmetric_critic_sees_the_observation() -> None:
     env = rows(asymmetric=False)
     assert env.obs.shape[1] == SEEN
     assert torch.equal(env.obs[:, env.views.critic], env.obs[:, env.views.actor])
 
 
-def test_flights_remember_what_was_seen_where_they_ended() -> None:
+def test_final_observation_survives_the_reset() -> None:
     """New flights overwrite it in place; final_obs read afterwards is the observation before the reset, in
     every lane.
     """

@@ -17,7 +17,7 @@ from sim.vec.conformance import check_vec_env
 from sim.vec.keyed_random import keyed_normal, keyed_uniform
 
 
-def test_it_keeps_the_contract() -> None:
+def test_contract() -> None:
     """Every clause: same-step reset, final observations, pure episodes, snapshots, clipping."""
     check_vec_env(QuadVecEnv("hover", 3, max_episode_steps=12), steps=40)
 

@@ -34,7 +34,7 @@ def mujoco_of(env: TaskVecEnv, world: int) -> tuple[mujoco.MjModel, mujoco.MjDat
     return engine.scene.model, data
 
 
-def test_the_laser_measures_what_mujocos_rays_do(env: TaskVecEnv) -> None:
+def test_laser_equals_mujoco_rays(env: TaskVecEnv) -> None:
     """All round, in twelve rooms: equal distances to a hundredth of a millimetre."""
     bearing = torch.linspace(-math.pi, math.pi, 97, dtype=torch.float64)
     found = env.view.lidar_m(bearing, 30.0)
@@ -48,7 +48,7 @@ def test_the_laser_measures_what_mujocos_rays_do(env: TaskVecEnv) -> None:
             assert float(range_m) == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_bumper_is_as_far_off_as_mujoco_says(env: TaskVecEnv) -> None:
+def test_bumper_distance_equals_mujoco(env: TaskVecEnv) -> None:
     """The least distance of the base's cylinder to anything that collides."""
     for world in range(env.num_envs):
         model, data = mujoco_of(env, world)
@@ -91,7 +91,7 @@ def test_ways_lead_around_a_wall() -> None:
     assert seen == [9, 10, 7, 2, 1, 0]
 
 
-def test_pursuit_turns_to_what_lies_aside() -> None:
+def test_pursuit_turns_towards_the_path() -> None:
     found = pursue(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]), torch.ones(3), 2.0)
     torch.testing.assert_close(found, torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, -2.0]]))
 
@@ -114,7 +114,7 @@ def test_wheels_keep_the_curve_when_they_are_too_slow() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("forward", "turn"), [(0.2, 0.0), (0.3, 1.0), (0.0, -1.5), (-0.2, 0.5)])
-def test_the_base_drives_as_it_is_told(engine: str, forward: float, turn: float) -> None:
+def test_base_follows_its_commands(engine: str, forward: float, turn: float) -> None:
     """After the rise it has the commanded speeds to 3 % and does not slip sideways."""
     with closing(make_task_env("navigate", 2, engine=engine, compiled=False)) as env:
         env.reset(EpisodeSeeds("drive"))

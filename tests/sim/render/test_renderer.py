@@ -27,7 +27,7 @@ needs_opengl = pytest.mark.skipif(
 
 
 @needs_opengl
-def test_metaworld_looks_the_right_way_up() -> None:
+def test_metaworld_image_is_upright() -> None:
     """The package mounts camera corner2 upside down. The far wall is plain, table and floor are not: the wall
     is on top.
     """
@@ -41,7 +41,7 @@ def test_metaworld_looks_the_right_way_up() -> None:
 
 
 @needs_opengl
-def test_a_small_picture_has_fewer_facets_and_leaves_the_model_as_it_was() -> None:
+def test_fewer_facets_for_small_images_do_not_change_the_model() -> None:
     """The same scene drawn large and scaled down: facets are invisible, and a viewer's model is unchanged."""
     model = mujoco.MjModel.from_xml_string(
         "<mujoco><worldbody><light pos='0 0 3'/><geom type='capsule' size='0.2 0.3'/>"
@@ -72,7 +72,7 @@ def test_a_small_picture_has_fewer_facets_and_leaves_the_model_as_it_was() -> No
 
 
 @needs_opengl
-def test_a_camera_that_looks_down_is_not_turned_over() -> None:
+def test_downward_camera_is_not_flipped() -> None:
     """Its up axis is level: a tiny tilt to either side changes no image, and depths stay at their points."""
     xml = """<mujoco><worldbody><geom type="plane" size="2 2 0.1" rgba="0.2 0.2 0.2 1"/>
     <geom type="box" size="0.1 0.1 0.1" pos="0.3 0.4 0.1" rgba="1 0 0 1"/>
@@ -95,7 +95,7 @@ def test_a_camera_that_looks_down_is_not_turned_over() -> None:
 
 
 @needs_opengl
-def test_rendering_leaves_the_episode_alone() -> None:
+def test_rendering_does_not_change_the_episode() -> None:
     """Recording a video must not change what happens in it."""
     runs = []
     for looks in (False, True):
@@ -119,7 +119,7 @@ def test_pusht_needs_no_opengl() -> None:
     assert env.render().float().std() > 10
 
 
-def test_a_machine_without_opengl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_opengl_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """MuJoCo's own error names neither the package nor a remedy; training continues without images."""
     for name in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)

@@ -35,7 +35,7 @@ def recorded(model: ArmModel, delay: int, shared: tuple[float, ...] = (), jump_r
     return replace(blank, q_rad=np.concatenate([blank.q_rad[:, :1], found], 1))
 
 
-def test_it_finds_what_made_the_motion() -> None:
+def test_identifies_the_servo_parameters() -> None:
     """The delay; every factor to 2 %, except where kp and kv slow a joint alike: there their ratio."""
     model = ArmModel(make_task_env("lift", 1).wiring, SUBSTEPS)
     found = fit(model, recorded(model, delay=1), delays=[0, 1])
@@ -47,7 +47,7 @@ def test_it_finds_what_made_the_motion() -> None:
     assert found.rms_rad < 1e-3
 
 
-def test_a_joint_that_rests_is_not_told() -> None:
+def test_resting_joint_is_not_identified() -> None:
     """The last joint is commanded to hold: its factors stay the model's, and it counts as not identified."""
     model = ArmModel(make_task_env("lift", 1).wiring, SUBSTEPS)
     rng, start = np.random.default_rng(1), np.array(make_task_env("lift", 1).wiring.robot.home_rad)
@@ -79,7 +79,7 @@ def test_it_finds_the_lag_of_motors(tmp_path: Path) -> None:
     assert rms(model.errors(segments, found.theta[None], 0)[0]) < 1e-3
 
 
-def test_fast_motion_tells_where_a_curve_ends(tmp_path: Path) -> None:
+def test_fast_motion_identifies_the_no_load_speed(tmp_path: Path) -> None:
     """Jumps of 0.3 rad with motors that end at 0.7 of the model's 1 rad/s and lag 1.3 times as long: both to
     2 %.
     """

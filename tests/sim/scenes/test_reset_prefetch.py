@@ -31,7 +31,7 @@ def played(env: TaskVecEnv, seeds: Any) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("task", [*all_tasks()])
-def test_what_is_drawn_ahead_changes_no_episode(task: str) -> None:
+def test_prefetched_resets_change_no_episode(task: str) -> None:
     """The next seeds of a plain iterator are unknown: every start is drawn when its episode begins."""
     ahead = played(short(task), EpisodeSeeds("ahead"))
     plain = played(short(task), (seed for seed in EpisodeSeeds("ahead")))
@@ -56,7 +56,7 @@ def test_many_episodes_are_drawn_at_once_and_no_seed_is_taken_early(monkeypatch:
         pytest.param("rearrange", {"engine": "pybullet"}, marks=pytest.mark.pybullet),
     ],
 )
-def test_what_is_told_of_a_start_is_where_the_engine_has_put_it(task: str, options: dict[str, str]) -> None:
+def test_start_geometry_matches_the_engine(task: str, options: dict[str, str]) -> None:
     """Checked by geometry before the engine, independent of mass, friction and servos."""
     env = make_task_env(task, LANES, max_episode_steps=2, **options)
     told = env.reset(EpisodeSeeds("ahead"))

@@ -59,7 +59,7 @@ def test_colour_and_depth_are_drawn_once(engine: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("camera", ["view", "front"])
-def test_a_cloud_lies_on_what_is_there(camera: str) -> None:
+def test_point_cloud_lies_on_the_surfaces(camera: str) -> None:
     """Above the table, within the box; and the points near the cube are on its faces, to a pixel's width."""
     env = _env(1, cameras=camera, senses="points", points=2048)
     points = env.reset(EpisodeSeeds(("cloud", 0)))[f"points.{camera}"][0]
@@ -74,7 +74,7 @@ def test_a_cloud_lies_on_what_is_there(camera: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_pixels_know_what_they_show(engine: str) -> None:
+def test_segmentation_classes_in_every_engine(engine: str) -> None:
     """Equal in every engine: a cabinet is fixed, its drawer moves, the arm is the robot; table and sky are
     neither.
     """
@@ -93,7 +93,7 @@ def test_pixels_know_what_they_show(engine: str) -> None:
     env.close()
 
 
-def test_what_is_what() -> None:
+def test_segmentation_class_of_each_body() -> None:
     """By hand: loose bodies are objects, also a cap on its thread; a bowl, a goal and a box are fixed."""
     for task, expected in (
         ("push_t", {"tee": "object", "target": "fixture", "hand": "robot", "world": "background"}),
@@ -107,7 +107,7 @@ def test_what_is_what() -> None:
         assert {name: SEGMENTS[found[model.body(name).id]] for name in expected} == expected, task
 
 
-def test_a_state_without_what_a_robot_cannot_know() -> None:
+def test_proprioceptive_state() -> None:
     """The same entries as in the full state: tool, heading, opening and joints."""
     whole, own = _env(), _env(state="robot")
     seeds = ("own", 0)
@@ -118,11 +118,11 @@ def test_a_state_without_what_a_robot_cannot_know() -> None:
 
 
 @pytest.mark.parametrize(("task", "told"), [("reach", "goal from tool"), ("push_t", "stick")])
-def test_a_robot_is_told_its_goal_and_knows_what_it_holds(task: str, told: str) -> None:
+def test_proprioceptive_state_has_goal_and_grasp(task: str, told: str) -> None:
     assert told in make_task_env(task, 1, state="robot").spec.obs["state"].unit
 
 
-def test_looks_change_pictures_and_nothing_else(tmp_path: Path) -> None:
+def test_visual_randomisation_changes_only_images(tmp_path: Path) -> None:
     """The same seed gives the same appearance; without one, the model's own is restored."""
     path = _preset(tmp_path, "{camera_m: 0.03, camera_rad: 0.1, colour: [0.3, 3], light: [0.5, 1.5]}")
     plain, varied = _env(cameras="view"), _env(cameras="view", randomise=path)
@@ -175,13 +175,13 @@ def test_late_observations_are_those_of_before(tmp_path: Path) -> None:
         ({"points": 0}, ConfigError, "points"),
     ],
 )
-def test_wrong_senses_are_sentences(options: dict[str, object], error: type[Exception], says: str) -> None:
+def test_wrong_senses_are_refused(options: dict[str, object], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         make_task_env("lift", 1, **options)
 
 
 @pytest.mark.parametrize("text", ["camera_m: 2", "camera_rad: [0, 1]", "colour: [0, 1]", "obs_delay: [3, 1]"])
-def test_wrong_looks_are_sentences(tmp_path: Path, text: str) -> None:
+def test_wrong_visual_randomisation_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=text.partition(":")[0]):
         make_task_env("lift", 1, randomise=_preset(tmp_path, text))
 

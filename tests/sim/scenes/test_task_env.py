@@ -76,7 +76,7 @@ def test_every_expert_solves_its_task(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", MANIPULATION)
-def test_experts_solve_their_tasks_when_every_command_comes_late(task: str, tmp_path: Path) -> None:
+def test_experts_solve_their_tasks_with_delayed_commands(task: str, tmp_path: Path) -> None:
     """With a step of delay and other servos, masses and friction, as in `randomise`."""
     late = tmp_path / "late.yaml"
     late.write_text((ASSETS / "randomise" / "mild.yaml").read_text().replace("[0, 1]", "[1, 1]"))
@@ -103,7 +103,7 @@ def test_noise_spoils_an_expert() -> None:
     assert run_expert("arm/lift", 20, noise=1.0)[0].k < run_expert("arm/lift", 20, noise=0.1)[0].k
 
 
-def test_threads_change_nothing() -> None:
+def test_results_do_not_depend_on_threads() -> None:
     """A world is the same whoever simulates it, to the last bit."""
     ends = []
     for threads in (1, 2):
@@ -153,7 +153,7 @@ def test_physics_that_fails_ends_the_episode_as_a_failure(
     assert dump["action"].shape == (5,)
 
 
-def test_a_tight_hole_is_as_tight_as_asked() -> None:
+def test_clearance_of_the_hole() -> None:
     """0.1 mm of play: the peg fits, and touches no wall in the middle."""
     env = make_task_env("peg_insert", 2, clearance_mm=0.1)
     model = env._engine.scene.model
@@ -169,7 +169,7 @@ def test_dense_rewards_are_between_nothing_and_one() -> None:
     assert 0.3 < rewards.max() <= 1.0
 
 
-def test_names_say_what_matters_to_a_policy() -> None:
+def test_name_holds_the_options_that_matter() -> None:
     assert "arm/peg_insert" in list_envs()
     assert "arm6/reach" in list_envs()
     name = "arm/peg_insert:clearance_mm=0.2,control=joint_velocity"
@@ -199,7 +199,7 @@ def test_names_say_what_matters_to_a_policy() -> None:
         ("arm/lift:image_size=2", ConfigError, "image_size"),
     ],
 )
-def test_mistakes_end_in_a_sentence(name: str, error: type[Exception], says: str) -> None:
+def test_mistakes_are_refused(name: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         make_env(name, 1)
 
@@ -214,7 +214,7 @@ def test_an_expert_must_see_the_scene() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_fingers_feel_is_in_a_snapshot(engine: str) -> None:
+def test_touch_is_part_of_a_snapshot(engine: str) -> None:
     """With the cube in its hand the expert continues to lift in another environment, by touch."""
     made, other = (make_task_env("lift", 1, engine=engine) for _ in range(2))
     made.reset(EpisodeSeeds(("touch", 0)))
@@ -262,7 +262,7 @@ def test_a_delayed_action_takes_effect_later(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("obs_delay", [0, 1])
-def test_a_snapshot_from_a_file_goes_to_the_engines_device(
+def test_snapshot_is_moved_to_the_device_of_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, obs_delay: int
 ) -> None:
     """Checkpoints are in host memory: on a GPU, goals and commands must be moved to the device."""
@@ -294,7 +294,7 @@ def test_a_snapshot_from_a_file_goes_to_the_engines_device(
         ("mass: [1, 2", "valid YAML"),
     ],
 )
-def test_wrong_ranges_are_sentences(tmp_path: Path, text: str, says: str) -> None:
+def test_wrong_ranges_are_refused(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "ranges.yaml"
     path.write_text(text)
     with pytest.raises((ConfigError, UnknownNameError), match=says):

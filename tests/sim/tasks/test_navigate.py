@@ -16,7 +16,7 @@ from sim.tasks.mobile.navigate import SHAPES, NavigateTask
 from sim.vec.conformance import check_vec_env
 
 
-def test_it_keeps_the_contract() -> None:
+def test_contract() -> None:
     check_vec_env(
         make_env("mobile/navigate:randomise=mobile", 3, max_episode_steps=9, reward="dense"), steps=20
     )
@@ -106,7 +106,7 @@ def test_the_observation_is_laid_out_as_named() -> None:
     torch.testing.assert_close(obs, expected, rtol=0, atol=1e-5)
 
 
-def test_a_noisy_laser_is_off_by_what_was_asked() -> None:
+def test_laser_noise() -> None:
     """The preset `mobile`: 2 cm, another number for every ray, episode and step, around what a clean one
     says.
     """
@@ -166,7 +166,7 @@ def test_mujoco_warp_drives_the_same_way(task: str, steps: int) -> None:
         ("mobile/navigate:cameras=viw", UnknownNameError, "view"),
     ],
 )
-def test_mistakes_end_in_a_sentence(name: str, error: type[Exception], says: str) -> None:
+def test_mistakes_are_refused(name: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         make_env(name, 1)
 

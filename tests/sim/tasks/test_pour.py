@@ -39,6 +39,6 @@ def test_the_expert_flings_nothing() -> None:
     assert float(task._in_bowl(env.view, task._beads(env.view)[0]).min()) == 1.0
 
 
-def test_beads_that_do_not_fit_are_a_sentence() -> None:
+def test_too_many_beads_are_refused() -> None:
     with pytest.raises(ConfigError, match="1 to 27"):
         make_task_env("pour", 1, beads=100)

@@ -108,6 +108,6 @@ def test_an_action_has_no_height() -> None:
     assert float((env.view.tool.m[:, 2] - 0.07).abs().max()) < 0.003
 
 
-def test_a_share_that_cannot_be_asked_for_is_a_sentence() -> None:
+def test_invalid_coverage_is_refused() -> None:
     with pytest.raises(ConfigError, match="coverage"):
         make_task_env("push_t", 1, coverage=1.5)

@@ -115,7 +115,7 @@ def test_the_observation_is_laid_out_as_named() -> None:
     torch.testing.assert_close(columns["joints"], view.q_rad, rtol=0, atol=1e-5)
 
 
-def test_starts_are_where_the_task_says() -> None:
+def test_starts_follow_the_task() -> None:
     """In 500 rooms: cube and place on tables at opposite walls, 7 to 15 cm from the edge; the base touches
     nothing.
     """

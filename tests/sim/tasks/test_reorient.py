@@ -55,7 +55,7 @@ def test_the_gait_turns_the_cube_to_any_angle(noise: float, least: int) -> None:
 
 
 @pytest.mark.pybullet
-def test_the_gait_knows_nothing_of_the_engine() -> None:
+def test_gait_does_not_depend_on_the_engine() -> None:
     """Rigid contacts, other friction: the same expert."""
     rate = run_expert("hand/reorient:engine=pybullet", 8)
     assert rate.k >= 7, str(rate)
@@ -93,7 +93,7 @@ def test_a_dropped_cube_ends_the_episode_as_a_failure() -> None:
     assert info["final_obs"]["state"][0, 34] < -0.0275  # its middle is below the palm
 
 
-def test_success_asks_for_the_whole_orientation_and_for_time() -> None:
+def test_success_needs_the_orientation_for_five_steps() -> None:
     """A cube placed at its goal is solved after five steps; one on another face never is."""
     env = make_task_env("reorient", 2)
     env.reset(EpisodeSeeds(("solved", 0)))
@@ -128,7 +128,7 @@ def test_any_goal_is_any_and_has_no_script() -> None:
     assert float(up.var()) == pytest.approx(1.0 / 3.0, abs=0.02)
 
 
-def test_tips_move_as_the_jacobian_says() -> None:
+def test_fingertips_follow_the_jacobian() -> None:
     """Compared with MuJoCo's own, in a bent pose."""
     env = make_task_env("reorient", 1)
     env.reset(EpisodeSeeds(("jacobian", 0)))
@@ -147,7 +147,7 @@ def test_tips_move_as_the_jacobian_says() -> None:
         np.testing.assert_allclose(view.tips_m[0, finger].numpy(), data.site(f"{name}_tip").xpos, atol=1e-9)
 
 
-def test_the_leash_bounds_what_servos_are_told() -> None:
+def test_leash_bounds_the_servo_targets() -> None:
     """For any command, no servo's target is further than the limit from its joint."""
     env = make_task_env("reorient", 1)
     env.reset(EpisodeSeeds(("leash", 0)))
@@ -208,7 +208,7 @@ def test_compiled_equals_eager() -> None:
         ("arm/lift:goal=any", "reorient has"),
     ],
 )
-def test_mistakes_end_in_a_sentence(name: str, says: str) -> None:
+def test_mistakes_are_refused(name: str, says: str) -> None:
     assert "hand/reorient" in list_envs()
     with pytest.raises((UnknownNameError, ConfigError), match=says):
         make_env(name, 1)

@@ -15,7 +15,7 @@ from tests.sim.engines.worlds import ENGINES
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_cap_rises_as_its_thread_says(engine: str) -> None:
+def test_cap_rises_with_its_thread(engine: str) -> None:
     """rise = pitch x turns, within the pin's play and what a pulling hand presses out of soft contact."""
     env = make_task_env("unscrew", 2, engine=engine, threads=1, turns=0.5)
     env.reset(EpisodeSeeds(("thread", 0)))
@@ -33,7 +33,7 @@ def test_the_cap_rises_as_its_thread_says(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_nobody_pulls_the_cap_off_its_thread(engine: str) -> None:
+def test_cap_cannot_be_pulled_off(engine: str) -> None:
     """Gripped and pulled for a second with the largest permitted force, it stays."""
     env = make_task_env("unscrew", 2, engine=engine, threads=1)
     env.reset(EpisodeSeeds(("pull", 0)))
@@ -47,7 +47,7 @@ def test_nobody_pulls_the_cap_off_its_thread(engine: str) -> None:
     assert float((rise_m - PITCH_M * turned / (2.0 * math.pi)).abs().max()) < 0.003
 
 
-def test_the_thread_touches_whoever_counts_a_fixture_as_moving() -> None:
+def test_thread_contacts_with_moving_fixtures() -> None:
     """MuJoCo excludes contacts of a body with its parent unless that is static; in MuJoCo 4 a fixture is
     not.
     """
@@ -55,6 +55,6 @@ def test_the_thread_touches_whoever_counts_a_fixture_as_moving() -> None:
     assert int(model.body("cap").parentid[0]) != model.body("post").id
 
 
-def test_turns_that_cannot_be_made_are_a_sentence() -> None:
+def test_impossible_turns_are_refused() -> None:
     with pytest.raises(ConfigError, match="turns"):
         make_task_env("unscrew", 1, turns=9.0)

@@ -67,7 +67,7 @@ def test_the_seeds_of_a_simulation_on_a_gpu_are_fetched(monkeypatch: pytest.Monk
     assert env._episode.tolist() == [next(first) for _ in range(3)]
 
 
-def test_what_happened_is_what_info_says() -> None:
+def test_info_reports_the_interventions() -> None:
     """The inner environment moved by exactly `executed_action`: the human's where `intervened`, else the
     policy's.
     """
@@ -150,7 +150,7 @@ def test_a_snapshot_in_the_middle_of_an_intervention_is_exact(under_way: bool) -
     assert same(expected, roll(fresh, actions))
 
 
-def test_what_cannot_work_is_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     """A probability above 1, and a snapshot of an environment without a human."""
     with pytest.raises(ConfigError, match="probability"):
         make(error=1.5)

@@ -49,7 +49,7 @@ def test_it_is_a_vector_environment(tmp_path: Path) -> None:
     check_vec_env(target(tmp_path / "set"))
 
 
-def test_an_episode_is_what_happened(tmp_path: Path) -> None:
+def test_recorded_episode_equals_the_rollout(tmp_path: Path) -> None:
     """By hand: 0.75 per step (2 is commanded, the limit is 1, the second step has half of it) ends at a sum
     of 3.
     """
@@ -67,7 +67,7 @@ def test_an_episode_is_what_happened(tmp_path: Path) -> None:
     assert (episode.success, episode.meta.seed, episode.meta.info) == (True, 7, {"by": "me"})
 
 
-def test_failures_are_left_out_unless_asked_for(tmp_path: Path) -> None:
+def test_failures_are_recorded_on_request(tmp_path: Path) -> None:
     """The same steps twice: all episodes, and those of them that succeeded."""
     for name, keep_all in (("all", True), ("success", False)):
         env = target(tmp_path / name, keep_all=keep_all)
@@ -79,7 +79,7 @@ def test_failures_are_left_out_unless_asked_for(tmp_path: Path) -> None:
     assert 0 < len(successes) < len(every)
 
 
-def test_the_human_s_action_is_what_is_kept(tmp_path: Path) -> None:
+def test_human_action_is_recorded(tmp_path: Path) -> None:
     """During an intervention the policy's action was not executed."""
     inner = Intervened(WorkerVecEnv(TargetLane, 3), Human(), by_distance(0.5), error=0.0, steps=2)
     env, executed = Recorded(inner, writer(tmp_path / "set"), keep_all=True), []

@@ -37,7 +37,7 @@ def life(env: WorkerVecEnv, first: int, last: int) -> list[Any]:
         ("gym/Walker2d-v5", {"max_episode_steps": 5}),
     ],
 )
-def test_another_process_tree_goes_on_bit_for_bit(name: str, options: dict[str, Any]) -> None:
+def test_restore_in_other_processes_is_bit_identical(name: str, options: dict[str, Any]) -> None:
     """Exact resume: a snapshot of two workers is restored into a new environment without workers, within an
     episode.
     """
@@ -87,7 +87,7 @@ def test_plain_iterators_are_positioned_by_the_caller() -> None:
     assert fresh.step(torch.zeros(2, 1))[0]["state"][:, 0].tolist() == [2, 3]
 
 
-def test_a_fresh_environment_without_seeds_says_so() -> None:
+def test_step_after_restore_without_seeds_is_refused() -> None:
     """The first end would otherwise fail with an error about None."""
     env = WorkerVecEnv(make(limit=1), 1)
     env.reset(count())

@@ -97,7 +97,7 @@ def test_a_death_between_steps_is_found_by_the_next() -> None:
         env.step(torch.zeros(2, 1))
 
 
-def test_a_simulator_that_cannot_be_built_says_why() -> None:
+def test_failing_constructor_is_reported() -> None:
     """A user's mistake keeps its class and message, without the worker's traceback."""
     with pytest.raises(MissingDependencyError, match=r"^install it$"):
         WorkerVecEnv(make(UnbuildableLane), 2, 2)
@@ -157,7 +157,7 @@ def read_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
-def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
+def test_script_without_a_main_guard_is_reported(tmp_path: Path) -> None:
     """Workers import the main script. One that starts workers when imported fails with an explanation."""
     script = tmp_path / "mine.py"
     script.write_text(

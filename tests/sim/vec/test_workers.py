@@ -78,7 +78,7 @@ def test_goal_and_limit_in_the_same_step_is_a_termination() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
-def test_the_number_of_workers_changes_no_bit(workers: int) -> None:
+def test_results_do_not_depend_on_the_number_of_workers(workers: int) -> None:
     """Results must not depend on the machine."""
     whole = roll(WorkerVecEnv(make(), 5), 30)
     with WorkerVecEnv(make(), 5, workers) as env:
@@ -162,7 +162,7 @@ def test_a_lambda_cannot_go_to_workers() -> None:
         WorkerVecEnv(lambda: CountLane(), 2, 1)
 
 
-def test_seeds_that_run_dry_say_so() -> None:
+def test_exhausted_seeds_are_reported() -> None:
     """A finite iterator is a common mistake; StopIteration would end a caller's loop silently."""
     env = WorkerVecEnv(make(limit=1), 2)
     env.reset(iter([1, 2]))
@@ -170,7 +170,7 @@ def test_seeds_that_run_dry_say_so() -> None:
         env.step(torch.zeros(2, 1))
 
 
-def test_render_shows_the_lane_that_was_asked_for() -> None:
+def test_render_shows_the_requested_lane() -> None:
     """Lane 2 is in the second worker; its image is as bright as its number of steps."""
     with WorkerVecEnv(make(), 3, num_workers=2) as env:
         env.reset(count())
@@ -182,7 +182,7 @@ def test_render_shows_the_lane_that_was_asked_for() -> None:
             env.render(3)
 
 
-def test_closing_leaves_nothing_behind() -> None:
+def test_close_frees_all_resources() -> None:
     """No process, zombie, open file or shared-memory name remains."""
     WorkerVecEnv(make(), 2, 2).close()  # starts the fork server, which stays for the next environments
     files, names = open_files(), set(Path("/dev/shm").iterdir())

@@ -116,7 +116,7 @@ def test_rotor_drag_by_hand() -> None:
     assert 0.027 * (float(after[7]) - 1.0) / 0.004 == pytest.approx(-9.1785e-7 * rad_s, rel=1e-3)
 
 
-def test_a_craft_borrows_only_what_it_lacks() -> None:
+def test_missing_coefficients_come_from_aero() -> None:
     """cf2x_gym has all effects; cf21 has its own fitted drag; cf2x_l2f has none."""
     scene = AirEffects()
     assert borrowed(GYM, scene) == {}

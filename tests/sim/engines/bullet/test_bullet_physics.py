@@ -138,7 +138,7 @@ def test_the_same_flight_as_in_quad(name: str) -> None:
     assert apart_m(load_craft(name), 500.0) < 1e-2
 
 
-def test_the_engines_part_by_bullets_euler_steps_alone() -> None:
+def test_difference_of_engines_is_first_order() -> None:
     """First order: twice the rate, half the distance, here to below 4 mm."""
     coarse, fine = (apart_m(load_craft("cf21"), rate_hz) for rate_hz in (500.0, 1000.0))
     assert fine < 4e-3
@@ -173,7 +173,7 @@ def test_torque_free_tumbling_keeps_its_momentum() -> None:
     assert np.abs(after.rate_rad_s - motion.rate_rad_s).max() > 0.1
 
 
-def test_what_falls_on_the_floor_stays_on_it() -> None:
+def test_fallen_drone_rests_on_the_floor() -> None:
     """Rotors off, from 30 cm, tilted: it rests at the height of its hull and is never below."""
     scene = AirEffects(effects=(), height_m=0.3)
     step = bullet(scene=scene)
@@ -268,7 +268,7 @@ def test_gusts_blow_here_too() -> None:
     assert (away - away_calm - home + home_calm).abs().max() < 2e-3
 
 
-def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Invalid commands, impossible scenes, worlds that do not divide by workers, no PyBullet."""
     with pytest.raises(EnvError, match="not finite"):
         flown(bullet(), start(1), torch.full((4, 1), torch.nan), 1)

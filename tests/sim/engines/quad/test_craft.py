@@ -55,14 +55,12 @@ def test_the_page_names_every_key_of_a_craft_file() -> None:
         ({"mass_kg": 5.0}, r"cannot take off"),
     ],
 )
-def test_what_no_craft_can_be_is_refused_by_its_key(
-    changes: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_impossible_values_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         load_craft(_file(tmp_path, DATA | changes))
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_keys_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"mine.yaml does not describe a craft: it lacks mass_kg, rise_s"):
         load_craft(
             _file(tmp_path, {key: value for key, value in DATA.items() if key not in ("mass_kg", "rise_s")})

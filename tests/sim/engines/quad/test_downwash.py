@@ -15,7 +15,7 @@ from sim.engines.quad.layout import POS, QUAT, start
 CRAFT = load_craft("cf2x_gym")
 
 
-def test_by_hand() -> None:
+def test_downwash_matches_hand_computation() -> None:
     """1 m below: 2267.18 (0.0231348 / 4)^2 = 75.84 mN; 5 cm beside that, exp(-1/2 (0.05 / 0.05)^2) of it."""
     state = start(4)
     state[POS] = torch.tensor([[0.0, 0.0, 0.0, 0.05], [0.0] * 4, [2.0, 1.0, 2.0, 1.0]])
@@ -61,7 +61,7 @@ def test_its_gradient_is_that_of_finite_differences() -> None:
     assert same.grad.isfinite().all()
 
 
-def test_a_craft_that_nobody_measured_is_refused() -> None:
+def test_craft_without_downwash_coefficients_is_refused() -> None:
     """The message names the missing coefficients."""
     with pytest.raises(ConfigError, match="cf2x_gym"):
         check_downwash(load_craft("cf2x_l2f"))

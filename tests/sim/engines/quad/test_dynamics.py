@@ -181,7 +181,7 @@ def test_air_that_moves_with_the_craft_does_not_drag() -> None:
     assert fly(craft, state, command, 10, QuadPhysics())[7, 0] < 1.96
 
 
-def test_a_push_and_a_twist_do_what_newton_says() -> None:
+def test_external_force_and_torque() -> None:
     """0.01 N for 1 s on 27 g is 0.3704 m/s; 1e-7 N m on Jzz turns it at 1e-7 t / Jzz."""
     external = torch.zeros(EXTERNAL_SIZE, 1).double()
     external[FORCE.start], external[TORQUE.stop - 1] = 0.01, 1e-7
@@ -223,7 +223,7 @@ def test_euler_with_substeps_comes_close_to_rk4() -> None:
     assert (ends[0][POS] - ends[1][POS]).norm() < 1e-3
 
 
-def test_randomisation_stays_within_its_spread_and_the_craft_flies_as_it_says() -> None:
+def test_randomised_craft_flies_with_its_parameters() -> None:
     """A drone 10 % heavier falls short of hovering by exactly its extra weight."""
     unit = torch.zeros(9, 2)
     unit[0, 1] = 1.0

@@ -134,7 +134,7 @@ def test_worlds_of_one_engine_never_meet() -> None:
     torch.testing.assert_close(state[:, 0], state[:, 1], rtol=0.0, atol=2e-4)
 
 
-def test_states_are_pybullets_and_gradients_are_ours() -> None:
+def test_states_of_pybullet_and_gradients_of_quad() -> None:
     """Ten steps: learning uses PyBullet's states bit for bit; gradients by the command are those of our
     physics.
     """
@@ -159,7 +159,7 @@ def test_states_are_pybullets_and_gradients_are_ours() -> None:
     torch.testing.assert_close(slopes[0], slopes[1], rtol=0.02, atol=1e-3)
 
 
-def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
+def test_loaded_swarm_continues_identically(tmp_path: Path) -> None:
     """Saved after ten of thirty steps, with worlds ending in between: another engine continues with equal
     bits.
     """
@@ -168,7 +168,7 @@ def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
     check_goes_on(one, two, actions(one.num, 30), 10, tmp_path)
 
 
-def test_who_meets_a_cylinder_in_training_is_put_back_and_who_is_measured_has_failed() -> None:
+def test_contact_restarts_in_training_and_fails_in_evaluation() -> None:
     """A drone whose hull touches a cylinder while its centre keeps the distance of `quad`."""
     for rules in (TrainingRules(replay=0.0), None):
         made = swarm(training=rules, gradient=rules is not None, pure=rules is not None)

@@ -44,7 +44,7 @@ def flights(*, gradient: bool, elsewhere: bool = True) -> Flights:
     )
 
 
-def test_states_are_pybullets_and_gradients_are_ours() -> None:
+def test_states_of_pybullet_and_gradients_of_quad() -> None:
     """20 steps of training fly exactly as in PyBullet; the effect of a command on the velocity after one step
     is that of our dynamics, from the same state.
     """

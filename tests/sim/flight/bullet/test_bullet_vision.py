@@ -45,7 +45,7 @@ def test_the_picture_turns_and_shifts_with_the_craft() -> None:
     view.close()
 
 
-def test_who_has_left_takes_no_picture() -> None:
+def test_ended_flight_has_no_picture() -> None:
     """Rendering costs time: the image of the second craft is black."""
     view = FloorView(EYE, floor_m=-1.0)
     turn = rotation(quaternion(np.zeros((3, 2))))
@@ -93,7 +93,7 @@ def test_pictures_come_at_their_own_rate() -> None:
     flights.close()
 
 
-def test_slope_of_true_positions_and_what_was_felt_is_the_true_velocity(
+def test_velocity_from_true_positions_and_accelerations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A craft that sinks and drifts, from a start at 0.3 m/s: within 3 cm/s after half a second."""

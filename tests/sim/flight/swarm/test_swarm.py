@@ -72,7 +72,7 @@ def test_worlds_never_meet() -> None:
     assert before.shape == plain.shape
 
 
-def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
+def test_loaded_swarm_continues_identically(tmp_path: Path) -> None:
     """Thirty steps of training, saved after ten, with worlds ending in between: equal costs and
     observations.
     """
@@ -81,7 +81,7 @@ def test_a_saved_swarm_goes_on_the_same(tmp_path: Path) -> None:
     check_goes_on(one, two, actions(one.num, 30), 10, tmp_path)
 
 
-def test_who_falls_is_put_back_and_passes_no_gradient_on() -> None:
+def test_reset_drone_passes_no_gradient() -> None:
     """More than a metre outside the wall: reset to its start, at any height, and its action has no effect any
     more.
     """

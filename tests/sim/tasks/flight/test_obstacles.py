@@ -62,7 +62,7 @@ def test_bits_by_hand() -> None:
     assert not touches_cylinder(bits, torch.tensor([[-1.5], [-3.5 + 0.35], [1.0]]), WORLD)
 
 
-def test_flights_cross_the_whole_field() -> None:
+def test_evaluation_flights_cross_the_field() -> None:
     """Measured: 9 m from the free cells of one wall to those of the other. Training: any cells, but not the
     same.
     """
@@ -90,7 +90,7 @@ def test_sight_by_hand() -> None:
     torch.testing.assert_close(sight(offset, 0.3), expected, atol=1e-5, rtol=0.0)
 
 
-def test_what_is_seen_does_not_depend_on_the_heading() -> None:
+def test_observation_does_not_depend_on_the_heading() -> None:
     """The craft turned by 90 degrees together with goal and cylinders sees the same."""
     free = torch.ones(1, 100, dtype=torch.bool)
     free[0, 56] = False  # at x = 1.5, y = 0.5
@@ -125,7 +125,7 @@ def test_what_is_seen_does_not_depend_on_the_heading() -> None:
     assert one[1][-12:-9].norm() > 0.5
 
 
-def test_controllers_are_told_their_place_in_full() -> None:
+def test_controllers_get_the_full_goal_position() -> None:
     """The goal is observed with its distance compressed towards 1.5 m; the inverse gives its position, 9 m
     away.
     """
@@ -138,7 +138,7 @@ def test_controllers_are_told_their_place_in_full() -> None:
     torch.testing.assert_close(measured[0:13], state[0:13], atol=2e-3, rtol=0.0)
 
 
-def test_the_planned_path_goes_around_and_the_straight_one_through() -> None:
+def test_planned_and_straight_paths() -> None:
     """The point on the path, in steps of 40 ms, at half density: both arrive, one without contact."""
     touched, far = {}, {}
     for path in ("straight", "planned"):

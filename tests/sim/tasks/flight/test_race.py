@@ -177,7 +177,7 @@ def test_a_controller_flies_laps_on_the_path() -> None:
     assert trial.facts["hit_a_gate"] == 0.0
 
 
-def test_what_is_seen_does_not_depend_on_the_heading() -> None:
+def test_observation_does_not_depend_on_the_heading() -> None:
     """The same flight rotated about the vertical by 2 rad, with gates, gives the same observation."""
     unit = torch.rand(TASK.start_numbers, 20, generator=torch.Generator().manual_seed(1))
     state, external = TASK.start(CRAFT, unit)
@@ -225,7 +225,7 @@ def test_folding_ends_between_the_bounds(x: float, low: float, span: float) -> N
     torch.testing.assert_close(fold(folded, *bounds), folded, atol=1e-4, rtol=0.0)
 
 
-def test_points_are_as_far_apart_as_asked_unless_a_wall_is_in_between() -> None:
+def test_distance_between_waypoints() -> None:
     """In a very large room every step is 0.6 ... 1.6 m, uniform in direction."""
     far = replace(WaypointTask().inner, low_m=(-99.0,) * 3, high_m=(99.0,) * 3)
     task = WaypointTask(inner=far)

@@ -19,7 +19,7 @@ from sim.tasks.flight.tracking import TrackingTask, check_speed, curve_at, figur
 CRAFT = load_craft("cf2x_l2f")
 
 
-def test_the_figure_eight_is_as_fast_as_it_says_and_crosses_itself() -> None:
+def test_speed_and_crossing_of_the_figure_eight() -> None:
     """2 m/s at the crossing and nowhere more; at half a period the same point in the other direction along
     y.
     """

@@ -101,6 +101,6 @@ def test_precedence_and_names() -> None:
         ("!(a U[0,1] b)", "negation of .* is not supported"),
     ],
 )
-def test_bad_formulas_are_answered_in_a_sentence(text: str, words: str) -> None:
+def test_invalid_formulas_are_refused(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         parse(text)

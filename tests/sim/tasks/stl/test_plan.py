@@ -21,7 +21,7 @@ from sim.tasks.stl.spline import apply, spline_basis
 
 
 @pytest.mark.parametrize("name", list_missions())
-def test_scenes_have_room(name: str) -> None:
+def test_scenes_keep_the_gap(name: str) -> None:
     """Places, rocks and the start are apart by the gap, inside the arena; the start satisfies the rules."""
     mission = load_mission(name)
     scenes = draw_scenes(mission, 20, torch.Generator().manual_seed(0))
@@ -100,7 +100,7 @@ def test_impossible_missions_are_found_out() -> None:
     assert (plan(scenes, PlanConfig(attempts=1, iterations=20), torch.Generator()).margin_m < 0.0).all()
 
 
-def test_bad_missions_are_answered_in_a_sentence(tmp_path: Path) -> None:
+def test_invalid_missions_are_refused(tmp_path: Path) -> None:
     """Unknown names, missing places, no free space, invalid YAML."""
     with pytest.raises(UnknownNameError, match="patrol"):
         load_mission("patroll")

@@ -89,7 +89,7 @@ def test_danger_rises_with_nearness_and_with_approach() -> None:
     assert away[0] == 0.0
 
 
-def test_what_is_far_is_not_seen_and_what_is_near_is_seen_as_it_is() -> None:
+def test_observation_of_near_and_far_objects() -> None:
     """Zeros beyond 3 m; 0.1 m away a bearing of 2 * 0.3 / 0.4, and nearness 1 - 0.1 / 3; surfaces count."""
     position, velocity = torch.zeros(3, 1), torch.tensor([[1.0], [0.0], [0.0]])
     drones = torch.tensor([[0.1, RANGE_M + 0.1], [0.0, 0.0], [0.0, 0.0], [0.0, 9.0], [2.0, 9.0], [0.0, 9.0]])

@@ -26,7 +26,7 @@ def axis_distance(points: Tensor, cylinders: Tensor) -> Tensor:
 
 @given(st.integers(1, 32), st.floats(0.0, 1.0), st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
-def test_starts_and_goals_are_free_whatever_the_density(drones: int, density: float, seed: int) -> None:
+def test_starts_and_goals_are_free_at_every_density(drones: int, density: float, seed: int) -> None:
     """No start and no goal, now or later, is nearer than 0.2 m to a cylinder or to a wall; starts are
     apart.
     """
@@ -43,7 +43,7 @@ def test_starts_and_goals_are_free_whatever_the_density(drones: int, density: fl
     assert near.drone_gap_m.min() > 0.3
 
 
-def test_scenarios_are_what_their_names_say() -> None:
+def test_goals_of_each_scenario() -> None:
     """Swap: my goal is my partner's start. same_goal: one point. pursuit: it moves with 0.5 m/s. random:
     nobody's.
     """
