@@ -1,6 +1,4 @@
-"""What setup.cfg cannot say in a way that pip and colcon both read: the Python range and the files ROS 2
-looks for.
-"""
+"""Settings that setup.cfg cannot hold for both pip and colcon: the Python range and the files for ROS 2."""
 
 from __future__ import annotations
 

@@ -9,5 +9,5 @@ from robo_rl.apps.nodes.ros_launch import describe
 
 
 def generate_launch_description():  # noqa: ANN201 - launch calls it by this name; its types are ROS'
-    """What `ros2 launch` runs."""
+    """Launch description, for `ros2 launch`."""
     return describe("arm_sim", "quad_sim")

@@ -1,5 +1,5 @@
-"""What all tests share: one thread per process, a DDS domain each, and markers that skip what the machine
-lacks.
+"""Fixtures and hooks of all tests: one thread per process, a DDS domain each, and skips for missing
+hardware.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def generate_launch_description():  # noqa: ANN201 - launch calls it by this name; its types are ROS'
-    """What `ros2 launch` runs."""
+    """Launch description, for `ros2 launch`."""
     description = {"robot_description": (HERE / "sim_arm.urdf").read_text()}
     manager = "/controller_manager"
 

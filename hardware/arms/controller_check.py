@@ -1,4 +1,4 @@
-"""What a controller's own parameters say about how it has to be commanded. Pure."""
+"""Conclusions from a controller's own parameters on how to command it: pure functions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class ControllerFacts:
-    """How to command a controller.
+    """Output that a controller takes.
 
-    joins: it continues a trajectory from its own desired state. advice: sentence for the terminal; empty:
-    nothing to set.
+    joins: it continues a trajectory from its own desired state. advice: sentence for the terminal;
+    empty: nothing to set.
     """
 
     output: Output

@@ -1,4 +1,4 @@
-"""What a controller of ros2_control is sent for each target of the driver."""
+"""Outputs to a controller of ros2_control, for each target of the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hardware.messages import JointTrajectory
 from robo_rl.core.shapes import Float
 
 Joints = Float[ndarray, " j"]
-EARLY = 0.95  # of the period since the last message: earlier than that, the next target is waited for
+EARLY = 0.95  # share of the period after a message within which no other one is sent
 
 
 @runtime_checkable

@@ -73,7 +73,7 @@ class Ros2ControlDriver:
         self._limiter = CommandLimiter(self._robot, self._limits, rate_hz, bus.now)
         self._sender: ControllerOutput | None = None  # once it is known what the controller takes
         self._state: ArmState | None = None
-        self._other_joints: tuple[str, ...] = ()  # of the newest message that lacks joints of this arm
+        self._other_joints: tuple[str, ...] = ()  # joints of the newest message without this arm's
         self._connected, self._stopped = False, False
         self._deadline_s: float | None = None
         self._stop_cause = "it was stopped"

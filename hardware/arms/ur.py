@@ -136,7 +136,7 @@ class UrDriver:
             self._receive = receive.RTDEReceiveInterface(self._host, self._state_hz, VARIABLES)
             self._first_state()
             self._control = control.RTDEControlInterface(self._host, self._state_hz)
-        except RuntimeError as error:  # what the C++ library raises, whatever went wrong
+        except RuntimeError as error:  # the C++ library raises no other class
             self.close()
             raise DriverError(
                 f"{self._robot} answers, but cannot be controlled ({error}). Switch it to remote control on "

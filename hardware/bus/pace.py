@@ -14,7 +14,7 @@ class Pace:
 
     messages: int
     rate_hz: float
-    mean_s: float  # of the period, as min_s, max_s and std_s
+    mean_s: float  # period, as min_s, max_s and std_s
     min_s: float
     max_s: float
     std_s: float

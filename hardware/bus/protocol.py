@@ -32,7 +32,7 @@ class Profile(Enum):
 class Bus(Protocol):
     """Connection of one node to the others. Not thread-safe: use it only in the thread that calls `spin`."""
 
-    name: str  # of the node
+    name: str  # name of the node
     namespace: str  # "", or such as "/left"
 
     def now(self) -> float:

@@ -28,7 +28,7 @@ class TopicWatch:
     """Silence detector of one subscription. Times are local monotonic seconds."""
 
     topic: str
-    since_s: float  # of the last message, or of the subscription
+    since_s: float  # time of the last message, or of the subscription
     received: bool = False
     silent: bool = field(default=False, init=False)
 

@@ -11,7 +11,7 @@ from numpy import ndarray
 from robo_rl.core.errors import DataError, MissingDependencyError
 from robo_rl.core.shapes import UInt8
 
-MOST_PIXELS = 2**25  # of a compressed picture; 33 megapixels
+MOST_PIXELS = 2**25  # largest compressed picture: 33 megapixels
 
 
 def encoded(pixels: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " n"]:

@@ -52,7 +52,7 @@ class Guarded:
 
     def connect(self) -> None:
         if self._end is None:
-            self.close()  # of a guard that was given up and may still be landing
+            self.close()  # an earlier guard may still be landing the robot
             self._start()
         self._names = tuple(self._ask({"call": "connect"}, START_S)["names"])
 

@@ -28,7 +28,7 @@ class Watchdog:
 
     def __init__(self, driver: Driver[Any, Any], watchdog_s: float, feeder: str) -> None:
         self._driver, self._watchdog_s, self._feeder = driver, watchdog_s, feeder
-        self._deadline_s: float | None = None  # of the next command; None while no command is due
+        self._deadline_s: float | None = None  # deadline of the next command; None while none is due
         self._tripped = ""
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ HORIZON_S = 60.0  # time of the last waypoint, after the state that the policy o
 
 
 def horizon_fault(waypoints: int, horizon_s: float) -> str:
-    """What is wrong with the length of a chunk, without a final full stop; empty for an accepted length."""
+    """Fault of a chunk's length, without a final full stop; empty for an accepted length."""
     if waypoints > MOST_WAYPOINTS:
         return f"it has {waypoints} waypoints, expected at most {MOST_WAYPOINTS}"
     if not 0.0 < horizon_s <= HORIZON_S:

@@ -29,7 +29,7 @@ class CameraConfig:
     fps: float = 30.0
     loop: bool = False  # begin a video file anew at its end
     transport: str = "raw"  # raw, compressed or both: what goes out
-    quality: int = 90  # of JPEG, 1 to 100
+    quality: int = 90  # JPEG quality, 1 to 100
     calibration: str = ""  # YAML file as ROS' camera_calibration writes it; empty: no camera_info
 
 

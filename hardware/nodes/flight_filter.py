@@ -23,7 +23,7 @@ from robo_rl.core.shapes import Float
 _STATUS_S = 0.5
 _ORDERLY = (Reason.LAND_SHUTDOWN, Reason.LANDED, Reason.NOT_ARMED)  # in a node that ends
 _AGAIN_S = 5.0  # interval between two reports of a fault of the states
-_EARLY = 0.75  # of a period since the last sending: before it, the timer waits for the next command
+_EARLY = 0.75  # share of a period after a command within which the timer sends none
 
 
 class FlightFilterNode:

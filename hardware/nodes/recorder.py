@@ -66,7 +66,7 @@ class RecorderNode:
         self._known: set[str] = set()  # and of the earlier recordings
         self._publish = EPISODE.publisher(bus)
         self._lock = _lock(self._folder)
-        self._stamps = ReceiptStamps(bus.stamp, bus.now)  # of the running recording
+        self._stamps = ReceiptStamps(bus.stamp, bus.now)  # stamps of the running recording
         for sentence in salvage(self._folder, self._types, bus.namespace):
             say(sentence)
         for topic in topics:

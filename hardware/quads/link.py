@@ -12,7 +12,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.registry import lookup
 
 LINKS = ("crazyflie", "px4", "px4_topics", "crazyswarm2")  # drivers that accept body rates
-LINK_HZ = 100.0  # of states and commands: the log packets of a Crazyflie, and the rate requested from a PX4
+LINK_HZ = 100.0  # states and commands: log packets of a Crazyflie, requested rate of a PX4
 
 
 @dataclass(frozen=True, slots=True)

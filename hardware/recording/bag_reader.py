@@ -71,7 +71,7 @@ class Bag:
         try:
             self._reader: Any = Reader(path)
             self._reader.open()
-        except Exception as error:  # of a damaged file, rosbags raises whatever its parsers meet
+        except Exception as error:  # for a damaged file, rosbags raises any error of its parsers
             raise DataError(f"{path} cannot be read as a recording: {_told(error)}") from error
         prefix = f"/{namespace.strip('/')}/".replace("//", "/")
         every = {each.topic: f"/{each.topic.lstrip('/')}" for each in self._reader.connections}
@@ -114,7 +114,7 @@ class Bag:
 
 
 def _told(error: Exception) -> str:
-    """What an error says; its name where it says nothing, as MemoryError does."""
+    """Message of an error, or its name if it has none, as MemoryError."""
     return str(error) or type(error).__name__
 
 

@@ -25,7 +25,7 @@ from robo_rl.core.errors import DataError, MissingDependencyError
 IN_PROGRESS = "in_progress"
 CUT_OFF = "cut off"  # the last message on `episode/status` in a salvaged recording
 FLUSH_S = 0.5  # a kill loses at most the messages of this time
-VERSION: Literal[9] = 9  # of the metadata, as Jazzy writes it
+VERSION: Literal[9] = 9  # version of the metadata, as in Jazzy
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,20 +32,21 @@ WAITS = "holding position until the first command"
 
 
 class ArmFilter:
-    """What to send to an arm, composed of five parts, each with promises of its own.
+    """Output of an arm's safety filter, composed of five parts, each with promises of its own.
 
-    - `StateAcceptance`: which measurements are believed;
+    - `StateAcceptance`: which measurements are accepted;
     - `CommandAcceptance`: which commands are followed, for how long, and whose;
     - `PhaseMachine`: whether the filter is silent, holds, follows or stops;
     - `SendSchedule`: when to send;
-    - `next_move`: what is sent, inside every limit, whatever was commanded.
+    - `next_move`: the command to send, within every limit, for any input.
 
-    The filter itself promises that nothing is sent before `arm`, that the emergency stop is latched until it
-    is released and the filter is armed anew, and that a clock that runs backwards stops the arm.
+    The filter itself promises that nothing is sent before `arm`, that the emergency stop is latched
+    until it is released and the filter is armed again, and that a clock that runs backwards stops the
+    arm.
 
-    hold_s: longest hold before it becomes a stop; waiting for the first command is not limited.
-    look_s: longest time until the next `tick` and the arrival of what it sends. A message that would grow
-    stale within this time counts as stale now, so that the arm is held within the limit and not later.
+    hold_s: longest hold before it becomes a stop; waiting for the first command is not limited. look_s:
+    longest time until the next `tick` and the arrival of its command. A message that would grow stale
+    within this time counts as stale now, so that the arm is held within the limit and not later.
     """
 
     def __init__(self, robot: RobotDescription, hold_s: float = 1.0, look_s: float = 0.0) -> None:

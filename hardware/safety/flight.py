@@ -24,13 +24,13 @@ from hardware.safety.reasons import Effect, Reason
 from hardware.safety.timing import SLACK_S, STALE_COMMAND_PERIODS, STALE_STATE_PERIODS, is_stale
 from robo_rl.core.flight.envelope import FlightEnvelope
 
-HOLD_S = 0.25  # how long a missing command or state is held before it becomes a landing
-_BLIND_S = 0.5  # how long a craft may fly without knowing its state
+HOLD_S = 0.25  # longest hold without a command or state before a landing
+_BLIND_S = 0.5  # longest flight without a state
 _OFFS = 5  # times that "motors off" is sent before silence
 
 
 class FlightPhase(Enum):
-    """What the filter is doing."""
+    """Phase of a quadcopter's filter."""
 
     DISARMED = "disarmed"  # silent
     FLYING = "flying"  # passing the policy's commands, once there is one
@@ -39,10 +39,11 @@ class FlightPhase(Enum):
 
 
 class FlightFilter:
-    """What to send to a quadcopter: the policy's command, a descent, or motors off.
+    """Output of a quadcopter's filter: the policy's command, a descent, or motors off.
 
-    Checks and limits are pure functions in `hardware.safety.flight_limits`; this class holds phase, order and
-    age. ground_m: height of the ground in the envelope's frame; by default the floor of its fence.
+    Checks and limits are pure functions in `hardware.safety.flight_limits`; this class holds phase,
+    order and age. ground_m: height of the ground in the envelope's frame; by default the floor of its
+    fence.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a quadcopter's filter checks and limits: pure functions of a state, a command and the envelope."""
+"""Checks and limits of a quadcopter's filter: pure functions of a state, a command and the envelope."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from robo_rl.core.shapes import Float
 
 Four = Float[ndarray, " 4"]
 Level = Literal["motors", "rates"]  # four rotor speeds in [-1, 1]; or thrust 0 ... 1 and body rates [rad/s]
-_UNIT = 0.05  # how far from 1 the length of a quaternion may be
+_UNIT = 0.05  # largest error of the length of a quaternion
 
 
 def tilt(state: Odometry) -> float:

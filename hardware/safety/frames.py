@@ -10,7 +10,7 @@ import re
 
 from hardware.messages import Odometry
 
-_OTHERS = ("ned", "frd")  # of world and body: z points down
+_OTHERS = ("ned", "frd")  # frames of world and body with z down
 
 
 class Frames:

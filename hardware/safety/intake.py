@@ -96,7 +96,7 @@ def _finite(values: Joints) -> bool:
 
 
 def state_fault(message: JointState, robot: RobotDescription) -> str:
-    """What is wrong with a dropped state, and what to check."""
+    """Fault of a dropped state, and what to check."""
     if missing := [name for name in robot.names if name not in message.names]:
         told = ", ".join(message.names) or "none"
         return f"joint_states lacks {', '.join(missing)} of the robot's description; it tells {told}"

@@ -51,7 +51,7 @@ class ArmLimits:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to go. speed_rad_s: speed at which the target itself moves, 0 where that is not known."""
+    """Target position. speed_rad_s: speed at which the target itself moves, 0 where that is not known."""
 
     position_rad: Joints
     speed_rad_s: Joints
@@ -76,9 +76,9 @@ def next_move(
     last: Move, measured_rad: Joints, target: Target | None, dt_s: float, limits: ArmLimits,
     workspace: Workspace | None,
 ) -> Move:  # fmt: skip
-    """What is sent: a step towards the target, or a braking one without a target, inside every limit.
+    """Move to send: a step towards the target, or a braking one without a target, within every limit.
 
-    last: what was sent last. dt_s: time since then. Every position that the filter sends is made here.
+    last: the move sent last. dt_s: time since then. Every position that the filter sends is made here.
     """
     if target is None:
         move = braking(last, measured_rad, dt_s, limits)

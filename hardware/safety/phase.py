@@ -1,4 +1,4 @@
-"""What the safety filter of an arm is doing: disarmed, holding, following or stopping."""
+"""Phases of an arm's safety filter: disarmed, holding or following, and stopping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SETTLED = 3  # times that the final position is sent before the filter falls si
 
 
 class Phase(Enum):
-    """What the filter is doing."""
+    """Phase of an arm's safety filter."""
 
     DISARMED = "disarmed"  # silent
     ARMED = "armed"  # following commands, or holding position

@@ -17,7 +17,7 @@ from robo_rl.core.shapes import Float
 
 Joints = Float[ndarray, " j"]
 _SPEED_MARGIN = 1.25  # a joint may be a little faster than what it is commanded
-_NOISE_RAD = 0.01  # of an encoder
+_NOISE_RAD = 0.01  # encoder noise
 _BUNCHED_PERIODS = 5.0
 _BEYOND_RAD = 1.0  # margin outside its range within which a joint's measured position is accepted
 

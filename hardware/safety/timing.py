@@ -7,9 +7,9 @@ import math
 STALE_STATE_PERIODS, STALE_COMMAND_PERIODS = 3.0, 2.0  # ages at which robots and filters stop trusting
 START_PERIODS = 5.0  # periods without a command after which the next one counts as a first one
 SLACK_S = 1e-9  # rounding allowed when times are compared
-_LEAST = 0.2  # of a period: shortest time between two commands
-_LATE = 1.5  # of a period: longest time that a command is waited for before one is sent without it
-_MOST = 2.0  # of a period: longest time that a step is computed for
+_LEAST = 0.2  # shortest time between two commands, in periods
+_LATE = 1.5  # longest wait for a command before one is sent without it, in periods
+_MOST = 2.0  # longest time for which a step is computed, in periods
 
 
 def is_stale(now_s: float, received_s: float, limit_s: float) -> bool:

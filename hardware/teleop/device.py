@@ -30,7 +30,7 @@ REQUEST_WORDS = (
     "saves as a success",
     "saves as a failure",
     "throws away",
-)  # the same, for the operator
+)  # effects of the requests, for the operator
 
 NOTHING = OperatorInput(False)
 

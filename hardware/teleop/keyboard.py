@@ -21,7 +21,7 @@ from robo_rl.core.errors import ConfigError, DriverError
 UP, DOWN = "qwertyu", "asdfghj"  # joint 1 turns up by q, down by a; joint 2 by w and s; ...
 HOLD_S = 0.15
 REQUEST_OF_KEY = {" ": "start", "\n": "success", "x": "failure", "\x7f": "discard"}  # the last is Backspace
-REQUEST_KEYS = ("space", "Enter", "x", "Backspace")  # the same in words
+REQUEST_KEYS = ("space", "Enter", "x", "Backspace")  # names of these keys
 REPEAT_S = 1.0  # a key that is held down repeats sooner, and requests once
 
 

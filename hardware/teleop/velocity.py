@@ -23,8 +23,8 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 
 FOLLOWED_S = 0.1
-EARLY = 0.9  # of a command period since the last command: sooner than that, none is made
-DAMPING = 0.05  # of the inverse kinematics, near a singular position [m and rad per rad]
+EARLY = 0.9  # share of a command period after a command within which none is made
+DAMPING = 0.05  # damping of the inverse kinematics near singular positions [m and rad per rad]
 Joints = Float[ndarray, " j"]
 
 

@@ -200,6 +200,6 @@ def test_the_front_table_takes_the_newest_of_several_machines() -> None:
 
 
 def test_readme_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever adds results must regenerate the table."""
+    """After new results the tables have to be regenerated: `make results`."""
     monkeypatch.setattr("sys.argv", ["readme_table.py", "--check"])
     assert main() == 0

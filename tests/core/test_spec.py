@@ -25,7 +25,7 @@ def test_limits_become_minus_one_and_one() -> None:
 
 @given(st.lists(st.floats(allow_nan=False, width=32), min_size=2, max_size=2))
 def test_actions_stay_within_the_limits(action: list[float]) -> None:
-    """Whatever a policy outputs, also infinity, the action is inside the limits."""
+    """Any output of a policy, also infinity, gives an action within the limits."""
     out = PIXELS.denormalize(torch.tensor(action))
     assert (out >= torch.tensor(PIXELS.low)).all()
     assert (out <= torch.tensor(PIXELS.high)).all()

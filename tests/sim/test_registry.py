@@ -111,7 +111,7 @@ def test_a_task_is_found_in_another_suite(name: str, meant: str) -> None:
     ],
 )
 def test_suggestion_by_parts_of_the_name(name: str, meant: str) -> None:
-    """Who knows the task and not how it is written here is shown it among the nearest."""
+    """A task's plain name is enough to find its full name among the suggestions."""
     with pytest.raises(UnknownNameError) as caught:
         make_env(name, 1)
     assert meant in str(caught.value)

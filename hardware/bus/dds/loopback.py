@@ -16,7 +16,7 @@ from pathlib import Path
 from robo_rl.core.errors import BusError
 
 DEVICE = b"lo"
-BASE, GAIN = 7400, 250  # of the ports of a domain, by the specification of DDSI-RTPS
+BASE, GAIN = 7400, 250  # ports of a domain, by the specification of DDSI-RTPS
 ANYWHERE = "0.0.0.0"
 
 

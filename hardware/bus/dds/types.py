@@ -10,7 +10,7 @@ import threading
 from functools import cache
 from typing import Any
 
-from cyclonedds._clayer import ddspy_take, ddspy_write  # what the classes' own take and write call
+from cyclonedds._clayer import ddspy_take, ddspy_write  # called by the classes' own take and write
 from cyclonedds.core import DDSException, InstanceState, SampleState, ViewState
 from cyclonedds.domain import Domain, DomainParticipant
 from cyclonedds.idl import make_idl_struct, types

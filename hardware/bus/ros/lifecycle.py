@@ -39,7 +39,7 @@ class RosLifecycle:
         if self._state not in ("unconfigured", "inactive", "active"):
             return  # within a transition, or finalized
         self._following = True
-        try:  # what is shown must not hinder a stop
+        try:  # publishing the state must not prevent a stop
             if self._state == "unconfigured":
                 self._machine.trigger_configure()
             self._machine.trigger_activate() if active else self._machine.trigger_deactivate()

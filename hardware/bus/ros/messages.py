@@ -37,7 +37,7 @@ _CODES = {
 
 
 def to_ros(record: Message) -> Any:
-    """What a publisher of rclpy takes: a message, or its CDR bytes for the messages of the control path.
+    """Message for a publisher of rclpy, or its CDR bytes for the messages of the control path.
 
     Raises BusError for values that the message's setters refuse.
     """

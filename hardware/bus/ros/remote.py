@@ -10,7 +10,7 @@ from hardware.bus.wire import pack
 from hardware.messages import JointTrajectory
 from robo_rl.core.errors import BusError, MissingDependencyError
 
-NAMED = ("bool", "integer", "double", "string")  # of rcl_interfaces/ParameterType 1 to 4; then arrays
+NAMED = ("bool", "integer", "double", "string")  # rcl_interfaces/ParameterType 1 to 4; then arrays
 ARRAYS = ("byte", "bool", "integer", "double", "string")  # 5 to 9
 FOLLOW = "control_msgs/action/FollowJointTrajectory"
 CANCELED = 5  # action_msgs/GoalStatus

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 _BATCH = 16  # messages of one subscription that are taken at a time
-_CALLBACKS = 8  # of futures, after one piece of rare work
+_CALLBACKS = 8  # most callbacks of futures after one piece of rare work
 
 
 class RosWaits:

@@ -19,7 +19,7 @@ UNKNOWN_S = 0.5  # largest age of a picture of a camera whose rate is not known
 
 @dataclass(frozen=True, slots=True)
 class PictureSettings:
-    """How pictures arrive. age_s: largest age since receipt; None: 3 periods of the camera."""
+    """Transport and largest age of pictures. age_s: since receipt; None: 3 periods of the camera."""
 
     age_s: float | None = None
     transport: str = "raw"  # or compressed

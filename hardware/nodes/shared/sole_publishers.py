@@ -1,8 +1,9 @@
-"""Topics that move a robot have one publisher: a second one is a fault, whoever it is.
+"""Topics that move a robot have one publisher; any second one is a fault.
 
-Nothing on the bus says who may command. Two publishers of commands take turns at moving the robot, and two
-publishers of its state show it in two places. So a robot and its filter stop while there are two, and nothing
-is armed or connected until one is left. A node that was killed counts until its lease ends, after 10 s.
+A bus does not define who may command. Two publishers of commands take turns at moving the robot, and
+two publishers of its state show it in two places. So a robot and its filter stop while there are two,
+and nothing is armed or connected until one is left. A node that was killed counts until its lease ends,
+after 10 s.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ LOST_S, STATUS_LOST_S = 1.0, 3.0  # ages of state and status after which the lin
 REQUEST_S, REQUESTS = 0.5, 6  # period and number of requests to arm
 # With these parameters, roll and pitch of cmd_vel_legacy are rates.
 PARAMETERS = {"flightmode.stabModeRoll": 0, "flightmode.stabModePitch": 0, "stabilizer.controller": PID}
-LOGGED = ("vx", "vy", "vz", "rateRoll", "ratePitch", "rateYaw")  # of stateEstimateZ: mm/s, mrad/s
+LOGGED = ("vx", "vy", "vz", "rateRoll", "ratePitch", "rateYaw")  # variables of stateEstimateZ: mm/s, mrad/s
 # Both servers invert the pitch; with backend cflib, cflib inverts it again.
 PITCH_SIGNS = {"cpp": 1.0, "cflib": -1.0}
 ONLY_CFLIB = "add_logging"  # a service that only the server on cflib offers

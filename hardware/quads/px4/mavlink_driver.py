@@ -24,7 +24,7 @@ from hardware.states import QuadState, Setpoint
 from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import swap_attitude, swap_body, swap_world
 
-RATE_HZ = 100.0  # of states
+RATE_HZ = 100.0  # rate of states
 GROUND = 1  # landed_state
 LOSS_LIMIT_S = 2.0  # largest COM_OF_LOSS_T
 # Values of COM_OBL_RC_ACT, PX4's action when the stream is lost, that would crash the craft or let it drift.

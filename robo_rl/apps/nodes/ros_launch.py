@@ -14,7 +14,7 @@ from robo_rl.core.errors import BusError, ConfigError
 from robo_rl.core.files.lock import FolderLock
 
 PROCESS = "robo_rl.apps.nodes.process"  # runs a module that stops with its parent
-_LOCKS: list[FolderLock] = []  # of namespaces, held until this process ends
+_LOCKS: list[FolderLock] = []  # locks of namespaces, held until this process ends
 COMMON = {
     "namespace": ("", "of the robot: several share a network that way"),
     "use_sim_time": ("false", "true: stamps come from /clock, of a simulator or a recording"),

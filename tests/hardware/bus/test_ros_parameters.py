@@ -51,7 +51,7 @@ def node(log: Path, *words: str) -> AbstractContextManager[subprocess.Popen[str]
 
 
 def param(*words: str, most_s: float = AT_ONCE_S) -> str:
-    """What `ros2 param` prints. TimeoutExpired when it does not answer in time."""
+    """Output of `ros2 param`. Raises TimeoutExpired when it does not answer in time."""
     ran = subprocess.run(
         ros2("param", *words, "--no-daemon"), capture_output=True, text=True, timeout=most_s, check=False
     )

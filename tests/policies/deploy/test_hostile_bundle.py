@@ -44,7 +44,7 @@ def put(manifest: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[st
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_changed_manifest_is_valid_or_refused(bundle: Bundle, data: st.DataObject) -> None:
-    """What loads after one change has valid limits; what does not load gives a reason."""
+    """A bundle that loads after one change has valid limits; any other is refused with a reason."""
     place = data.draw(st.sampled_from(places(bundle.manifest)))
     path = bundle.folder / "manifest.json"
     path.write_text(json.dumps(put(bundle.manifest, place, data.draw(WRONG))))

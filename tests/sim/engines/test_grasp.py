@@ -58,7 +58,7 @@ def test_touch_equals_the_servo_force(name: str) -> None:
 
 @cache
 def held_peg(name: str) -> tuple[Tensor, Tensor]:
-    """Where the peg is in the hand at the start and after two seconds of holding still."""
+    """Position of the peg in the hand at the start and after two seconds of holding still."""
     with closing(make_task_env("peg_insert", 4, engine=name)) as env:
         env.reset(EpisodeSeeds(("peg", 0)))
         start, still = in_hand(env, "peg"), torch.zeros(4, env.spec.action.dim)

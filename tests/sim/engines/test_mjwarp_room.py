@@ -69,8 +69,7 @@ def test_memory_is_counted_through_nested_parts() -> None:
 
 
 @pytest.mark.parametrize("package", ["mujoco_warp", "warp"])
-def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    """Where the extra is not installed."""
+def test_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     if package == "warp":
         monkeypatch.delitem(sys.modules, "mujoco_warp", raising=False)

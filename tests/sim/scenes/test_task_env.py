@@ -104,7 +104,7 @@ def test_noise_spoils_an_expert() -> None:
 
 
 def test_results_do_not_depend_on_threads() -> None:
-    """A world is the same whoever simulates it, to the last bit."""
+    """Worlds are equal bit for bit with any number of threads."""
     ends = []
     for threads in (1, 2):
         env = make_task_env("lift", 32, threads=threads)

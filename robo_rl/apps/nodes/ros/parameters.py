@@ -14,7 +14,7 @@ from robo_rl.core.nearest import nearest
 
 # ROS has its own ways to give these: `-r __node:=`, `-r __ns:=`, and the choice of the bus itself.
 NO_PARAMETERS = tuple(item.name for item in fields(NodeConfig))
-GIVES = ("-p", "--param", "--params-file")  # of --ros-args
+GIVES = ("-p", "--param", "--params-file")  # arguments within --ros-args
 
 
 def parameters_of(config: Any) -> list[Parameter]:
