@@ -50,7 +50,8 @@ class Runner:
             inner(ctrl, substeps)
             self.engine_s += self._clock() - start_s
 
-        self.env._engine.step = timed  # type: ignore[method-assign]  # only to see the physics' share of the time
+        # measures the physics' share of the time
+        self.env._engine.step = timed  # type: ignore[method-assign]
 
     def round(self, steps: int) -> tuple[float, float]:
         """(env steps per CPU-second, non-physics time as a fraction of the physics' time)."""

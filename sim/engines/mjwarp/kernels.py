@@ -8,7 +8,7 @@ wp.set_module_options({"enable_backward": False})
 @wp.kernel  # type: ignore[untyped-decorator]
 def note_peaks(
     contacts: wp.array(dtype=int),  # type: ignore[valid-type] # (1,), in all worlds together
-    candidates: wp.array(dtype=int),  # type: ignore[valid-type] # (1,), pairs that are near: they take the same room
+    candidates: wp.array(dtype=int),  # type: ignore[valid-type] # (1,), near pairs, in the same buffer
     rows: wp.array(dtype=int),  # type: ignore[valid-type] # (n,)
     peaks: wp.array(dtype=int),  # type: ignore[valid-type] # (2,), most contacts and most rows so far
 ) -> None:

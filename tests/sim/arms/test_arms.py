@@ -247,7 +247,8 @@ def test_own_robot_from_a_yaml_file(tmp_path: Path) -> None:
         ),
         (
             "ros.urdf",
-            '<robot name="r"><link name="a"><collision><geometry><mesh filename="package://my_arm/gone.stl"/></geometry>'
+            '<robot name="r"><link name="a"><collision><geometry>'
+            '<mesh filename="package://my_arm/gone.stl"/></geometry>'
             "</collision></link></robot>",
             r"ros\.urdf names a mesh that is not there: package://my_arm/gone\.stl.*packages of ROS are not "
             r"searched",
