@@ -101,7 +101,7 @@ class Ros2ControlDriver:
         return self._stopped
 
     @property
-    def hears(self) -> bool:
+    def receives_states(self) -> bool:
         """True while states of the arm come, so that `connect` returns without spinning the bus."""
         return self._state is not None and self._bus.now() - self._state.received_s <= FIRST_STATE_S
 

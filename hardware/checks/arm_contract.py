@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hardware.description import RobotDescription
 from hardware.layout import POSITION, VELOCITY, Segment, action_joints, parse_unit
-from hardware.loop.observation import DEPTH, IMAGE, untold
+from hardware.loop.observation import DEPTH, IMAGE, unavailable_message
 from hardware.loop.scale import scalable
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
@@ -127,7 +127,7 @@ def _state(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
 
 def _cameras(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
     if unknown := [key for key in bundle.env.obs if key != "state" and not key.startswith((IMAGE, DEPTH))]:
-        yield untold(unknown)
+        yield unavailable_message(unknown)
     for key, spec in bundle.env.obs.items():
         if not key.startswith((IMAGE, DEPTH)):
             continue

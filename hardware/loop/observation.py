@@ -42,7 +42,7 @@ class ArmObserver:
                 "for>'."
             )
         if unknown := [key for key in spec if key != "state" and key not in self.pictures]:
-            raise CheckpointError(untold(unknown))
+            raise CheckpointError(unavailable_message(unknown))
         self.goal_size = sum(len(s.names) for s in self._segments if s.unit not in (POSITION, VELOCITY))
 
     def build(
@@ -111,8 +111,8 @@ def depth_seen(depth_m: Float[ndarray, "h w"]) -> Float[ndarray, "h w"]:
     return kept
 
 
-def untold(keys: Sequence[str]) -> str:
-    """Sentence about observations that no topic carries."""
+def unavailable_message(keys: Sequence[str]) -> str:
+    """Message about observations that no topic carries."""
     clouds = any(key.startswith(POINTS) for key in keys)
     hint = " Point clouds are not sent between nodes: train with senses=depth, which is." if clouds else ""
     return f"The bundle needs {', '.join(keys)}, which no node of an arm tells.{hint}"

@@ -60,8 +60,8 @@ class ControllerDriverNode:
         self._driver.close()
 
     def _look(self) -> None:
-        """Connect once the arm is heard; try again after a fault of the controller."""
-        if self._ready or self._ended or not self._driver.hears:
+        """Connect once states of the arm come; try again after a fault of the controller."""
+        if self._ready or self._ended or not self._driver.receives_states:
             return
         if self._bus.now() - self._tried_s >= AGAIN_S:
             self._tried_s = self._bus.now()
@@ -75,7 +75,7 @@ class ControllerDriverNode:
     def _reconnect(self) -> Answer:
         if self._sole.rivals:
             return False, self._sole.rivals
-        if not self._driver.hears:
+        if not self._driver.receives_states:
             return False, WAITS
         self._connect()
         return not self._fault, self._fault or "connected"
@@ -95,7 +95,7 @@ class ControllerDriverNode:
         try:
             position_rad = last_waypoint(message, self._driver.names)
             if self._driver.stopped and not self._driver.fault:
-                if not self._driver.hears:
+                if not self._driver.receives_states:
                     raise DriverError("No joint_states come any more, so nothing is sent.")
                 self._driver.connect()
             self._driver.write(JointCommand(position_rad))

@@ -68,7 +68,7 @@ def driven(bus: Bus, output: str, seconds: float = 1.0) -> tuple[dict[str, Any],
         say=said.append,
         **LIMITS,
     )
-    until(bus, lambda: arm.hears)
+    until(bus, lambda: arm.receives_states)
     arm.connect()
     begin_s = bus.now()
     failures = list[DriverError]()
