@@ -376,7 +376,7 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "robot_driver": (
         ("~/connect", "connect again after a stop or a lost connection"),
-        ("~/stop", "hold, or land, and obey no commands until ~/connect"),
+        ("~/stop", "hold, or land, and follow no commands until ~/connect"),
     ),
     "controller_driver": (("~/connect", "command the controller again after a fault of it"),),
     "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then switch the motors off")),

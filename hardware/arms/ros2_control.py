@@ -66,7 +66,7 @@ class Ros2ControlDriver:
                 "per joint, and different names."
             )
         if output == "action" and not isinstance(bus, ActionBus):
-            raise ConfigError("output=action needs bus=rclpy: actions are not spoken without ROS.")
+            raise ConfigError("output=action needs bus=rclpy: actions need ROS.")
         self.names, self._controller, self._output = tuple(joints), controller, output
         self._bus, self._period_s, self._watchdog_s, self._say = bus, 1.0 / rate_hz, watchdog_s, say
         self._robot = f"the arm behind '{controller}'"

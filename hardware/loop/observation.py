@@ -115,7 +115,7 @@ def unavailable_message(keys: Sequence[str]) -> str:
     """Message about observations that no topic carries."""
     clouds = any(key.startswith(POINTS) for key in keys)
     hint = " Point clouds are not sent between nodes: train with senses=depth, which is." if clouds else ""
-    return f"The bundle needs {', '.join(keys)}, which no node of an arm tells.{hint}"
+    return f"The bundle needs {', '.join(keys)}, which no node of an arm publishes.{hint}"
 
 
 class ObservationHistory:

@@ -134,7 +134,7 @@ class ArmPolicyNode:
         if self._bus.now() - received_s > STALE_STATE_PERIODS / self._robot.state_hz:
             return self._faults.begin(STALE, self._bus.now())
         if self._observer.goal_size and self._goal is None:
-            self._waits_for = "waits for the topic 'goal': nobody has said what to do"
+            self._waits_for = "waits for the topic 'goal': no goal has been published"
             return None
         try:
             self._history.push(self._observer.build(message, self._pictures.fresh(), self._goal))

@@ -113,4 +113,4 @@ class ControllerDriverNode:
             self._report()
 
     def _report(self) -> None:
-        self._own.tell(2 if self._fault else 0, self._fault or "obeys")
+        self._own.tell(2 if self._fault else 0, self._fault or "follows commands")

@@ -75,7 +75,7 @@ class FlightFilterNode:
         self.filter.on_state(message, received_s)
         if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
             self._fault_reported_s = received_s
-            self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
+            self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is dropped.")
         if self._arm_when_ready and self._arm()[0]:
             self._arm_when_ready = False
 

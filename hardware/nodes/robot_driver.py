@@ -33,7 +33,7 @@ from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import rotation_of
 
 STATUS_S = 0.5
-STOPPED = "stopped by its service or lifecycle; it obeys again after ~/connect"
+STOPPED = "stopped by its service or lifecycle; it accepts commands again after ~/connect"
 S = TypeVar("S", ArmState, QuadState)
 
 
@@ -158,7 +158,7 @@ class _DriverNode(ABC, Generic[S]):
 
     def _report(self) -> None:
         self._lifecycle.report(not self._fault)
-        self._own.tell(2 if self._fault else 0, self._fault or "obeys")
+        self._own.tell(2 if self._fault else 0, self._fault or "follows commands")
 
 
 class ArmDriverNode(_DriverNode[ArmState]):

@@ -104,7 +104,7 @@ class SafetyFilterNode:
         self.filter.on_state(message, received_s)
         if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
             self._fault_reported_s = received_s
-            self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is not taken.")
+            self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is dropped.")
         if self._arm_when_ready and self._arm()[0]:
             self._arm_when_ready = False
 
@@ -119,7 +119,7 @@ class SafetyFilterNode:
         try:
             JOINT_JOG.subscribe(bus, self._on_velocity)
         except MissingDependencyError as error:
-            self._say(f"{bus.name}: {JOINT_JOG.name} is not heard. {error}")
+            self._say(f"{bus.name}: {JOINT_JOG.name} is not subscribed. {error}")
 
     def _on_velocity(self, message: JointJog | Twist, received_s: float) -> None:
         topic = JOINT_JOG if isinstance(message, JointJog) else TWIST

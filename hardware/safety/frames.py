@@ -28,14 +28,14 @@ class Frames:
         for name, expected in zip(told, ("ENU", "FLU"), strict=True):
             if found := axes_in(name):
                 return (
-                    f"odom is told in '{name}', which is {found.upper()}, expected {expected} (REP 103): "
+                    f"odom is in '{name}', which is {found.upper()}, expected {expected} (REP 103): "
                     "convert it, or let robot_driver tell it"
                 )
         if not may_change and self._taken is not None and told != self._taken:
             return (
                 f"odom changed its frames from '{self._taken[0]}' and '{self._taken[1]}' to '{told[0]}' and "
-                f"'{told[1]}': two estimators tell it, or one began anew. Leave one of them, and land before "
-                "it changes"
+                f"'{told[1]}': two estimators publish it, or one was restarted. Keep one of them, and land "
+                "before it changes"
             )
         return ""
 

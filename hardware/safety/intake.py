@@ -99,7 +99,7 @@ def state_fault(message: JointState, robot: RobotDescription) -> str:
     """Fault of a dropped state, and what to check."""
     if missing := [name for name in robot.names if name not in message.names]:
         told = ", ".join(message.names) or "none"
-        return f"joint_states lacks {', '.join(missing)} of the robot's description; it tells {told}"
+        return f"joint_states lacks {', '.join(missing)} of the robot's description; it has {told}"
     if len(set(message.names)) != len(message.names):
         return "joint_states names a joint twice"
     position = read_state(message, robot.names)
@@ -109,6 +109,6 @@ def state_fault(message: JointState, robot: RobotDescription) -> str:
     worst = int(np.argmax(beyond))
     joint = robot.joints[worst]
     return (
-        f"joint_states tells {joint.name} at {position[worst]:.3g} rad, far outside of {joint.low_rad:.3g} "
+        f"joint_states has {joint.name} at {position[worst]:.3g} rad, far outside of {joint.low_rad:.3g} "
         f"to {joint.high_rad:.3g}: its counter lost its zero, or the robot's description has another range"
     )

@@ -41,7 +41,7 @@ def landing_duration_s(height_m: float) -> float:
 def check_after_stop(stopped: bool, robot: str) -> None:
     """Raise DriverError after a stop, which lands the craft."""
     if stopped:
-        raise DriverError(f"{robot} was told to land. Connect again when it is on the ground.")
+        raise DriverError(f"{robot} is landing after a stop. Connect again when it is on the ground.")
 
 
 def check_unlocked(unlocked: bool, robot: str) -> None:

@@ -52,7 +52,9 @@ class OffboardStream:
     def check_open(self) -> None:
         """Raise DriverError after a stop."""
         if self.stopped:
-            raise DriverError(f"{self.robot} was told to land. Connect again when it is on the ground.")
+            raise DriverError(
+                f"{self.robot} is landing after a stop. Connect again when it is on the ground."
+            )
 
     def check_mode(self, offboard: bool, detail: str = "") -> None:
         """Raise DriverError when the craft has left offboard mode. detail: mode and warnings, in words."""

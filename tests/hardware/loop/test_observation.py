@@ -68,7 +68,7 @@ def test_policy_without_a_goal_ignores_the_topic() -> None:
 def test_a_bundle_without_names_is_refused() -> None:
     with pytest.raises(CheckpointError, match="cannot tell which is which"):
         ArmObserver({"state": ArraySpec((3,), unit="SI")})
-    with pytest.raises(CheckpointError, match="needs depth, which no node of an arm tells"):
+    with pytest.raises(CheckpointError, match="needs depth, which no node of an arm publishes"):
         ArmObserver({"depth": ArraySpec((3,))})
 
 

@@ -80,7 +80,7 @@ def test_ros2_control_arm_moves_smoothly_and_resumes() -> None:
     cell.run(0.8)
     place = cell.controller.servo.place_rad
     assert place == pytest.approx(0.5 * 0.8, abs=0.06)
-    assert cell.statuses[-1] == (0, "obeys")
+    assert cell.statuses[-1] == (0, "follows commands")
     assert np.abs(np.diff(cell.controller.commands)).max() < 2.5e-3
     cell.filter.filter.stop()
     cell.run(0.6)

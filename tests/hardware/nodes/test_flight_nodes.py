@@ -144,8 +144,8 @@ def test_killed_policy_leads_to_a_hold_and_a_landing(hover: Bundle) -> None:
 @pytest.mark.parametrize(
     ("frames", "sentence"),
     [
-        (("odom_ned", "base_link"), "odom is told in 'odom_ned', which is NED, expected ENU"),
-        (("odom", "base_link_frd"), "odom is told in 'base_link_frd', which is FRD, expected FLU"),
+        (("odom_ned", "base_link"), "odom is in 'odom_ned', which is NED, expected ENU"),
+        (("odom", "base_link_frd"), "odom is in 'base_link_frd', which is FRD, expected FLU"),
     ],
 )
 def test_states_in_another_frame_are_refused(hover: Bundle, frames: tuple[str, str], sentence: str) -> None:

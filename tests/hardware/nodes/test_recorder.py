@@ -493,5 +493,5 @@ def test_topic_of_a_missing_type_is_left_out(tmp_path: Path) -> None:
     assert list(recorded(next(tmp_path.glob("episode_*")))) == ["/joint_states"]
     assert [line for line in said if "control-msgs" in line] == [
         "teleop/joint_jog is not recorded. Run: sudo apt install ros-jazzy-control-msgs",
-        "filter: teleop/joint_jog is not heard. Run: sudo apt install ros-jazzy-control-msgs",
+        "filter: teleop/joint_jog is not subscribed. Run: sudo apt install ros-jazzy-control-msgs",
     ]

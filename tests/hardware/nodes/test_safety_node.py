@@ -125,8 +125,7 @@ def test_states_of_other_joints_are_reported_every_5_s() -> None:
     bus.spin(lambda: world.now() >= 4.0)
     assert node.at_rest
     assert said == [
-        "filter: joint_states lacks see of the robot's description; it tells a, b, c. Such a state is not "
-        "taken."
+        "filter: joint_states lacks see of the robot's description; it has a, b, c. Such a state is dropped."
     ]
 
 
@@ -313,7 +312,7 @@ def test_diagnostics_collect_statuses_and_report_silence() -> None:
     cell.policy_bus.spin(lambda: cell.world.now() >= 6.0)
     row = next(row for row in heard[-1].status if row.name == "filter")
     assert row.level == 3
-    assert row.message.startswith("said nothing for")
+    assert row.message.startswith("silent for")
 
 
 def test_diagnostics_name_the_robot_and_the_hardware() -> None:

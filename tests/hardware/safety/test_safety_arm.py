@@ -326,11 +326,11 @@ def test_pushed_arm_keeps_the_command_limits() -> None:
     [
         (
             state([0.0, 0.0, 0.0], ("a", "B", "c")),
-            "joint_states lacks b of the robot's description; it tells a, B, c",
+            "joint_states lacks b of the robot's description; it has a, B, c",
         ),
         (state([0.0, 0.0, 0.0, 0.0], ("a", "a", "b", "c")), "names a joint twice"),
         (state([0.0, math.nan, 0.0]), "not a finite number"),
-        (state([0.0, 7.0, 0.0]), "joint_states tells b at 7 rad, far outside of -1 to 1"),
+        (state([0.0, 7.0, 0.0]), "joint_states has b at 7 rad, far outside of -1 to 1"),
     ],
 )
 def test_refused_arming_names_the_fault_of_the_states(message: JointState, sentence: str) -> None:
