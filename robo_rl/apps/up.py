@@ -70,10 +70,10 @@ def main(config: UpConfig) -> int:
                     f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.",
                     flush=True,
                 )
-        return Supervisor(commands, partial(print, flush=True), _typist(words)).run(config.seconds)
+        return Supervisor(commands, partial(print, flush=True), _key_reader(words)).run(config.seconds)
 
 
-def _typist(words: Mapping[str, Sequence[str]]) -> str | None:
+def _key_reader(words: Mapping[str, Sequence[str]]) -> str | None:
     """Node that reads the keys of this terminal."""
     return "teleop" if "device=keyboard" in words.get("teleop", ()) else None
 

@@ -73,14 +73,14 @@ class NodeSet:
                 commands[member.node] = [member.node, *_words(member, values)]
         return commands
 
-    def asked_settings(self, node: str, asked: Collection[str]) -> set[str]:
-        """Settings of a node that have their value from one of the arguments `asked`."""
+    def settings_from(self, node: str, arguments: Collection[str]) -> set[str]:
+        """Settings of a node that have their value from one of these arguments."""
         return {
             key
             for member in self.members
             if member.node == node
             for key, value in member.settings.items()
-            if isinstance(value, str) and value[:1] in ("$", "!") and value[1:] in asked
+            if isinstance(value, str) and value[:1] in ("$", "!") and value[1:] in arguments
         }
 
 

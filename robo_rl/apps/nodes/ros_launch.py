@@ -58,14 +58,14 @@ def describe(*names: str) -> Any:
     for name, (text, meaning) in COMMON.items():
         choices = {"choices": ["true", "false"]} if name == "use_sim_time" else {}
         declared[name] = DeclareLaunchArgument(name, default_value=text, description=meaning, **choices)
-    asked: set[str] = set()  # arguments that were given, which declaring them no longer shows
-    note = OpaqueFunction(function=lambda context: asked.update(context.launch_configurations))
-    start = OpaqueFunction(function=lambda context: _nodes(context, sets, asked))
+    explicit: set[str] = set()  # arguments that the user gave, known only before they are declared
+    note = OpaqueFunction(function=lambda context: explicit.update(context.launch_configurations))
+    start = OpaqueFunction(function=lambda context: _nodes(context, sets, explicit))
     return LaunchDescription([note, *declared.values(), start])
 
 
-def _nodes(context: Any, sets: dict[str, NodeSet], asked: set[str]) -> list[Any]:
-    """One action per node, once the arguments have values. asked: arguments that were given."""
+def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[Any]:
+    """One action per node, once the arguments have values. explicit: arguments that the user gave."""
     from launch.substitutions import LaunchConfiguration
     from launch_ros.actions import Node
 
@@ -88,7 +88,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet], asked: set[str]) -> list[Any]
         if value("bus") != "rclpy":
             return []
         files = [value("params_file")] if value("params_file") else []
-        own = asked_parameters(words, chosen.asked_settings(words[0], asked))
+        own = explicit_parameters(words, chosen.settings_from(words[0], explicit))
         return [*files, {"use_sim_time": value("use_sim_time") == "true", **own}]
 
     models = (
@@ -115,12 +115,12 @@ def _nodes(context: Any, sets: dict[str, NodeSet], asked: set[str]) -> list[Any]
     ]
 
 
-def asked_parameters(words: Sequence[str], asked: Collection[str]) -> dict[str, Any]:
-    """ROS parameters for the settings `asked` in the words of a node; as text, which the node converts."""
+def explicit_parameters(words: Sequence[str], keys: Collection[str]) -> dict[str, Any]:
+    """ROS parameters for the settings `keys` in the words of a node; as text, which the node converts."""
     from launch_ros.parameter_descriptions import ParameterValue
 
     pairs = (word.partition("=") for word in words[1:])
-    return {key: ParameterValue(text, value_type=str) for key, _, text in pairs if key in asked}
+    return {key: ParameterValue(text, value_type=str) for key, _, text in pairs if key in keys}
 
 
 def _refuse_what_needs_rclpy(values: Mapping[str, str]) -> None:

@@ -90,16 +90,16 @@ def namespace_lock(domain: int, namespace: str) -> FolderLock:
 class Supervisor:
     """Runs `commands` (name -> argv). `say` prints one line.
 
-    typist: the process that reads the terminal's keys.
+    key_reader: the process that reads the terminal's keys.
     """
 
     def __init__(
         self,
         commands: Mapping[str, Sequence[str]],
         say: Callable[[str], None] = print,
-        typist: str | None = None,
+        key_reader: str | None = None,
     ) -> None:
-        self._say, self._commands, self._typist = say, commands, typist
+        self._say, self._commands, self._key_reader = say, commands, key_reader
         self._width = max(map(len, commands))
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -107,7 +107,7 @@ class Supervisor:
 
     def run(self, seconds: float | None = None) -> int:
         """Run until everything has stopped. Returns 0 after a request, 3 when a process ended by itself."""
-        with noted() as signals, terminal_kept() if self._typist else nullcontext():
+        with noted() as signals, terminal_kept() if self._key_reader else nullcontext():
             why, code = "", 0
             try:
                 for name, argv in self._commands.items():
@@ -129,7 +129,7 @@ class Supervisor:
         # signal in its turn.
         process = subprocess.Popen(
             argv,
-            stdin=None if name == self._typist else subprocess.DEVNULL,
+            stdin=None if name == self._key_reader else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONUNBUFFERED": "1", SUPERVISOR: str(os.getpid())},
