@@ -17,18 +17,6 @@ from robo_rl.core.errors import BusError, MissingDependencyError
 
 DISTRIBUTIONS = ("humble", "iron", "jazzy", "kilted", "lyrical")
 INSTALL = "pip install 'robo-rl[dds]'"
-# std_srvs is not in the stores of rosbags. A request without fields is one byte in CDR.
-TRIGGER = {
-    "std_srvs/msg/Trigger_Request": "uint8 structure_needs_at_least_one_member\n",
-    "std_srvs/msg/Trigger_Response": "bool success\nstring message\n",
-}
-# Of control_msgs, which is not in the stores of rosbags.
-JOG = """std_msgs/Header header
-string[] joint_names
-float64[] displacements
-float64[] velocities
-float64 duration
-"""
 # Faster encoders with identical bytes, for the messages of the control path.
 FAST: dict[type[Any], tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     JointState: (encode_joints, decode_joints),
@@ -50,10 +38,10 @@ class RosTypes:
 
     def __init__(self, distribution: str) -> None:
         try:
-            from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+            from hardware.bus.dds.typestore import typestore
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
-                f"The DDS bus needs the package 'rosbags', which is not installed. Run: {INSTALL}"
+                f"The DDS bus needs the package '{error.name}', which is not installed. Run: {INSTALL}"
             ) from error
         if distribution not in DISTRIBUTIONS:
             raise BusError(
@@ -61,10 +49,15 @@ class RosTypes:
                 f"{', '.join(DISTRIBUTIONS)}, or leave it empty for jazzy."
             )
         self.distribution = distribution
-        self.store: Any = get_typestore(Stores(f"ros2_{distribution}"))
-        for name, text in {**TRIGGER, "control_msgs/msg/JointJog": JOG}.items():
-            self.store.register(get_types_from_msg(text, name))
+        self.store: Any = typestore(distribution)
         self._defaults: dict[str, list[tuple[str, Callable[[], Any]]]] = {}
+
+    def knows(self, ros_type: str) -> bool:
+        """True if the distribution has this type, or it was registered."""
+        try:
+            return bool(self.store.fielddefs[ros_type])
+        except KeyError:
+            return False
 
     def new(self, ros_type: str, **fields: Any) -> Any:
         """A message with these fields; the others are empty or zero."""

@@ -98,7 +98,7 @@ class TopicIntrospector:
                 f"'{topic}' is used with different types, {' and '.join(types)}: its nodes exchange no "
                 "messages."
             )
-        if types[0] not in self._ros.store.fielddefs:
+        if not self._ros.knows(types[0]):
             raise BusError(
                 f"'{topic}' carries {types[0]}, which is not among the messages of ROS "
                 f"{self._ros.distribution}, so it cannot be decoded. `robo-rl topic info` lists its "
