@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct as bits
 import time
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -20,6 +21,7 @@ from cyclonedds.qos import Policy, Qos
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 
+from hardware.bus.dds.descriptions import described
 from hardware.bus.dds.types import PLAIN, endpoint_qos, raw_type
 from hardware.bus.names import unknown_service
 from hardware.bus.protocol import Answer
@@ -28,11 +30,10 @@ from robo_rl.core.errors import BusError
 ANY = ViewState.Any | SampleState.Any | InstanceState.Any
 HEAD = bits.Struct("<4sQq")  # CDR header, client, sequence number
 DISCOVERY_S = 0.1  # time that a response waits for the discovery of the client's reader
+TRIGGER = "std_srvs/srv/Trigger"
 _HEAD = {"client_guid": types.uint64, "sequence": types.int64}
-_NAME = "std_srvs.srv.dds_.Trigger_"
-_ON_THE_WIRE = f"{_NAME}Request_".replace(".", "::")
-REQUEST = raw_type(make_idl_struct("Request_", f"{_NAME}Request_", _HEAD | {"empty": types.uint8}))
-REPLY = raw_type(make_idl_struct("Response_", f"{_NAME}Response_", _HEAD | {"success": bool, "message": str}))
+_EMPTY = _HEAD | {"empty": types.uint8}
+_FIELDS = {TRIGGER: (_EMPTY, _HEAD | {"success": bool, "message": str})}  # of request and response
 _ids = count(1)
 
 
@@ -52,18 +53,32 @@ def trigger(callback: Callable[[], Answer]) -> Callable[[bytes], bytes]:
     return lambda cdr: encode_reply(*decode_head(cdr), callback())
 
 
+@cache
 def service_carriers(ros_type: str) -> tuple[Any, Any]:
     """Classes that announce request and response of a service type and hold their CDR bytes.
 
-    Their fields are not announced, which takes a quarter of the time. rmw_cyclonedds matches types by name; a
-    client without ROS needs these classes, too.
+    Of services other than Trigger, the fields are not announced, which takes a quarter of the time.
+    rmw_cyclonedds matches types by name; a client without ROS needs these classes, too.
     """
-    name = ros_type.replace("/", ".").replace(".srv.", ".srv.dds_.") + "_"
-    fields = _HEAD | {"empty": types.uint8}
+    stored = [described(name, name) for name in _part_names(ros_type)]
+    request, response = map(raw_type, stored if all(stored) else service_parts(ros_type))
+    return request, response
+
+
+def service_parts(ros_type: str) -> tuple[Any, Any]:
+    """Request and response of a service type as IDL classes of cyclonedds."""
+    fields = _FIELDS.get(ros_type, (_EMPTY, _EMPTY))
     request, response = (
-        raw_type(make_idl_struct(f"{part}_", f"{name}{part}_", fields)) for part in ("Request", "Response")
+        make_idl_struct(name.rsplit(".", 1)[1], name, each)
+        for name, each in zip(_part_names(ros_type), fields, strict=True)
     )
     return request, response
+
+
+def _part_names(ros_type: str) -> tuple[str, str]:
+    """DDS names of request and response."""
+    name = ros_type.replace("/", ".").replace(".srv.", ".srv.dds_.")
+    return f"{name}_Request_", f"{name}_Response_"
 
 
 def decode_head(cdr: bytes) -> tuple[int, int]:
@@ -83,6 +98,9 @@ def decode_reply(cdr: bytes) -> Answer:
     except bits.error as error:
         raise BusError(f"The response of a service cannot be decoded: {error}.") from error
     return bool(success), cdr[28 : 28 + length].rstrip(b"\0").decode(errors="replace")
+
+
+REQUEST, REPLY = service_carriers(TRIGGER)
 
 
 class Endpoints:
@@ -148,7 +166,7 @@ class Client:
 def offered(participant: Any) -> set[str]:
     """Names of the Trigger services whose servers are discovered."""
     seen = BuiltinDataReader(participant, BuiltinTopicDcpsSubscription).read(1000)
-    servers = (end.topic_name for end in seen if end.type_name == _ON_THE_WIRE)
+    servers = (end.topic_name for end in seen if end.type_name == REQUEST.__idl__.idl_transformed_typename)
     return {name.removeprefix("rq").removesuffix("Request") for name in servers if name.startswith("rq/")}
 
 

@@ -18,6 +18,7 @@ from cyclonedds.qos import Policy, Qos
 from cyclonedds.util import duration
 
 from hardware.bus.dds.cdr import RosTypes
+from hardware.bus.dds.descriptions import described
 from hardware.bus.dds.loopback import confine
 from hardware.bus.quality import Ask, Quality
 from robo_rl.core.errors import BusError
@@ -119,7 +120,8 @@ def dds_type_name(ros_type: str) -> str:
 def carrier(ros: RosTypes, ros_type: str) -> Any:
     """A class that announces the ROS type and holds its CDR bytes as `.cdr`."""
     if ros_type not in _carriers:
-        _carriers[ros_type] = raw_type(struct(ros, ros_type))
+        stored = described(ros.type_hash(ros_type), dds_type_name(ros_type))
+        _carriers[ros_type] = raw_type(stored or struct(ros, ros_type))
     return _carriers[ros_type]
 
 
@@ -127,7 +129,7 @@ _carriers: dict[str, Any] = {}
 
 
 def raw_type(announced: Any) -> Any:
-    """The IDL class `announced`, changed so that its samples hold CDR bytes instead of fields."""
+    """The class `announced`, changed so that its samples hold CDR bytes instead of fields."""
 
     def of(cls: type[Any], /, data: bytes, **_: Any) -> Any:
         sample = object.__new__(cls)
