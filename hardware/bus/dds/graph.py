@@ -19,8 +19,9 @@ class NodeGraph:
     """Publishes the node's name and endpoints on `ros_discovery_info`, again after each new endpoint."""
 
     def __init__(self, ros: RosTypes, participant: Any, name: str, namespace: str) -> None:
-        self._ros, self._participant, self._name, self._namespace = ros, participant, name, namespace or "/"
-        self._readers: list[Any] = []
+        self._ros, self._name, self._namespace = ros, name, namespace or "/"
+        self._gid = self._gid_of(participant)
+        self._readers: list[Any] = []  # their GIDs
         self._writers: list[Any] = []
         self._carrier = carrier(ros, INFO)
         topic = Topic(participant, "ros_discovery_info", self._carrier, Qos(PLAIN))
@@ -31,8 +32,8 @@ class NodeGraph:
 
     def add(self, readers: list[Any], writers: list[Any]) -> None:
         """Announce new endpoints of this node."""
-        self._readers += readers
-        self._writers += writers
+        self._readers += map(self._gid_of, readers)
+        self._writers += map(self._gid_of, writers)
         self._publish()
 
     def _publish(self) -> None:
@@ -41,19 +42,19 @@ class NodeGraph:
             "rmw_dds_common/msg/NodeEntitiesInfo",
             node_namespace=self._namespace,
             node_name=self._name,
-            reader_gid_seq=[self._gid(reader) for reader in self._readers],
-            writer_gid_seq=[self._gid(writer) for writer in self._writers],
+            reader_gid_seq=self._readers,
+            writer_gid_seq=self._writers,
         )
-        message = self._ros.new(INFO, gid=self._gid(self._participant), node_entities_info_seq=[node])
+        message = self._ros.new(INFO, gid=self._gid, node_entities_info_seq=[node])
         self._writer.write(
             self._carrier.of(bytes(self._ros.store.serialize_cdr(message, INFO, little_endian=True)))
         )
 
     def close(self) -> None:
-        """Release the endpoints, so that they can be deleted."""
-        self._readers, self._writers, self._writer = [], [], None
+        """Release the writer."""
+        self._writer = None
 
-    def _gid(self, entity: Any) -> Any:
+    def _gid_of(self, entity: Any) -> Any:
         """The 16 bytes of the GUID. Humble's message has 24 bytes; the rest remains zero."""
         gid = self._ros.new("rmw_dds_common/msg/Gid")
         gid.data[:16] = np.frombuffer(entity.guid.bytes, np.uint8)
