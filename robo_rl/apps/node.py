@@ -6,9 +6,11 @@ command line itself.
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +82,7 @@ def _run(arguments: list[str], ros_arguments: list[str]) -> int:
     made: list[tuple[Node, Bus]] = []
     with listening() as ending:
         made.append(_start_alone(name, overrides, ros_arguments))
+        gc.freeze()  # what the node consists of is never searched for garbage while it runs
         log_prints(made[0][1], made[0][1].name)
         live(made, ending)
     if not ending.started:
@@ -110,6 +113,19 @@ def _start_alone(name: str, words: list[str], ros_words: list[str]) -> tuple[Nod
     return start(name, config, bus)
 
 
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """While modules are imported: nearly all new objects stay, and searching them takes 5 % of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_no_garbage_collection()
 def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
     """Build the node and its bus. bus: given for nodes that share a process."""
     from hardware.bus.choose import make_bus
