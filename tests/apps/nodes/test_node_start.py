@@ -1,4 +1,4 @@
-"""Robot nodes start in a new process without torch, hydra or a simulator."""
+"""Robot nodes start in a new process without torch, hydra or a simulator, and without types that they do not use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from hardware.description import load_description
 from robo_rl.apps.nodes.node_table import node_settings
 from robo_rl.core.errors import ConfigError
 from tests.hardware.bundles import arm_bundle, arm_env, quad_bundle
+from tests.hardware.domains import free_domain
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ["torch", "hydra", "omegaconf", "mujoco"]
+# Classes of all messages of ROS; what computes the description of a type from its fields.
+SLOW_ON_DDS = ["rosbags.typesys.stores.ros2_dashing", "cyclonedds.idl._builder"]
 PROGRAM = """
 import json, os, pty, sys
 from hardware.bus.in_process import InProcessWorld
@@ -37,17 +40,19 @@ class Opened:
 os.dup2(pty.openpty()[1], 0)  # a terminal for teleop
 robot_builders.open_driver = lambda name, settings: Opened()
 for words in json.loads(sys.argv[1]):
-    bus = InProcessWorld().bus(words[0])
-    node.start(words[0], node_settings(words[0], words[1:]), bus)[0].last_word()
+    bus = None if "bus=dds" in words else InProcessWorld().bus(words[0])
+    made, bus = node.start(words[0], node_settings(words[0], words[1:]), bus)
+    made.last_word()
+    bus.close()
 print(json.dumps([name for name in json.loads(sys.argv[2]) if name in sys.modules]))
 """
 
 
-def loaded(*nodes: list[str]) -> list[str]:
-    """Heavy packages that a new process has imported after it built these nodes."""
+def loaded(*nodes: list[str], names: list[str] = HEAVY, domain: int = 0) -> list[str]:
+    """Those of the modules `names` that a new process has imported after it built these nodes."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(nodes), json.dumps(HEAVY)],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        [sys.executable, "-c", PROGRAM, json.dumps(nodes), json.dumps(names)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "ROS_DOMAIN_ID": str(domain)},
         capture_output=True,
         text=True,
         check=True,
@@ -71,6 +76,25 @@ def test_nodes_beside_a_robot_start_without_torch(tmp_path: Path) -> None:
         ["diagnostics"],
         ["action_head", "robot=sim_arm"],
     ) == []  # fmt: skip
+
+
+def test_nodes_on_dds_start_without_types_that_they_do_not_use(tmp_path: Path) -> None:
+    """What these modules do takes half of the CPU time of a start."""
+    pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
+    quad_bundle(tmp_path / "hover")
+    with free_domain() as domain:
+        assert loaded(
+            ["safety_filter", "robot=sim_arm", "bus=dds"],
+            ["flight_filter", f"bundle={tmp_path / 'hover'}", "level=motors", "bus=dds"],
+            ["teleop", "robot=sim_arm", "device=keyboard", "bus=dds"],
+            ["camera", "source=pattern", "bus=dds"],
+            ["recorder", f"out={tmp_path / 'recordings'}", "bus=dds"],
+            ["task", "goal=[0.3, 0, 0.3]", "bus=dds"],
+            ["diagnostics", "bus=dds"],
+            ["action_head", "robot=sim_arm", "bus=dds"],
+            names=[*HEAVY, *SLOW_ON_DDS],
+            domain=domain,
+        ) == []  # fmt: skip
 
 
 def test_single_step_head_runs_without_torch(tmp_path: Path) -> None:

@@ -204,6 +204,8 @@ def test_two_cameras_are_published_and_recorded(seeing_robot: str, tmp_path: Pat
     with up("teleop", *words) as process:
         bus, late_s = DdsBus("listener"), time.monotonic() + SOON_S
         shapes: dict[str, set[tuple[int, ...]]] = {"wrist": set(), "front": set()}
+        # Until the recorder records: a camera may start before it.
+        bus.spin(lambda: any(tmp_path.rglob("episode_*")) or time.monotonic() > late_s)
         for name, seen in shapes.items():
             image_topic(name).subscribe(bus, lambda image, _, seen=seen: seen.add(image.pixels.shape))
         bus.spin(lambda: all(shapes.values()) or time.monotonic() > late_s)
