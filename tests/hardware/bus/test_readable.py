@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 
 pytest.importorskip("rosbags", reason="rosbags is not installed: pip install 'robo-rl[dds]'")
 
@@ -51,6 +51,7 @@ def equal(a: Any, b: Any) -> bool:
 def test_full_text_parses_to_the_message(kind: type[Any]) -> None:
     """For any content: NaN, 1e-05, texts with quotes, colons, line ends, or that look like numbers."""
 
+    @settings(deadline=None)  # the first message makes the classes and the codec
     @given(record=RECORDS[kind])
     def check(record: Any) -> None:
         message = message_of(record)
