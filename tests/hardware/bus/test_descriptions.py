@@ -39,7 +39,7 @@ def test_descriptions_are_those_of_cyclonedds(key: str) -> None:
     for ours, theirs, kind in zip(
         stored._xt_bytedata, own._xt_bytedata, (TypeInformation, TypeMapping), strict=True
     ):
-        assert len(ours) == len(theirs)
+        assert sorted(ours) == sorted(theirs)
         assert parts(kind, ours) == parts(kind, theirs)
 
 
