@@ -10,6 +10,7 @@ status 1.
     messages  hostile but valid messages on every topic of every node: none may end or deafen a node
     power     power losses while episodes are recorded, in simulation: no committed episode may be lost
     processes SIGKILLs of policy, head, filter, robot and launcher of a running `robo-rl up arm_sim`
+    recorder  SIGKILLs, SIGTERMs and full disks (mounted, as root) of a recorder that hears DDS messages
     store     SIGKILLs and full disks (mounted, as root) while episodes are recorded: no commit is lost
 """
 
@@ -24,7 +25,7 @@ from common import emit, parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # generators and oracles of tests/
 
-from attacks import arm, cdr, data_files, flight, messages, power, processes, store
+from attacks import arm, cdr, data_files, flight, messages, power, processes, recorder, store
 
 # part -> (attack(tries, seed) -> (tried, violations by kind, an example), tries, tries of a quick run)
 PARTS: dict[str, tuple[Callable[[int, int], tuple[int, Counter[str], str]], int, int]] = {
@@ -35,6 +36,7 @@ PARTS: dict[str, tuple[Callable[[int, int], tuple[int, Counter[str], str]], int,
     "messages": (messages.attack, 5000, 300),
     "power": (power.attack, 1000, 100),
     "processes": (processes.attack, 50, 5),
+    "recorder": (recorder.attack, 300, 12),
     "store": (store.attack, 300, 30),
 }
 

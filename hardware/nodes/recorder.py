@@ -20,7 +20,7 @@ from hardware.bus.protocol import Answer, Bus, CompleteBus, Profile, RawBus
 from hardware.bus.wire import WIRE
 from hardware.messages import Diagnostics, Flag, Text
 from hardware.nodes.shared.dropped import DropTeller
-from hardware.recording.recording import FLUSH_S, Channel, Recording
+from hardware.recording.recording import FLUSH_S, IN_PROGRESS, Channel, Recording
 from hardware.recording.salvage import salvage
 from hardware.topics import EPISODE, JOINT_STATES, ODOM, RECORDER_REQUEST, SUCCESS, TELEOP, Topic
 from robo_rl.core.errors import BusError, DataError, LockedError, MissingDependencyError
@@ -122,7 +122,7 @@ class RecorderNode:
         if self._running is not None:
             return False, f"recording {self._running.path.name} already; stop or discard it first"
         name, number = time.strftime("episode_%Y%m%d_%H%M%S"), 1
-        while (self._folder / name).exists():
+        while any((folder / name).exists() for folder in (self._folder, self._folder / IN_PROGRESS)):
             number += 1
             name = f"{time.strftime('episode_%Y%m%d_%H%M%S')}_{number}"
         try:

@@ -20,9 +20,11 @@ from hardware.messages import Text
 from hardware.recording.recording import CUT_OFF, IN_PROGRESS, Channel, Recording
 from hardware.topics import EPISODE
 from robo_rl.core.errors import DataError
+from robo_rl.core.files.durable import fsync_dir
 
 MAGIC = b"\x89MCAP0\r\n"
 SCHEMA, CHANNEL, MESSAGE, CHUNK = 3, 4, 5, 6
+_TEMPORARY, _ORIGINAL = ".salvage_", "interrupted"  # folder of a copy; in it, the recording that was copied
 RECORD = struct.Struct("<BQ")
 MESSAGE_HEAD = struct.Struct("<HIQQ")  # channel, sequence, time of receipt, time of publishing
 
@@ -41,8 +43,10 @@ def salvage(folder: Path, types: RosTypes, namespace: str = "") -> list[str]:
     """Commit the interrupted recordings of `folder`. Returns one sentence per recording.
 
     namespace: of the recorder. Raises DataError when the disk is full; the interrupted recording then remains
-    unchanged.
+    unchanged. A kill at any instant loses and doubles nothing: the next call continues.
     """
+    for temporary in sorted(folder.glob(f"{_TEMPORARY}*")):
+        _finish(folder, temporary)
     reports = []
     for unfinished in sorted((folder / IN_PROGRESS).glob("*")):
         found = read_complete(unfinished)
@@ -53,7 +57,7 @@ def salvage(folder: Path, types: RosTypes, namespace: str = "") -> list[str]:
             )
         else:
             reports.append(f"{unfinished.name} was cut off before its first message, and is removed.")
-        shutil.rmtree(unfinished)
+            shutil.rmtree(unfinished)
     return reports
 
 
@@ -128,16 +132,15 @@ def _commit(folder: Path, unfinished: Path, found: CompleteRecords, types: RosTy
     while (folder / name).exists():
         number += 1
         name = f"{unfinished.name}_{number}"
-    # A kill during the copy leaves the unfinished recording for the next start.
-    temporary = folder / f".salvage_{unfinished.name}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    copy = None
+    # A kill during the copy leaves the unfinished recording in its place, and the next start copies again.
+    temporary, copy = folder / f"{_TEMPORARY}{unfinished.name}", None
     try:
         copy = Recording(temporary, name, channels, types, namespace)
         for channel, unix_ns, cdr in found.messages:
             copy.add(found.channels[channel][0], cdr, unix_ns)
         copy.add(EPISODE.name, types.encode(Text(CUT_OFF)), last_ns)
-        copy.commit().rename(folder / name)
+        copy.commit()
+        unfinished.rename(temporary / _ORIGINAL)
     except OSError as error:
         if copy is not None:
             copy.abandon()
@@ -146,5 +149,18 @@ def _commit(folder: Path, unfinished: Path, found: CompleteRecords, types: RosTy
             f"{unfinished.name} was cut off and cannot be saved ({error}). Free as much space in {folder} as "
             f"it takes, or move {unfinished} elsewhere; then start again."
         ) from error
-    shutil.rmtree(temporary)
+    _finish(folder, temporary)
     return name
+
+
+def _finish(folder: Path, temporary: Path) -> None:
+    """Move a copy out of its temporary folder if it is complete, and delete that folder.
+
+    It is complete once the interrupted recording lies beside it.
+    """
+    if (temporary / _ORIGINAL).exists():
+        for copy in temporary.iterdir():
+            if copy.name not in (_ORIGINAL, IN_PROGRESS):
+                copy.rename(folder / copy.name)
+        fsync_dir(folder)
+    shutil.rmtree(temporary)

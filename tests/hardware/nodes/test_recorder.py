@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -444,6 +445,57 @@ def test_salvage_is_repeated_after_a_full_disk(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in tmp_path.iterdir()] == [IN_PROGRESS]
     (sentence,) = salvage(tmp_path, ros_types())
     assert "its 2 messages are kept" in sentence
+
+
+class KilledError(BaseException):
+    """What a kill looks like to the code around it."""
+
+
+def kill_after(count: int, patch: pytest.MonkeyPatch) -> None:
+    """Raise as soon as so many folders were renamed or deleted."""
+    done = 0
+
+    def counted(act: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **settings: Any) -> Any:
+            nonlocal done
+            result, done = act(*args, **settings), done + 1
+            if done == count:
+                raise KilledError
+            return result
+
+        return wrapped
+
+    patch.setattr(Path, "rename", counted(Path.rename))
+    patch.setattr(shutil, "rmtree", counted(shutil.rmtree))
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+def test_a_kill_during_the_salvage_neither_loses_nor_doubles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """After any step; a second kill in the same place changes nothing, either."""
+    torn_pictures(tmp_path, 2)
+    for _ in range(2):
+        with monkeypatch.context() as patch, suppress(KilledError):
+            kill_after(steps, patch)
+            salvage(tmp_path, ros_types())
+    salvage(tmp_path, ros_types())
+    (path,) = tmp_path.glob("episode*")
+    assert len(recorded(path)["/x"]) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {IN_PROGRESS, path.name}
+    assert not list((tmp_path / IN_PROGRESS).iterdir())
+
+
+def test_a_recording_begins_in_the_second_in_which_another_broke_off(
+    bus: DdsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets another name: the one that broke off keeps its own until it is salvaged."""
+    monkeypatch.setattr(time, "strftime", lambda *_: "episode_20260101_000000")
+    recorder = RecorderNode(bus, RecorderConfig(str(tmp_path), start=True), TOPICS, lambda text: None)
+    recorder._running.abandon()
+    recorder._running = None
+    assert recorder.begin() == (True, "recording episode_20260101_000000_2")
+    recorder.last_word()
 
 
 def test_full_disk_ends_the_recording(bus: DdsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
