@@ -36,7 +36,7 @@ PARTS: dict[str, tuple[Callable[[int, int], tuple[int, Counter[str], str]], int,
     "messages": (messages.attack, 5000, 300),
     "power": (power.attack, 1000, 100),
     "processes": (processes.attack, 50, 5),
-    "recorder": (recorder.attack, 300, 12),
+    "recorder": (recorder.attack, 240, 8),
     "store": (store.attack, 300, 30),
 }
 

@@ -10,18 +10,16 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 from common import emit
 
-from attacks.recorder_oracle import EVERY, NAMES, NEVER, STAMPS_HZ, TASK, Told, pixels, positions, violations
+from attacks.recorder_oracle import NEVER, Told, violations
+from attacks.recorder_sides import Recorder, Sender
 from attacks.store import small_disk
 from hardware import messages as m
 from hardware import topics as t
@@ -29,102 +27,32 @@ from hardware.bus.dds.bus import DdsBus
 from robo_rl.core.errors import BusError
 from tests.hardware.domains import free_domain
 
-ROOT = Path(__file__).resolve().parents[2]
-RATE_HZ = 100.0
 START_S, ANSWER_S, END_S = 30.0, 10.0, 15.0  # longest times; beyond them the recorder hangs
 SETTLE_S = 0.25  # for the discovery between the two processes
 QUIET_S = 0.05
 TAIL = 3  # messages that a request overtakes at most, because it has a topic of its own
+SALVAGE_S = 0.1  # in which a recorder salvages
 LOST_S = 1.0  # SAFETY.md: a killed recorder loses the last second at most
 FOLDER_TRIES = 20  # a new folder after these, so that reading it all stays quick
 DISK_KIB, DISKS_PER_KILL = 64 * 1024, 1 / 3
-ENDS = ("starting", "salvaging", "beginning", "recording", "committing", "discarding", "SIGTERM")
+ENDS = (  # in turn; something is salvaged after recording, committing and discarding
+    "recording", "salvaging", "committing", "salvaging", "starting", "beginning", "discarding", "SIGTERM"
+)  # fmt: skip
 # instant -> bytes that are left of the disk at most
 FULL = {"starting": 400_000, "beginning": 120_000, "recording": 400_000, "committing": 100_000}
+# what is counted -> its unit
+UNITS = {
+    "kills": "kills",
+    "sigterms": "signals",
+    "full_disks": "disks",
+    "saved": "episodes",
+    "salvaged": "episodes",
+}
 SAVES = ("stop", "success", "failure")
 ANSWERS = {
-    "start": ("recording", "cannot record", "broke off"),
+    "start": ("recording", "cannot record"),
     "discard": ("discarded", "nothing is"),
 } | dict.fromkeys(SAVES, ("saved", "broke off", "nothing is", "is empty"))
-
-
-class Sender:
-    """Publishes numbered messages and keeps the recorder's answers, each with the next number."""
-
-    def __init__(self, bus: DdsBus) -> None:
-        self.bus, self.next, self.quiet = bus, 0, False
-        self.sent_s: list[float] = []  # by number
-        self.answers: list[tuple[str, int]] = []
-        self._state, self._command = t.JOINT_STATES.publisher(bus), t.SAFE.publisher(bus)
-        self._picture, self.ask = t.image_topic("top").publisher(bus), t.ASK.publisher(bus)
-        t.TASK.publisher(bus)(m.Text(TASK))
-        t.EPISODE.subscribe(bus, lambda text, _: self.answers.append((text.text, self.next)))
-        bus.timer(1.0 / RATE_HZ, self._send)
-
-    def _send(self) -> None:
-        if self.quiet:
-            return
-        number, stamp_s, self.next = self.next, self.next / STAMPS_HZ, self.next + 1
-        nothing, place = np.zeros(0), positions(number)
-        self.sent_s.append(time.monotonic())
-        self._state(m.JointState(stamp_s, NAMES, place, nothing, nothing))
-        self._command(m.JointTrajectory(stamp_s, NAMES, place[None], np.array([0.01])))
-        if number % EVERY["/camera/top/image_raw"] == 0:
-            self._picture(m.Image(stamp_s, pixels(number)))
-
-    def spin(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Publish until then, or for so long; returns whether it came true."""
-        end_s = time.monotonic() + seconds
-        self.bus.spin(lambda: until() or time.monotonic() > end_s)
-        return until()
-
-    def heard(self, *beginnings: str) -> bool:
-        return any(word in text for text, _ in self.answers for word in beginnings)
-
-    def number_at(self, at_s: float) -> int:
-        """Number of the last message that was sent before this time; -1 without any."""
-        return int(np.searchsorted(self.sent_s, at_s)) - 1
-
-
-class Recorder:
-    """The node, in a process of its own."""
-
-    def __init__(self, folder: Path, log: Path, domain: int) -> None:
-        self.folder, self.log = folder, log
-        environment = os.environ | {"ROS_DOMAIN_ID": str(domain), "PYTHONPATH": str(ROOT)}
-        words = [
-            sys.executable,
-            "-m",
-            "robo_rl.apps.node",
-            "recorder",
-            "bus=dds",
-            f"out={folder}",
-            "cameras=top",
-        ]
-        with log.open("wb") as file:
-            self.process = subprocess.Popen(words, env=environment, cwd=ROOT, stdout=file, stderr=file)
-
-    def said(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def answer(self, beginning: str) -> str:
-        """The last line from this on; empty without one."""
-        lines = [line for line in self.said().splitlines() if beginning in line]
-        return lines[-1][lines[-1].index(beginning) :] if lines else ""
-
-    def ended(self) -> bool:
-        return self.process.poll() is not None
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def locks(self) -> bool:
-        """True when it has taken the lock of the folder, after which it salvages."""
-        try:
-            return str(self.process.pid) in (self.folder / ".lock").read_text()
-        except OSError:
-            return False
 
 
 class Attack:
@@ -134,6 +62,8 @@ class Attack:
         self.sender, self.domain, self.rng = sender, domain, rng
         self.done, self.lost_s = Counter[str](), 0.0
         self.found, self.example = Counter[str](), ""
+        self.recorder: Recorder | None = None
+        self.way = ""  # in which the recorder is attacked
         self.answer = ""  # to the last request for a start
         self.start_s = 1.0  # time that a start took
 
@@ -144,14 +74,20 @@ class Attack:
 
     def violation(self, kind: str, detail: object = "") -> None:
         self.found[kind] += 1
-        self.example = self.example or f"{kind}: {detail}; recorder, number {self.done['recorders']}"
+        self.example = self.example or f"{kind}: {detail} (recorder {self.done['recorders']}, {self.way})"
 
     # --- one recorder
 
     def launch(self) -> Recorder:
         self.done["recorders"] += 1
         self.sender.answers.clear()
-        return Recorder(self.folder, self.log, self.domain)
+        self.recorder = Recorder(self.folder, self.log, self.domain)
+        return self.recorder
+
+    def close(self) -> None:
+        """End a recorder that an error of the attack left: it would answer the next one's requests."""
+        if self.recorder is not None:
+            self.recorder.kill()
 
     def start(self) -> Recorder | None:
         """A recorder that is idle in the folder, whose recordings are then judged. None where it does not start."""
@@ -194,7 +130,7 @@ class Attack:
         self.sender.ask(m.Text(word))
         if not self.sender.spin(ANSWER_S, lambda: self.sender.heard(*ANSWERS[word])):
             self.violation(f"no answer to {word} on {t.ASK.name}")
-        return self.sender.answers[-1][0] if self.sender.answers else ""
+        return self.sender.answers[-1] if self.sender.answers else ""
 
     def begin(self) -> Told | None:
         """Begin an episode; None where the recorder says that it cannot."""
@@ -225,7 +161,7 @@ class Attack:
         if answer.startswith("saved"):
             told.saved, told.due_last = True, due
             told.messages = int(answer.split(": ")[1].split()[0])
-            self.done["episodes"] += 1
+            self.done["saved"] += 1
         elif answer.startswith("discarded"):
             told.discarded = True
 
@@ -249,7 +185,7 @@ class Attack:
         self.sender.spin(0.02)  # an answer may be on its way
         if told is not None:
             due = self.sender.number_at(killed_s - QUIET_S)
-            for text in (text for text, _ in self.sender.answers if told.name and told.name in text):
+            for text in (text for text in self.sender.answers if told.name and told.name in text):
                 self.note(told, text, due)
             if not told.saved and not told.discarded:
                 told.last, told.killed_s = self.sender.next - 1, killed_s
@@ -259,7 +195,7 @@ class Attack:
     def terminate(self, recorder: Recorder, told: Told | None) -> None:
         due = self.sender.next - 1 - TAIL
         recorder.process.terminate()
-        self.done["SIGTERM"] += 1
+        self.done["sigterms"] += 1
         self.sender.spin(END_S, recorder.ended)
         if not recorder.ended():
             self.violation("the recorder does not end by SIGTERM")
@@ -307,10 +243,22 @@ class Attack:
             end_s = time.monotonic() + START_S
             while not recorder.locks() and not recorder.ended() and time.monotonic() < end_s:
                 time.sleep(0.0005)
-            time.sleep(self.rng.uniform(0.0, 0.03))
+            self.wait_for_changes(self.rng.randint(0, 5))
+            time.sleep(self.rng.choice((0.0, self.rng.uniform(0.0, 0.001), self.rng.uniform(0.0, 0.03))))
         else:
             self.sender.spin(self.rng.uniform(0.0, 1.1 * self.start_s))
         self.kill(recorder, None)
+
+    def wait_for_changes(self, count: int) -> None:
+        """Wait until folders have appeared, moved or gone so many times, at most a moment."""
+        end_s, before = time.monotonic() + SALVAGE_S, self.listing()
+        while count > 0 and time.monotonic() < end_s:
+            if (now := self.listing()) != before:
+                count, before = count - 1, now
+
+    def listing(self) -> set[str]:
+        """Folders of the recordings, committed or not."""
+        return {f"{at}/{name}" for at in ("", "in_progress") for name in listed(self.folder / at)}
 
     # --- full disks
 
@@ -320,7 +268,7 @@ class Attack:
         free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
         with (disk / "filler").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(1, free - self.rng.randint(0, largest_rest)))
-        self.done["full disks"] += 1
+        self.done["full_disks"] += 1
         return time.monotonic()
 
     def make_room(self) -> None:
@@ -346,10 +294,12 @@ class Attack:
             return self.full_start()
         if (recorder := self.start()) is None:
             return None
-        told, full_s = None, 0.0
         if how == "beginning":
             full_s, told = self.fill(FULL[how]), self.begin()
-        elif (told := self.begin()) is not None:
+        elif (told := self.begin()) is None:
+            self.violation("an episode does not begin on a disk with room", self.answer)
+            return recorder.kill()
+        else:
             self.sender.spin(self.rng.uniform(0.0, 1.5))
             full_s = self.fill(FULL[how])
         if told is not None:
@@ -373,6 +323,13 @@ class Attack:
             self.terminate(recorder, None)
 
 
+def listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:  # not yet
+        return []
+
+
 def lives(
     attack: Attack, tries: int, folder: Path, live: Callable[[str], None], ways: tuple[str, ...]
 ) -> None:
@@ -380,11 +337,11 @@ def lives(
     for number in range(tries):
         if number % FOLDER_TRIES == 0:
             attack.open(folder / f"recordings_{number}", folder.parent / "log")
-        live(ways[number % len(ways)])
-        print(f"{time.monotonic():.2f} {number} {ways[number % len(ways)]} {attack.start_s:.2f} {attack.found}", file=sys.stderr)
+        attack.way = ways[number % len(ways)]
+        live(attack.way)
         if number % FOLDER_TRIES == FOLDER_TRIES - 1 or number == tries - 1:
             attack.finish()
-            shutil.rmtree(attack.folder)
+            shutil.rmtree(attack.folder, ignore_errors=True)
 
 
 def attack(tries: int, seed: int) -> tuple[int, Counter[str], str]:
@@ -393,15 +350,15 @@ def attack(tries: int, seed: int) -> tuple[int, Counter[str], str]:
     with free_domain() as domain, TemporaryDirectory(prefix="robo-rl-recorder-") as name:
         folder = Path(name)
         bus = DdsBus("robot", domain=domain, warn=lambda sentence: None)
+        made = Attack(Sender(bus), domain, random.Random(seed))
         try:
-            made = Attack(Sender(bus), domain, random.Random(seed))
             lives(made, tries, folder / "killed", made.life, ENDS)
             with small_disk(folder, DISK_KIB) as disk:
                 lives(made, disks, disk, made.full_life, tuple(FULL))
         finally:
+            made.close()
             bus.close()
-    for what, unit in (("kills", "kills"), ("SIGTERM", "signals"), ("full disks", "disks"), ("episodes", "episodes"),
-                       ("salvaged", "episodes")):  # fmt: skip
-        emit(f"attack/recorder/{what.replace(' ', '_')}", made.done[what], unit, seed=seed)
+    for what, unit in UNITS.items():
+        emit(f"attack/recorder/{what}", made.done[what], unit, seed=seed)
     emit("attack/recorder/lost_s_max", made.lost_s, "s", seed=seed)
     return tries + disks, made.found, made.example
