@@ -1,11 +1,14 @@
 """Attack of running nodes by SIGKILL: `robo-rl up arm_sim` with a policy, in a DDS domain of its own.
 
 Policy, head, filter, robot and launcher are killed in turn at random instants. An observer that is no node of
-the set compares the commands with the robot's limits. Afterwards every process of the set has to be gone.
+the set compares the commands with the robot's limits, and measures from the kill until the arm holds: until the
+commands stay where they end, and until the measured positions do so too. Afterwards every process of the set has
+to be gone.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -13,33 +16,42 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from common import emit
 
 from hardware.bus.dds.bus import DdsBus
 from hardware.description import load_description
-from hardware.messages import JointTrajectory
-from hardware.topics import SAFE
+from hardware.messages import JointState, JointTrajectory
+from hardware.topics import JOINT_STATES, SAFE
+from robo_rl.core.spec import ActionSpec
 from tests.hardware.bundles import arm_bundle, arm_env
 
 DOMAIN = "97"
 VICTIMS = ("arm_policy", "action_head", "safety_filter", "sim_robot", "up")
 START_S, LATEST_KILL_S, GONE_S = 60.0, 1.0, 12.0
 SLACK_S = 0.03  # in the time between two messages, for the scheduler
-ENOUGH = 10  # commands that prove that the policy drives
+MOVES_RAD, MOVES = 0.02, 20  # so far in so many states moves an arm that the policy drives
+HELD_RAD = 0.01  # an arm that holds stays so close to where it comes to rest
+HOME_RAD, REACH_RAD = (
+    (0.0, 0.4, 1.2, 0.0, 0.9, 0.0),
+    0.25,
+)  # the simulated arm's start, and the policy's range
+Track = list[tuple[float, np.ndarray]]  # (time of receipt, joint positions)
 
 
 @dataclass
 class Watch:
-    """Commands to the robot as an observer receives them."""
+    """Commands to the robot and its states, as an observer receives them."""
 
     speed_rad_s: np.ndarray
     low_rad: np.ndarray
     high_rad: np.ndarray
-    received: list[tuple[float, np.ndarray]] = field(default_factory=list)
+    received: Track = field(default_factory=list)
+    states: Track = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
     def see(self, message: JointTrajectory, received_s: float) -> None:
@@ -53,6 +65,40 @@ class Watch:
             if (np.abs(place - self.received[-1][1]) > self.speed_rad_s * since_s).any():
                 self.faults.append("a command is too fast")
         self.received.append((received_s, place))
+
+    def see_state(self, message: JointState, received_s: float) -> None:
+        self.states.append((received_s, np.asarray(message.position_rad)))
+
+    def moves(self) -> bool:
+        """True while the policy drives the arm."""
+        places = [place for _, place in self.states[-MOVES:]]
+        return len(places) == MOVES and float(np.ptp(places, axis=0).max()) > MOVES_RAD
+
+    def held_s(self, killed_s: float) -> tuple[float, float]:
+        """Seconds from the kill until the commands stay where they end, and until the arm does so too.
+
+        Where the robot is killed there is no arm to look at: then both are of the commands.
+        """
+        commands_s, arm_s = (rests_from(track) - killed_s for track in (self.received, self.states))
+        return max(0.0, commands_s), max(0.0, commands_s, arm_s)
+
+
+def rests_from(track: Track) -> float:
+    """Time from which all positions are close to the last one."""
+    far = [i for i, (_, place) in enumerate(track) if np.abs(place - track[-1][1]).max() > HELD_RAD]
+    return track[far[-1] + 1 if far else 0][0]
+
+
+def restless_bundle(folder: Path) -> Path:
+    """An untrained policy whose noise is drawn anew for each chunk, so that the arm always moves."""
+    spec = arm_env(load_description("sim_arm").names)
+    low, high = (tuple(home + side * REACH_RAD for home in HOME_RAD) for side in (-1, 1))
+    arm_bundle(folder, env=replace(spec, action=ActionSpec(low, high, spec.action.unit)))
+    manifest = folder / "manifest.json"
+    body = json.loads(manifest.read_text())
+    body["noise"]["mode"] = "gaussian"
+    manifest.write_text(json.dumps(body))
+    return folder
 
 
 def members(launcher: int) -> dict[str, int]:
@@ -77,8 +123,11 @@ def runs(pid: int) -> bool:
         return False
 
 
-def kill_one(victim: str, bundle: Path, rng: random.Random) -> list[str]:
-    """Start the set, kill one of its processes, and return the promises that were broken."""
+def kill_one(victim: str, bundle: Path, rng: random.Random) -> tuple[list[str], tuple[float, float] | None]:
+    """Start the set, and kill one of its processes while the arm moves.
+
+    Returns the promises that were broken, and `Watch.held_s`; None where the set did not start.
+    """
     robot = load_description("sim_arm")
     watch = Watch(*(robot.column(key) for key in ("velocity_rad_s", "low_rad", "high_rad")))
     environment = os.environ | {"ROS_DOMAIN_ID": DOMAIN}
@@ -90,26 +139,24 @@ def kill_one(victim: str, bundle: Path, rng: random.Random) -> list[str]:
     nodes: dict[str, int] = {}
     try:
         SAFE.subscribe(bus, watch.see)
+        JOINT_STATES.subscribe(bus, watch.see_state)
         end_s = time.monotonic() + START_S
-        bus.spin(
-            lambda: len(watch.received) >= ENOUGH or launcher.poll() is not None or time.monotonic() > end_s
-        )
+        bus.spin(lambda: watch.moves() or launcher.poll() is not None or time.monotonic() > end_s)
         nodes = members(launcher.pid)
-        if len(watch.received) < ENOUGH or not set(VICTIMS) - {"up"} <= nodes.keys():
-            return [f"the set does not start: {sorted(nodes)}: {log.read_text()[-200:]}"]
+        if not watch.moves() or not set(VICTIMS) - {"up"} <= nodes.keys():
+            return [f"the set does not start: {sorted(nodes)}: {log.read_text()[-200:]}"], None
         end_s = time.monotonic() + rng.uniform(0.0, LATEST_KILL_S)
         bus.spin(lambda: time.monotonic() > end_s)
+        killed_s = bus.now()
         os.kill(launcher.pid if victim == "up" else nodes[victim], signal.SIGKILL)
         end_s = time.monotonic() + GONE_S
         bus.spin(lambda: not any(map(runs, (launcher.pid, *nodes.values()))) or time.monotonic() > end_s)
         left = [name for name, pid in nodes.items() if runs(pid)]
         code = launcher.wait(1.0) if not runs(launcher.pid) else None
         expected = -signal.SIGKILL if victim == "up" else 3
-        return (
-            watch.faults
-            + [f"{name} is left running" for name in left]
-            + ([f"up ends with {code}, expected {expected}"] if code != expected else [])
-        )
+        faults = watch.faults + [f"{name} is left running" for name in left]
+        faults += [f"up ends with {code}, expected {expected}"] if code != expected else []
+        return faults, watch.held_s(killed_s)
     finally:
         bus.close()
         for pid in (launcher.pid, *nodes.values()):
@@ -121,12 +168,25 @@ def kill_one(victim: str, bundle: Path, rng: random.Random) -> list[str]:
 def attack(tries: int, seed: int) -> tuple[int, Counter[str], str]:
     """Kill one process after the other, `tries` times."""
     rng, counts, example = random.Random(seed), Counter[str](), ""
+    held: dict[str, list[tuple[float, float]]] = {victim: [] for victim in VICTIMS}
     with TemporaryDirectory(prefix="robo-rl-processes-") as folder:
-        bundle = Path(folder) / "bundle"
-        arm_bundle(bundle, env=arm_env(load_description("sim_arm").names))
+        bundle = restless_bundle(Path(folder) / "bundle")
         for number in range(tries):
             victim = VICTIMS[number % len(VICTIMS)]
-            found = [f"{victim}: {sentence}" for sentence in kill_one(victim, bundle, rng)]
+            faults, seconds = kill_one(victim, bundle, rng)
+            held[victim] += [] if seconds is None else [seconds]
+            found = [f"{victim}: {sentence}" for sentence in faults]
             counts.update(found)
             example = example or (f"number {number}, {found[0]}" if found else "")
+    for victim, rows in held.items():
+        emit_held(victim, rows, seed)
     return tries, counts, example
+
+
+def emit_held(victim: str, rows: list[tuple[float, float]], seed: int) -> None:
+    """Print the median and the 99th percentile of `Watch.held_s` in control periods."""
+    periods = np.array(rows).reshape(-1, 2) * load_description("sim_arm").command_hz
+    for what, column in zip(("command_hold", "hold"), periods.T, strict=True):
+        for percent in (50, 99) if len(rows) else ():
+            name = f"attack/processes/{what}_p{percent}_periods/{victim}"
+            emit(name, float(np.percentile(column, percent)), "periods", kills=len(rows), seed=seed)
