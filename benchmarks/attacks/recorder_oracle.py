@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-# topic -> one message per so many numbers
-EVERY = {"/joint_states": 1, "/command/safe": 1, "/camera/top/image_raw": 4}
+PICTURES = "/camera/top/image_raw"
+EVERY = {"/joint_states": 1, "/command/safe": 1, PICTURES: 4}  # topic -> one message per so many numbers
 TASK, TASK_TOPIC, STATUS_TOPIC, SUCCESS_TOPIC = "pick", "/task", "/episode/status", "/episode/success"
 OUTCOME = {"success": [1], "failure": [0]}  # bytes on SUCCESS_TOPIC, by the request that ends an episode
 NAMES, IMAGE = ("a", "b", "c"), (64, 64, 3)
@@ -67,7 +67,7 @@ class Cdr:
 def payload(topic: str, number: int) -> bytes:
     """CDR of the message `number` of the topic, without the four bytes that name the encoding."""
     cdr, nothing = Cdr(), np.zeros(0)
-    if topic == "/camera/top/image_raw":
+    if topic == PICTURES:
         cdr.header(number, "camera_optical")
         cdr.put("I", *IMAGE[:2])
         cdr.text("rgb8")
@@ -198,16 +198,22 @@ class Told:
     messages: int | None = None  # as the recorder acknowledged
 
 
-def lacks(content: Content, told: Told) -> bool:
-    """True where a message between the first and the last, or a due one, is missing, doubled or out of order."""
+def lacking(content: Content, told: Told) -> list[str]:
+    """Topics on which a message is missing, doubled or out of order between the first and the last or the due ones.
+
+    Pictures are best effort, and of them the recorder keeps the newest five: they may be missing.
+    """
+    found = []
     for topic, step in EVERY.items():
         numbers = content.numbers[topic]
-        if numbers and numbers != list(range(numbers[0], numbers[-1] + 1, step)):
-            return True
-        due = range(-(-told.due_first // step) * step, told.due_last + 1, step)
-        if due and (not numbers or numbers[0] > due[0] or numbers[-1] < due[-1]):
-            return True
-    return False
+        if topic == PICTURES:
+            whole = numbers == sorted(set(numbers))
+        else:
+            whole = not numbers or numbers == list(range(numbers[0], numbers[-1] + 1, step))
+            if told.due_first <= told.due_last:
+                whole &= bool(numbers) and numbers[0] <= told.due_first and told.due_last <= numbers[-1]
+        found += [] if whole else [topic]
+    return found
 
 
 def judge(content: Content, told: Told) -> list[str]:
@@ -215,8 +221,7 @@ def judge(content: Content, told: Told) -> list[str]:
     found, kind = list(content.faults), "saved" if told.saved else "interrupted"
     if told.discarded:
         found.append("a discarded episode is there")
-    if lacks(content, told):
-        found.append(f"an episode that was {kind} lacks a message")
+    found += [f"an episode that was {kind} lacks a message on {topic}" for topic in lacking(content, told)]
     if any(not told.first <= n <= told.last for numbers in content.numbers.values() for n in numbers):
         found.append("an episode has a message from outside of it")
     if content.texts.get(TASK_TOPIC, []) != [TASK]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attacks.recorder_oracle import EVERY, NAMES, STAMPS_HZ, TASK, pixels, positions
+from attacks.recorder_oracle import EVERY, NAMES, PICTURES, STAMPS_HZ, TASK, pixels, positions
 from hardware import messages as m
 from hardware import topics as t
 from hardware.bus.dds.bus import DdsBus
@@ -41,7 +41,7 @@ class Sender:
         self.sent_s.append(time.monotonic())
         self._state(m.JointState(stamp_s, NAMES, place, nothing, nothing))
         self._command(m.JointTrajectory(stamp_s, NAMES, place[None], np.array([0.01])))
-        if number % EVERY["/camera/top/image_raw"] == 0:
+        if number % EVERY[PICTURES] == 0:
             self._picture(m.Image(stamp_s, pixels(number)))
 
     def spin(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:

@@ -24,6 +24,9 @@ from hardware.bus.wire import WIRE
 from hardware.recording.recording import IN_PROGRESS, Channel, Recording
 
 FRAMES = range(3, 20)
+LACKS = [
+    f"an episode that was saved lacks a message on {topic}" for topic in ("/joint_states", "/command/safe")
+]
 
 
 def save(
@@ -72,7 +75,7 @@ def test_a_kept_promise_is_no_violation(tmp_path: Path) -> None:
 def test_a_frame_that_was_removed_is_found(tmp_path: Path, missing: int) -> None:
     """Also when the recorder had acknowledged that many messages."""
     save(tmp_path, [n for n in FRAMES if n != missing])
-    assert broken(tmp_path, saved()) == ["an episode that was saved lacks a message"]
+    assert broken(tmp_path, saved()) == LACKS
 
 
 def test_frames_of_another_episode_twice_or_in_disorder_are_found(tmp_path: Path) -> None:
@@ -80,7 +83,7 @@ def test_frames_of_another_episode_twice_or_in_disorder_are_found(tmp_path: Path
     assert broken(tmp_path, saved()) == ["an episode has a message from outside of it"]
     for number, frames in enumerate(([*FRAMES, FRAMES[-1]], [*reversed(FRAMES)])):
         save(tmp_path / str(number), frames)
-        assert broken(tmp_path / str(number), saved()) == ["an episode that was saved lacks a message"]
+        assert broken(tmp_path / str(number), saved())[:2] == LACKS
 
 
 def test_a_lost_a_doubled_and_a_discarded_episode_are_found(tmp_path: Path) -> None:
