@@ -52,7 +52,7 @@ UNITS = {
 }
 SAVES = ("stop", "success", "failure")
 ANSWERS = {
-    "start": ("recording", "cannot record"),
+    "start": ("recording episode", "cannot record"),
     "discard": ("discarded", "nothing is"),
 } | dict.fromkeys(SAVES, ("saved", "broke off", "nothing is", "is empty"))
 
@@ -136,7 +136,8 @@ class Attack:
         self.sender.ask(m.Text(word))
         if not self.sender.spin(ANSWER_S, lambda: self.sender.heard(*ANSWERS[word])):
             self.violation(f"no answer to {word} on {t.ASK.name}")
-        return self.sender.answers[-1] if self.sender.answers else ""
+        answers = [text for text in self.sender.answers if any(known in text for known in ANSWERS[word])]
+        return answers[-1] if answers else ""
 
     def begin(self) -> Told | None:
         """Begin an episode; None where the recorder says that it cannot."""
