@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from robo_rl.apps.tuning.auto import finetune_auto
+from robo_rl.apps.tuning.check import check_config
+from robo_rl.apps.tuning.compose import build_map, check_together
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base
@@ -14,10 +16,12 @@ from robo_rl.runs.run_dir import RunDir
 
 def main(config: FinetuneVerb) -> int:
     """Fine-tune, save the policy in `out`/policy and compare it with its base on the same episodes."""
+    check_config(config)
     torch.set_num_threads(1)  # these networks are too small for threads, and parallel runs would compete
     if config.method.name == "auto":
         return finetune_auto(config)
     base = load_base(config)
+    check_together(config.method, build_map(config.method.map, base))
     with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
         outcome = run_method(config, config.method, base, run)
         report(config, base, outcome, run)

@@ -28,9 +28,7 @@ class ReplayMix:
     """Named replay buffers. One with fraction 0 does not exist."""
 
     def __init__(self, stores: Mapping[str, Replay], fractions: Mapping[str, float]) -> None:
-        used = {name: fraction for name, fraction in fractions.items() if fraction > 0.0}
-        if abs(sum(used.values()) - 1.0) > 1e-6:
-            raise ConfigError(f"The fractions of `mix` must sum to 1, found {dict(fractions)}.")
+        used = used_fractions(fractions)
         if missing := used.keys() - stores.keys():
             raise ConfigError(
                 f"`mix` names {sorted(missing)}, for which there is no data. Available: {sorted(stores)}."
@@ -64,6 +62,18 @@ class ReplayMix:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name, store in self.stores.items():
             store.load_state_dict(state[name])
+
+
+def used_fractions(fractions: Mapping[str, float]) -> dict[str, float]:
+    """The fractions above 0. Raises ConfigError if they do not sum to 1."""
+    used = {name: fraction for name, fraction in fractions.items() if fraction > 0.0}
+    if abs(sum(used.values()) - 1.0) > 1e-6:
+        given = " ".join(f"mix.{name}={fraction:g}" for name, fraction in fractions.items())
+        raise ConfigError(
+            f"The fractions of `mix` must sum to 1, found {given}, which sum to {sum(used.values()):g}. "
+            "Change one of them."
+        )
+    return used
 
 
 def shares(size: int, fractions: list[float]) -> list[int]:

@@ -39,6 +39,7 @@ from robo_rl.runs.checksums import damage, write_checksums
 from robo_rl.runs.loggers import FILES as LOGGER_FILES
 from robo_rl.runs.loggers import check_logger
 from robo_rl.runs.metrics import Metrics, read_metrics
+from robo_rl.runs.outputs import check_folder
 
 SAVED = ".saved"
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
@@ -107,6 +108,16 @@ class RunDir:
         write_atomic(run.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
         write_json(run.path / "run.json", _provenance(settings))
         return run
+
+    @classmethod
+    def check_new(cls, path: str | Path, *, resume: bool, overwrite: bool) -> None:
+        """Raise the ConfigError of `create` for a folder that cannot be used, without creating anything."""
+        run = cls(Path(path))
+        if not resume:
+            run._check_room(overwrite, True)
+            check_folder("out", str(path))
+        elif not (run.path / "run.json").is_file():
+            raise ConfigError(f"There is no run in {path} to resume. Start it without resume=true.")
 
     @classmethod
     def open(cls, path: str | Path) -> RunDir:

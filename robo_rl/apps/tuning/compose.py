@@ -170,15 +170,30 @@ def reward_transform(method: MethodConfig) -> RewardTransform:
 
 def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
     """The training environment, with the expert of `method.intervene` as a human who can take over."""
+    check_interventions(method)
     if method.intervene == "none":
-        if method.reward_source == "interventions" or method.mix.intervention > 0.0:
-            raise ConfigError(f"method={method.name} learns from interventions: set method.intervene=expert.")
         return env
     config = method.intervention
     human = make_expert(name, config.noise, seed, env)
     return Intervened(
         env, human, by_distance(config.distance), error=config.error, steps=config.steps, seed=seed
     )
+
+
+def check_interventions(method: MethodConfig) -> None:
+    """Raise ConfigError for a method that learns from interventions if nobody intervenes."""
+    learns = method.reward_source == "interventions" or method.mix.intervention > 0.0
+    if learns and method.intervene == "none":
+        raise ConfigError(f"method={method.name} learns from interventions: set method.intervene=expert.")
+
+
+def check_demos(method: MethodConfig, given: bool) -> None:
+    """Raise ConfigError for a method that replays demonstrations if none are given."""
+    if method.mix.demo > 0.0 and not given:
+        raise ConfigError(
+            f"method={method.name} replays demonstrations: give demos=<dataset>, or train without them "
+            "by method.mix.demo=0 method.mix.online=1."
+        )
 
 
 def deployed(base: SavedPolicy, learner: OffPolicyLearner | PpoLearner, action_map: ActionMap) -> SavedPolicy:
@@ -230,12 +245,8 @@ def build_stores(
         if name == "online" or getattr(method.mix, name) > 0.0
     ]
     stores = {name: Replay(method.replay_capacity, lanes, widths) for name in names}
-    if method.mix.demo > 0.0:
-        if demos is None:
-            raise ConfigError(
-                f"method={method.name} replays demonstrations: give demos=<dataset>, or train without them "
-                "by method.mix.demo=0 method.mix.online=1."
-            )
+    check_demos(method, demos is not None)
+    if method.mix.demo > 0.0 and demos is not None:
         check_compatible(base, demos.spec)
         gamma, reward = method.learner.gamma, reward_transform(method)
         stores["demo"] = demo_replay(

@@ -21,7 +21,10 @@ from sim.registry import make_env
 
 
 def load_base(config: FinetuneVerb) -> SavedPolicy:
-    """Policy to start from; for learning from scratch, one that acts at random."""
+    """Policy to start from; for learning from scratch, one that acts at random.
+
+    `check_config` has checked that there is a base, or an environment to learn in from scratch.
+    """
     if config.base is not None:
         folder = find_policy(config.base)
         policy = load_policy(folder)
@@ -29,10 +32,7 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
         with closing(make_env(env, 1, **env_options(config))) as probe:
             check_compatible(policy, probe.spec)
         return policy
-    if config.method.map.kind != "direct":
-        raise ConfigError(f"method={config.method.name} improves a policy: give base=<policy folder>.")
-    if config.env is None:
-        raise ConfigError("Learning from scratch needs env=<environment>; all names: robo-rl info")
+    assert config.env is not None
     with closing(make_env(config.env, 1, **env_options(config))) as probe:
         return empty_policy(probe.spec, config.init, config.demos)
 

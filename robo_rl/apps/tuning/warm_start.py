@@ -60,16 +60,9 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
     Raises ConfigError if the method needs `init` and has none, or cannot use it; DataError if `init` is no
     run, CheckpointError if it has no checkpoint or other networks.
     """
-    if init is None:
-        if tuner.config.warmup == "actor":
-            raise ConfigError(
-                "warmup=actor starts with a trained actor: give init=<run>, or method.warmup=base."
-            )
+    check_start(tuner.config.warmup, isinstance(tuner, PpoTuner), init)
+    if init is None or isinstance(tuner, PpoTuner):
         return
-    if isinstance(tuner, PpoTuner):
-        raise ConfigError(
-            "PPO has no action-value critics: init=<run> is for off-policy methods. Leave it out."
-        )
     learner = tuner.learner
     newest = finetune_run(init).latest()
     if newest is None:
@@ -88,6 +81,16 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
         _check_shapes(init, name, found[name], expected[name])
     learner.load_weights({name: found[name] for name in expected})
     tuner.mark_weights_good()
+
+
+def check_start(warmup: str, ppo: bool, init: str | None) -> None:
+    """Raise ConfigError if the method needs `init` and has none, or cannot use it."""
+    if init is None and warmup == "actor":
+        raise ConfigError("warmup=actor starts with a trained actor: give init=<run>, or method.warmup=base.")
+    if init is not None and ppo:
+        raise ConfigError(
+            "PPO has no action-value critics: init=<run> is for off-policy methods. Leave it out."
+        )
 
 
 def finetune_run(init: str) -> RunDir:

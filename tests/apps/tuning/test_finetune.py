@@ -176,12 +176,45 @@ def test_execute_can_differ_from_that_of_the_base() -> None:
         with_planning_interval(steered, 1)
 
 
-def test_residual_without_demonstrations_is_refused(
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["method=residual"], "method=residual replays demonstrations: give demos=<dataset>"),
+        (["demos=nowhere"], "nowhere does not exist"),
+        (["method=rlif", "demos=DATA", "method.intervene=none"], "set method.intervene=expert"),
+        (["method.mix.online=0.7"], "sum to 1, found mix.online=0.7"),
+        (["method=wsrl", "init=none", "demos=DATA"], "give init=<run>"),
+        (["init=nowhere"], "nowhere is not a run"),
+        (["out=BASE"], "already holds a run"),
+        (["resume=true"], "Start it without resume=true"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_before_anything_is_loaded(
+    arguments: list[str],
+    words: str,
+    base: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No policy is loaded and no folder is created; the message names the setting to give."""
+    monkeypatch.setattr("robo_rl.apps.finetune.load_base", lambda config: pytest.fail("the base was loaded"))
+    names = {"DATA": str(base[0]), "BASE": str(base[1])}
+    given = [word.replace("DATA", names["DATA"]).replace("BASE", names["BASE"]) for word in arguments]
+    out = [] if arguments == ["out=BASE"] else [f"out={tmp_path / 'x'}"]
+    assert robo_rl(["finetune", f"base={base[1]}", *out, *given]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_learner_that_does_not_fit_its_map_leaves_no_run(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The mix needs demonstrations: give them, or set their fraction to 0."""
-    assert robo_rl(["finetune", f"base={base[1]}", f"out={tmp_path / 'x'}", "method=residual"]) == 2
-    assert "demos=" in capsys.readouterr().err
+    """Settings that contradict each other are refused before the run's folder is created."""
+    words = [f"base={base[1]}", f"out={tmp_path / 'x'}", "method=steering", "method.learner.gate=true"]
+    assert robo_rl(["finetune", *words]) == 2
+    assert "method.learner.gate=false" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
 
 
 class _Working:

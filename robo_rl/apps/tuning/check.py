@@ -1,0 +1,39 @@
+"""Checks of a fine-tuning run that need no network and no simulator, made before anything is created."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from robo_rl.apps.tuning.compose import check_demos, check_interventions
+from robo_rl.apps.tuning.warm_start import check_start, finetune_run
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.errors import ConfigError
+from robo_rl.data.episodes.schema import DatasetMeta
+from robo_rl.rl.mix import used_fractions
+from robo_rl.runs.loaded_policy import find_policy
+from robo_rl.runs.run_dir import RunDir
+
+
+def check_config(config: FinetuneVerb) -> None:
+    """Raise ConfigError, DataError or CheckpointError for settings that cannot work together, and for paths
+    that do not exist.
+    """
+    method = config.method
+    RunDir.check_new(config.out, resume=config.resume, overwrite=config.overwrite)
+    if config.base is not None:
+        find_policy(config.base)
+    elif method.map.kind != "direct":
+        raise ConfigError(f"method={method.name} improves a policy: give base=<policy folder>.")
+    elif config.env is None:
+        raise ConfigError("Learning from scratch needs env=<environment>; all names: robo-rl info")
+    if config.demos is not None:
+        DatasetMeta.load(Path(config.demos))
+    check_start(method.warmup, method.algorithm == "ppo", config.init)
+    if config.init is not None:
+        finetune_run(config.init)
+    if method.name == "auto":  # its stages leave out what they have no data for
+        return
+    check_interventions(method)
+    if method.algorithm != "ppo":
+        check_demos(method, config.demos is not None)
+        used_fractions(vars(method.mix))
