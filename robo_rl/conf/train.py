@@ -25,7 +25,7 @@ PROCESSES = {"flow": FlowConfig, "diffusion": DiffusionConfig}
 class TrainConfig(BaseTrainConfig):
     """`robo-rl train`: data, policy and training."""
 
-    data: str = setting(REQUIRED, "folder of the dataset")
+    data: str = setting(REQUIRED, "folder of the dataset; left out with task=<a flight>")
     learn_from: str = one_of(
         *RULES, help="episodes to learn from; unfailed: complete ones without a failure label; success; all"
     )

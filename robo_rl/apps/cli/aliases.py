@@ -69,6 +69,11 @@ def scene_words(verb: str) -> tuple[str, ...]:
     return NAME_OPTIONS if verb in _OF_SCENES else ()
 
 
+def flight_names() -> tuple[str, ...]:
+    """Names that task= of `train` accepts."""
+    return (*FLIGHT_TASKS, *_OF_OTHER_VERBS)
+
+
 def _is_note(verb: str, given: dict[str, str]) -> bool:
     """True if task= of `collect` is an instruction, beside env=. Raises ConfigError if it is the name of
     another task.
@@ -89,8 +94,8 @@ def _flight(given: dict[str, str], arguments: list[str]) -> tuple[str, list[str]
     engine.
     """
     task = given.get("task", "hover")
-    if task not in (*FLIGHT_TASKS, *_OF_OTHER_VERBS):
-        raise UnknownNameError("task", task, (*FLIGHT_TASKS, *_OF_OTHER_VERBS, *all_tasks()))
+    if task not in flight_names():
+        raise UnknownNameError("task", task, (*flight_names(), *all_tasks()))
     if "data" in given:
         raise ConfigError(
             f"task={task} is learned from scratch, without data=. Leave data={given['data']} out, or leave "

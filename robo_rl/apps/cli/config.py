@@ -36,6 +36,13 @@ def groups(schema: type) -> dict[str, list[str]]:
     }
 
 
+def default_option(verb: str, group: str) -> str:
+    """Option of a group that the verb uses if none is given; empty for a group without a default."""
+    file = CONF / f"{verb}.yaml"
+    listed = read_mapping(str(file)).get("defaults", []) if file.exists() else []
+    return next((str(item[group]) for item in listed if isinstance(item, dict) and group in item), "")
+
+
 def load_config(verb: str, overrides: Sequence[str], schema: type[T]) -> T:
     """Settings of the verb with `key=value` overrides applied, as an instance of `schema`.
 

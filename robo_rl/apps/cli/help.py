@@ -8,8 +8,8 @@ from dataclasses import replace
 from importlib import import_module
 from textwrap import fill
 
-from robo_rl.apps.cli.aliases import scene_words
-from robo_rl.apps.cli.verbs import VERBS, Verb
+from robo_rl.apps.cli.aliases import flight_names, scene_words
+from robo_rl.apps.cli.verbs import MOST_USED, VERBS, Verb
 
 MAX_COLUMN = 28
 INTRO = """\
@@ -19,13 +19,14 @@ Usage:   robo-rl <verb> key=value ...
 Verbs, in order of use, each with an example:
 """
 OUTRO = """\
-robo-rl <verb> --help   all settings of a verb with types, defaults and meaning
+robo-rl <verb> --help   settings of a verb with types, defaults and meaning; of those with many, the most used
+robo-rl <verb> --help all   all of them
 config=mine.yaml        settings from a YAML file, for every verb; those on the command line win
 robo-rl --version       the version
 -m seed=1,2,3           one run per value, each in its own folder below out=; several keys: all combinations
 
 A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.
-Exit codes: 0 done, 1 defect of robo-rl, 2 wrong input, 3 an environment died, 4 disk full, 130 Ctrl-C."""
+Exit codes: 0 done, 1 an error in robo-rl itself, 2 wrong input, 3 an environment died, 4 disk full, 130 Ctrl-C."""
 
 Row = tuple[str, str, str, str]  # setting, type, value, meaning
 
@@ -45,13 +46,25 @@ def load_schema(verb: Verb) -> type:
     return schema
 
 
-def verb_help(name: str, overrides: Sequence[str] = ()) -> str:
-    """Help for one verb, generated from its schema; with overrides, with the resulting values."""
+def verb_help(name: str, overrides: Sequence[str] = (), everything: bool = False) -> str:
+    """Help for one verb, generated from its schema; with overrides, with the resulting values.
+
+    everything: all settings, also of a verb whose most used ones are listed alone otherwise.
+    """
     verb = VERBS[name]
     rows = setting_rows(name, load_schema(verb), overrides)
     title = "Value" if overrides else "Default"
     lines = [f"robo-rl {name}: {verb.summary}", "", f"Usage:   robo-rl {name} key=value ...", ""]
-    lines += _columns([("Setting", "Type", title, "Meaning"), *rows])
+    first, rest = most_used(name, rows)
+    lines += _columns([("Setting", "Type", title, "Meaning"), *first])
+    if rest and everything:
+        lines += ["", "Other settings:", "", *_columns([("Setting", "Type", title, "Meaning"), *rest])]
+    elif rest:
+        words = " ".join(("robo-rl", *name.split(), *overrides))
+        lines += ["", f"{len(rest)} more settings: {words} --help all"]
+    if flights := _flight_rows(name):
+        lines += ["", "A flight is trained from scratch, without data=, by the settings of its own verb:", ""]
+        lines += _columns([("Setting", "Type", "Default", "Meaning"), *flights])
     if scenes := _scene_rows(name):
         lines += [
             "",
@@ -63,9 +76,18 @@ def verb_help(name: str, overrides: Sequence[str] = ()) -> str:
     return "\n".join(lines)
 
 
+def most_used(name: str, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """(rows of the most used settings in their order, the other rows). A verb with few settings has no
+    others.
+    """
+    keys = MOST_USED.get(name, tuple(row[0] for row in rows))
+    by_key = {row[0]: row for row in rows}
+    return [by_key[key] for key in keys], [row for row in rows if row[0] not in keys]
+
+
 def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]:
     """One row per setting; a group of values comes before the settings that it sets."""
-    from robo_rl.apps.cli.config import groups, preview
+    from robo_rl.apps.cli.config import default_option, groups, preview
     from robo_rl.conf.fields import settings
 
     values, options = preview(name, overrides, schema), groups(schema)
@@ -74,13 +96,26 @@ def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]
         shown = replace(setting, default=values[key]).default_words
         group = key.split(".")[0]
         if group in options:
-            chosen = next((o.partition("=")[2] for o in overrides if o.startswith(group + "=")), "")
+            chosen = next(
+                (o.partition("=")[2] for o in overrides if o.startswith(group + "=")),
+                default_option(name, group),
+            )
             names = " | ".join(options.pop(group))
             rows.append(
-                (group, "a recipe", chosen, f"sets the values below: {names}, or a YAML file of your own")
+                (group, "name or file", chosen, f"sets {group}.*: {names}, or a YAML file of your own")
             )
         rows.append((key, setting.type_words, shown, setting.meaning))
     return rows
+
+
+def _flight_rows(name: str) -> list[Row]:
+    """Rows on task= and engine= of `train`, which stand for another verb."""
+    if name != "train":
+        return []
+    return [
+        ("task", "text", "none", f"{' | '.join(flight_names())}; settings: robo-rl train task=<name> --help"),
+        ("engine", "quad | pybullet", "quad", "simulator of the flight"),
+    ]
 
 
 def _scene_rows(name: str) -> list[Row]:

@@ -94,7 +94,7 @@ def _dispatch(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(rest):
         from robo_rl.apps.cli.help import verb_help
 
-        print(verb_help(name, [word for word in rest if "=" in word]))
+        print(verb_help(name, [word for word in rest if "=" in word], everything="all" in rest))
         return 0
     if sweeps:
         return multirun(name, rest, lambda words: _call(name, words))

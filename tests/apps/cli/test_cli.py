@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.cli import main as cli
-from robo_rl.apps.cli.verbs import VERBS, Verb
+from robo_rl.apps.cli.help import load_schema
+from robo_rl.apps.cli.verbs import MOST_USED, VERBS, Verb
+from robo_rl.conf.fields import settings
 from robo_rl.conf.schema import InfoConfig
 from robo_rl.core.errors import DiskFullError, EnvError
 
@@ -71,6 +74,54 @@ def test_verb_help_shows_keys_types_and_defaults(verb: str) -> None:
     assert "Setting" in done.stdout
     assert "Examples" in done.stdout
     assert VERBS[verb].examples[0] in done.stdout
+
+
+@pytest.mark.parametrize("verb", sorted(MOST_USED))
+def test_the_help_of_a_verb_with_many_settings_lists_the_most_used(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """10 to 17 settings, the number of the others and how to list all; `--help all` lists each once."""
+    known = settings(load_schema(VERBS[verb]))
+    assert len(known) > 35
+    assert cli.main([verb, "--help"]) == 0
+    brief = [
+        line.split()[0]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("  ") and line[2] != " "
+    ]
+    assert 10 <= len(MOST_USED[verb]) <= 17
+    assert brief[1 : len(MOST_USED[verb]) + 1] == list(MOST_USED[verb])
+    assert cli.main([verb, "--help", "all"]) == 0
+    full = [
+        line.split()[0]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("  ") and line[2] != " "
+    ]
+    assert all(full.count(key) == 1 for key in known)
+
+
+def test_the_help_says_which_method_is_the_default_and_how_many_settings_follow(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`method` has a default although it is a group of values."""
+    assert cli.main(["finetune", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^  method +name or file +steering +sets", said, re.MULTILINE)
+    assert re.search(r"^\d+ more settings: robo-rl finetune --help all$", said, re.MULTILINE)
+    assert cli.main(["finetune", "method=residual", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^  method +name or file +residual +sets", said, re.MULTILINE)
+    assert "robo-rl finetune method=residual --help all" in said
+
+
+def test_the_help_of_train_explains_task(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example `train task=race` has its setting in the list, and data= is none with it."""
+    assert cli.main(["train", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^  task +text +none +hover \|", said, re.MULTILINE)
+    assert "folder of the dataset; left out with task=<a flight>" in said
+    assert cli.main(["train", "task=race", "--help"]) == 0
+    assert "robo-rl fly:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
