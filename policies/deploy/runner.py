@@ -46,6 +46,11 @@ class OnnxPolicy:
         """Device of the graphs: "cpu" or "cuda"."""
         return self._sample.device
 
+    @property
+    def runtime(self) -> str:
+        """What runs the graphs, for figures of time: "ONNX Runtime on cpu"."""
+        return f"ONNX Runtime on {self.device}"
+
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
         raise ConfigError(_NO_FEATURES)
 

@@ -1,7 +1,7 @@
 """`robo-rl collect`: record episodes of a scripted expert or a trained policy into a dataset.
 
 Episodes are recorded in parallel and committed in the order of their seeds. So the dataset does not depend on
-the number of lanes or on interruptions, and short episodes are not favoured.
+the number of parallel environments or on interruptions, and short episodes are not favoured.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def main(config: CollectConfig) -> int:
                 )
                 raise KeyboardInterrupt(kept) from stop
     tried = f", {collection.kept} of {collection.tried} tried" if collection.tried else ""
-    print(f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   robo-rl data info path={config.out}")
+    print(
+        f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   robo-rl train data={config.out} out=runs/base"
+    )
     return 0
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from robo_rl.apps.workflow.next_step import after_data
 from robo_rl.conf.schema import DataInfoConfig, DataMergeConfig, DataValidateConfig
 from robo_rl.core.counts import counted
 from robo_rl.data.episodes.recover import recover
@@ -19,7 +20,7 @@ from robo_rl.runs.progress import progress, show
 def info(config: DataInfoConfig) -> int:
     """Print the contents of a dataset as text or JSON."""
     found = dataset_info(config.path)
-    print(json.dumps(found, indent=2) if config.json else info_text(found))
+    print(json.dumps(found, indent=2) if config.json else f"{info_text(found)}\nNext:   {after_data(found)}")
     return 0
 
 
@@ -49,6 +50,12 @@ def validate(config: DataValidateConfig) -> int:
     return 2 if errors else 0
 
 
+def _images(info: dict[str, Any]) -> str:
+    """Codec of the images; empty for a dataset without images."""
+    pictures = any(spec["dtype"] == "uint8" for spec in info["obs"].values())
+    return f", images {info['image_codec']}" if pictures else ""
+
+
 def info_text(info: dict[str, Any]) -> str:
     """Text of the non-empty facts, one per line."""
     frames, action = info["frames_per_episode"], info["action"]
@@ -67,7 +74,7 @@ def info_text(info: dict[str, Any]) -> str:
         if info["interrupted"]
         else "",
         "interventions": f"{info['intervention_frames']} frames" if info["intervention_frames"] else "",
-        "size": f"{info['bytes'] / 1e6:.1f} MB, images {info['image_codec']}",
+        "size": f"{info['bytes'] / 1e6:.1f} MB{_images(info)}",
         "action": f"{action['dim']} dimensions {action['unit']}".strip(),
     }
     for key, spec in info["obs"].items():

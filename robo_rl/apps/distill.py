@@ -112,7 +112,7 @@ def report(
     before = evaluate(env, teacher, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
     test = compare(before, after)
     print(
-        f"head, from {result.states} states in {result.env_steps} steps, {result.cpu_s:.0f} CPU-s: "
+        f"head, from {result.states} states in {result.env_steps} steps, {result.cpu_s:.0f} s of CPU time: "
         f"{after.rate}"
     )
     print(f"teacher on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")

@@ -14,6 +14,7 @@ import torch
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.saved_files import POLICY_FILE
+from robo_rl.apps.workflow.next_step import after_evaluation
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
@@ -38,6 +39,7 @@ class Evaluation:
     policy: EvalResult
     against: EvalResult | None
     decisions: tuple[Latency, ...]  # time of one decision of each policy, measured in turns
+    runtimes: tuple[str, ...]  # what ran each policy, e.g. "torch on cpu"
 
     @property
     def rate(self) -> SuccessRate:
@@ -54,12 +56,14 @@ def main(config: EvaluateConfig) -> int:
     """Evaluate, and print the results."""
     done = run_evaluation(config)
     print(f"{find_policy(config.policy)} on {done.env}: {done.policy}")
-    print(f"decision: {done.decisions[0]}, batch of 1, {pick_device(config.device)}")
+    print(f"decision: {done.decisions[0]}, batch of 1, {done.runtimes[0]}")
     if config.against and done.against:
         print(f"{find_policy(config.against)}: {done.against}")
-        print(f"decision: {done.decisions[1]}, measured in turns\n{verdict(done.policy, done.against)}")
+        print(f"decision: {done.decisions[1]}, {done.runtimes[1]}, measured in turns")
+        print(verdict(done.policy, done.against))
     if config.video:
         print(f"video:   {config.video}")
+    print(f"Next:   {after_evaluation(find_policy(config.policy), done.rate)}")
     return 0
 
 
@@ -90,7 +94,8 @@ def run_evaluation(config: EvaluateConfig) -> Evaluation:
         keep_note(first.folder, report)
     if config.video:
         film(config, first, name)
-    return Evaluation(name, results["policy"], results.get("against"), tuple(latencies))
+    runtimes = tuple(actor.runtime for actor in policies)
+    return Evaluation(name, results["policy"], results.get("against"), tuple(latencies), runtimes)
 
 
 def check_outputs(config: EvaluateConfig) -> None:

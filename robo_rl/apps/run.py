@@ -54,11 +54,11 @@ def main(config: RunConfig) -> int:
                 eval_seed=config.seed,
                 on_tick=bar.update,
             )
-    print(f"{bundle.name} on {env.spec.name}, {policy.device}: {report}")
+    print(f"{bundle.name} on {env.spec.name}: {report}")
+    print(f"decision times: {policy.runtime}; robo-rl evaluate of a policy folder measures torch instead")
     if config.out:
         write_report(Path(config.out), report, bundle.name)
-    if command := next_step(bundle):
-        print(f"Next:   {command}")
+    print(f"Next:   {next_step(bundle) or elsewhere(bundle)}")
     return 0
 
 
@@ -74,6 +74,11 @@ def next_step(bundle: Bundle) -> str:
     if action_joints(bundle.env.action.unit) and not elsewhere:
         return f"robo-rl contract bundle={bundle.folder} robot=sim_arm"
     return ""
+
+
+def elsewhere(bundle: Bundle) -> str:
+    """Where to go on with a bundle that no robot of this project can be driven by."""
+    return f"a bundle for your own robot: docs/robot.md (no robot here has the task {bundle.env.name})"
 
 
 def write_report(path: Path, report: LoopReport, name: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from robo_rl.apps.workflow.next_step import after_view
 from robo_rl.conf.schema import CollectConfig, ViewConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs, VecEnv
@@ -69,6 +70,8 @@ def main(config: ViewConfig) -> int:
         f"{config.env}: {sum(success)}/{len(success)} episodes succeeded\nvideo: {out / 'episodes.mp4'}, "
         f"stills: {out / 'sheet.png'}"
     )
+    if config.policy is None and config.pilot == "expert":
+        print(f"Next:   {after_view(config.env)}")
     return 0
 
 

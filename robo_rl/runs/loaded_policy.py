@@ -32,6 +32,7 @@ class LoadedPolicy:
     policy: ChunkPolicy
     env: str  # name of the environment of its training
     noise: float  # scale of its initial noise: 1: N(0, I), 0: zero noise
+    runtime: str = "torch on cpu"  # what runs it, for figures of time
 
     def check(self, env: EnvSpec) -> None:
         """Raise CheckpointError, with the reason, if the policy does not fit `env`."""
@@ -49,11 +50,13 @@ def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
     if (folder / MANIFEST).is_file():
         bundle = load_bundle(folder)
         onnx = OnnxPolicy(bundle, "cuda" if device.type == "cuda" else "cpu")
-        return LoadedPolicy(folder, onnx, bundle.env.name, 0.0 if bundle.noise == "zero" else 1.0)
+        noise = 0.0 if bundle.noise == "zero" else 1.0
+        return LoadedPolicy(folder, onnx, bundle.env.name, noise, onnx.runtime)
     policy: ChunkPolicy = load_policy(folder, device)
     if device.type != "cpu":
         policy = OnDevice(policy, device)
-    return LoadedPolicy(folder, policy, trained_env_spec(folder).name, trained_noise(folder))
+    name, noise = trained_env_spec(folder).name, trained_noise(folder)
+    return LoadedPolicy(folder, policy, name, noise, f"torch on {device}")
 
 
 def find_policy(path: str | Path) -> Path:

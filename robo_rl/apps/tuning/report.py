@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.start import env_name, env_options
+from robo_rl.apps.workflow.next_step import after_tuning
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
@@ -32,7 +32,8 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     """Evaluate base and result on the same episodes, and print and save the results."""
     with closing(make_env(env_name(config), min(10, config.final_episodes), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
-        cost = f"{outcome.env_steps} steps, {outcome.curve.train_cpu_s:.0f} CPU-s"
+        cost = f"{outcome.env_steps} steps, {outcome.curve.train_cpu_s:.0f} s of CPU time"
+        before, test = None, None
         print(f"{config.method.name} after {cost}: {after}")
         result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {
             "curve": outcome.curve.to_json()
@@ -45,5 +46,5 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
             result |= {"base": before.to_json(), "p_vs_base": test.p_value}
     write_json(run.path / "results.json", result)
     print(f"Policy: {run.policy}")
-    if config.base is not None:
-        print(f"Next:   robo-rl distill teacher={run.path} out={Path(config.out).parent / 'head'}")
+    rate = None if before is None else before.rate
+    print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")

@@ -1,0 +1,78 @@
+"""Commands for the step after a verb, which it prints at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from policies.checkpoint import read_policy_json
+from policies.deploy.bundle import MANIFEST
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.eval.stats import PairedTest, SuccessRate
+
+SIGNIFICANT = 0.05  # p below which a difference is taken as real
+GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
+AGAIN = 4  # factor on episodes, for a comparison that was not significant
+FLIGHTS = ("flight", "swarm", "vision")  # kinds of policies that are run in another simulator next
+INDENT = "\n        "
+
+
+def after_view(env: str) -> str:
+    """Demonstrations of the environment."""
+    task = env.partition(":")[0].rpartition("/")[2]
+    return f"robo-rl collect env={env} out=data/{task}"
+
+
+def after_data(info: dict[str, Any]) -> str:
+    """A policy of the dataset; with an interrupted or no episode, its repair or its recording."""
+    if info["interrupted"]:
+        return f"robo-rl data validate path={info['path']} recover=true"
+    if not info["episodes"]:
+        return f"robo-rl collect env={info['env']} out={info['path']}"
+    return f"robo-rl train data={info['path']} out=runs/base"
+
+
+def after_evaluation(folder: Path, rate: SuccessRate) -> str:
+    """What follows for a policy of this kind: fine-tuning, distillation, export or another simulator."""
+    if (folder / MANIFEST).is_file():
+        return f"robo-rl run bundle={folder}"
+    kind, run = read_policy_json(folder)["kind"], _run_of(folder)
+    if kind in FLIGHTS:
+        return f"robo-rl transfer run={run}"
+    if kind in ("single_step", "direct"):
+        return f"robo-rl export policy={run} out={run / 'bundle'}"
+    if kind == "generative" and rate.rate < GOOD_ENOUGH:
+        return f"robo-rl finetune base={run} out={run.parent / 'steered'}"
+    return f"robo-rl distill teacher={run} out={run.parent / 'head'}"
+
+
+def after_tuning(
+    config: FinetuneVerb, run: Path, before: SuccessRate | None, after: SuccessRate, test: PairedTest | None
+) -> str:
+    """A gain is distilled, a small one confirmed first; without a gain, other ways to improve the base."""
+    if before is None or test is None:
+        return f"robo-rl evaluate policy={run} episodes={AGAIN * config.final_episodes}"
+    head = Path(config.out).parent / "head"
+    if after.rate > before.rate and test.p_value < SIGNIFICANT:
+        return f"robo-rl distill teacher={run} out={head}"
+    if after.rate > before.rate:
+        more = f"robo-rl evaluate policy={run} against={config.base} episodes={AGAIN * config.final_episodes}"
+        return f"{more}   (the gain over the base may be chance)"
+    keep = f"robo-rl distill teacher={config.base} out={head}   (keep the base)"
+    if before.rate >= GOOD_ENOUGH:
+        return keep
+    other = "residual demos=<dataset>" if config.method.name != "residual" else "steering"
+    steps = config.env_steps or config.method.env_steps
+    longer = f"method={config.method.name} env_steps={2 * steps}"
+    ways = (
+        "the result is not better than the base; one of:",
+        f"robo-rl finetune base={config.base} {longer} out={run}-longer   (your other settings with it)",
+        f"robo-rl finetune base={config.base} method={other} out={run}-other   (docs/methods.md)",
+        keep,
+    )
+    return INDENT.join(ways)
+
+
+def _run_of(folder: Path) -> Path:
+    """The run that holds a policy folder; the folder itself outside a run."""
+    return folder.parent if (folder.parent / "run.json").is_file() else folder

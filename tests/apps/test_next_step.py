@@ -1,0 +1,105 @@
+"""Each verb ends with the command for the next step, which suits its result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robo_rl.apps.cli.main import main as robo_rl
+from robo_rl.apps.workflow.next_step import after_data, after_evaluation, after_tuning, after_view
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.eval.stats import PairedTest, SuccessRate
+
+CONFIG = FinetuneVerb(out="runs/ft", base="runs/base", method=MethodConfig(name="steering", env_steps=12000))
+
+
+def tuned(before: int, after: int, p: float, config: FinetuneVerb = CONFIG) -> str:
+    """Next step after a fine-tuning with these successes of 100 episodes."""
+    test = PairedTest(0, max(0, before - after), max(0, after - before), 0, p)
+    return after_tuning(config, Path(config.out), SuccessRate(before, 100), SuccessRate(after, 100), test)
+
+
+def test_a_gain_is_distilled() -> None:
+    """A significant gain over the base: the fine-tuned policy is the teacher."""
+    assert tuned(50, 90, 1e-6) == "robo-rl distill teacher=runs/ft out=runs/head"
+
+
+def test_a_gain_that_may_be_chance_is_measured_again() -> None:
+    """More episodes decide before the policy is used."""
+    said = tuned(50, 55, 0.4)
+    assert said.startswith("robo-rl evaluate policy=runs/ft against=runs/base episodes=400")
+
+
+def test_without_a_gain_the_fine_tuned_policy_is_not_recommended() -> None:
+    """More steps, another method, or the base."""
+    said = tuned(50, 50, 1.0)
+    assert "teacher=runs/ft" not in said
+    assert "robo-rl finetune base=runs/base method=steering env_steps=24000 out=runs/ft-longer" in said
+    assert "method=residual demos=<dataset>" in said
+    assert "robo-rl distill teacher=runs/base" in said
+    assert "method=steering out=" in tuned(50, 40, 0.1, replace(CONFIG, method=MethodConfig(name="residual")))
+
+
+def test_a_base_without_room_for_a_gain_is_kept() -> None:
+    """A base that solves nearly every episode needs no further training."""
+    assert tuned(100, 99, 1.0).startswith("robo-rl distill teacher=runs/base")
+
+
+def test_a_policy_from_scratch_is_evaluated() -> None:
+    """Without a base there is no comparison."""
+    assert after_tuning(CONFIG, Path("runs/ft"), None, SuccessRate(1, 2), None).startswith(
+        "robo-rl evaluate policy=runs/ft"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "command"),
+    [
+        ({}, "robo-rl train data=data/peg out=runs/base"),
+        ({"interrupted": 1}, "robo-rl data validate path=data/peg recover=true"),
+        ({"episodes": 0}, "robo-rl collect env=arm6/reach out=data/peg"),
+    ],
+)
+def test_a_dataset_is_repaired_filled_or_trained_on(changes: dict[str, Any], command: str) -> None:
+    """In this order."""
+    assert (
+        after_data({"path": "data/peg", "env": "arm6/reach", "interrupted": 0, "episodes": 3} | changes)
+        == command
+    )
+
+
+def test_a_viewed_environment_is_collected_from() -> None:
+    """Options of the environment stay; the folder is named by the task."""
+    assert (
+        after_view("arm/lift:engine=pybullet") == "robo-rl collect env=arm/lift:engine=pybullet out=data/lift"
+    )
+
+
+def test_the_verbs_print_their_next_step_and_the_runtime_of_their_times(
+    dataset: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`data info`, `evaluate` and `run`; torch and ONNX Runtime are named beside the decision time."""
+    assert robo_rl(["data", "info", f"path={dataset}"]) == 0
+    said = capsys.readouterr().out
+    assert f"Next:   robo-rl train data={dataset}" in said
+    assert "images" not in said
+    few = ["max_episode_steps=5"]
+    assert robo_rl(["evaluate", f"policy={run}", "episodes=2", "num_workers=0", "device=cpu", *few]) == 0
+    said = capsys.readouterr().out
+    assert f"Next:   robo-rl finetune base={run} out={run.parent / 'steered'}" in said
+    assert "batch of 1, torch on cpu" in said
+    bundle = tmp_path / "bundle"
+    assert robo_rl(["export", f"policy={run}", f"out={bundle}"]) == 0
+    capsys.readouterr()
+    assert robo_rl(["run", f"bundle={bundle}", "episodes=1", "rate_hz=1000", *few]) == 0
+    said = capsys.readouterr().out
+    assert "decision times: ONNX Runtime on cpu" in said
+    assert "Next:   a bundle for your own robot: docs/robot.md" in said
+    assert robo_rl(["evaluate", f"policy={bundle}", "episodes=1", "num_workers=0", "device=cpu", *few]) == 0
+    said = capsys.readouterr().out
+    assert "batch of 1, ONNX Runtime on cpu" in said
+    assert f"Next:   robo-rl run bundle={bundle}" in said
+    assert after_evaluation(run / "policy", SuccessRate(10, 10)).startswith(f"robo-rl distill teacher={run}")
