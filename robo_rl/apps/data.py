@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from robo_rl.apps.workflow.next_step import after_data
 from robo_rl.conf.schema import DataInfoConfig, DataMergeConfig, DataValidateConfig
 from robo_rl.core.counts import counted
 from robo_rl.data.episodes.recover import recover
@@ -14,6 +13,7 @@ from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.info import dataset_info
 from robo_rl.data.merge import merge as merge_datasets
 from robo_rl.data.validate import validate as find_faults
+from robo_rl.runs.next_step import after_data
 from robo_rl.runs.progress import progress, show
 
 

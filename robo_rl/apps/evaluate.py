@@ -14,7 +14,6 @@ import torch
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.saved_files import POLICY_FILE
-from robo_rl.apps.workflow.next_step import after_evaluation
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
@@ -25,6 +24,7 @@ from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, find_policy, open_policy, worker_count
+from robo_rl.runs.next_step import after_evaluation
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from robo_rl.runs.success_note import success_note, write_success_note

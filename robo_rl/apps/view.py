@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robo_rl.apps.workflow.next_step import after_view
 from robo_rl.conf.schema import CollectConfig, ViewConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs, VecEnv
@@ -20,6 +19,7 @@ from robo_rl.core.spec import ActionSpec
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.video import HOLD_S, Recorder, VideoWriter, write_contact_sheet
 from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
+from robo_rl.runs.next_step import after_view
 from robo_rl.runs.outputs import check_folder
 from robo_rl.runs.progress import progress
 from robo_rl.runs.window import Staged, has_screen, show

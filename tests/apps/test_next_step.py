@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.workflow.next_step import after_data, after_evaluation, after_tuning, after_view
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.eval.stats import PairedTest, SuccessRate
+from robo_rl.runs.next_step import after_data, after_evaluation, after_tuning, after_view
 
 CONFIG = FinetuneVerb(out="runs/ft", base="runs/base", method=MethodConfig(name="steering", env_steps=12000))
 

@@ -8,13 +8,13 @@ from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.start import env_name, env_options
-from robo_rl.apps.workflow.next_step import after_tuning
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
+from robo_rl.runs.next_step import after_tuning
 from robo_rl.runs.run_dir import RunDir
 from sim.registry import make_env
 
