@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hardware.states import ArmState, JointCommand, QuadState, Setpoint
 from robo_rl.core.errors import ConfigError, DriverError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 from robo_rl.core.registry import Table, lookup
 
 # Time without a `write` after which the robot is stopped. The robot has to be at rest 100 ms after the last
@@ -194,7 +195,7 @@ def import_vendor(module: str, robot: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
             f"Driving {robot} needs the package '{error.name}', which is not installed. "
-            f"Run: pip install 'robo-rl[{extra}]'"
+            f"Run: {pip_install(extra)}"
         ) from error
 
 

@@ -17,6 +17,7 @@ import yaml
 
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 from robo_rl.core.nearest import is_misspelt
+from robo_rl.core.packages import pip_install
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
 from robo_rl.core.spec import ROBOT_SUITE
@@ -227,7 +228,7 @@ def _check_installed(suite: str) -> None:
         if find_spec(package) is None:
             raise MissingDependencyError(
                 f"'{suite}' environments need the package '{package}', which is not installed. "
-                f"Run: pip install 'robo-rl[{extra}]'"
+                f"Run: {pip_install(extra)}"
             )
 
 

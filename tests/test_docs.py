@@ -208,3 +208,10 @@ def resolves(name: str) -> bool:
             rest = parts[used : used + 1]
             return not rest or bool(re.search(rf"\b{rest[0]}\b", module.read_text()))
     return False
+
+
+def test_the_home_page_links_to_every_page_of_the_reference() -> None:
+    """docs/index.md is the list of all pages: none may be reachable by the navigation alone."""
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES} - {"index.md"}
+    assert pages <= linked

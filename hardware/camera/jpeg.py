@@ -9,6 +9,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 from robo_rl.core.shapes import UInt8
 
 MOST_PIXELS = 2**25  # largest compressed picture: 33 megapixels
@@ -48,6 +49,6 @@ def _opencv() -> Any:
         import cv2
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            "Compressed pictures need OpenCV, which is not installed. Run: pip install 'robo-rl[robot]'"
+            f"Compressed pictures need OpenCV, which is not installed. Run: {pip_install('robot')}"
         ) from error
     return cv2

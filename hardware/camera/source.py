@@ -13,6 +13,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, DriverError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 from robo_rl.core.shapes import UInt8
 
 Picture = UInt8[ndarray, "h w 3"]
@@ -128,7 +129,7 @@ def _capture(name: int | str) -> Any:
         import cv2
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            "Cameras and video files need OpenCV, which is not installed. Run: pip install 'robo-rl[robot]'"
+            f"Cameras and video files need OpenCV, which is not installed. Run: {pip_install('robot')}"
         ) from error
     # Our errors are more specific than OpenCV's warnings about missing devices.
     cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)

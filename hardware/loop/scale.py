@@ -6,6 +6,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.errors import MissingDependencyError
+from robo_rl.core.packages import pip_install
 
 _SLACK = 0.02  # by which width to height may differ: sizes are whole pixels
 
@@ -29,7 +30,7 @@ def scaled(pixels: ndarray, wanted: tuple[int, int]) -> ndarray:
         import cv2
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            "Scaling pictures needs OpenCV, which is not installed. Run: pip install 'robo-rl[robot]'"
+            f"Scaling pictures needs OpenCV, which is not installed. Run: {pip_install('robot')}"
         ) from error
     how = cv2.INTER_AREA if pixels.dtype == np.uint8 else cv2.INTER_NEAREST
     found: ndarray = cv2.resize(pixels, (wanted[1], wanted[0]), interpolation=how)

@@ -24,6 +24,7 @@ from policies.base.process import (
     per_sample,
 )
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
+from robo_rl.core.packages import pip_install
 from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float, Int
 
@@ -145,7 +146,7 @@ def training_table(config: DiffusionConfig) -> Float[Tensor, " t"]:
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
             f"Training a diffusion policy needs the package '{error.name}', which is not installed. "
-            "Run: pip install 'robo-rl[train]'"
+            f"Run: {pip_install('train')}"
         ) from error
     try:
         scheduler = schedulers.DDPMScheduler(

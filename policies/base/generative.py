@@ -57,6 +57,11 @@ class GenerativePolicy(nn.Module):
         self, env: EnvSpec, normalizer: Normalizer, config: GenerativeConfig, process: Process
     ) -> None:
         super().__init__()
+        if config.execute > config.chunk >= 1:
+            raise ConfigError(
+                f"execute={config.execute} exceeds chunk={config.chunk}, the number of predicted actions. Set "
+                f"execute to at most {config.chunk}, or raise chunk."
+            )
         if config.obs_steps < 1 or not 1 <= config.execute <= config.chunk:
             raise ConfigError(
                 "A policy needs obs_steps >= 1 and 1 <= execute <= chunk, found "

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from policies.saved_files import POLICY_FILE, POLICY_GRAPH, WEIGHTS_FILE
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
-from robo_rl.core.files.describe_path import describe_path
+from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.spec import EnvSpec
@@ -175,8 +175,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if path.exists():
             raise CheckpointError(f"{folder} is not a bundle: {error}") from error
         raise CheckpointError(
-            f"{folder} {describe_path(folder)} and is not a bundle: {path} does not exist. Give the "
-            "folder that `robo-rl export policy=<run or policy folder> out=<folder>` wrote."
+            f"{not_a(folder, 'a bundle')} Give the folder that `robo-rl export policy=<run or policy folder> "
+            "out=<folder>` wrote."
         ) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = data.get("format") if isinstance(data, dict) else type(data).__name__

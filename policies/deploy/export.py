@@ -25,6 +25,7 @@ from policies.deploy.graph import OnnxGraph
 from policies.saved_files import POLICY_GRAPH, REFINE_GRAPH
 from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
 from robo_rl.core.files.durable import write_atomic
+from robo_rl.core.packages import pip_install
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.seeding import generator
 from robo_rl.core.shapes import Float
@@ -176,8 +177,7 @@ def _to_onnx(program: torch.export.ExportedProgram, names: list[str], output: st
             )
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"Export needs the package '{error.name}', which is not installed. Run: pip install "
-            "'robo-rl[train]'"
+            f"Export needs the package '{error.name}', which is not installed. Run: {pip_install('train')}"
         ) from error
     except torch.onnx.errors.OnnxExporterError as error:
         reason = str(error).strip().splitlines()[0]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robo_rl.core.errors import CheckpointError, ConfigError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 
 if TYPE_CHECKING:  # heads that decide with NumPy arrays start without torch
     from torch import Tensor
@@ -131,6 +132,6 @@ def _onnxruntime() -> Any:
         import onnxruntime
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            "Running a bundle needs 'onnxruntime', which is not installed. Run: pip install 'robo-rl[robot]'"
+            f"Running a bundle needs 'onnxruntime', which is not installed. Run: {pip_install('robot')}"
         ) from error
     return onnxruntime

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from robo_rl.conf.schema import DoctorConfig
-from robo_rl.core.packages import PACKAGES, installed_version
+from robo_rl.core.packages import PACKAGES, installed_version, pip_install
 from robo_rl.core.provenance import commit, machine, versions
 
 State = Literal["ok", "missing", "note"]  # "note": works, with a limitation
@@ -99,8 +99,16 @@ def package_findings() -> Iterator[Finding]:
         if (version := installed_version(package)) is not None:
             yield Finding(package.distribution, "ok", f"{version:<14} {origin}, {package.purpose}")
         else:
-            hint = f"pip install 'robo-rl[{package.extra}]'" if package.extra else "pip install robo-rl"
-            yield Finding(package.distribution, "missing", f"{'':<14} {origin}, {package.purpose}", hint)
+            about = f"{'':<14} {origin}, {package.purpose}"
+            if package.extra == "gpu" and not has_gpu():
+                yield Finding(package.distribution, "note", f"{about}; there is none here")
+            else:
+                yield Finding(package.distribution, "missing", about, pip_install(package.extra))
+
+
+def has_gpu() -> bool:
+    """True if an NVIDIA driver is installed, whether or not torch can use it."""
+    return shutil.which("nvidia-smi") is not None or Path("/proc/driver/nvidia/version").exists()
 
 
 def torch_finding() -> Finding:
@@ -112,7 +120,7 @@ def torch_finding() -> Finding:
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         return Finding("GPU", "ok", ", ".join(names))
-    if shutil.which("nvidia-smi") is not None:
+    if has_gpu():
         reason = (
             "this torch wheel is built without CUDA"
             if torch.version.cuda is None
@@ -149,7 +157,7 @@ def ros_findings() -> Iterator[Finding]:
     if rclpy or without:
         yield Finding("robot nodes", "ok", "bus=auto is rclpy" if rclpy else "bus=auto is DDS without ROS")
     else:
-        yield Finding("robot nodes", "note", "no bus to talk over", "pip install 'robo-rl[dds]'")
+        yield Finding("robot nodes", "note", "no bus to talk over", pip_install("dds"))
     if rclpy or without:
         yield network_finding(rclpy)
 

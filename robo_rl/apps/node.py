@@ -27,6 +27,7 @@ from robo_rl.apps.nodes.ros.parameters import (
 )
 from robo_rl.conf.node import NodeConfig
 from robo_rl.core.errors import MissingDependencyError, RoboRLError, UnknownNameError
+from robo_rl.core.packages import install_command
 from robo_rl.runs.signals import signal_source
 
 if TYPE_CHECKING:  # see node_life
@@ -140,10 +141,9 @@ def start(name: str, config: NodeConfig, bus: Any = None) -> tuple[Node, Bus]:
         bus.close()
         if error.name is None or error.name.split(".")[0] in OWN:
             raise
-        install = f"'robo-rl[{extra}]'" if extra else error.name
         raise MissingDependencyError(
-            f"The node {name} needs the package '{error.name}', which is not installed. Run: pip install "
-            f"{install}"
+            f"The node {name} needs the package '{error.name}', which is not installed. Run: "
+            f"{install_command(error.name, extra)}"
         ) from error
     except BaseException:
         bus.close()

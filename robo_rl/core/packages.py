@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import metadata, util
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]  # of a checkout: the folder of setup.cfg
 
 
 @dataclass(frozen=True)
@@ -82,5 +85,25 @@ def install_command(module: str, fallback: str | None) -> str:
     table.
     """
     package = _BY_MODULE.get(module.split(".")[0])
-    extra = package.extra if package is not None else fallback
-    return f"pip install 'robo-rl[{extra}]'" if extra else "pip install robo-rl"
+    return pip_install(package.extra if package is not None else fallback)
+
+
+def pip_install(extra: str | None) -> str:
+    """Command that installs an extra, or the core for None.
+
+    `robo-rl[extra]` suits an installed robo-rl, from a wheel or from a checkout (`pip install .`,
+    `make setup`): pip then reads the extras of the installed version and downloads only their packages. A
+    checkout that is not installed is named by its path.
+    """
+    if installed():
+        return f"pip install 'robo-rl[{extra}]'" if extra else "pip install robo-rl"
+    return f"pip install -e '{ROOT}{f'[{extra}]' if extra else ''}'"
+
+
+def installed() -> bool:
+    """True if robo-rl itself is installed in this Python."""
+    try:
+        metadata.version("robo-rl")
+    except metadata.PackageNotFoundError:
+        return False
+    return True

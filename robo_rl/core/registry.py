@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from robo_rl.core.errors import MissingDependencyError, UnknownNameError
+from robo_rl.core.packages import pip_install
 
 Table = Mapping[str, tuple[str, str | None]]
 
@@ -29,5 +30,5 @@ def lookup(kind: str, table: Table, name: str) -> Any:
             raise
         raise MissingDependencyError(
             f"{kind.capitalize()} '{name}' needs the package '{error.name}', which is not installed. "
-            f"Run: pip install 'robo-rl[{extra}]'"
+            f"Run: {pip_install(extra)}"
         ) from error

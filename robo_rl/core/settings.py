@@ -80,6 +80,15 @@ def within(value: Any, limits: Limits) -> bool:
     return isinstance(value, bool) or not isinstance(value, int | float) or limits.allow(value)
 
 
+def finite_words(value: Any) -> str:
+    """The words ", and finite" for a value that is or holds NaN or infinity; empty for other values, which
+    their limits refuse.
+    """
+    parts = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    numbers = (part for part in parts if isinstance(part, float))
+    return "" if all(map(math.isfinite, numbers)) else ", and finite"
+
+
 def check_settings(config: Any, prefix: str = "") -> None:
     """Raise ConfigError that names the first setting of a config dataclass, also of nested ones, outside its
     limits.
@@ -93,6 +102,8 @@ def check_settings(config: Any, prefix: str = "") -> None:
         elif (choices := item.metadata.get("choices")) and value not in choices:
             raise ConfigError(f"{name}={value} cannot be used, expected: {' | '.join(choices)}.")
         elif not within(value, limits := limits_of(item.metadata)):
+            parts = value if isinstance(value, list | tuple) else [value]
+            kind = "a whole number" if all(isinstance(part, int) for part in parts) else "a number"
             raise ConfigError(
-                f"{name}={value} cannot be used, expected: {f'a finite number {limits}'.strip()}."
+                f"{name}={value} cannot be used, expected: {f'{kind} {limits}'.strip()}{finite_words(value)}."
             )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 from robo_rl.core.shapes import UInt8
 
 
@@ -43,6 +44,6 @@ def _cv2() -> Any:
         import cv2
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            "JPEG images need the package 'opencv-python-headless'. Run: pip install 'robo-rl[train]'"
+            f"JPEG images need the package 'opencv-python-headless'. Run: {pip_install('train')}"
         ) from error
     return cv2

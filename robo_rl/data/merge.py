@@ -9,6 +9,7 @@ from shutil import copytree
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec_difference import differences
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.commit import publish
 from robo_rl.data.episodes.reader import EpisodeStore
@@ -87,5 +88,6 @@ def difference(first: EpisodeStore, other: EpisodeStore) -> str:
     }
     for what, (one, two) in facts.items():
         if one != two:
-            return what if isinstance(one, EnvSpec) else f"{what} ({one} and {two})"
+            is_spec = isinstance(one, EnvSpec) and isinstance(two, EnvSpec)
+            return f"{what} ({differences(one, two)})" if is_spec else f"{what} ({one} and {two})"
     return ""

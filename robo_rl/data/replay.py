@@ -64,7 +64,8 @@ class Replay:
     ) -> None:
         if capacity < lanes:
             raise ConfigError(
-                f"A replay of {capacity} transitions cannot hold {lanes} lanes; raise method.replay_capacity."
+                f"A replay of {capacity} transitions is too small for {lanes} parallel environments. Raise "
+                "method.replay_capacity, or lower num_envs."
             )
         self.lanes, self.slots = lanes, capacity // lanes
         self.data: dict[str, Tensor] = {

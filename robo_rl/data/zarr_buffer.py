@@ -11,6 +11,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError, MissingDependencyError, RoboRLError
+from robo_rl.core.packages import pip_install
 from robo_rl.core.shapes import Int64, Shaped
 
 EPISODE_ENDS = "meta/episode_ends"
@@ -39,7 +40,7 @@ class ZarrBuffer:
             import zarr
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
-                "Imports need the package 'zarr'. Run: pip install 'robo-rl[train]'"
+                f"Imports need the package 'zarr'. Run: {pip_install('train')}"
             ) from error
         self.path = Path(path)
         try:

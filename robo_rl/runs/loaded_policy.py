@@ -16,7 +16,7 @@ from policies.registry import SavedPolicy
 from policies.saved_files import POLICY_FILE
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.core.files.describe_path import describe_path
+from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.provenance import cores
 from robo_rl.core.shapes import Float
@@ -71,9 +71,14 @@ def find_policy(path: str | Path) -> Path:
     for folder in (Path(path), Path(path) / "policy"):
         if (folder / POLICY_FILE).is_file() or (folder / MANIFEST).is_file():
             return folder
+    if (Path(path) / "run.json").is_file():
+        raise CheckpointError(
+            f"{path} is a run without a policy, because it has not finished. Continue it by the command that "
+            "started it and resume=true, or give another run."
+        )
     raise CheckpointError(
-        f"{path} {describe_path(Path(path))} and holds no policy: it has neither {POLICY_FILE} nor "
-        f"{MANIFEST}. Give a finished run, a policy folder such as runs/<name>/policy, or a bundle."
+        f"{not_a(Path(path), 'a policy')} Give a finished run, a policy folder such as "
+        "runs/<name>/policy, or a bundle."
     )
 
 

@@ -30,6 +30,7 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
+from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.provenance import commit, machine, versions
@@ -123,9 +124,7 @@ class RunDir:
     def open(cls, path: str | Path) -> RunDir:
         """An existing run, not locked. Raises DataError if `path` is no run."""
         if not (Path(path) / "run.json").is_file():
-            raise DataError(
-                f"{path} is not a run: it holds no run.json. Give the folder that a training wrote."
-            )
+            raise DataError(f"{not_a(Path(path), 'a run')} Give the folder that a training wrote.")
         return cls(Path(path))
 
     def config(self) -> dict[str, Any]:
@@ -236,8 +235,8 @@ class RunDir:
             faults.append(f"The checkpoint {folder} is damaged ({fault}) and is kept as {kept.name}.")
         if faults:
             raise CheckpointError(
-                f"{' '.join(faults)} There is no older one: restore a checkpoint from a copy, or start the "
-                "run again by overwrite=true."
+                f"{' '.join(faults)} There is no older one: restore a checkpoint from a copy, or start the run "
+                "again with overwrite=true."
             )
         return None
 
@@ -255,11 +254,10 @@ class RunDir:
                 f"{self.path} exists and is not a run. It was not changed. Choose another folder."
             )
         if not overwrite and began:
-            ways = (
-                "Continue it by resume=true, replace" if resumes else "Replace"
-            )  # not every verb can resume
+            ways = "resume=true to continue it, " if resumes else ""  # not every verb can resume
             raise ConfigError(
-                f"{self.path} already holds a run. {ways} it by overwrite=true, or choose another folder."
+                f"{self.path} already holds a run. Add {ways}overwrite=true to replace it, or choose another "
+                "folder by out=."
             )
 
     def _make_room(self) -> None:
@@ -289,7 +287,7 @@ class RunDir:
         if self.latest() is None and (self.path / SAVED).exists():
             raise ConfigError(
                 f"{self.checkpoints} holds no checkpoint, though the run had saved some: they were deleted. "
-                "Restore them from a copy, or start the run again by overwrite=true."
+                "Restore them from a copy, or start the run again with overwrite=true."
             )
         for draft in self.checkpoints.glob(".*.tmp"):  # incomplete when the process was killed
             shutil.rmtree(draft)

@@ -24,6 +24,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from robo_rl.core.errors import ConfigError
 from sim.compile.kernel_build import OPTIONS, build_kernel
+from sim.compile.kernel_count import compiling, count_kernel
 
 Layout = tuple[tuple[int, ...], torch.dtype, torch.device, bool]  # shape, type, place, contiguous
 TensorFn = Callable[..., tuple[Tensor, ...]]
@@ -87,11 +88,9 @@ def compile_kernel(
             *examples
         )
     path = cache_folder() / "kernels" / f"{_name(graph, examples)}.pt2"
-    start_s = _cpu_s()
+    start_s, number = _cpu_s(), count_kernel(path)
     if not path.exists():
-        (say or _print)(
-            "compiling the simulator for this task and number of lanes (once, some 30 s of CPU time) ..."
-        )
+        (say or _print)(compiling(number))
         build_kernel(graph, examples, path)
         compile_s = _cpu_s() - start_s
     else:

@@ -203,7 +203,8 @@ class TaskVecEnv:
         if snapshot.get("env") != self.spec.name or found != (self.num_envs, *self.spec.obs["state"].shape):
             raise CheckpointError(
                 f"The snapshot is of {snapshot.get('env')} with observations {found}, this environment is "
-                f"{self.spec.name} with {self.num_envs} lanes. Make an environment that fits it."
+                f"{self.spec.name} with {self.num_envs} parallel environments. Make an environment "
+                "that fits it."
             )
         device = self._engine.device  # a snapshot from a file lies in the host's memory
         for name in _KEPT:

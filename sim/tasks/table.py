@@ -162,7 +162,7 @@ class TaskOptions:
     senses: str = setting("rgb", 'senses of the cameras, joined by "+": "rgb+depth+points+segmentation"')
     points: int = setting(512, "number of points in each point cloud")
     image_size: int = setting(84, "height and width of each camera image [px]")
-    compiled: bool | None = setting(None, "compile the physics; none: from 64 lanes on")
+    compiled: bool | None = setting(None, "compile the physics; none: from 64 environments on")
     device: str | None = setting(None, "device of engines that can choose; none: a GPU if there is one")
 
     def __post_init__(self) -> None:

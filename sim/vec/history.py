@@ -76,8 +76,8 @@ def pack(spec: EnvSpec, history: LaneHistory, place: SeedsPlace) -> dict[str, An
 
 def unpack(snapshot: Mapping[str, Any], spec: EnvSpec, num_envs: int) -> dict[int, NDArray[np.float32]]:
     """Lane -> its recorded actions (t, a). Raises CheckpointError for another environment's snapshot."""
-    found = f"{snapshot.get('env')} with {len(snapshot.get('episode_seed', ()))} lanes"
-    expected = f"{spec.name} with {num_envs} lanes"
+    found = f"{snapshot.get('env')} with {len(snapshot.get('episode_seed', ()))} parallel environments"
+    expected = f"{spec.name} with {num_envs} parallel environments"
     if found != expected:
         raise CheckpointError(
             f"The snapshot is of {found}, this environment is {expected}. Make an environment that fits it."

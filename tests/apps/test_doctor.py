@@ -79,3 +79,30 @@ def test_doctor_reports_possible_senders(monkeypatch: pytest.MonkeyPatch) -> Non
     finding = doctor.network_finding(rclpy=False)
     assert finding.state == "note"
     assert "ROBO_RL_INTERFACE=eth0: anybody on that network can command the robot" in finding.detail
+
+
+def test_gpu_packages_are_suggested_only_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU they are a note without a command."""
+    without(monkeypatch, "mujoco_warp", "warp")
+    for there, state, hint in ((False, "note", ""), (True, "missing", "pip install 'robo-rl[gpu]'")):
+        monkeypatch.setattr(doctor, "has_gpu", lambda there=there: there)
+        found = {finding.what: finding for finding in doctor.package_findings()}
+        assert (found["mujoco-warp"].state, found["mujoco-warp"].hint) == (state, hint)
+
+
+def test_the_command_suits_an_installed_package_and_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip reads the extras of an installed robo-rl; a checkout that is not installed is named by its path."""
+    monkeypatch.setattr(packages, "installed", lambda: True)
+    assert packages.pip_install("sim") == "pip install 'robo-rl[sim]'"
+    assert packages.pip_install(None) == "pip install robo-rl"
+    monkeypatch.setattr(packages, "installed", lambda: False)
+    assert packages.pip_install("sim") == f"pip install -e '{packages.ROOT}[sim]'"
+    assert (packages.ROOT / "setup.cfg").is_file()
+    assert packages.install_command("cv2.data", None) == f"pip install -e '{packages.ROOT}[train]'"
+
+
+def test_only_one_place_knows_the_form_of_the_command() -> None:
+    """Messages of all modules come from `pip_install`."""
+    for folder in ("robo_rl", "policies", "sim", "hardware"):
+        for file in (packages.ROOT / folder).rglob("*.py"):
+            assert file.name == "packages.py" or "pip install 'robo-rl[" not in file.read_text(), file

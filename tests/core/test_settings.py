@@ -35,12 +35,12 @@ def test_defaults_and_values_at_the_limit_pass() -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (Outer(0), "steps=0 cannot be used, expected: a finite number >= 1"),
+        (Outer(0), "steps=0 cannot be used, expected: a whole number >= 1"),
         (Outer(float("inf")), "steps=inf"),  # type: ignore[arg-type]
         (Outer(float("nan")), "steps=nan"),  # type: ignore[arg-type]
-        (Outer(share=1.01), "share=1.01 cannot be used, expected: a finite number from 0 to 1"),
-        (Outer(beta=1.0), "beta=1.0 cannot be used, expected: a finite number > 0 and < 1"),
-        (Outer(widths=[8, 0]), r"widths=\[8, 0\] cannot be used, expected: a finite number >= 1"),
+        (Outer(share=1.01), "share=1.01 cannot be used, expected: a number from 0 to 1"),
+        (Outer(beta=1.0), "beta=1.0 cannot be used, expected: a number > 0 and < 1"),
+        (Outer(widths=[8, 0]), r"widths=\[8, 0\] cannot be used, expected: a whole number >= 1"),
         (Outer(inner=Inner("c")), r"inner\.kind=c cannot be used, expected: a \| b"),
         (Outer(inner=Inner(rank=0)), r"inner\.rank=0"),
     ],
@@ -66,5 +66,5 @@ def test_infinity_passes_only_without_limits() -> None:
         clip: float = setting(1.0)
 
     check_settings(Clip(math.inf))
-    with pytest.raises(ConfigError, match="clip=nan cannot be used, expected: a finite number"):
+    with pytest.raises(ConfigError, match="clip=nan cannot be used, expected: a number, and finite"):
         check_settings(Clip(math.nan))

@@ -51,7 +51,7 @@ def test_an_existing_run_is_not_overwritten(tmp_path: Path) -> None:
     """Repeating a command must not delete two hours of training."""
     RunDir.create(tmp_path / "run", _Config())
     (tmp_path / "run" / "kept").write_text("x")
-    with pytest.raises(ConfigError, match="resume=true, replace it by overwrite=true"):
+    with pytest.raises(ConfigError, match="Add resume=true to continue it, overwrite=true to replace it"):
         RunDir.create(tmp_path / "run", _Config())
     assert (tmp_path / "run" / "kept").exists()
     RunDir.create(tmp_path / "run", _Config(lr=1.0), overwrite=True)
@@ -63,7 +63,9 @@ def test_resume_is_suggested_only_if_supported(tmp_path: Path) -> None:
     """distill, vision and mission have no resume=true: the message must not suggest it."""
     RunDir.create(tmp_path / "run", _Whole())
     (tmp_path / "run" / "kept").write_text("x")
-    with pytest.raises(ConfigError, match=r"already holds a run\. Replace it by overwrite=true, or choose"):
+    with pytest.raises(
+        ConfigError, match=r"already holds a run\. Add overwrite=true to replace it, or choose"
+    ):
         RunDir.create(tmp_path / "run", _Whole())
 
 
@@ -206,7 +208,7 @@ def test_resume_needs_the_same_settings(tmp_path: Path) -> None:
         RunDir.create(tmp_path / "run", _Config(lr=0.1), resume=True)
     with pytest.raises(ConfigError, match="no run in"):
         RunDir.create(tmp_path / "other", _Config(), resume=True)
-    with pytest.raises(DataError, match="is not a run"):
+    with pytest.raises(DataError, match=r"other does not exist; the nearest existing folder is .*, with run"):
         RunDir.open(tmp_path / "other")
 
 

@@ -14,9 +14,10 @@ from hardware.bus.dds.fast_cdr import decode_joints, decode_trajectory, encode_j
 from hardware.bus.wire import WIRE, check_shapes, pack, unpack
 from hardware.messages import JointState, JointTrajectory, Message
 from robo_rl.core.errors import BusError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 
 DISTRIBUTIONS = ("humble", "iron", "jazzy", "kilted", "lyrical")
-INSTALL = "pip install 'robo-rl[dds]'"
+INSTALL = pip_install("dds")
 # Faster encoders with identical bytes, for the messages of the control path.
 FAST: dict[type[Any], tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     JointState: (encode_joints, decode_joints),

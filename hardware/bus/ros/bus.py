@@ -32,6 +32,7 @@ from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind
 from robo_rl.core.errors import BusError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 
 if TYPE_CHECKING:  # only nodes that have a lifecycle import rclpy's
     from hardware.bus.ros.lifecycle import RosLifecycle
@@ -356,9 +357,9 @@ def why_no_rclpy(error: ImportError) -> str:
         return (
             f"ROS 2 {distribution} is sourced, but this Python cannot import rclpy ({error}): rclpy is built "
             "for the distribution's own Python. Use that Python, or use bus=dds, after "
-            "pip install 'robo-rl[dds]'"
+            f"{pip_install('dds')}"
         )
     return (
         "rclpy is part of ROS 2, and no ROS 2 is sourced. Run: source /opt/ros/jazzy/setup.bash - or use "
-        "bus=dds, after pip install 'robo-rl[dds]'"
+        f"bus=dds, after {pip_install('dds')}"
     )

@@ -18,6 +18,7 @@ from robo_rl.apps.cli.settings_file import read_mapping
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.fields import Setting, settings, variants
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.settings import finite_words
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 T = TypeVar("T")
@@ -168,4 +169,5 @@ def _check_values(config: Any, known: dict[str, Setting]) -> None:
             hint = did_you_mean(value, setting.choices)
             raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}.{hint}")
         if value is not None and not setting.allows(value):
-            raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}, and finite.")
+            expected = f"{setting.type_words}{finite_words(value)}"
+            raise ConfigError(f"{key}={value} cannot be used, expected: {expected}.")

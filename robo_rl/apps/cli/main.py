@@ -156,8 +156,8 @@ def _say(sentence: str, code: int) -> int:
 def _defect() -> int:
     traceback.print_exc()
     return _say(
-        "this is a defect of robo-rl; please report it with the lines above and the output of `robo-rl "
-        "doctor`.",
+        "this is an error in robo-rl itself; please report it with the lines above and the output of "
+        "`robo-rl doctor`.",
         1,
     )
 

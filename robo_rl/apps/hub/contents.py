@@ -14,7 +14,7 @@ from typing import Any
 from policies.deploy.bundle import MANIFEST, load_bundle, sha256_of
 from policies.saved_files import POLICY_FILE
 from robo_rl.core.errors import DataError
-from robo_rl.core.files.describe_path import describe_path
+from robo_rl.core.files.describe_path import not_a
 from robo_rl.data.episodes.schema import DATASET_JSON, EPISODES, STAGING, DatasetMeta
 from robo_rl.runs.run_dir import SAVED
 
@@ -88,11 +88,14 @@ def kind_of(folder: Path) -> str:
     kind = next((kind for kind, mark in KINDS.items() if (folder / mark).is_file()), None)
     if kind is None:
         raise DataError(
-            f"{folder} {describe_path(folder)}, expected a run, a policy folder, a bundle or a dataset. Give "
-            "the folder that a verb of robo-rl wrote."
+            f"{not_a(folder, 'a run, a policy folder, a bundle or a dataset')} Give the folder that a verb of "
+            "robo-rl wrote."
         )
     if kind == "run" and not (folder / "policy" / POLICY_FILE).is_file():
-        raise DataError(f"{folder} is a run without a policy. Finish it by resume=true, then push it.")
+        raise DataError(
+            f"{folder} is a run without a policy, because it has not finished. Continue it by the command "
+            "that started it and resume=true, then push it."
+        )
     return kind
 
 

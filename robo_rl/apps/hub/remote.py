@@ -57,7 +57,7 @@ class HubRepo:
             )
         if there and not overwrite:
             raise ConfigError(
-                f"{self.name} already holds an earlier push. Replace it by overwrite=true; its history keeps "
+                f"{self.name} already holds an earlier push. Add overwrite=true to replace it; its history keeps "
                 "the old files. Or choose another repository."
             )
         if private and not found.private:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from robo_rl.conf.fields import Setting, settings
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.nearest import nearest
+from robo_rl.core.settings import finite_words
 
 T = TypeVar("T")
 RENAMED = {"asks": "recorder_buttons"}  # earlier name of a setting -> its name
@@ -74,7 +75,8 @@ def _value(setting: Setting, text: str) -> Any:
             f"{_hint(text, setting.choices)}"
         )
     if not setting.allows(value):
-        raise ConfigError(f"{setting.key}={text} cannot be used, expected: {setting.type_words}, and finite.")
+        expected = f"{setting.type_words}{finite_words(value)}"
+        raise ConfigError(f"{setting.key}={text} cannot be used, expected: {expected}.")
     return value
 
 

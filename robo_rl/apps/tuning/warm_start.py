@@ -75,8 +75,8 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
     for name in expected:
         if name not in found:
             raise CheckpointError(
-                f"The run {init} has no {name} to start from: it is not a run of robo-rl finetune with an "
-                "off-policy method of the same algorithm. Give another run."
+                f"The run {init} has no {name} to start from. Expected: a run of robo-rl finetune with an "
+                "off-policy method of the same algorithm. Give such a run."
             )
         _check_shapes(init, name, found[name], expected[name])
     learner.load_weights({name: found[name] for name in expected})

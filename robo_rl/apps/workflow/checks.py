@@ -64,6 +64,6 @@ def check_same(config: DemoConfig, out: Path) -> None:
         if kept.get(key) != value:
             raise ConfigError(
                 f"The demo in {out} was started with {key}={kept.get(key)} and cannot be continued with "
-                f"{key}={value}. Give the setting it was started with, replace it by overwrite=true, or "
+                f"{key}={value}. Give the setting it was started with, add overwrite=true to replace it, or "
                 "choose another folder."
             )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from robo_rl.core.nearest import nearest
+
+_MOST_NAMES = 5  # names of a folder's content in a message
 _MARKS = (  # the first file that exists decides
     ("dataset.json", "a dataset"),
     ("manifest.json", "a bundle"),
@@ -24,3 +27,30 @@ def describe_path(path: Path) -> str:
     if (found := next((kind for mark, kind in _MARKS if (path / mark).is_file()), None)) is not None:
         return f"is {found}"
     return "is a folder of unknown content" if any(path.iterdir()) else "is an empty folder"
+
+
+def not_a(path: Path, kind: str) -> str:
+    """Sentence on a path that is not of this kind, e.g. "runs/a is a run, not a dataset."
+
+    For a path that does not exist it names the nearest existing folder, and what is there.
+    """
+    if path.exists():
+        return f"{path} {describe_path(path)}, not {kind}."
+    return f"{path} does not exist; {_nearest_folder(path)}."
+
+
+def _nearest_folder(path: Path) -> str:
+    """The nearest existing parent and the names in it that are most like the missing one."""
+    missing, folder = path, path.parent
+    while not folder.is_dir() and folder != folder.parent:
+        missing, folder = folder, folder.parent
+    if not folder.is_dir():
+        return f"nor does {folder}"
+    try:
+        names = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    except OSError:
+        names = []
+    shown = nearest(missing.name, names, _MOST_NAMES) or names
+    listed = ", ".join(shown[:_MOST_NAMES]) + (", ..." if len(shown) > _MOST_NAMES else "")
+    where = folder.resolve() if folder == Path() else folder
+    return f"the nearest existing folder is {where}, {f'with {listed}' if names else 'which is empty'}"

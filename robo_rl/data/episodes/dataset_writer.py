@@ -13,6 +13,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import make_folder, write_json
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec_difference import differences
 from robo_rl.data.episodes.commit import numbers, staging_lock
 from robo_rl.data.episodes.disk import report_full_disk, require_free
 from robo_rl.data.episodes.episode_writer import EpisodeWriter, RecordOptions
@@ -98,9 +99,8 @@ class DatasetWriter:
         meta = DatasetMeta.load(root)
         if env is not None and env != meta.env:
             raise DataError(
-                f"{root} holds '{meta.env.name}' with {sorted(meta.env.obs)} at {meta.env.control_hz:g} Hz, "
-                f"which differs from '{env.name}' with {sorted(env.obs)} at {env.control_hz:g} Hz in these, "
-                "or in shapes, units or limits. Record into a new dataset."
+                f"{root} holds episodes of another contract than {env.name}: found in the dataset "
+                f"{differences(meta.env, env)}. Record into a new dataset by another out=."
             )
         return cls(root, meta, RecordOptions(min_free_bytes, durable), FolderLock(root, "dataset"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.files.describe_path import describe_path
+from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.spec import EnvSpec
 
@@ -137,8 +137,8 @@ class DatasetMeta:
         path = root / DATASET_JSON
         if not path.exists():
             raise DataError(
-                f"{root} {describe_path(root)} and is not a dataset: {DATASET_JSON} does not exist. "
-                "Give the folder that `robo-rl collect` or `robo-rl data import` wrote."
+                f"{not_a(root, 'a dataset')} Give the folder that `robo-rl collect` or `robo-rl data import` "
+                "wrote."
             )
         data = _read(path)
         if not isinstance(data, dict) or data.get("format") != FORMAT:

@@ -46,7 +46,9 @@ class LearnerConfig:
     explore_std: float = setting(0.1, "TD3: exploration noise in units of u", at_least=0.0)
     explore_correlation: float = setting(0.0, "correlation of exploration noise between steps, in [0, 1)")
     explore_min_scale: float = setting(
-        1.0, "TD3: smallest noise scale of a lane, as a fraction of explore_std; lanes are evenly spaced"
+        1.0,
+        "TD3: smallest noise scale of a parallel environment, as a fraction of explore_std; they are evenly "
+        "spaced",
     )
     target_std: float = setting(0.1, "TD3: target smoothing noise in units of u", at_least=0.0)
     target_clip: float = setting(0.5, "TD3: clip of target smoothing noise", at_least=0.0)

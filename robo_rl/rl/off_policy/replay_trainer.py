@@ -30,7 +30,7 @@ class ReplayConfig:
     """Length of training and the ratio of updates to data."""
 
     rounds: int = setting(300, at_least=1)
-    stride: int = setting(32, "steps of every lane in a round", at_least=1)
+    stride: int = setting(32, "steps of every parallel drone in a round", at_least=1)
     updates: int = setting(100, "critic updates per round", at_least=1)
     warmup_rounds: int = setting(8, "first rounds of random actions, without learning", at_least=0)
     warmup_std: float = setting(

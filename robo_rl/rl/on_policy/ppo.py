@@ -22,7 +22,7 @@ from robo_rl.rl.off_policy.losses import Info
 class PpoConfig:
     """Settings of PPO alone. Discount, networks and learning rates are settings of the learner."""
 
-    rollout: int = setting(700, "control steps per lane between two rounds of learning", at_least=1)
+    rollout: int = setting(700, "control steps of each parallel environment between two rounds", at_least=1)
     epochs: int = setting(50, "largest number of passes over a rollout", at_least=1)
     minibatches: int = setting(1, "minibatches per pass", at_least=1)
     target_kl: float = setting(0.1, "KL divergence after which no further pass is made", at_least=0.0)
@@ -53,10 +53,10 @@ def check_rollout(config: PpoConfig, lanes: int, steps: int = 1, left_out: int =
         return
     enough = steps * (-(-needed // lanes) + left_out)
     raise ConfigError(
-        f"method.ppo.rollout={config.rollout} in {lanes} lanes, at {steps} control steps per decision, may "
-        f"yield only {lanes * max(0, per_lane)} decisions; method.ppo.minibatches={config.minibatches} "
-        f"needs {needed}, two in each. Set method.ppo.rollout={enough} or more, raise the number of lanes, "
-        "or lower method.ppo.minibatches."
+        f"method.ppo.rollout={config.rollout} in {lanes} parallel environments, at {steps} control steps per "
+        f"decision, may yield only {lanes * max(0, per_lane)} decisions; "
+        f"method.ppo.minibatches={config.minibatches} needs {needed}, two in each. Set "
+        f"method.ppo.rollout={enough} or more, raise num_envs, or lower method.ppo.minibatches."
     )
 
 

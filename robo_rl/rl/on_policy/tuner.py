@@ -53,7 +53,7 @@ class PpoTuner:
         if config.env_steps < ppo.rollout * lanes:
             raise ConfigError(
                 f"env_steps={config.env_steps} is less than one rollout of {ppo.rollout} steps in {lanes} "
-                "lanes. Raise env_steps, or lower method.ppo.rollout."
+                "parallel environments. Raise env_steps, or lower method.ppo.rollout."
             )
         # Each lane loses one decision of the previous policy, and its last one is stored only when the next
         # is made.

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from robo_rl.core.errors import MissingDependencyError
+from robo_rl.core.packages import pip_install
 
 
 def load_pybullet() -> Any:
@@ -21,7 +22,7 @@ def load_pybullet() -> Any:
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
             "The PyBullet engine needs the package 'pybullet', which is not installed. "
-            "Run: pip install 'robo-rl[pybullet]' (Python 3.10 or 3.11: there are no wheels for later ones)"
+            f"Run: {pip_install('pybullet')} (Python 3.10 or 3.11: there are no wheels for later ones)"
         ) from error
     return pybullet
 

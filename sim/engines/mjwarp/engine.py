@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 from robo_rl.core.shapes import Float, Int
 from sim.engines.changes import check_changes
 from sim.engines.mjwarp.room import check_fits, room, size_bytes, too_large
@@ -35,8 +36,8 @@ except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in ("mujoco_warp", "warp"):
         raise
     raise MissingDependencyError(
-        f"The engine mjwarp needs the package '{error.name}', which is not installed. Run: pip install "
-        "'robo-rl[gpu]'"
+        f"The engine mjwarp needs the package '{error.name}', which is not installed. Run: "
+        f"{pip_install('gpu')}"
     ) from error
 
 _STATE = ("qpos", "qvel", "act", "qacc_warmstart", "ctrl", "mocap_pos", "mocap_quat", "time", "sensordata")

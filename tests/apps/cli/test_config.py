@@ -80,7 +80,7 @@ def test_text_needs_no_quotes(path: str) -> None:
         ("episodes=[", ["episodes=[", "whole number"]),
         ("episodes=0", ["episodes=0", ">= 1"]),
         ("optimizer.betas=[0.5,1]", ["optimizer.betas=[0.5, 1.0]", "> 0 and < 1"]),
-        ("optimizer.lr=nan", ["optimizer.lr=nan", "finite"]),
+        ("optimizer.lr=nan", ["optimizer.lr=nan", "number, and finite"]),
         ("optimizer.lr=fast", ["optimizer.lr=fast", "number"]),
         ("optimizer.betas=[1,x]", ["optimizer.betas", "[number > 0 and < 1, ...]"]),
         ("resume=maybe", ["resume=maybe", "true or false"]),
@@ -98,6 +98,18 @@ def test_invalid_override_error_names_key_and_remedy(override: str, words: list[
     assert all(word in message for word in words), message
     assert "\n" not in message
     assert "hydra" not in message.lower()
+
+
+def test_only_a_number_that_is_not_finite_is_said_to_be_so() -> None:
+    """The words "and finite" would mislead where another limit was violated."""
+    for override, finite in (
+        ("episodes=0", False),
+        ("optimizer.betas=[0.5,1]", False),
+        ("optimizer.betas=[nan]", True),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load("data=d", override)
+        assert ("finite" in str(caught.value)) == finite, override
 
 
 def test_unknown_variant_error_lists_the_known_ones() -> None:

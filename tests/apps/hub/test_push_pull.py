@@ -116,7 +116,9 @@ def test_push_and_pull_of_a_dataset(hub: FakeHub, made: Path, tmp_path: Path) ->
 def test_existing_files_need_overwrite(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """A second push and a pull into a folder with files are refused; overwrite=true keeps the history."""
     push.main(PushConfig(str(made / "run"), "me/point"))
-    with pytest.raises(ConfigError, match=r"already holds an earlier push\. Replace it by overwrite=true"):
+    with pytest.raises(
+        ConfigError, match=r"already holds an earlier push\. Add overwrite=true to replace it"
+    ):
         push.main(PushConfig(str(made / "bundle"), "me/point"))
     push.main(PushConfig(str(made / "bundle"), "me/point", overwrite=True))
     repo = hub.repos["models/me/point"]
@@ -242,7 +244,7 @@ def test_refusals_are_reported(
         push.main(PushConfig(path, "me/other"))
     with pytest.raises(ConfigError, match="<user or organisation>/<name>"):
         push.main(PushConfig(path, "point"))
-    with pytest.raises(DataError, match="is a folder of unknown content, expected a run"):
+    with pytest.raises(DataError, match="is a folder of unknown content, not a run"):
         push.main(PushConfig(str(made), "me/other"))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(RoboRLError, match=r"127.0.0.1:9.*Check the network"):

@@ -280,7 +280,7 @@ def test_bundle_moves_the_simulated_arm_over_dds(reach: Bundle, tmp_path: Path) 
         ("arm_sim", {"goal": "abc"}, "goal"),
         ("arm_sim", {"goal": "[nan, 0, 0.4]"}, "and finite"),
         ("arm_sim", {"bundle": "nothere"}, "nothere"),
-        ("quad_sim", {"bundle": __file__}, f"{__file__} is a file and is not a bundle"),
+        ("quad_sim", {"bundle": __file__}, f"{__file__} is a file, not a bundle"),
         ("arm", {"bundle": "b", "robot": "ur5e", "driver": "nofile.yaml"}, "nofile.yaml is not there"),
     ],
 )

@@ -145,11 +145,11 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["finetune", "out=x", "base=/nowhere"], "holds no policy"),
+        (["finetune", "out=x", "base=/nowhere"], "/nowhere does not exist"),
         (["finetune", "out=x"], "improves a policy"),
         (["finetune", "out=x", "method=residul"], "residual"),
         (["finetune", "out=x", "method.lerner.tau=1"], "learner"),
-        (["distill", "out=x", "teacher=/nowhere"], "holds no policy"),
+        (["distill", "out=x", "teacher=/nowhere"], "/nowhere does not exist"),
     ],
 )
 def test_mistakes_print_one_sentence(
@@ -184,7 +184,7 @@ def test_execute_can_differ_from_that_of_the_base() -> None:
         (["method=rlif", "demos=DATA", "method.intervene=none"], "set method.intervene=expert"),
         (["method.mix.online=0.7"], "sum to 1, found mix.online=0.7"),
         (["method=wsrl", "init=none", "demos=DATA"], "give init=<run>"),
-        (["init=nowhere"], "nowhere is not a run"),
+        (["init=nowhere"], "nowhere does not exist"),
         (["out=BASE"], "already holds a run"),
         (["resume=true"], "Start it without resume=true"),
     ],

@@ -119,6 +119,6 @@ def test_loading_error_reaches_the_parent(chunks: Bundle, tmp_path_factory: pyte
     process = InferenceProcess(broken, "cpu")
     try:
         wait(process)
-        assert "is not a bundle" in process.fault
+        assert "is an empty folder, not a bundle" in process.fault
     finally:
         process.close()

@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from policies.base.chain import DenoisingChain, Explore, transition_log_prob
+from policies.base.generative import GenerativeConfig, GenerativePolicy
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy
+from robo_rl.data.normalizer import Normalizer
 from tests.policies.worlds import CAMERA_ENV, ENV, NETS, PROCESSES, observations, policy_of
 
 
@@ -161,3 +163,9 @@ def test_wrong_inputs_are_refused() -> None:
         policy.sample(obs, torch.randn(2, 1, 2))
     with pytest.raises(ConfigError, match="1 or more, found 0"):
         policy.sample(obs, torch.randn(2, 8, 2), steps=0)
+    with pytest.raises(
+        ConfigError, match=r"execute=8 exceeds chunk=7.*Set execute to at most 7, or raise chunk"
+    ):
+        GenerativePolicy.build(
+            ENV, Normalizer.fit({"state": torch.zeros(3, 3)}), GenerativeConfig(execute=8, chunk=7)
+        )

@@ -124,7 +124,7 @@ def test_foreign_snapshots_are_refused() -> None:
     env.reset(count())
     env.step(torch.zeros(2, 1))
     snapshot = env.snapshot()
-    with pytest.raises(CheckpointError, match=r"2 lanes.*3 lanes"):
+    with pytest.raises(CheckpointError, match=r"2 parallel environments.*3 parallel environments"):
         WorkerVecEnv(make(), 3).restore(snapshot)
     with pytest.raises(CheckpointError, match="options"):
         WorkerVecEnv(make(limit=1), 2).restore(snapshot)
