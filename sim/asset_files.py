@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.files.yaml_error import yaml_words
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 
@@ -20,7 +21,7 @@ def read_settings(path: Path, known: Collection[str]) -> dict[str, Any]:
     try:
         data = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path} is not valid YAML, {yaml_words(error)}. Correct the file.") from error
     if not isinstance(data, dict):
         found = "nothing" if data is None else repr(data)
         raise ConfigError(f"{path} holds {found}; expected keys: {', '.join(known)}.")

@@ -9,7 +9,7 @@ from robo_rl.conf.history import CompareConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.eval.plots import Curve, write_learning_curves
 from robo_rl.eval.stats import mean_over_seeds
-from robo_rl.runs.history import PastRun, find_runs
+from robo_rl.runs.history import PastRun, find_runs, no_run
 
 LEAST_RUNS = 3  # for an interval over runs
 
@@ -54,7 +54,7 @@ def read_group(name: str) -> list[PastRun]:
     """One run, or the runs below a folder (seeds of one setting). Raises CheckpointError without a run."""
     if runs := [PastRun.read(path) for path in find_runs(Path(name))]:
         return runs
-    raise CheckpointError(f"{name} holds no run. Give the folder of a run, or one around several seeds.")
+    raise CheckpointError(f"{no_run(Path(name))} Give the folder of a run, or one around several seeds.")
 
 
 def curve_of(name: str, runs: list[PastRun]) -> Curve | None:

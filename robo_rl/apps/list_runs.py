@@ -7,14 +7,14 @@ from pathlib import Path
 
 from robo_rl.conf.history import RunsConfig
 from robo_rl.core.errors import CheckpointError
-from robo_rl.runs.history import PastRun, differing, find_runs
+from robo_rl.runs.history import PastRun, differing, find_runs, no_run
 
 
 def main(config: RunsConfig) -> int:
     """Print one line per run."""
     runs = [PastRun.read(path) for path in find_runs(Path(config.path))]
     if not runs:
-        raise CheckpointError(f"{config.path} holds no run. Give the folder of a run, or one around several.")
+        raise CheckpointError(f"{no_run(Path(config.path))} Give the folder of a run, or one around several.")
     settings = differing(runs)
     if config.json:
         for run, varied in zip(runs, settings, strict=True):

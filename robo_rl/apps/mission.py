@@ -27,8 +27,10 @@ def main(config: MissionConfig) -> int:
     for name in config.controllers:
         if name not in CONTROLLERS:
             raise UnknownNameError("controller", name, CONTROLLERS)
+    out = Path(config.out)
+    given = None if config.run is None else load_tracker(config, out)  # a wrong run leaves no folder
     with RunDir.create(config.out, config, overwrite=config.overwrite) as run:
-        tracker = load_tracker(config, Path(config.out))
+        tracker = given or load_tracker(config, out)
         planned = [plan_mission(config, mission) for mission in missions]
         flights = []
         with progress(len(planned), "fly", "mission") as bar:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from robo_rl.conf.vision import VisionConfig
@@ -27,8 +29,9 @@ def main(config: VisionConfig) -> int:
     load_pybullet()  # a missing package stops the run before the work
     torch.set_num_threads(1)
     steps_per_picture(config.camera_hz, HoverTask().dt_s)
+    given = None if config.teacher is None else load_teacher(config, Path(config.out))
     with RunDir.create(config.out, config, overwrite=config.overwrite) as run:
-        teacher = load_teacher(config, run.path)
+        teacher = given or load_teacher(config, run.path)
         config = with_craft_of(config, teacher[1])
         setup = vision_setup(config, teacher)
         rows, trials = train_students(config, setup, run)

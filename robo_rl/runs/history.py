@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robo_rl.core.files.describe_path import describe_path, not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve
@@ -48,6 +49,13 @@ def find_runs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return [run for child in sorted(folder.iterdir()) if child.is_dir() for run in find_runs(child)]
+
+
+def no_run(folder: Path) -> str:
+    """Sentence on a folder in which `find_runs` finds nothing."""
+    if not folder.exists():
+        return not_a(folder, "a run")
+    return f"{folder} {describe_path(folder)}, and no run is in it."
 
 
 def differing(runs: list[PastRun]) -> list[dict[str, Any]]:

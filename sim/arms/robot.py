@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.files.yaml_error import yaml_words
 from sim.asset_files import ASSETS
 
 
@@ -62,7 +63,7 @@ def load_robot(name: str) -> ArmRobot:
     try:
         data = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path} is not valid YAML, {yaml_words(error)}. Correct the file.") from error
     return robot_from(data, path)
 
 

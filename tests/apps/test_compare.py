@@ -64,7 +64,10 @@ def test_runs_shows_success_and_differences(tmp_path: Path, capsys: pytest.Captu
     assert main(["runs", f"path={tmp_path}"]) == 0
     assert "9/10 = 90 %" in capsys.readouterr().out
     assert main(["runs", f"path={tmp_path / 'nothing'}"]) == 2
-    assert "holds no run" in capsys.readouterr().err
+    assert "nothing does not exist; the nearest existing folder is" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert main(["runs", f"path={tmp_path / 'empty'}"]) == 2
+    assert "is an empty folder, and no run is in it" in capsys.readouterr().err
 
 
 def test_compare_draws_single_runs_and_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,7 +181,7 @@ def test_existing_files_are_not_changed(kind: str, tmp_path: Path) -> None:
     if kind == "folder":
         path.mkdir()
     (path if kind == "file" else path / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match="is a file" if kind == "file" else "is not a dataset") as error:
+    with pytest.raises(DataError, match="is a file" if kind == "file" else "not a dataset") as error:
         DatasetWriter.create(path, STATE_ENV)
     assert "Choose another path" in str(error.value)
     assert "Open it" not in str(error.value)

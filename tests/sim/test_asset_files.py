@@ -13,7 +13,7 @@ from sim.asset_files import read_settings
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        ("lag_s: [", ConfigError, "no valid YAML"),
+        ("lag_s: [", ConfigError, "not valid YAML, line 1, column"),
         ("", ConfigError, "holds nothing; expected keys: lag_s, stall"),
         ("- lag_s", ConfigError, "expected keys: lag_s, stall"),
         ("lag: 0.1", UnknownNameError, "lag_s"),

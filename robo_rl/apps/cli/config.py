@@ -157,7 +157,9 @@ def _explained(verb: str, error: Exception, overrides: list[str], known: dict[st
     if re.search(r"Key '\w+' (not in|is not in struct)", reason):
         return f"{key}={given[key]} cannot be used: the {key.partition('.')[0]} chosen has no such setting."
     nothing = " or none" if known[key].optional else ""
-    return f"{key}={given[key]} cannot be used, expected: {known[key].type_words}{nothing}."
+    as_list = known[key].type_words.startswith("[") and not given[key].startswith("[")
+    hint = f" Write {key}=[{given[key]}], with commas between several." if as_list else ""
+    return f"{key}={given[key]} cannot be used, expected: {known[key].type_words}{nothing}.{hint}"
 
 
 def _check_values(config: Any, known: dict[str, Setting]) -> None:
@@ -165,6 +167,9 @@ def _check_values(config: Any, known: dict[str, Setting]) -> None:
         value = config
         for part in key.split("."):
             value = getattr(value, part, None)
+        if setting.required and value == "":
+            about = f" ({setting.meaning})" if setting.meaning else ""
+            raise ConfigError(f"{key}= is empty, expected: {setting.type_words}{about}.")
         if setting.choices and isinstance(value, str) and value not in setting.choices:
             hint = did_you_mean(value, setting.choices)
             raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}.{hint}")

@@ -13,6 +13,7 @@ from typing import Any
 from robo_rl.apps.cli.overrides import did_you_mean, refuse_repeats
 from robo_rl.conf.dotted import flat
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.yaml_error import yaml_words
 
 KEY = "config"
 
@@ -57,7 +58,7 @@ def read_mapping(file: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{file} is not valid YAML, {yaml_words(error)}. Correct the file.") from error
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ConfigError(f"{file} holds no settings, expected: lines of `key: value`.")
     return found

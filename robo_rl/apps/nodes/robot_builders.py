@@ -25,6 +25,8 @@ from hardware.teleop.leader import Leader
 from hardware.topics import EPISODE
 from robo_rl.conf.node import ControllerDriverNodeConfig, RobotDriverNodeConfig, TeleopNodeConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.files.describe_path import not_a
+from robo_rl.core.files.yaml_error import yaml_words
 
 
 def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
@@ -91,10 +93,14 @@ def read_settings(file: str) -> tuple[str, dict[str, Any]]:
 
     Raises ConfigError, or UnknownNameError for an unknown driver.
     """
+    if not Path(file).is_file():
+        raise ConfigError(f"{not_a(Path(file), 'a file')} Give the YAML file with the driver's settings.")
     try:
         data = yaml.safe_load(Path(file).read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{file} cannot be read as the settings of a driver ({error}).") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"{file} is not valid YAML, {yaml_words(error)}. Expected: the settings of a driver."
+        ) from error
     if not isinstance(data, dict) or not isinstance(data.get("driver"), str):
         raise ConfigError(
             f"{file} must hold 'driver: <name>' and that driver's settings, such as 'host: 192.168.0.10'."

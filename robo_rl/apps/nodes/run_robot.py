@@ -78,7 +78,7 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
                 "the simulated arm with its limits and cameras: robo-rl up arm_sim bundle=... "
                 f"robot={config.robot}"
             )
-        raise UnknownNameError("robot to run in this process", str(config.robot), ROBOTS)
+        raise UnknownNameError("simulated robot", str(config.robot), ROBOTS)
     from importlib import import_module
 
     module, function = ROBOTS[config.robot].split(":")

@@ -72,8 +72,9 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
         return ResidualMap(action_dim, config.scale, base.execute if config.per_chunk else 1)
     if not isinstance(base, DirectPolicy):
         raise ConfigError(
-            f"method.map.kind=direct uses no base, but base= is a policy of kind '{base.kind}'. Leave base= "
-            "out, or choose a method that improves it (steering, residual)."
+            f"This method learns from scratch (method.map.kind=direct), but base= is a policy of kind "
+            f"'{base.kind}'. Leave base= out, or choose a method that improves it (method=steering or "
+            "method=residual)."
         )
     return DirectMap(action_dim)
 

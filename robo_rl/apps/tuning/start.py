@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from contextlib import closing
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -15,6 +16,7 @@ from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from sim.registry import make_env
@@ -31,6 +33,8 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
         env = config.env or trained_env_spec(folder).name
         with closing(make_env(env, 1, **env_options(config))) as probe:
             check_compatible(policy, probe.spec)
+        if config.demos is not None and (config.method.mix.demo > 0.0 or config.method.name == "auto"):
+            check_compatible(policy, DatasetMeta.load(Path(config.demos)).env)
         return policy
     assert config.env is not None
     with closing(make_env(config.env, 1, **env_options(config))) as probe:

@@ -51,6 +51,7 @@ def _nearest_folder(path: Path) -> str:
     except OSError:
         names = []
     shown = nearest(missing.name, names, _MOST_NAMES) or names
-    listed = ", ".join(shown[:_MOST_NAMES]) + (", ..." if len(shown) > _MOST_NAMES else "")
+    more = f" and {len(shown) - _MOST_NAMES} more" if len(shown) > _MOST_NAMES else ""
+    listed = ", ".join(shown[:_MOST_NAMES]) + more
     where = folder.resolve() if folder == Path() else folder
     return f"the nearest existing folder is {where}, {f'with {listed}' if names else 'which is empty'}"

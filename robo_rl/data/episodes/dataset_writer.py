@@ -10,6 +10,7 @@ from shutil import rmtree
 from typing import Any, SupportsInt
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.files.durable import make_folder, write_json
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
 from robo_rl.core.spec import EnvSpec
@@ -161,7 +162,8 @@ def _refuse_taken(root: Path) -> None:
         )
     if any(path.name != LOCK_FILE for path in root.iterdir()):
         raise DataError(
-            f"{root} exists already and is not a dataset. It was not changed. Choose another path."
+            f"{root} exists already and {describe_path(root)}, not a dataset. It was not changed. Choose another "
+            "path."
         )
 
 

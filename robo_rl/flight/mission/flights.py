@@ -97,7 +97,7 @@ def load_tracker(
     senses = FlightSenses(settings.get("history", 8), settings.get("integral", True))
     if settings.get("task") != "figure8" or not isinstance(policy, FlightPolicy):
         raise CheckpointError(
-            f"{folder} holds a policy of task={settings.get('task')}, expected one of task=figure8. "
+            f"{folder} holds {_task_words(settings.get('task'))}, expected one of robo-rl fly task=figure8. "
             "Train one: robo-rl fly task=figure8 out=runs/eight, then robo-rl mission run=runs/eight."
         )
     level = CommandLevel(settings.get("level", "motors"), settings.get("rate_rad_s", ON_MOTORS.rate_rad_s))
@@ -134,3 +134,7 @@ def fly_mission(config: MissionConfig, planned: Planned, pilot: str, tracker: Tr
     return MissionFlight(
         mission, pilot, planned.plans.margin_m, margin.masked_fill(trial.left, math.nan), position
     )
+
+
+def _task_words(task: object) -> str:
+    return "a policy that is no flight" if task is None else f"a policy of task={task}"

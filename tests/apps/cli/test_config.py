@@ -82,6 +82,8 @@ def test_text_needs_no_quotes(path: str) -> None:
         ("optimizer.betas=[0.5,1]", ["optimizer.betas=[0.5, 1.0]", "> 0 and < 1"]),
         ("optimizer.lr=nan", ["optimizer.lr=nan", "number, and finite"]),
         ("optimizer.lr=fast", ["optimizer.lr=fast", "number"]),
+        ("optimizer.betas=0.5", ["optimizer.betas=0.5", "Write optimizer.betas=[0.5]"]),
+        ("data=", ["data= is empty, expected: text (where the data are)"]),
         ("optimizer.betas=[1,x]", ["optimizer.betas", "[number > 0 and < 1, ...]"]),
         ("resume=maybe", ["resume=maybe", "true or false"]),
         ("keep=sucess", ["keep=sucess", "Did you mean 'success'"]),
@@ -93,7 +95,7 @@ def test_text_needs_no_quotes(path: str) -> None:
 def test_invalid_override_error_names_key_and_remedy(override: str, words: list[str]) -> None:
     """One sentence: what was found and expected, without hydra's own words."""
     with pytest.raises(ConfigError) as caught:
-        load("data=d", override)
+        load(*([] if override == "data=" else ["data=d"]), override)
     message = str(caught.value)
     assert all(word in message for word in words), message
     assert "\n" not in message

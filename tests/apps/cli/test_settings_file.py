@@ -52,7 +52,7 @@ def test_positional_word_stays_first(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("epsiodes: 3", ["mine.yaml holds 'epsiodes'", "Did you mean 'episodes'?"]),
-        ("episodes: [", ["mine.yaml is no YAML"]),
+        ("episodes: [", ["mine.yaml is not valid YAML, line 1, column 12:"]),
         ("- 3", ["mine.yaml holds no settings"]),
         ("episodes: many", ["episodes=many cannot be used", "whole number"]),
     ],

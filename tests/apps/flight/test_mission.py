@@ -52,9 +52,13 @@ def test_mistakes_are_reported_first(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["missions=[reech]"], "Did you mean 'reach'?"),
         (["missions=[]"], "names no mission"),
         ([f"missions=[{tmp_path / 'mine.yaml'}]"], "a '(' is not closed"),
-        (["missions=[reach]", hover], "expected one of task=figure8"),
+        (
+            ["missions=[reach]", hover],
+            "holds a policy of task=hover, expected one of robo-rl fly task=figure8",
+        ),
         (["missions=[reach]", hover, "most_speed_m_s=0"], "most_speed_m_s"),
         (["missions=[reach]", "controllers=[pidd]", hover], "pidd"),
     ):
         assert main(["mission", *given, f"out={tmp_path / 'out'}", "overwrite=true"]) == 2
         assert words in capsys.readouterr().err
+        assert words == "most_speed_m_s" or not (tmp_path / "out").exists()

@@ -155,7 +155,7 @@ def test_run_with_real_time_chunking(reach: Bundle, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["robot=ur5"], "Unknown robot to run in this process 'ur5'"),
+        (["robot=ur5"], "Unknown simulated robot 'ur5'"),
         (["robot=mine.yaml"], "robo-rl up arm_sim bundle=... robot=mine.yaml"),
         (["robot=sim_quad"], "was made for arm6/reach, not for a quadcopter"),
         (["robot=sim_arm", "rate_hz=10"], "leave env and rate_hz out"),
@@ -261,3 +261,11 @@ def test_contract_prints_the_next_command(reach: Bundle, capsys: pytest.CaptureF
     assert after_run(fly) == f"robo-rl run bundle={reach.folder} robot=sim_quad"
     assert after_run(replace(fly, envelope=None)) == ""  # the simulated craft refuses it, too
     assert after_run(replace(fly, env=replace(fly.env, name="quad/race"))) == ""
+
+
+def test_a_missing_file_of_a_driver_is_named(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    """No error number of the operating system; what is there instead."""
+    assert main(["contract", f"bundle={reach.folder}", "robot=nope.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert "nope.yaml" in said
+    assert "Errno" not in said

@@ -23,7 +23,7 @@ from robo_rl.apps.tuning.start import training_episode_limit, with_planning_inte
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
-from robo_rl.data.store import EpisodeStore
+from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.nets.actor import ActorConfig, make_actor
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
@@ -204,6 +204,18 @@ def test_a_setting_that_cannot_work_is_refused_before_anything_is_loaded(
     out = [] if arguments == ["out=BASE"] else [f"out={tmp_path / 'x'}"]
     assert robo_rl(["finetune", f"base={base[1]}", *out, *given]) == 2
     assert words in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_demonstrations_of_another_task_leave_no_run(
+    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their contract is compared with the base before the run's folder is created."""
+    DatasetWriter.create(tmp_path / "other", SPEC).close()
+    words = [f"base={base[1]}", f"out={tmp_path / 'x'}", f"demos={tmp_path / 'other'}"]
+    for method in ("residual", "auto"):
+        assert robo_rl(["finetune", *words, f"method={method}"]) == 2
+        assert "but the policy was trained in metaworld/reach-v3" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
