@@ -175,8 +175,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         if path.exists():
             raise CheckpointError(f"{folder} is not a bundle: {error}") from error
         raise CheckpointError(
-            f"{not_a(folder, 'a bundle')} Give the folder that `robo-rl export policy=<run or policy folder> "
-            "out=<folder>` wrote."
+            f"{not_a(folder, 'a bundle', MANIFEST)} Give the folder that `robo-rl export "
+            "policy=<run or policy folder> out=<folder>` wrote."
         ) from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         found = data.get("format") if isinstance(data, dict) else type(data).__name__

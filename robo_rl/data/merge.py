@@ -88,6 +88,7 @@ def difference(first: EpisodeStore, other: EpisodeStore) -> str:
     }
     for what, (one, two) in facts.items():
         if one != two:
-            is_spec = isinstance(one, EnvSpec) and isinstance(two, EnvSpec)
-            return f"{what} ({differences(one, two)})" if is_spec else f"{what} ({one} and {two})"
+            if isinstance(one, EnvSpec) and isinstance(two, EnvSpec):
+                return f"{what} ({differences(two, one)})"
+            return f"{what} ({one} and {two})"
     return ""

@@ -29,13 +29,15 @@ def describe_path(path: Path) -> str:
     return "is a folder of unknown content" if any(path.iterdir()) else "is an empty folder"
 
 
-def not_a(path: Path, kind: str) -> str:
+def not_a(path: Path, kind: str, mark: str = "") -> str:
     """Sentence on a path that is not of this kind, e.g. "runs/a is a run, not a dataset."
 
-    For a path that does not exist it names the nearest existing folder, and what is there.
+    mark: file that it lacks, to be named. For a path that does not exist, the sentence names the nearest
+    existing folder and what is there.
     """
     if path.exists():
-        return f"{path} {describe_path(path)}, not {kind}."
+        lacks = f": it holds no {mark}" if mark and path.is_dir() else ""
+        return f"{path} {describe_path(path)}, not {kind}{lacks}."
     return f"{path} does not exist; {_nearest_folder(path)}."
 
 

@@ -137,8 +137,8 @@ class DatasetMeta:
         path = root / DATASET_JSON
         if not path.exists():
             raise DataError(
-                f"{not_a(root, 'a dataset')} Give the folder that `robo-rl collect` or `robo-rl data import` "
-                "wrote."
+                f"{not_a(root, 'a dataset', DATASET_JSON)} Give the folder that `robo-rl collect` or "
+                "`robo-rl data import` wrote."
             )
         data = _read(path)
         if not isinstance(data, dict) or data.get("format") != FORMAT:

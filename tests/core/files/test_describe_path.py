@@ -48,6 +48,9 @@ def test_a_path_of_another_kind_is_named(tmp_path: Path) -> None:
     """Found and expected in one sentence."""
     (tmp_path / "run.json").write_text("{}")
     assert not_a(tmp_path, "a dataset") == f"{tmp_path} is a run, not a dataset."
+    assert not_a(tmp_path, "a bundle", "manifest.json").endswith(
+        " is a run, not a bundle: it holds no manifest.json."
+    )
 
 
 def test_a_path_relative_to_here_names_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
