@@ -1,9 +1,9 @@
 """Attack of running nodes by SIGKILL: `robo-rl up arm_sim` with a policy, in a DDS domain of its own.
 
 Policy, head, filter, robot and launcher are killed in turn at random instants. An observer that is no node of
-the set compares the commands with the robot's limits, and measures from the kill until the arm holds: until the
-commands stay where they end, and until the measured positions do so too. Afterwards every process of the set has
-to be gone.
+the set compares the commands with the robot's limits, and measures from the kill until the arm holds: until
+the commands stay where they end, and until the measured positions do so too. Afterwards every process of the
+set has to be gone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Attack of the running recorder node by SIGKILL, SIGTERM and full disks, over DDS on the loopback.
 
 This process publishes states, commands and pictures without a pause, and asks for episodes by services and by
-`episode/ask`; the recorder is a process of its own. After each end the next recorder starts in the same folder,
-and `recorder_oracle` reads what is there.
+`episode/ask`; the recorder is a process of its own. After each end the next recorder starts in the same
+folder, and `recorder_oracle` reads what is there.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tests.hardware.domains import free_domain
 
 START_S, ANSWER_S, END_S = 30.0, 10.0, 15.0  # longest times; beyond them the recorder hangs
 SETTLE_S = 0.5  # for the discovery between the two processes
-# A request has a topic of its own, and can overtake messages that the recorder has not taken yet. So half of the
-# episodes end in silence and have to hold everything; the others may lack the last messages.
+# A request has a topic of its own, and can overtake messages that the recorder has not taken yet. So half of
+# the episodes end in silence and have to hold everything; the others may lack the last messages.
 QUIET_S, TAIL = 0.3, 30
 STATUS_S = 0.3  # in which an answer comes on the topic as well
 SALVAGE_S = 0.1  # in which a recorder salvages
@@ -92,7 +92,9 @@ class Attack:
             self.recorder.kill()
 
     def start(self) -> Recorder | None:
-        """A recorder that is idle in the folder, whose recordings are then judged. None where it does not start."""
+        """A recorder that is idle in the folder, whose recordings are then judged. None where it does not
+        start.
+        """
         begin_s, recorder = time.monotonic(), self.launch()
         self.sender.spin(START_S, lambda: self.sender.heard("idle") or recorder.ended())
         if not self.sender.heard("idle"):
@@ -105,7 +107,7 @@ class Attack:
         return recorder
 
     def judge(self) -> None:
-        """Compare the folder with what was sent; count what was salvaged, and how much a kill lost at most."""
+        """Compare the folder with what was sent; count what was salvaged, and the most that a kill lost."""
         found, kept = violations(self.folder, self.episodes)
         for kind in found:
             self.violation(kind, [path.name for path in self.folder.iterdir()])

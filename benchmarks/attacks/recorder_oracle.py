@@ -199,7 +199,8 @@ class Told:
 
 
 def lacking(content: Content, told: Told) -> list[str]:
-    """Topics on which a message is missing, doubled or out of order between the first and the last or the due ones.
+    """Topics on which a message is missing, doubled or out of order between the first and the last or the due
+    ones.
 
     Pictures are best effort, and of them the recorder keeps the newest five: they may be missing.
     """

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 
-from hardware.bus.dds.cdr import INSTALL
 from hardware.bus.protocol import Bus
 from robo_rl.core.errors import BusError, MissingDependencyError, UnknownNameError
+from robo_rl.core.packages import pip_install
 
 KINDS = ("auto", "rclpy", "dds", "in_process")
 
@@ -46,7 +46,8 @@ def check_installed(kind: str) -> None:
     for package in ("cyclonedds", "rosbags") if kind == "dds" else ():
         if find_spec(package) is None:
             raise MissingDependencyError(
-                f"The DDS bus needs the package '{package}', which is not installed. Run: {INSTALL}"
+                f"The DDS bus needs the package '{package}', which is not installed. Run: "
+                f"{pip_install('dds')}"
             )
 
 
@@ -70,5 +71,6 @@ def choose(bus: str) -> str:
         else "no ROS 2 is sourced (source /opt/ros/<distribution>/setup.bash)"
     )
     raise MissingDependencyError(
-        f"Nodes need a bus: {ros}, and the packages for DDS without ROS are not installed. Run: {INSTALL}"
+        f"Nodes need a bus: {ros}, and the packages for DDS without ROS are not installed. Run: "
+        f"{pip_install('dds')}"
     )

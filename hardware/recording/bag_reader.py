@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from hardware.bus.dds.cdr import INSTALL, RosTypes
+from hardware.bus.dds.cdr import RosTypes
 from hardware.bus.wire import WIRE
 from hardware.messages import (
     CompressedImage,
@@ -21,6 +21,7 @@ from hardware.messages import (
     Text,
 )
 from robo_rl.core.errors import BusError, DataError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 
 METADATA, FILES = "metadata.yaml", (".mcap", ".db3")
 KINDS: dict[str, type[Any]] = {
@@ -66,7 +67,9 @@ class Bag:
         try:
             from rosbags.rosbag2 import Reader
         except ModuleNotFoundError as error:
-            raise MissingDependencyError(f"Reading recordings needs 'rosbags'. Run: {INSTALL}") from error
+            raise MissingDependencyError(
+                f"Reading recordings needs 'rosbags'. Run: {pip_install('dds')}"
+            ) from error
         self.path, self._types = path, types
         try:
             self._reader: Any = Reader(path)

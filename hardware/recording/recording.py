@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hardware.bus.dds.cdr import INSTALL, RosTypes
+from hardware.bus.dds.cdr import RosTypes
 from hardware.bus.names import resolve
 from hardware.bus.protocol import Profile
 from hardware.bus.quality import QUALITY
 from robo_rl.core.errors import DataError, MissingDependencyError
+from robo_rl.core.packages import pip_install
 
 IN_PROGRESS = "in_progress"
 CUT_OFF = "cut off"  # the last message on `episode/status` in a salvaged recording
@@ -51,7 +52,9 @@ class Recording:
         try:
             from rosbags.rosbag2 import StoragePlugin, Writer
         except ModuleNotFoundError as error:
-            raise MissingDependencyError(f"Recording needs the package 'rosbags'. Run: {INSTALL}") from error
+            raise MissingDependencyError(
+                f"Recording needs the package 'rosbags'. Run: {pip_install('dds')}"
+            ) from error
         self.path, self._part = folder / name, folder / IN_PROGRESS / name
         if self.path.exists() or self._part.exists():
             raise DataError(f"{folder} already has a recording '{name}'; choose another name.")

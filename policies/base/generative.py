@@ -59,8 +59,8 @@ class GenerativePolicy(nn.Module):
         super().__init__()
         if config.execute > config.chunk >= 1:
             raise ConfigError(
-                f"execute={config.execute} exceeds chunk={config.chunk}, the number of predicted actions. Set "
-                f"execute to at most {config.chunk}, or raise chunk."
+                f"execute={config.execute} exceeds chunk={config.chunk}, the number of predicted actions. "
+                f"Set execute to at most {config.chunk}, or raise chunk."
             )
         if config.obs_steps < 1 or not 1 <= config.execute <= config.chunk:
             raise ConfigError(

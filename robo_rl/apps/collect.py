@@ -54,7 +54,8 @@ def main(config: CollectConfig) -> int:
                 raise KeyboardInterrupt(kept) from stop
     tried = f", {collection.kept} of {collection.tried} tried" if collection.tried else ""
     print(
-        f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   robo-rl train data={config.out} out=runs/base"
+        f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   robo-rl train data={config.out} "
+        "out=runs/base"
     )
     return 0
 

@@ -56,7 +56,8 @@ def load_flight_run(config: TransferConfig) -> FlightRun:
     if not isinstance(policy, FlightPolicy):
         raise CheckpointError(
             f"{folder} holds a policy of kind '{read_policy_json(folder)['kind']}', expected a policy of "
-            "robo-rl fly, or of a task in a scene (arm/lift, ...). Others cannot be transferred to another engine."
+            "robo-rl fly, or of a task in a scene (arm/lift, ...). Others cannot be transferred to another "
+            "engine."
         )
     trained: FlyConfig = trained_settings(given, folder, FlyConfig, "fly")
     changes: dict[str, Any] = {"craft": config.craft, "speed_m_s": config.speed_m_s, "eval_s": config.eval_s}

@@ -235,8 +235,8 @@ class RunDir:
             faults.append(f"The checkpoint {folder} is damaged ({fault}) and is kept as {kept.name}.")
         if faults:
             raise CheckpointError(
-                f"{' '.join(faults)} There is no older one: restore a checkpoint from a copy, or start the run "
-                "again with overwrite=true."
+                f"{' '.join(faults)} There is no older one: restore a checkpoint from a copy, or start the "
+                "run again with overwrite=true."
             )
         return None
 

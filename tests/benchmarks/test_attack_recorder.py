@@ -1,4 +1,4 @@
-"""The oracle of the attack of the recorder finds broken recordings; the attack finds nothing in this version."""
+"""The oracle of the recorder's attack finds broken recordings; the attack finds nothing in this version."""
 
 from __future__ import annotations
 

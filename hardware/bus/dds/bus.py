@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from hardware.bus.clocks import ClockOffset
-from hardware.bus.dds.cdr import INSTALL, ros_types
+from hardware.bus.dds.cdr import ros_types
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
@@ -26,6 +26,7 @@ from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind
 from robo_rl.core.errors import BusError, MissingDependencyError
 from robo_rl.core.nearest import nearest
+from robo_rl.core.packages import pip_install
 
 CHECK_S = 1.0  # period of the check for mismatches and silent topics
 IDLE_S = 0.05  # largest time between two checks of `until`
@@ -57,7 +58,8 @@ class DdsBus:
             from hardware.bus.dds import types as dds_types
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
-                f"The DDS bus needs the package '{error.name}', which is not installed. Run: {INSTALL}"
+                f"The DDS bus needs the package '{error.name}', which is not installed. Run: "
+                f"{pip_install('dds')}"
             ) from error
         self.name, self.namespace = node_name(name), namespace_of(namespace)
         self._ros, self._types, self._error = ros_types(), dds_types, DDSException

@@ -17,7 +17,6 @@ from robo_rl.core.errors import BusError, MissingDependencyError
 from robo_rl.core.packages import pip_install
 
 DISTRIBUTIONS = ("humble", "iron", "jazzy", "kilted", "lyrical")
-INSTALL = pip_install("dds")
 # Faster encoders with identical bytes, for the messages of the control path.
 FAST: dict[type[Any], tuple[Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     JointState: (encode_joints, decode_joints),
@@ -42,7 +41,8 @@ class RosTypes:
             from hardware.bus.dds.typestore import typestore
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
-                f"The DDS bus needs the package '{error.name}', which is not installed. Run: {INSTALL}"
+                f"The DDS bus needs the package '{error.name}', which is not installed. Run: "
+                f"{pip_install('dds')}"
             ) from error
         if distribution not in DISTRIBUTIONS:
             raise BusError(

@@ -1,7 +1,7 @@
 """Definitions of the ROS messages that nodes exchange, as plain text: the fields of a message in their order.
 
-They are those of rosbags, which a test checks field by field. All distributions have them in common, apart from
-DIFFERENT. std_srvs and control_msgs are not in the stores of rosbags.
+They are those of rosbags, which a test checks field by field. All distributions have them in common, apart
+from DIFFERENT. std_srvs and control_msgs are not in the stores of rosbags.
 """
 
 from __future__ import annotations

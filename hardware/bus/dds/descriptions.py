@@ -1,7 +1,8 @@
 """XTypes descriptions of the messages that nodes exchange, by which programs with IDL types match them.
 
 cyclonedds computes a description from the fields of a type, which takes a third of the CPU time of starting a
-node. Those in type_descriptions.json were computed by it beforehand; `hardware.bus.dds.describe` writes the file.
+node. Those in type_descriptions.json were computed by it beforehand; `hardware.bus.dds.describe` writes the
+file.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class _Description:
 def described(key: str, name: str) -> Any:
     """A class that announces a type by its stored description; None if there is none.
 
-    key: the hash of a message's definition, or the DDS name of a part of a service. name: DDS name of the type.
+    key: the hash of a message's definition, or the DDS name of a part of a service. name: DDS name of the
+    type.
     """
     stored = _table().get(key)
     return stored and type(name.rsplit(".", 1)[1], (), {"__idl__": _Description(name, stored)})

@@ -142,7 +142,9 @@ def _take(condition: Any) -> list[_Publication]:
 
 
 def _publication(key: bytes, participant: bytes, *rest: Any) -> _Publication:
-    """Called by cyclonedds for each publication. rest: see `endpoint_constructor` in cyclonedds.builtin_types."""
+    """Called by cyclonedds for each publication. rest: see `endpoint_constructor` in
+    cyclonedds.builtin_types.
+    """
     _, topic, _, _, info, _ = rest
     return _Publication(key, participant, topic, info.instance_state == ALIVE)
 

@@ -1,8 +1,8 @@
 """A typestore of `rosbags` that makes message types on demand, so that a node starts fast.
 
 rosbags makes the classes of all messages of a distribution when it loads them, which takes a sixth of the CPU
-time of starting a node. Here a class is made at its first use, and the messages that nodes do not exchange are
-loaded when one of them is asked for.
+time of starting a node. Here a class is made at its first use, and the messages that nodes do not exchange
+are loaded when one of them is asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def typestore(distribution: str) -> Typestore:
 
 
 class _Definitions(dict[str, Any]):
-    """Type -> (its constants, its fields): those of DEFINITIONS, and all others once one of them is looked up."""
+    """Type -> (its constants, its fields): those of DEFINITIONS, and all others once one of them is looked
+    up.
+    """
 
     def __init__(self, distribution: str) -> None:
         texts = DEFINITIONS | DIFFERENT.get(distribution, {})

@@ -26,7 +26,7 @@ robo-rl --version       the version
 -m seed=1,2,3           one run per value, each in its own folder below out=; several keys: all combinations
 
 A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.
-Exit codes: 0 done, 1 an error in robo-rl itself, 2 wrong input, 3 an environment died, 4 disk full, 130 Ctrl-C."""
+Exit codes: 0 done, 1 error in robo-rl, 2 wrong input, 3 environment died, 4 disk full, 130 Ctrl-C."""
 
 Row = tuple[str, str, str, str]  # setting, type, value, meaning
 

@@ -88,8 +88,8 @@ def kind_of(folder: Path) -> str:
     kind = next((kind for kind, mark in KINDS.items() if (folder / mark).is_file()), None)
     if kind is None:
         raise DataError(
-            f"{not_a(folder, 'a run, a policy folder, a bundle or a dataset')} Give the folder that a verb of "
-            "robo-rl wrote."
+            f"{not_a(folder, 'a run, a policy folder, a bundle or a dataset')} Give the folder that a verb "
+            "of robo-rl wrote."
         )
     if kind == "run" and not (folder / "policy" / POLICY_FILE).is_file():
         raise DataError(

@@ -57,8 +57,8 @@ class HubRepo:
             )
         if there and not overwrite:
             raise ConfigError(
-                f"{self.name} already holds an earlier push. Add overwrite=true to replace it; its history keeps "
-                "the old files. Or choose another repository."
+                f"{self.name} already holds an earlier push. Add overwrite=true to replace it; its history "
+                "keeps the old files. Or choose another repository."
             )
         if private and not found.private:
             raise ConfigError(

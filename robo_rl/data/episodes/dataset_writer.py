@@ -162,8 +162,8 @@ def _refuse_taken(root: Path) -> None:
         )
     if any(path.name != LOCK_FILE for path in root.iterdir()):
         raise DataError(
-            f"{root} exists already and {describe_path(root)}, not a dataset. It was not changed. Choose another "
-            "path."
+            f"{root} exists already and {describe_path(root)}, not a dataset. It was not changed. Choose "
+            "another path."
         )
 
 

@@ -1,4 +1,6 @@
-"""Robot nodes start in a new process without torch, hydra or a simulator, and without types that they do not use."""
+"""Robot nodes start in a new process without torch, hydra or a simulator, and without types that they do not
+use.
+"""
 
 from __future__ import annotations
 
