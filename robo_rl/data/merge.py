@@ -9,11 +9,11 @@ from shutil import copytree
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
-from robo_rl.core.spec_difference import differences
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.commit import publish
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import STAGING
+from robo_rl.data.spec_difference import differences
 
 
 def merge(

@@ -92,7 +92,7 @@ def test_the_verbs_print_their_next_step_and_the_runtime_of_their_times(
     assert f"Next:   robo-rl finetune base={run} out={run.parent / 'steered'}" in said
     assert "batch of 1, torch on cpu" in said
     bundle = tmp_path / "bundle"
-    assert robo_rl(["export", f"policy={run}", f"out={bundle}"]) == 0
+    assert robo_rl(["export", f"policy={run}", f"out={bundle}", "noise=gaussian"]) == 0
     capsys.readouterr()
     assert robo_rl(["run", f"bundle={bundle}", "episodes=1", "rate_hz=1000", *few]) == 0
     said = capsys.readouterr().out

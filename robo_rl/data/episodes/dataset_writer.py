@@ -14,7 +14,6 @@ from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.files.durable import make_folder, write_json
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
 from robo_rl.core.spec import EnvSpec
-from robo_rl.core.spec_difference import differences
 from robo_rl.data.episodes.commit import numbers, staging_lock
 from robo_rl.data.episodes.disk import report_full_disk, require_free
 from robo_rl.data.episodes.episode_writer import EpisodeWriter, RecordOptions
@@ -28,6 +27,7 @@ from robo_rl.data.episodes.schema import (
     DatasetMeta,
     EpisodeMeta,
 )
+from robo_rl.data.spec_difference import differences
 
 
 class DatasetWriter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from robo_rl.core.spec_difference import differences
+from robo_rl.data.spec_difference import differences
 
 REACH = EnvSpec("arm6/reach", {"state": ArraySpec((15,))}, ActionSpec((-1.0,), (1.0,), "rad"), 100, 50.0)
 
