@@ -127,7 +127,7 @@ class ChunkExecutor:
         """One control step of all lanes: the refined action, in [-1, 1]."""
         lane_ids = self.due()
         if len(lane_ids):
-            self.plan(lane_ids, noise.draw(lane_ids.tolist(), self.decision[lane_ids].tolist()))
+            self.plan(lane_ids, noise.draw(lane_ids, self.decision[lane_ids]))
         with torch.no_grad():
             action = self.policy.refine(self.history(), self.peek())
         self.advance()

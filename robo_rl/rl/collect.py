@@ -67,7 +67,7 @@ class BasePlans:
 
     def draw(self, lane_ids: LaneIds) -> Float[Tensor, "k Tp a"]:
         """Initial noise of the base for the next plan of these lanes."""
-        return self.noise.draw(lane_ids.tolist(), self.executor.decision[lane_ids].tolist())
+        return self.noise.draw(lane_ids, self.executor.decision[lane_ids])
 
     def plan_due(self, lane_ids: LaneIds | None = None) -> None:
         """Plan with the base's own noise in those of these lanes (default: all) whose queue is empty."""

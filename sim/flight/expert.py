@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.keyed_random import keyed_normal
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, Int
 from sim.flight.control.controllers import Controller, make_controller
 from sim.flight.vec_env import QuadVecEnv
-from sim.vec.keyed_random import keyed_normal
 
 CONTROLLER = {
     "hover": "pid",

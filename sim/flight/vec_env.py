@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, EnvError
+from robo_rl.core.keyed_random import keyed_normal, keyed_uniform
 from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
@@ -33,7 +34,6 @@ from sim.flight.setting import (
 from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 from sim.tasks.flight.protocol import FlightStep, FlightTask
 from sim.vec.history import place_of, seeds_of
-from sim.vec.keyed_random import keyed_normal, keyed_uniform
 from sim.vec.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _START, _SENSOR = 0, 1  # streams of an episode's random numbers

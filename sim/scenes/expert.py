@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.keyed_random import keyed_normal
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, Int
 from sim.scenes.task_env import TaskVecEnv
 from sim.tasks.table import suite_of
-from sim.vec.keyed_random import keyed_normal
 
 _STREAM = 2  # stream of an episode's random numbers, besides those of the environment
 

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.keyed_random import keyed_normal, keyed_uniform
 from robo_rl.core.shapes import Float, Int
 from sim.asset_files import ASSETS, read_settings
 from sim.engines.scene import Scene
 from sim.engines.visual_randomisation import VisualRandomisation, draw_visuals, numbers
-from sim.vec.keyed_random import keyed_normal, keyed_uniform
 
 PRESETS = ("none", "mild", "wide", "mobile")
 _SCALES = {

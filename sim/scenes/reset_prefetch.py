@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from robo_rl.core.keyed_random import keyed_uniform
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.shapes import Float, Int
 from sim.bodies.protocol import Drive, DriveStart, SceneTask
 from sim.engines.forward_kinematics import ForwardKinematics
 from sim.engines.protocol import Engine, Start
-from sim.vec.keyed_random import keyed_uniform
 
 AHEAD = 256  # episodes
 _START = 0  # stream of an episode's random numbers

@@ -90,7 +90,7 @@ class DaggerCollector:
             if len(ended):
                 log.close(ended, ~by_student[ended])
                 executor.reset(obs, ended)
-                self.noise.reset(ended.tolist(), info["next_seed"][ended].tolist())
+                self.noise.reset(ended, info["next_seed"][ended])
             full = torch.nonzero(log.length == self.teacher.execute).flatten()
             log.close(full, ~by_student[full])
             on_step(steps)
@@ -118,7 +118,7 @@ class DaggerCollector:
         student: ChunkPolicy | None,
         log: _DecisionLog,
     ) -> None:
-        noise = self.noise.draw(lane_ids.tolist(), executor.decision[lane_ids].tolist())
+        noise = self.noise.draw(lane_ids, executor.decision[lane_ids])
         chunk = executor.plan(lane_ids, noise)
         features = self.teacher.features(executor.history(lane_ids))
         if student is not None and by_student.any():

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from robo_rl.core.errors import CheckpointError, EnvError, UnknownNameError
+from robo_rl.core.keyed_random import keyed_uniform
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.engines.quad.craft import load_craft
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import list_envs, make_env
 from sim.tasks.flight.hover import START_NUMBERS, HoverTask, tilted
 from sim.vec.conformance import check_vec_env
-from sim.vec.keyed_random import keyed_normal, keyed_uniform
 
 
 def test_contract() -> None:
@@ -92,28 +92,6 @@ def test_no_uniform_number_is_one() -> None:
     assert float(unit.max()) == 1.0 - 2.0**-24
     state, external = HoverTask().start(load_craft("cf2x_l2f"), unit)
     assert torch.isfinite(torch.cat([state, external])).all()
-
-
-def test_keyed_numbers_look_random_and_belong_to_their_key() -> None:
-    """Mean, spread and correlations of 200,000 numbers within four standard errors; one lane alone draws the
-    same.
-    """
-    seeds = torch.arange(20_000)
-    normal = keyed_normal(seeds, 3, 10)
-    error = 4.0 / math.sqrt(normal.numel())
-    assert abs(float(normal.mean())) < error
-    assert abs(float(normal.std()) - 1.0) < error
-    assert torch.corrcoef(normal)[~torch.eye(10, dtype=torch.bool)].abs().max() < 4.0 / math.sqrt(20_000)
-    following = keyed_normal(seeds + 1, 3, 10)
-    assert torch.corrcoef(torch.stack([normal[0], following[0]]))[0, 1].abs() < 4.0 / math.sqrt(20_000)
-    assert torch.equal(keyed_normal(seeds[7:8], 3, 10), normal[:, 7:8])
-    uniform = keyed_uniform(seeds, 0, 10)
-    assert 0.0 < float(uniform.min()) < float(uniform.max()) < 1.0
-
-
-def test_keyed_numbers_never_reach_one() -> None:
-    """Both seeds draw the highest of the 2^24 numbers: as float32, (2^24 - 1 + 0.5) / 2^24 is 1."""
-    assert (keyed_uniform(torch.tensor([12_694_113, 12_832_633]), 0, 1) == 1.0 - 2.0**-24).all()
 
 
 def test_tilts_are_spread_evenly_over_rotations() -> None:
