@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, LaneIds, NoiseSource, Obs
 from robo_rl.core.shapes import Float
 
@@ -26,10 +27,18 @@ class ChunkExecutor:
         action is the weighted mean of all chunks for this step. The oldest has weight 1, each newer one
         exp(-m) times the one before (Zhao et al. 2023, "Learning Fine-Grained Bimanual Manipulation",
         algorithm 2).
+    device: of the policy and of all tensors. masked: form of `due`, see `Lanes`.
     """
 
     def __init__(
-        self, policy: ChunkPolicy, num_envs: int, *, execute: int | None = None, ensemble: float | None = None
+        self,
+        policy: ChunkPolicy,
+        num_envs: int,
+        *,
+        execute: int | None = None,
+        ensemble: float | None = None,
+        device: torch.device | str = "cpu",
+        masked: bool | None = None,
     ) -> None:
         self.policy = policy
         self.execute = policy.execute if execute is None else execute
@@ -42,78 +51,79 @@ class ChunkExecutor:
             raise ConfigError(f"ensemble={ensemble} cannot be used, expected: a decay near 0, such as 0.01.")
         self.ensemble = ensemble
         self.num_envs = num_envs
-        self.decision = torch.zeros(num_envs, dtype=torch.long)  # chunks planned so far in this episode
+        self.lanes = Lanes.all(num_envs, device, masked=masked)
+        count = torch.zeros(num_envs, dtype=torch.long, device=device)
+        self.decision = count.clone()  # chunks planned so far in this episode
         self._history: Obs = {}
-        self._lanes = torch.arange(num_envs)
-        self._left = torch.zeros(num_envs, dtype=torch.long)  # actions left in the queue; 0: a plan is due
-        self._at = torch.zeros(num_envs, dtype=torch.long)  # index of the next action in its chunk
-        self._chunk = torch.zeros(num_envs, policy.chunk, policy.action_spec.dim)
+        self._left = count.clone()  # actions left in the queue; 0: a plan is due
+        self._at = count.clone()  # index of the next action in its chunk
+        self._chunk = torch.zeros(num_envs, policy.chunk, policy.action_spec.dim, device=device)
         self._sum = torch.zeros_like(self._chunk)  # temporal ensemble: weighted sum of future actions
-        self._weight = torch.zeros(num_envs, policy.chunk)
+        self._weight = torch.zeros(num_envs, policy.chunk, device=device)
 
-    def reset(self, obs: Obs, lane_ids: LaneIds | None = None) -> None:
+    def reset(self, obs: Obs, lanes: Lanes | LaneIds | None = None) -> None:
         """Start an episode in these lanes: the history repeats the first observation and the queue is empty.
 
-        obs: (n, *shape), all lanes; only `lane_ids` are read.
+        obs: (n, *shape), all lanes; only `lanes` are read.
         """
-        lane_ids = self._lanes if lane_ids is None else lane_ids
+        lanes = self._chosen(lanes)
         for key, value in obs.items():
             if key not in self._history:
                 self._history[key] = value.unsqueeze(1).repeat_interleave(self.policy.obs_steps, 1)
             else:
-                self._history[key][lane_ids] = value[lane_ids].unsqueeze(1)
-        self._left[lane_ids] = 0
-        self._at[lane_ids] = 0
-        self.decision[lane_ids] = 0
-        self._sum[lane_ids] = 0
-        self._weight[lane_ids] = 0
+                lanes.write(self._history[key], lanes.read(value).unsqueeze(1))
+        for counter in (self._left, self._at, self.decision):
+            lanes.write(counter, 0)
+        if self.ensemble is not None:
+            lanes.write(self._sum, 0.0)
+            lanes.write(self._weight, 0.0)
 
-    def observe(self, obs: Obs, lane_ids: LaneIds | None = None) -> None:
-        """Append the newest observation of these lanes, (n, *shape), and drop the oldest one."""
+    def observe(self, obs: Obs) -> None:
+        """Append the newest observation of all lanes, (n, *shape), and drop the oldest one."""
         for key, value in obs.items():
-            stack = self._history[key]
-            shifted = torch.cat([stack[:, 1:], value.unsqueeze(1)], dim=1)
-            if lane_ids is None:
-                self._history[key] = shifted
-            else:
-                stack[lane_ids] = shifted[lane_ids]
+            self._history[key] = torch.cat([self._history[key][:, 1:], value.unsqueeze(1)], dim=1)
 
-    def history(self, lane_ids: LaneIds | None = None) -> Obs:
-        """Stacked observations (b, To, *shape), newest last; for all lanes a view, not a copy."""
-        return {key: value if lane_ids is None else value[lane_ids] for key, value in self._history.items()}
+    def history(self, lanes: Lanes | None = None) -> Obs:
+        """Stacked observations (k, To, *shape), newest last; for all lanes a view, not a copy."""
+        return {key: self._chosen(lanes).read(value) for key, value in self._history.items()}
 
-    def due(self) -> LaneIds:
+    def due(self) -> Lanes:
         """Lanes that must be planned before the next action: those with an empty queue; all with a temporal
         ensemble.
         """
-        return self._lanes if self.ensemble is not None else torch.nonzero(self._left == 0).flatten()
+        return self.lanes if self.ensemble is not None else self.lanes.where(self._left == 0)
 
-    def plan(self, lane_ids: LaneIds, noise: Float[Tensor, "k Tp a"]) -> Float[Tensor, "k Tp a"]:
+    def plan(self, lanes: Lanes, noise: Float[Tensor, "k Tp a"]) -> Float[Tensor, "k Tp a"]:
         """Sample a chunk for these lanes and queue it. Returns the chunk, in [-1, 1]."""
         with torch.no_grad():
-            chunk = self.policy.sample(self.history(lane_ids), noise)
-        self.queue(lane_ids, chunk)
+            chunk = self.policy.sample(self.history(lanes), noise)
+        self.queue(lanes, chunk)
         return chunk
 
-    def queue(self, lane_ids: LaneIds, chunk: Float[Tensor, "k Tp a"]) -> None:
-        """Put a chunk in the queues of these lanes; counts as one decision."""
-        self._chunk[lane_ids] = chunk
-        self._left[lane_ids] = self.execute
-        self._at[lane_ids] = 0
-        self.decision[lane_ids] += 1
+    def queue(self, lanes: Lanes, chunk: Float[Tensor, "k Tp a"], *, replaces: bool = False) -> None:
+        """Put a chunk in the queues of these lanes. It counts as one decision, unless it replaces the chunk
+        of the last one.
+        """
+        lanes.write(self._chunk, chunk)
+        lanes.write(self._left, self.execute)
+        lanes.write(self._at, 0)
+        if not replaces:
+            lanes.add(self.decision, 1)
         if self.ensemble is not None:
             # The newest chunk has weight 1 and older weights grow by exp(m): the same ratios without
             # underflow.
             growth = math.exp(self.ensemble)
-            self._sum[lane_ids] = self._sum[lane_ids] * growth + chunk
-            self._weight[lane_ids] = self._weight[lane_ids] * growth + 1.0
+            lanes.write(self._sum, lanes.read(self._sum) * growth + chunk)
+            lanes.write(self._weight, lanes.read(self._weight) * growth + 1.0)
 
-    def peek(self, lane_ids: LaneIds | None = None) -> Float[Tensor, "k a"]:
+    def peek(self, lanes: Lanes | LaneIds | None = None) -> Float[Tensor, "k a"]:
         """Next action of these lanes (default: all), in [-1, 1], before `refine`."""
-        lane_ids = self._lanes if lane_ids is None else lane_ids
+        lanes = self._chosen(lanes)
         if self.ensemble is not None:
-            return self._sum[lane_ids, 0] / self._weight[lane_ids, :1]
-        return self._chunk[lane_ids, self._at[lane_ids]]
+            return lanes.read(self._sum)[:, 0] / lanes.read(self._weight)[:, :1]
+        # Unselected rows may be at the end of their queue.
+        at = lanes.read(self._at).clamp(max=self.policy.chunk - 1)
+        return self._chunk[lanes.ids, at]
 
     def advance(self) -> None:
         """Remove the executed actions from the queues."""
@@ -123,11 +133,15 @@ class ChunkExecutor:
             self._sum = torch.cat([self._sum[:, 1:], torch.zeros_like(self._sum[:, :1])], dim=1)
             self._weight = torch.cat([self._weight[:, 1:], torch.zeros_like(self._weight[:, :1])], dim=1)
 
+    def _chosen(self, lanes: Lanes | LaneIds | None) -> Lanes:
+        if lanes is None:
+            return self.lanes
+        return lanes if isinstance(lanes, Lanes) else Lanes.of(lanes)
+
     def act(self, noise: NoiseSource) -> Float[Tensor, "n a"]:
         """One control step of all lanes: the refined action, in [-1, 1]."""
-        lane_ids = self.due()
-        if len(lane_ids):
-            self.plan(lane_ids, noise.draw(lane_ids, self.decision[lane_ids]))
+        if lanes := self.due():
+            self.plan(lanes, noise.draw(lanes.ids, lanes.read(self.decision)))
         with torch.no_grad():
             action = self.policy.refine(self.history(), self.peek())
         self.advance()
@@ -143,7 +157,11 @@ class ChunkExecutor:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        device, prefix = self.lanes.ids.device, "history."
         for name in ("decision", "_left", "_at", "_chunk", "_sum", "_weight"):
-            setattr(self, name, state[name].clone())
-        prefix = "history."
-        self._history = {k.removeprefix(prefix): v.clone() for k, v in state.items() if k.startswith(prefix)}
+            setattr(self, name, state[name].to(device, copy=True))
+        self._history = {
+            key.removeprefix(prefix): value.to(device, copy=True)
+            for key, value in state.items()
+            if key.startswith(prefix)
+        }

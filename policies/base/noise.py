@@ -36,9 +36,8 @@ class EpisodeNoise:
         needed = len(lane_ids) if isinstance(lane_ids, Tensor) else 1 + max(lane_ids, default=-1)
         if (new := needed - len(self._seeds)) > 0:
             self._seeds = torch.cat([self._seeds, torch.zeros(new, dtype=torch.long, device=device)])
-        self._seeds[torch.as_tensor(lane_ids, device=device)] = torch.as_tensor(
-            episode_seeds, dtype=torch.long, device=device
-        )
+        at = torch.as_tensor(lane_ids, dtype=torch.long, device=device)
+        self._seeds[at] = torch.as_tensor(episode_seeds, dtype=torch.long, device=device)
 
     def draw(
         self, lane_ids: Sequence[int] | Tensor, decision: Sequence[int] | Tensor

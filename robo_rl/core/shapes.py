@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or sys.modules.get("jaxtyping") is not None:
-    from jaxtyping import Bool, Float, Float32, Int, Int64, Shaped, UInt8
+    from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, Shaped, UInt8
 else:
 
     class _Unchecked:
@@ -20,6 +20,6 @@ else:
         def __class_getitem__(cls, array_and_shape: tuple[Any, str]) -> Any:
             return array_and_shape[0]
 
-    Bool = Float = Float32 = Int = Int64 = Shaped = UInt8 = _Unchecked
+    Bool = Float = Float32 = Float64 = Int = Int64 = Shaped = UInt8 = _Unchecked
 
-__all__ = ["Bool", "Float", "Float32", "Int", "Int64", "Shaped", "UInt8"]
+__all__ = ["Bool", "Float", "Float32", "Float64", "Int", "Int64", "Shaped", "UInt8"]

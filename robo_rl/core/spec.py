@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # robot nodes read specs and start without torch
     import torch
     from torch import Tensor
 
+_LIMITS: dict[tuple[Any, ...], tuple[Tensor, Tensor]] = {}  # of `_limits`
 ROBOT_SUITE = "robot"  # "robot/<name>": recorded on a robot without a simulator
 SEGMENTS = (
     "background",
@@ -75,7 +76,7 @@ class ActionSpec:
         """
         if set(self.low) == {-1.0} and set(self.high) == {1.0}:
             return action
-        low, high = action.new_tensor(self.low), action.new_tensor(self.high)
+        low, high = _limits(self, action)
         return (action - low) * (2.0 / (high - low)) - 1.0
 
     def denormalize(self, action: Tensor) -> Tensor:
@@ -83,9 +84,17 @@ class ActionSpec:
         action = action.clamp(-1.0, 1.0)
         if set(self.low) == {-1.0} and set(self.high) == {1.0}:
             return action
-        low, high = action.new_tensor(self.low), action.new_tensor(self.high)
+        low, high = _limits(self, action)
         # Rounding may exceed the limits (17 of 100 random pairs do), hence the second clip.
         return (low + (action + 1.0) * (0.5 * (high - low))).maximum(low).minimum(high)
+
+
+def _limits(spec: ActionSpec, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Limits as tensors of this dtype and device, made once: a copy to a GPU at every step would delay it."""
+    key = (spec.low, spec.high, like.dtype, like.device)
+    if key not in _LIMITS:
+        _LIMITS[key] = like.new_tensor(spec.low), like.new_tensor(spec.high)
+    return _LIMITS[key]
 
 
 @dataclass(frozen=True, slots=True)

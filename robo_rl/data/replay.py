@@ -7,7 +7,6 @@ lanes may advance at different times (as decisions of chunks do).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,7 +14,8 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.core.shapes import Float, Int
+from robo_rl.core.lanes import Lanes
+from robo_rl.core.shapes import Float, Float64, Int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Replay:
     """Ring buffers of decisions, one per lane. widths: name -> width.
 
     Rewards are stored per decision, discounted inside a chunk of `steps` steps. extra: columns that are
-    stored but not sampled, such as terms of the reward.
+    stored but not sampled, such as terms of the reward. device: of all tensors.
     """
 
     VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")
@@ -60,7 +60,12 @@ class Replay:
     TIMED_OUT = "timed_out"  # flag: the episode ended by time-out, and later rewards are missing in mc_return
 
     def __init__(
-        self, capacity: int, lanes: int, widths: Mapping[str, int], extra: Mapping[str, int] | None = None
+        self,
+        capacity: int,
+        lanes: int,
+        widths: Mapping[str, int],
+        extra: Mapping[str, int] | None = None,
+        device: torch.device | str = "cpu",
     ) -> None:
         if capacity < lanes:
             raise ConfigError(
@@ -68,59 +73,83 @@ class Replay:
                 "method.replay_capacity, or lower num_envs."
             )
         self.lanes, self.slots = lanes, capacity // lanes
-        self.data: dict[str, Tensor] = {
-            name: torch.zeros(lanes, self.slots, widths[name]) for name in self.VECTORS
-        }
-        self.data |= {name: torch.zeros(lanes, self.slots) for name in self.SCALARS}
-        self.data |= {
-            name: torch.zeros(lanes, self.slots, dtype=torch.bool) for name in (*self.FLAGS, self.TIMED_OUT)
-        }
         self._extra = dict(extra or {})
-        self.data |= {name: torch.zeros(lanes, self.slots, width) for name, width in self._extra.items()}
-        self.head = torch.zeros(lanes, dtype=torch.long)  # number of decisions ever stored, per lane
-        self.episode_start = torch.zeros(
-            lanes, dtype=torch.long
-        )  # value of `head` at the start of the running episode
+        wide = {name: widths[name] for name in self.VECTORS} | self._extra
+        shape = (lanes, self.slots)
+        self.data: dict[str, Tensor] = {
+            name: torch.zeros(*shape, width, device=device) for name, width in wide.items()
+        }
+        self.data |= {name: torch.zeros(shape, device=device) for name in self.SCALARS}
+        self.data |= {
+            name: torch.zeros(shape, dtype=torch.bool, device=device)
+            for name in (*self.FLAGS, self.TIMED_OUT)
+        }
+        # Number of decisions ever stored, per lane, and its value at the start of the running episode.
+        self.head = torch.zeros(lanes, dtype=torch.long, device=device)
+        self.episode_start = torch.zeros_like(self.head)
+        self._filled = False  # True once a decision is known to be stored
 
     def __len__(self) -> int:
         return int(self.head.clamp(max=self.slots).sum())
 
-    def add(self, lane_ids: Int[Tensor, " k"], values: Mapping[str, Tensor], gamma: float) -> None:
+    @property
+    def empty(self) -> bool:
+        """True if there is nothing to sample. Reads the device until there is something, and never again."""
+        self._filled = self._filled or len(self) > 0
+        return not self._filled
+
+    def add(self, lanes: Lanes, values: Mapping[str, Tensor], gamma: float) -> None:
         """Store one decision of each of these lanes. At the end of an episode, compute its Monte-Carlo
         returns.
 
         values: every vector, `reward`, `steps`, `demo` and all flags, with k rows; other entries are ignored.
         """
-        slot = self.head[lane_ids] % self.slots
+        slot = lanes.read(self.head) % self.slots
         for name in (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS, *self._extra):
-            self.data[name][lane_ids, slot] = values[name].to(self.data[name].dtype)
-        self.data["mc_return"][lane_ids, slot], self.data[self.TIMED_OUT][lane_ids, slot] = torch.nan, False
-        self.head[lane_ids] += 1
-        for lane in lane_ids[values["terminated"] | values["truncated"]].tolist():
-            self._close_episode(lane, gamma)
+            lanes.put(self.data[name], slot, values[name].to(self.data[name].dtype))
+        unknown = torch.full_like(slot, torch.nan, dtype=torch.float32)
+        lanes.put(self.data["mc_return"], slot, unknown)
+        lanes.put(self.data[self.TIMED_OUT], slot, torch.zeros_like(slot, dtype=torch.bool))
+        lanes.add(self.head, 1)
+        if ended := lanes.where(values["terminated"] | values["truncated"]):
+            self._close_episodes(ended, gamma)
 
-    def set_last_reward(self, lane_ids: Int[Tensor, " k"], reward: float) -> None:
+    def set_last_reward(self, lanes: Lanes, reward: float) -> None:
         """Overwrite the reward of the newest decision of these lanes (RLIF's -1 just before an
         intervention).
         """
-        self.data["reward"][lane_ids, (self.head[lane_ids] - 1) % self.slots] = reward
+        slot = (lanes.read(self.head) - 1) % self.slots
+        lanes.put(self.data["reward"], slot, torch.full_like(slot, reward, dtype=torch.float32))
 
-    def _close_episode(self, lane: int, gamma: float) -> None:
-        end = int(self.head[lane])
-        start = max(int(self.episode_start[lane]), end - self.slots)
-        slots = torch.arange(start, end) % self.slots
-        rewards = self.data["reward"][lane, slots].tolist()
-        steps = self.data["steps"][lane, slots].tolist()
-        cuts = self.data["cut"][lane, slots].tolist()
-        cuts[-1] = False  # the end has no successor
-        total, returns = 0.0, []
-        for reward, duration, cut in zip(reversed(rewards), reversed(steps), reversed(cuts), strict=True):
-            # What follows a cut is stored elsewhere.
-            total = math.nan if cut else reward + gamma**duration * total
-            returns.append(total)
-        self.data["mc_return"][lane, slots] = torch.tensor(returns[::-1])
-        self.data[self.TIMED_OUT][lane, slots] = ~self.data["terminated"][lane, slots[-1]]
-        self.episode_start[lane] = end
+    def _close_episodes(self, lanes: Lanes, gamma: float) -> None:
+        """Compute the returns of the episodes that end with the newest decision of these lanes."""
+        end = lanes.read(self.head)
+        start = torch.maximum(lanes.read(self.episode_start), end - self.slots)
+        longest = self.slots if lanes.masked else int((end - start).max())
+        at = self._newest(lanes, longest)
+        back = torch.arange(longest - 1, -1, -1, device=end.device)  # decisions before the last one
+        inside = back.unsqueeze(1) < end - start
+        if lanes.mask is not None:
+            inside &= lanes.mask
+        reward, steps, cut = (self._take(name, at) for name in ("reward", "steps", "cut"))
+        cut[-1] = False  # the end has no successor
+        returns = discounted_sums(reward.double().masked_fill_(cut, torch.nan), steps, gamma, lanes.masked)
+        timed_out = ~self._take("terminated", at[-1:])
+        for name, value in (("mc_return", returns.float()), (self.TIMED_OUT, timed_out)):
+            kept = torch.where(inside, value, self._take(name, at))
+            self._column(name).index_copy_(0, at.flatten(), kept.flatten())
+        lanes.write(self.episode_start, end)
+
+    def _newest(self, lanes: Lanes, count: int) -> Int[Tensor, "count k"]:
+        """Rows of the newest `count` decisions of these lanes in a `_column`, the newest last."""
+        slot = (lanes.read(self.head) - count).remainder(self.slots)
+        slot = slot + torch.arange(count, device=slot.device).unsqueeze(1)
+        slot -= torch.where(slot >= self.slots, self.slots, 0)
+        return slot.add_(lanes.ids * self.slots)
+
+    def _take(self, name: str, rows: Int[Tensor, "t k"]) -> Tensor:
+        """Entries (t, k) of a column of numbers."""
+        return self._column(name).index_select(0, rows.flatten()).view_as(rows)
 
     def sample(
         self,
@@ -139,7 +168,8 @@ class Replay:
         """
         filled = self.head.clamp(max=self.slots)
         ends = filled.cumsum(0)
-        flat = torch.randint(int(ends[-1]), (size,), generator=generator)
+        # A remainder of 62 random bits: `randint` needs its limit on the host.
+        flat = torch.randint(2**62, (size,), generator=generator, device=ends.device) % ends[-1]
         lane = torch.searchsorted(ends, flat, right=True)
         oldest = self.head[lane] - filled[lane]
         first = oldest + flat - (ends[lane] - filled[lane])  # index of the decision inside the lane
@@ -180,11 +210,12 @@ class Replay:
         if n_step == 1:
             rows = self._rows(lane, first)
             return self._column("reward")[rows], gamma ** self._column("steps")[rows], first
-        index = first.unsqueeze(1) + torch.arange(n_step)  # (b, n)
+        index = first.unsqueeze(1) + torch.arange(n_step, device=first.device)  # (b, n)
         rows = self._rows(lane.unsqueeze(1), index)
         ends = self._column("terminated")[rows] | self._column("truncated")[rows] | self._column("cut")[rows]
         follows = (index[:, 1:] < self.head[lane].unsqueeze(1)) & ~ends[:, :-1]
-        used = torch.cat([torch.ones(len(first), 1), follows.float()], dim=1).cumprod(dim=1)  # (b, n), 1 or 0
+        starts = torch.ones_like(first, dtype=torch.float32).unsqueeze(1)
+        used = torch.cat([starts, follows.float()], dim=1).cumprod(dim=1)  # (b, n), 1 or 0
         steps = used * self._column("steps")[rows]
         before = steps.cumsum(dim=1) - steps  # environment steps before each decision
         reward = (used * gamma**before * self._column("reward")[rows]).sum(dim=1)
@@ -207,7 +238,39 @@ class Replay:
                     f"The replay of this checkpoint has {name} of shape {tuple(state[name].shape)}, expected "
                     f"{tuple(expected)}. Resume with the settings and the base that the run was started with."
                 )
-        self.head, self.episode_start = state["head"].clone(), state["episode_start"].clone()
+        self.head.copy_(state["head"])
+        self.episode_start.copy_(state["episode_start"])
+        self._filled = False
         for name, value in self.data.items():
             value.zero_()
             value[:, : state[name].shape[1]] = state[name]
+
+
+def discounted_sums(
+    reward: Float64[Tensor, "t k"], steps: Float[Tensor, "t k"], gamma: float, parallel: bool
+) -> Float64[Tensor, "t k"]:
+    """Sum of rewards from each row to the last; a row's `steps` discount what follows it.
+
+    parallel: recursive doubling, log2(t) operations on all rows, for devices on which each operation has a
+    price; else one operation per row.
+    """
+    if parallel:
+        return _sums_by_doubling(reward, torch.pow(gamma, steps.double()))
+    powers = torch.pow(gamma, torch.arange(int(steps.max()) + 1, dtype=torch.float64))
+    discount = powers.index_select(0, steps.long().flatten()).view_as(steps)  # a table: pow costs more
+    for now in range(len(reward) - 2, -1, -1):
+        reward[now].addcmul_(discount[now], reward[now + 1])
+    return reward
+
+
+def _sums_by_doubling(
+    reward: Float64[Tensor, "t k"], discount: Float64[Tensor, "t k"]
+) -> Float64[Tensor, "t k"]:
+    """After round i, `total` holds the sum over the next 2^i rows and `weight` their discount."""
+    total, weight, shift = reward, discount, 1
+    while shift < len(total):
+        # The last `shift` rows are complete: after the last row there is nothing to add.
+        total = torch.cat([total[:-shift] + weight[:-shift] * total[shift:], total[-shift:]])
+        weight = torch.cat([weight[:-shift] * weight[shift:], weight[-shift:]])
+        shift *= 2
+    return total

@@ -7,26 +7,28 @@ between, while worker processes simulate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap, LatentMap
-from robo_rl.core.protocols import LaneIds, Obs, PlanningExecutor, ResumableNoise, VecEnv
+from robo_rl.core.lanes import Lanes
+from robo_rl.core.protocols import Indices, Obs, PlanningExecutor, ResumableNoise, VecEnv
 from robo_rl.core.shapes import Bool, Float
 from robo_rl.rl.running import CollectedEpisode, RewardTransform, RunningDecisions, RunningEpisodes
 
 Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u
+READ_EVERY = 50  # control steps between two reads of the results of episodes from a GPU
 
 
 @runtime_checkable
 class Store(Protocol):
     """Storage of decisions: a replay buffer, or the rollout of an on-policy learner, which also reads `u`."""
 
-    def add(self, lane_ids: LaneIds, values: Mapping[str, Tensor], gamma: float) -> None: ...
-    def set_last_reward(self, lane_ids: LaneIds, reward: float) -> None: ...
+    def add(self, lanes: Lanes, values: Mapping[str, Tensor], gamma: float) -> None: ...
+    def set_last_reward(self, lanes: Lanes, reward: float) -> None: ...
 
 
 class DecisionWriter:
@@ -39,15 +41,17 @@ class DecisionWriter:
     def __init__(self, store: Store, gamma: float, interventions: Store | None = None) -> None:
         self.store, self.gamma, self.interventions = store, gamma, interventions
 
-    def write(self, lane_ids: LaneIds, values: Mapping[str, Tensor]) -> None:
+    def write(self, lanes: Lanes, values: Mapping[str, Tensor]) -> None:
         """Store one decision of each of these lanes."""
-        self.store.add(lane_ids, values, self.gamma)
+        self.store.add(lanes, values, self.gamma)
+        if self.interventions is None:
+            return
         human = values["demo"] > 0
-        if self.interventions is not None and human.any():
+        if taken_over := lanes.where(human):
             # Only intervened steps are stored, so the next entry may not be the successor: cut after each.
-            only = {name: value[human] for name, value in values.items()}
+            only = {name: lanes.rows(value, human) for name, value in values.items()}
             only["cut"] = torch.ones_like(only["cut"])
-            self.interventions.add(lane_ids[human], only, self.gamma)
+            self.interventions.add(taken_over, only, self.gamma)
 
 
 class BasePlans:
@@ -56,41 +60,34 @@ class BasePlans:
     def __init__(self, executor: PlanningExecutor, noise: ResumableNoise) -> None:
         self.executor, self.noise = executor, noise
 
-    def reset(self, obs: Obs, lane_ids: LaneIds, episode_seeds: Sequence[int]) -> None:
-        """Start an episode in these lanes. obs: (n, *shape), all lanes."""
-        self.executor.reset(obs, lane_ids)
-        self.noise.reset(lane_ids.tolist(), episode_seeds)
+    def reset(self, obs: Obs, lanes: Lanes, episode_seeds: Indices) -> None:
+        """Start an episode in these lanes. obs: (n, *shape), all lanes. episode_seeds: of all lanes."""
+        self.executor.reset(obs, lanes)
+        self.noise.reset(self.executor.lanes.ids, episode_seeds)
 
-    def features(self, lane_ids: LaneIds | None = None) -> Float[Tensor, "k f"]:
+    def features(self, lanes: Lanes | None = None) -> Float[Tensor, "k f"]:
         """Input features of actor and critics in these lanes; all lanes by default."""
-        return self.executor.policy.features(self.executor.history(lane_ids))
+        return self.executor.policy.features(self.executor.history(lanes))
 
-    def draw(self, lane_ids: LaneIds) -> Float[Tensor, "k Tp a"]:
+    def draw(self, lanes: Lanes) -> Float[Tensor, "k Tp a"]:
         """Initial noise of the base for the next plan of these lanes."""
-        return self.noise.draw(lane_ids, self.executor.decision[lane_ids])
+        return self.noise.draw(lanes.ids, lanes.read(self.executor.decision))
 
-    def plan_due(self, lane_ids: LaneIds | None = None) -> None:
-        """Plan with the base's own noise in those of these lanes (default: all) whose queue is empty."""
+    def plan_due(self, among: Bool[Tensor, " n"] | None = None) -> None:
+        """Plan with the base's own noise in those lanes (default: all) whose queue is empty."""
         due = self.executor.due()
-        if lane_ids is not None:
-            due = lane_ids[torch.isin(lane_ids, due)]
-        if len(due):
+        if among is not None:
+            due = due.where(due.read(among))
+        if due:
             self.executor.plan(due, self.draw(due))
 
-    def action(self, lane_ids: LaneIds | None = None) -> Float[Tensor, "k a"]:
+    def action(self, lanes: Lanes | None = None) -> Float[Tensor, "k a"]:
         """First action of the queue, with the per-step correction of a base that has one."""
-        return self.executor.policy.refine(self.executor.history(lane_ids), self.executor.peek(lane_ids))
+        return self.executor.policy.refine(self.executor.history(lanes), self.executor.peek(lanes))
 
     def executed_part(self, chunk: Float[Tensor, "k Tp a"]) -> Float[Tensor, "k actions"]:
         """The first Ta actions of a chunk, flattened."""
         return chunk[:, : self.executor.execute].flatten(1)
-
-    def replace(self, lane_ids: LaneIds, chunk: Float[Tensor, "k Tp a"]) -> None:
-        """Replace the chunk that was just planned in these lanes. Plan and correction count as one
-        decision.
-        """
-        self.executor.queue(lane_ids, chunk)
-        self.executor.decision[lane_ids] -= 1
 
 
 class Collector:
@@ -113,12 +110,12 @@ class Collector:
         self.reward = reward or RewardTransform()
         shape = (executor.execute, env.spec.action.dim)
         width = shape[1] if action_map.timescale == "step" else shape[0] * shape[1]
-        self.decisions = RunningDecisions(env.num_envs, shape, width)
-        self.episodes = RunningEpisodes(env.num_envs)
+        self._lanes = executor.lanes
+        self.decisions = RunningDecisions(self._lanes, shape, width)
+        self.episodes = RunningEpisodes(self._lanes)
         self.env_steps = 0
-        self._lanes = torch.arange(env.num_envs)
 
-    def reset(self, obs: Obs, episode_seeds: Sequence[int]) -> None:
+    def reset(self, obs: Obs, episode_seeds: Indices) -> None:
         """Start every lane after a reset of the environment. Call once, before the first `begin`."""
         self.base.reset(obs, self._lanes, episode_seeds)
 
@@ -148,29 +145,29 @@ class Collector:
         self._open(self._lanes, features, ctx, u, action if u is None else self.map.to_critic(u, ctx))
 
     def _decide_chunk(self, act: Act | None) -> None:
-        base, lane_ids = self.base, self.base.executor.due()
-        if not len(lane_ids):
+        base, lanes = self.base, self.base.executor.due()
+        if not lanes:
             return
-        features, noise = base.features(lane_ids), base.draw(lane_ids)
+        features, noise = base.features(lanes), base.draw(lanes)
         if isinstance(self.map, LatentMap):
             ctx = noise.flatten(1)[:, : self.map.ctx_dim]
             u = None if act is None else act(features, ctx)
             steered = noise if u is None else self.map.to_noise(u, ctx)
-            chunk = base.executor.plan(lane_ids, steered)
-            self._open(lane_ids, features, ctx, u, steered.flatten(1), chunk)
+            chunk = base.executor.plan(lanes, steered)
+            self._open(lanes, features, ctx, u, steered.flatten(1), chunk)
             return
-        chunk = base.executor.plan(lane_ids, noise)
+        chunk = base.executor.plan(lanes, noise)
         ctx = base.executed_part(chunk).clone()  # a copy, because the chunk is corrected in place below
         u = None if act is None else act(features, ctx)
         if u is not None:
             ta = base.executor.execute
-            chunk[:, :ta] = self.map.to_critic(u, ctx).view(len(lane_ids), ta, -1)
-            base.replace(lane_ids, chunk)
-        self._open(lane_ids, features, ctx, u, base.executed_part(chunk), chunk)
+            chunk[:, :ta] = self.map.to_critic(u, ctx).view(len(lanes), ta, -1)
+            base.executor.queue(lanes, chunk, replaces=True)
+        self._open(lanes, features, ctx, u, base.executed_part(chunk), chunk)
 
     def _open(
         self,
-        lane_ids: LaneIds,
+        lanes: Lanes,
         features: Tensor,
         ctx: Tensor,
         u: Tensor | None,
@@ -178,22 +175,24 @@ class Collector:
         chunk: Tensor | None = None,
     ) -> None:
         """Store the previous decision of these lanes and start the next one. `u` None: base alone."""
-        ready = self.decisions.has_pending[lane_ids]
-        if ready.any():
-            self._store(lane_ids[ready], self.decisions.entry(lane_ids[ready], (features[ready], ctx[ready])))
-        u = torch.zeros(len(lane_ids), self.map.dim) if u is None else u
+        pending = lanes.read(self.decisions.has_pending)
+        if ready := lanes.where(pending):
+            after = lanes.rows(features, pending), lanes.rows(ctx, pending)
+            if self.decisions.pending:
+                self._store(ready, self.decisions.entry(ready, after))
+        u = features.new_zeros(len(lanes), self.map.dim) if u is None else u
         values = {"obs": features, "ctx": ctx, "u": u, "critic_action": critic_action}
-        self.decisions.start(lane_ids, values, chunk)
+        self.decisions.start(lanes, values, chunk)
 
-    def _store(self, lane_ids: LaneIds, entry: dict[str, Tensor]) -> None:
+    def _store(self, lanes: Lanes, entry: dict[str, Tensor]) -> None:
         # the critic learns the value of the executed action, not of the requested one
         if not isinstance(self.map, LatentMap):
             entry["critic_action"] = entry["action"]
-        self.writer.write(lane_ids, entry)
+        self.writer.write(lanes, entry)
 
     @torch.no_grad()
-    def finish(self) -> list[CollectedEpisode]:
-        """Wait for the simulators, record the outcome, and return the episodes that ended."""
+    def finish(self) -> None:
+        """Wait for the simulators and record the outcome. Ended episodes are kept for `episodes.drain`."""
         obs, reward, terminated, truncated, info = self.env.step_wait()
         executed = self._executed(info)
         self._mark_interventions(info)
@@ -202,14 +201,20 @@ class Collector:
         self.episodes.step(reward)
         self.env_steps += self.env.num_envs
         self.base.executor.observe(info["final_obs"])
-        ended = torch.nonzero(terminated | truncated).flatten()
-        if not len(ended):
-            return []
-        after = self.base.features(ended), self._final_ctx(ended)
-        self._store(ended, self.decisions.entry(ended, after, terminated[ended], truncated[ended]))
-        self.decisions.has_pending[ended] = False
-        self.base.reset(obs, ended, info["next_seed"][ended].tolist())
-        return self.episodes.end(ended, info)
+        over = terminated | truncated
+        ended = self._lanes.where(over)
+        if not ended:
+            return
+        after = self.base.features(ended), self._final_ctx(ended, over)
+        self._store(ended, self.decisions.entry(ended, after, ended.read(terminated), ended.read(truncated)))
+        ended.write(self.decisions.has_pending, False)
+        self.base.reset(obs, ended, info["next_seed"])
+        self.episodes.end(ended, info)
+
+    def drain_when_due(self) -> list[CollectedEpisode]:
+        """Episodes that ended and were not returned yet; on a GPU only at every `READ_EVERY`-th step."""
+        steps = self.env_steps // self.env.num_envs
+        return [] if self._lanes.masked and steps % READ_EVERY else self.episodes.drain()
 
     def _executed(self, info: Mapping[str, Any]) -> Float[Tensor, "n a"]:
         if "executed_action" in info:
@@ -219,26 +224,22 @@ class Collector:
     def _mark_interventions(self, info: Mapping[str, Any]) -> None:
         if "intervened" not in info:
             return
-        lane_ids, punished = (
-            self.episodes.new_interventions(info["intervened"]),
-            self.reward.before_intervention,
-        )
-        if punished is not None and len(lane_ids):
-            self.writer.store.set_last_reward(lane_ids, punished)
-            self.reward.largest = max(self.reward.largest, abs(punished))
+        started = self.episodes.new_interventions(info["intervened"])
+        if self.reward.before_intervention is not None and started:
+            self.writer.store.set_last_reward(started, self.reward.punish())
         self.decisions.mark_human(info["intervened"])
 
-    def _final_ctx(self, lane_ids: LaneIds) -> Float[Tensor, "k c"]:
+    def _final_ctx(self, lanes: Lanes, over: Bool[Tensor, " n"]) -> Float[Tensor, "k c"]:
         """Context of the actor at the last observation, which bootstrapping after a time-out needs."""
         if not self.map.ctx_dim:
-            return torch.zeros(len(lane_ids), 0)
+            return torch.zeros(len(lanes), 0, device=lanes.ids.device)
         if self.map.timescale == "step":
-            self.base.plan_due(lane_ids)
-            return self.base.action(lane_ids)
-        noise = self.base.draw(lane_ids)
+            self.base.plan_due(over)
+            return self.base.action(lanes)
+        noise = self.base.draw(lanes)
         if isinstance(self.map, LatentMap):
             return noise.flatten(1)
-        return self.base.executed_part(self.base.executor.plan(lane_ids, noise))
+        return self.base.executed_part(self.base.executor.plan(lanes, noise))
 
     def state_dict(self) -> dict[str, Any]:
         """State of running decisions, executor and noise, from which a resumed run continues."""
@@ -254,7 +255,10 @@ class Collector:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.decisions.load_state_dict(state["running"])
         self.episodes.load_state_dict(state["running"])
-        self.decisions.pending = {name: value.clone() for name, value in state["pending"].items()}
+        device = self._lanes.ids.device
+        self.decisions.pending = {
+            name: value.to(device, copy=True) for name, value in state["pending"].items()
+        }
         self.base.executor.load_state_dict(state["executor"])
         self.base.noise.load_state_dict(state["noise"])
         self.env_steps, self.reward.largest = int(state["env_steps"]), float(state["reward_max"])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.seeding import episode_noise
 from robo_rl.core.shapes import Bool, Float, Float32, Int
@@ -153,7 +154,7 @@ def _add(
             )
     outcome = without_unobserved_step(outcome, len(features))
     action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action))).clamp(-1.0, 1.0)
-    lane, no = torch.tensor([0]), torch.tensor([False])
+    lane, no = Lanes.all(1), torch.tensor([False])
     for t in range(len(outcome.reward)):
         after = min(t + 1, len(features) - 1)  # the next observation is not used after a termination
         values = {

@@ -127,7 +127,8 @@ class FineTuner:
         self.collector.begin(self._warm_up() if phase == "base" else self._explore)
         if phase == "online":
             self._learn()
-        episodes = self.collector.finish()
+        self.collector.finish()
+        episodes = self.collector.drain_when_due()
         self._set_gate_margin()
         self._watch(episodes, phase)
         return episodes
@@ -136,7 +137,8 @@ class FineTuner:
         u = self.learner.act(obs, ctx, explore=True)
         if self.env_steps >= self.config.ramp_steps:
             return u
-        chosen = torch.rand(len(u), 1, generator=self.generator) < self.env_steps / self.config.ramp_steps
+        drawn = torch.rand(len(u), 1, generator=self.generator, device=u.device)
+        chosen = drawn < self.env_steps / self.config.ramp_steps
         return torch.where(chosen, u, 0.0)
 
     def _set_gate_margin(self) -> None:
@@ -152,7 +154,8 @@ class FineTuner:
         return self._perturb if self.config.warmup_noise > 0.0 else None
 
     def _perturb(self, obs: torch.Tensor, ctx: torch.Tensor) -> torch.Tensor:
-        uniform = torch.rand(len(obs), self.learner.map.dim, generator=self.generator) * 2.0 - 1.0
+        shape = (len(obs), self.learner.map.dim)
+        uniform = torch.rand(shape, generator=self.generator, device=obs.device) * 2.0 - 1.0
         return self.config.warmup_noise * uniform
 
     def _learn_offline(self, updates: int) -> None:

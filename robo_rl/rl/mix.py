@@ -42,7 +42,7 @@ class ReplayMix:
         self, size: int, generator: torch.Generator, *, gamma: float, n_step: int, timeout_is_failure: bool
     ) -> Batch:
         """Batch of `size` decisions, ordered by buffer."""
-        ready = {name: f for name, f in self.fractions.items() if len(self.stores[name])}
+        ready = {name: f for name, f in self.fractions.items() if not self.stores[name].empty}
         if not ready:
             raise ConfigError(
                 "All replay buffers are empty: collect more with the base first (raise base_steps)."

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from robo_rl.core.protocols import LaneIds
-from robo_rl.core.shapes import Bool, Float, Int
+from robo_rl.core.lanes import Lanes
+from robo_rl.core.shapes import Bool, Float
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,30 +23,47 @@ class CollectedEpisode:
     total_reward: float
 
 
-@dataclass
 class RewardTransform:
     """Reward for training: scale * task reward + bias, at every step.
 
     before_intervention: replaces the reward of the last step before a human takes over (RLIF); for maps that
-    decide every step. largest: largest |transformed reward| of a step so far.
+    decide every step.
     """
 
-    scale: float = 1.0
-    bias: float = 0.0
-    before_intervention: float | None = None
-    largest: float = 0.0
+    def __init__(
+        self, scale: float = 1.0, bias: float = 0.0, before_intervention: float | None = None
+    ) -> None:
+        self.scale, self.bias, self.before_intervention = scale, bias, before_intervention
+        self._largest: Tensor | float = 0.0
+
+    @property
+    def largest(self) -> float:
+        """Largest |transformed reward| of a step so far. Reads the device."""
+        return float(self._largest)
+
+    @largest.setter
+    def largest(self, value: float) -> None:
+        self._largest = value
 
     def apply(self, reward: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
         transformed = self.scale * reward + self.bias
-        self.largest = max(self.largest, float(transformed.abs().max()))
+        self._largest = transformed.abs().amax().clamp(min=self._largest)
         return transformed
+
+    def punish(self) -> float:
+        """The reward before an intervention, which now counts for `largest`."""
+        assert self.before_intervention is not None
+        punished = abs(self.before_intervention)
+        self._largest = torch.as_tensor(self._largest).clamp(min=punished)
+        return self.before_intervention
 
 
 class RunningDecisions:
     """Decisions that are being executed and not stored yet, one per lane.
 
-    A decision is one action or one executed chunk. shape: (Ta, a), the actions of an executed chunk. width:
-    size of the stored action, a for maps that decide every step and Ta * a for those that decide chunks.
+    A decision is one action or one executed chunk. lanes: all of them. shape: (Ta, a), the actions of an
+    executed chunk. width: size of the stored action, a for maps that decide every step and Ta * a for those
+    that decide chunks.
     """
 
     # Attribute -> name in checkpoints.
@@ -58,38 +75,37 @@ class RunningDecisions:
         "human": "_human",
     }
 
-    def __init__(self, lanes: int, shape: tuple[int, int], width: int) -> None:
+    def __init__(self, lanes: Lanes, shape: tuple[int, int], width: int) -> None:
+        num, device = len(lanes), lanes.ids.device
         self.pending: dict[str, Tensor] = {}  # obs, ctx, u, critic_action; empty before the first decision
-        self.has_pending = torch.zeros(lanes, dtype=torch.bool)
+        self.has_pending = torch.zeros(num, dtype=torch.bool, device=device)
         # actions executed since the decision, followed by planned ones
-        self.actions = torch.zeros(lanes, *shape)
-        self.steps = torch.zeros(lanes, dtype=torch.long)
-        self.reward = torch.zeros(lanes)  # discounted sum since the decision
-        self.human = torch.zeros(lanes)  # 1 where a human has intervened since the decision
-        self._lanes, self._width = torch.arange(lanes), width
+        self.actions = torch.zeros(num, *shape, device=device)
+        self.steps = torch.zeros(num, dtype=torch.long, device=device)
+        self.reward = torch.zeros(num, device=device)  # discounted sum since the decision
+        self.human = torch.zeros(num, device=device)  # 1 where a human has intervened since the decision
+        self._lanes, self._width = lanes, width
 
-    def start(self, lane_ids: LaneIds, values: Mapping[str, Tensor], chunk: Tensor | None) -> None:
+    def start(self, lanes: Lanes, values: Mapping[str, Tensor], chunk: Tensor | None) -> None:
         """Start a decision in these lanes. values: obs, ctx, u, critic_action, with k rows.
 
         If an episode ends inside a chunk, the replay stores the remaining actions as planned: critics take
         entire chunks, and chunks padded with zeros would be out of distribution.
         """
-        lanes = len(self._lanes)
         if not self.pending:
-            self.pending = {name: torch.zeros(lanes, value.shape[1]) for name, value in values.items()}
+            num = len(self._lanes)
+            self.pending = {name: value.new_zeros(num, value.shape[1]) for name, value in values.items()}
         for name, value in values.items():
-            if len(lane_ids) == lanes:
-                self.pending[name] = value.clone()
-            else:
-                self.pending[name][lane_ids] = value
-        self.has_pending[lane_ids] = True
-        self.steps[lane_ids], self.reward[lane_ids], self.human[lane_ids] = 0, 0.0, 0.0
+            lanes.write(self.pending[name], value)
+        lanes.write(self.has_pending, True)
+        for counter in (self.steps, self.reward, self.human):
+            lanes.write(counter, 0)
         if chunk is not None:
-            self.actions[lane_ids] = chunk[:, : self.actions.shape[1]]
+            lanes.write(self.actions, chunk[:, : self.actions.shape[1]])
 
     def step(self, executed: Float[Tensor, "n a"], reward: Float[Tensor, " n"], gamma: float) -> None:
         """Add one control step of all lanes: the executed action and the transformed reward."""
-        self.actions[self._lanes, self.steps] = executed
+        self.actions[self._lanes.ids, self.steps] = executed
         self.reward += gamma ** self.steps.float() * reward
         self.steps += 1
 
@@ -99,20 +115,20 @@ class RunningDecisions:
 
     def entry(
         self,
-        lane_ids: LaneIds,
+        lanes: Lanes,
         after: tuple[Tensor, Tensor],
         terminated: Bool[Tensor, " k"] | None = None,
         truncated: Bool[Tensor, " k"] | None = None,
     ) -> dict[str, Tensor]:
         """Replay entries of these lanes' decisions. after: features and ctx at the next observation."""
-        no = torch.zeros(len(lane_ids), dtype=torch.bool)
-        return {name: value[lane_ids] for name, value in self.pending.items()} | {
-            "action": self.actions[lane_ids].flatten(1)[:, : self._width],
-            "reward": self.reward[lane_ids],
-            "steps": self.steps[lane_ids],
+        no = torch.zeros_like(lanes.ids, dtype=torch.bool)
+        return {name: lanes.read(value) for name, value in self.pending.items()} | {
+            "action": lanes.read(self.actions).flatten(1)[:, : self._width],
+            "reward": lanes.read(self.reward),
+            "steps": lanes.read(self.steps),
             "next_obs": after[0],
             "next_ctx": after[1],
-            "demo": self.human[lane_ids],
+            "demo": lanes.read(self.human),
             "terminated": no if terminated is None else terminated,
             "truncated": no if truncated is None else truncated,
             "cut": no,
@@ -123,47 +139,66 @@ class RunningDecisions:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         for name, saved in self._SAVED.items():
-            setattr(self, name, state[saved].clone())
+            getattr(self, name).copy_(state[saved])
 
 
 class RunningEpisodes:
-    """Length, return and intervention flag of the running episode of every lane."""
+    """Length, return and intervention flag of the running episode of every lane, and a log of ended ones.
+
+    The log stays on the device until `drain`. lanes: all of them.
+    """
 
     _SAVED = ("length", "return", "intervened")
 
-    def __init__(self, lanes: int) -> None:
-        self.length: Int[Tensor, " n"] = torch.zeros(lanes, dtype=torch.long)
-        self.total_reward = torch.zeros(lanes)
-        self.intervened = torch.zeros(lanes, dtype=torch.bool)  # at the last step
+    def __init__(self, lanes: Lanes) -> None:
+        num, device = len(lanes), lanes.ids.device
+        self._lanes = lanes
+        self.length = torch.zeros(num, dtype=torch.long, device=device)
+        self.total_reward = torch.zeros(num, device=device)
+        self.intervened = torch.zeros(num, dtype=torch.bool, device=device)  # at the last step
+        # For each step with ends (5, k): whether the lane ended, and the episode's seed, success, length, return.
+        self._ended: list[Tensor] = []
 
     def step(self, reward: Float[Tensor, " n"]) -> None:
         """Add one control step of all lanes, with the task's own reward."""
         self.length += 1
         self.total_reward += reward
 
-    def new_interventions(self, intervened: Bool[Tensor, " n"]) -> LaneIds:
+    def new_interventions(self, intervened: Bool[Tensor, " n"]) -> Lanes:
         """Lanes in which an intervention starts in this step. Call before `step`."""
-        started = torch.nonzero(intervened & ~self.intervened & (self.length > 0)).flatten()
+        started = self._lanes.where(intervened & ~self.intervened & (self.length > 0))
         self.intervened = intervened.clone()
         return started
 
-    def end(self, lane_ids: LaneIds, info: Mapping[str, Any]) -> list[CollectedEpisode]:
-        """Episodes that ended in these lanes, whose counters restart. info: from the environment's step."""
-        episodes = [
-            CollectedEpisode(
-                int(info["episode_seed"][i]),
-                bool(info["success"][i]),
-                int(self.length[i]),
-                float(self.total_reward[i]),
-            )
-            for i in lane_ids.tolist()
+    def end(self, lanes: Lanes, info: Mapping[str, Any]) -> None:
+        """Log the episodes that ended in these lanes and restart their counters. info: from the environment's
+        step.
+        """
+        values = (info["episode_seed"], info["success"], self.length, self.total_reward)
+        rows = [lanes.read(value).double() for value in values]
+        ended = torch.ones_like(rows[0]) if lanes.mask is None else lanes.mask.double()
+        self._ended.append(torch.stack([ended, *rows]))
+        for counter in (self.length, self.total_reward, self.intervened):
+            lanes.write(counter, 0)
+
+    def drain(self) -> list[CollectedEpisode]:
+        """Episodes that ended since the last call, in order. Reads the device once."""
+        if not self._ended:
+            return []
+        rows = torch.cat(self._ended, dim=1).cpu()
+        self._ended = []
+        return [
+            CollectedEpisode(int(seed), bool(success), int(steps), float(total))
+            for seed, success, steps, total in rows[1:, rows[0] > 0].t().tolist()
         ]
-        self.length[lane_ids], self.total_reward[lane_ids], self.intervened[lane_ids] = 0, 0.0, False
-        return episodes
 
     def state_dict(self) -> dict[str, Tensor]:
         values = (self.length, self.total_reward, self.intervened)
-        return {f"_{name}": value.clone() for name, value in zip(self._SAVED, values, strict=True)}
+        kept = {f"_{name}": value.clone() for name, value in zip(self._SAVED, values, strict=True)}
+        return kept | ({"_ended": torch.cat(self._ended, dim=1)} if self._ended else {})
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.length, self.total_reward, self.intervened = (state[f"_{name}"].clone() for name in self._SAVED)
+        values = (self.length, self.total_reward, self.intervened)
+        for name, value in zip(self._SAVED, values, strict=True):
+            value.copy_(state[f"_{name}"])
+        self._ended = [state["_ended"].to(self.length.device)] if "_ended" in state else []

@@ -5,6 +5,7 @@ end.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.lanes import Lanes
 from robo_rl.data.replay import Replay
 
 WIDTHS = {"obs": 1, "ctx": 1, "critic_action": 1, "action": 1, "next_obs": 1, "next_ctx": 1}
@@ -19,17 +21,31 @@ GAMMA = 0.5
 ENDS = ["", "", "terminated", "truncated"]
 
 
+FORM = {"masked": False}  # form of the selections of lanes, of this run of the module's tests
+
+
+@pytest.fixture(scope="module", autouse=True, params=["taken out", "masked"])
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All tests run in both forms of `Lanes`: that of the host and that of a GPU."""
+    FORM["masked"] = request.param == "masked"
+    yield
+    FORM["masked"] = False
+
+
 def add(
     replay: Replay, lane: int, x: float, reward: float, end: str = "", steps: int = 1, cut: bool = False
 ) -> None:
-    value = torch.tensor([[x]])
+    lanes = Lanes.all(replay.lanes, masked=FORM["masked"])
+    chosen = lanes.where(lanes.ids == lane)
+    k = len(chosen)
+    value = torch.full((k, 1), x)
+    flags = {"terminated": "terminated" in end, "truncated": "truncated" in end, "cut": cut}
     replay.add(
-        torch.tensor([lane]),
+        chosen,
         {
             "obs": value, "ctx": value, "critic_action": value, "action": value, "next_obs": value + 1.0,
-            "next_ctx": value + 1.0, "reward": torch.tensor([reward]), "steps": torch.tensor([steps]),
-            "demo": torch.zeros(1), "terminated": torch.tensor(["terminated" in end]),
-            "truncated": torch.tensor(["truncated" in end]), "cut": torch.tensor([cut]),
+            "next_ctx": value + 1.0, "reward": torch.full((k,), reward), "steps": torch.full((k,), steps),
+            "demo": torch.zeros(k), **{name: torch.full((k,), flag) for name, flag in flags.items()},
         },
         GAMMA,
     )  # fmt: skip

@@ -46,7 +46,7 @@ def test_a_reset_empties_only_its_own_lane() -> None:
     ex.plan(ex.due(), torch.cat([chunk(0.1, 0.2, 0, 0), chunk(0.5, 0.6, 0, 0)]))
     ex.advance()
     ex.reset(obs(9.0, 9.0), torch.tensor([1]))
-    assert ex.due().tolist() == [1]
+    assert ex.due().ids.tolist() == [1]
     assert ex.peek(torch.tensor([0])).item() == pytest.approx(0.2)
     assert ex.decision.tolist() == [1, 0]
     assert ex.history()["state"][:, :, 0].tolist() == [[0.0, 0.0], [9.0, 9.0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +24,15 @@ from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, TargetLane, widths
 
 LANES = 3
+FORM = {"masked": False}  # form of the selections of lanes, of this run of the module's tests
+
+
+@pytest.fixture(scope="module", autouse=True, params=["taken out", "masked"])
+def form(request: pytest.FixtureRequest) -> Iterator[None]:
+    """All tests run in both forms of `Lanes`: that of the host and that of a GPU."""
+    FORM["masked"] = request.param == "masked"
+    yield
+    FORM["masked"] = False
 
 
 class Recording(WorkerVecEnv):
@@ -46,11 +56,17 @@ class Recording(WorkerVecEnv):
 
 
 def collect(
-    action_map: ActionMap, act: Any, steps: int = 60, overrule: bool = False, **settings: Any
+    action_map: ActionMap,
+    act: Any,
+    steps: int = 60,
+    overrule: bool = False,
+    masked: bool | None = None,
+    **settings: Any,
 ) -> tuple[Replay, Recording, Collector]:
     env, base, root = Recording(overrule), flow_policy(SPEC), ("collect",)
     store = Replay(900, LANES, widths(action_map))
-    executor, noise = ChunkExecutor(base, LANES), EpisodeNoise((4, 1))
+    masked = FORM["masked"] if masked is None else masked
+    executor, noise = ChunkExecutor(base, LANES, masked=masked), EpisodeNoise((4, 1))
     collector = Collector(env, executor, noise, action_map, 0.9, store, **settings)
     first = EpisodeSeeds(root)
     collector.reset(env.reset(EpisodeSeeds(root)), [next(first) for _ in range(LANES)])
@@ -174,7 +190,8 @@ def test_training_executes_the_deployed_policy(kind: str) -> None:
         _, env, _ = collect(action_map, actor.act)
     base = flow_policy(SPEC)
     policy = (ResidualPolicy if kind == "residual" else SteeredPolicy)(base, actor, action_map)
-    executor, noise, first = ChunkExecutor(policy, LANES), EpisodeNoise((4, 1)), EpisodeSeeds(("collect",))
+    executor = ChunkExecutor(policy, LANES, masked=FORM["masked"])
+    noise, first = EpisodeNoise((4, 1)), EpisodeSeeds(("collect",))
     with WorkerVecEnv(TargetLane, LANES) as other:
         executor.reset(other.reset(EpisodeSeeds(("collect",))))
         noise.reset(range(LANES), [next(first) for _ in range(LANES)])
@@ -186,3 +203,33 @@ def test_training_executes_the_deployed_policy(kind: str) -> None:
             ended = torch.nonzero(info["final_mask"]).flatten()
             executor.reset(obs, ended)
             noise.reset(ended.tolist(), info["next_seed"][ended].tolist())
+
+
+MAPS = {
+    "direct": DirectMap(1),
+    "residual": ResidualMap(1, 0.5),
+    "residual of chunks": ResidualMap(1, 0.5, 2),
+    "steering": LatentMap(4, 1, 1.5),
+    "gaussian steering": LatentMap(4, 1, 1.5, "gaussian"),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_both_forms_of_selections_store_the_same(name: str) -> None:
+    """A GPU computes all lanes and keeps some, the host computes these alone: the same decisions, returns and
+    episodes.
+    """
+    action_map = MAPS[name]
+
+    def act(features: Tensor, ctx: Tensor) -> Tensor:
+        return torch.sin(17.0 * features.sum(1, keepdim=True) + torch.arange(action_map.dim))
+
+    (one, _, first), (other, _, second) = (
+        collect(action_map, act, masked=masked, overrule=True) for masked in (False, True)
+    )
+    assert torch.equal(one.head, other.head)
+    for key, value in one.data.items():
+        torch.testing.assert_close(other.data[key], value, equal_nan=True)
+    episodes = first.episodes.drain()
+    assert episodes == second.episodes.drain()
+    assert len(episodes) > 10

@@ -11,6 +11,7 @@ import torch
 from robo_rl.core.action_map import ActionMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.rl.guard import Guard
 from robo_rl.rl.loop import FinetuneConfig, FineTuner
@@ -144,7 +145,7 @@ def test_batches_are_mixed_by_fraction() -> None:
     draw = {"gamma": 0.9, "n_step": 1, "timeout_is_failure": False}
     assert mix.sample(16, torch.Generator(), **draw).demo.sum() == 0
     one = {name: value[:1, 0] for name, value in online.data.items() if name != "mc_return"}
-    demo.add(torch.tensor([0]), one | {"demo": torch.ones(1)}, 0.9)
+    demo.add(Lanes.all(1), one | {"demo": torch.ones(1)}, 0.9)
     assert mix.sample(16, torch.Generator(), **draw).demo.sum() == 4
 
 

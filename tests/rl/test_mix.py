@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robo_rl.core.action_map import DirectMap
+from robo_rl.core.lanes import Lanes
 from robo_rl.data.replay import Replay
 from robo_rl.rl.mix import ReplayMix, shares
 from tests.rl.worlds import widths
@@ -30,7 +31,7 @@ def filled(name: float, count: int = 6) -> Replay:
         values = {key: torch.full((1, width), name) for key, width in widths(DirectMap(1)).items()}
         values |= {key: torch.zeros(1) for key in ("reward", "demo")} | {"steps": torch.ones(1)}
         values |= {key: torch.tensor([False]) for key in ("terminated", "truncated", "cut")}
-        store.add(torch.tensor([0]), values, 0.9)
+        store.add(Lanes.all(1), values, 0.9)
     return store
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, PlanningExecutor, ResumableNoise, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds, generator
 from robo_rl.core.shapes import Bool
@@ -72,10 +73,9 @@ class DaggerCollector:
         by_student = torch.zeros(n, dtype=torch.bool)
         steps = 0
         while steps < env_steps:
-            lane_ids = executor.due()
-            if len(lane_ids):
-                by_student[lane_ids] = self._draw_student(len(lane_ids), student, student_share)
-                self._decide(executor, lane_ids, by_student[lane_ids], student, log)
+            if lanes := executor.due():
+                by_student[lanes.ids] = self._draw_student(len(lanes), student, student_share)
+                self._decide(executor, lanes, by_student[lanes.ids], student, log)
             history = executor.history()
             base = executor.peek()
             action = torch.where(by_student.unsqueeze(1), base, self.teacher.refine(history, base))
@@ -113,19 +113,18 @@ class DaggerCollector:
     def _decide(
         self,
         executor: PlanningExecutor,
-        lane_ids: Tensor,
+        lanes: Lanes,
         by_student: Tensor,
         student: ChunkPolicy | None,
         log: _DecisionLog,
     ) -> None:
-        noise = self.noise.draw(lane_ids, executor.decision[lane_ids])
-        chunk = executor.plan(lane_ids, noise)
-        features = self.teacher.features(executor.history(lane_ids))
+        noise = self.noise.draw(lanes.ids, lanes.read(executor.decision))
+        chunk = executor.plan(lanes, noise)
+        features = self.teacher.features(executor.history(lanes))
         if student is not None and by_student.any():
             chunk[by_student] = student.sample_from(features[by_student], noise[by_student])
-            executor.queue(lane_ids, chunk)
-            executor.decision[lane_ids] -= 1  # the second chunk replaces the first: one decision
-        log.open(lane_ids, features, noise)
+            executor.queue(lanes, chunk, replaces=True)
+        log.open(lanes.ids, features, noise)
 
     def _label(self, features: Tensor) -> DistillData:
         """The teacher's chunk in every state, each with newly drawn noise."""

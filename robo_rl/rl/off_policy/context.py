@@ -22,6 +22,11 @@ class LearnerContext:
     views: Views
     generator: torch.Generator
 
+    @property
+    def device(self) -> torch.device:
+        """Device of networks, batches and random numbers: the generator's."""
+        return self.generator.device
+
     def actor_input(self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b i"]:
         """Input of the actor: its view of the observation, and the map's context."""
         return torch.cat([obs[:, self.views.actor], ctx], dim=-1)
@@ -32,8 +37,9 @@ class LearnerContext:
 
     def normal(self, count: int) -> Float[Tensor, "b d"]:
         """Standard normal noise for `count` actions u."""
-        return torch.randn(count, self.map.dim, generator=self.generator)
+        return torch.randn(count, self.map.dim, generator=self.generator, device=self.device)
 
     def uniform(self, count: int) -> Float[Tensor, "b d"]:
         """`count` actions u, uniform in [-1, 1]."""
-        return torch.rand(count, self.map.dim, generator=self.generator) * 2.0 - 1.0
+        drawn = torch.rand(count, self.map.dim, generator=self.generator, device=self.device)
+        return drawn * 2.0 - 1.0

@@ -23,13 +23,16 @@ class Exploration:
 
     def __init__(self, context: LearnerContext) -> None:
         self.context = context
-        self.noise = torch.zeros(0, context.map.dim)  # AR(1) noise of every lane at the last step
+        self.noise = torch.zeros(
+            0, context.map.dim, device=context.device
+        )  # AR(1) noise of every lane at the last step
 
     def act(self, actor: Actor, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
         """u of every lane: a sample of SAC's actor, or TD3's action with noise added."""
         if isinstance(actor, GaussianActor):
             return actor.sample(x, self._next_noise(len(x)))[0]
-        scale = lane_scales(len(x), self.context.cfg.explore_std, self.context.cfg.explore_min_scale)
+        cfg = self.context.cfg
+        scale = lane_scales(len(x), cfg.explore_std, cfg.explore_min_scale, x.device)
         return (actor.mode(x) + scale * self._next_noise(len(x))).clamp(-1.0, 1.0)
 
     def _next_noise(self, lanes: int) -> Float[Tensor, "b d"]:
@@ -44,13 +47,15 @@ class Exploration:
         return self.noise
 
 
-def lane_scales(lanes: int, std: float, least: float) -> Float[Tensor, "b 1"]:
+def lane_scales(
+    lanes: int, std: float, least: float, device: torch.device | None = None
+) -> Float[Tensor, "b 1"]:
     """Standard deviation of every lane's noise, evenly spaced from least * std to std; a single lane has
     std.
     """
     if lanes == 1:
-        return torch.full((1, 1), std)
-    return std * torch.linspace(least, 1.0, lanes).unsqueeze(-1)
+        return torch.full((1, 1), std, device=device)
+    return std * torch.linspace(least, 1.0, lanes, device=device).unsqueeze(-1)
 
 
 def independent_sample(

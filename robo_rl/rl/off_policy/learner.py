@@ -110,7 +110,7 @@ class OffPolicyLearner:
     @torch.no_grad()
     def diagnose(self, batch: Batch) -> Info:
         """Mean Q of u = 0 (the base, where there is one) and of the actor's u, in the states of a batch."""
-        zero = torch.zeros(len(batch.reward), self.map.dim)
+        zero = batch.reward.new_zeros(len(batch.reward), self.map.dim)
         mode = self.actor.mode(self.context.actor_input(batch.obs, batch.ctx))
         state = self.context.critic_input(batch.obs)
         named = {"critic/q_base": zero, "critic/q_actor": mode}
@@ -130,7 +130,7 @@ class OffPolicyLearner:
     @torch.no_grad()
     def base_target_of(self, batch: Batch) -> Float[Tensor, " b"]:
         """TD target with the base's own next decision, u = 0."""
-        zero = torch.zeros(len(batch.reward), self.map.dim)
+        zero = batch.reward.new_zeros(len(batch.reward), self.map.dim)
         return backup(batch, self.critics.next_value(batch, zero))[0]
 
     def update_actor(self, batch: Batch) -> Info:
@@ -141,7 +141,7 @@ class OffPolicyLearner:
             u, log_prob = self.actor.sample(x, self.context.normal(len(x)))
             alpha = self.multipliers.alpha.detach()
         else:
-            u, log_prob = self.actor.mode(x), torch.zeros(len(x))
+            u, log_prob = self.actor.mode(x), x.new_zeros(len(x))
         loss, info = sac_actor_loss(self._judged(batch, u), log_prob, alpha)
         penalty, size = residual_penalty(u, cfg.penalty)
         saturation = {"actor/saturation": (u.detach().abs() > 0.95).float().mean()}

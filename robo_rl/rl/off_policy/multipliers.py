@@ -23,8 +23,8 @@ class Multipliers:
     def __init__(self, context: LearnerContext) -> None:
         cfg = context.cfg
         self.context = context
-        self.log_alpha = torch.tensor(cfg.alpha).log().requires_grad_(cfg.auto_alpha)
-        self.log_norm = torch.zeros((), requires_grad=cfg.norm_bound > 0.0)
+        self.log_alpha = torch.tensor(cfg.alpha, device=context.device).log().requires_grad_(cfg.auto_alpha)
+        self.log_norm = torch.zeros((), device=context.device, requires_grad=cfg.norm_bound > 0.0)
         tuned = [p for p in (self.log_alpha, self.log_norm) if p.requires_grad]
         self.optimizer = torch.optim.Adam(tuned, lr=cfg.lr_actor) if tuned else None
 
@@ -41,7 +41,7 @@ class Multipliers:
             return 0.0, {}
         cfg, action_map, info = self.context.cfg, self.context.map, Info()
         term: Tensor | float = 0.0
-        loss = torch.zeros(())
+        loss = log_prob.new_zeros(())
         if cfg.auto_alpha:
             loss = loss + temperature_loss(self.log_alpha, log_prob, cfg.target_entropy * action_map.dim)
             info["actor/alpha"] = self.log_alpha.detach().exp()

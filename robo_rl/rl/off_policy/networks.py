@@ -24,20 +24,27 @@ class Networks:
 def make_networks(obs_dim: int, context: LearnerContext) -> Networks:
     """Fresh networks; their weights follow from the context's generator."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=context.generator)))
-        actor, target_actor = _actor(obs_dim, context), _actor(obs_dim, context)
-        critic, target = _critic(obs_dim, context), _critic(obs_dim, context)
+        torch.manual_seed(drawn_seed(context.generator))
+        actor, target_actor = (_actor(obs_dim, context).to(context.device) for _ in range(2))
+        critic, target = (_critic(obs_dim, context).to(context.device) for _ in range(2))
     target.load_state_dict(critic.state_dict())
     target_actor.load_state_dict(actor.state_dict())
     return Networks(actor, target_actor, critic, target)
+
+
+def drawn_seed(generator: torch.Generator) -> int:
+    """Seed for the initial weights, which are made on the host."""
+    return int(torch.randint(2**31 - 1, (1,), generator=generator, device=generator.device))
 
 
 def make_action_critics(in_dim: int, context: LearnerContext) -> tuple[CriticEnsemble, CriticEnsemble]:
     """(critic, target) of features and executed actions, `in_dim` wide together."""
     cfg = context.cfg
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=context.generator)))
-        critic, target = (CriticEnsemble(in_dim, cfg.hidden, cfg.heads, cfg.layer_norm) for _ in range(2))
+        torch.manual_seed(drawn_seed(context.generator))
+        critic, target = (
+            CriticEnsemble(in_dim, cfg.hidden, cfg.heads, cfg.layer_norm).to(context.device) for _ in range(2)
+        )
     target.load_state_dict(critic.state_dict())
     return critic, target
 

@@ -76,7 +76,7 @@ class NoiseAliasedCritics:
         u = independent_sample(self.actor, self.context.actor_input(batch.obs, batch.ctx), self.context)
         uniform = self.context.uniform(len(u))
         # In turns: a mixed batch is ordered by store, and each store needs both kinds of noise.
-        second = (torch.arange(len(u)) % 2 == 1).unsqueeze(1)
+        second = (torch.arange(len(u), device=u.device) % 2 == 1).unsqueeze(1)
         return self.latent.to_critic(torch.where(second, uniform, u), batch.ctx)
 
     def next_value(self, batch: Batch, u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.lanes import Lanes
 from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.tensor_env import TensorEnv
 from robo_rl.data.replay import Replay
@@ -61,7 +62,7 @@ class ReplayTrainer:
         widths = {"obs": width, "next_obs": width, "critic_action": dim, "action": 0, "ctx": 0, "next_ctx": 0}
         self.replay = Replay(config.replay_capacity, env.num, widths, extra={"parts": env.num_parts})
         self._debt = 0.0  # updates that are due
-        self._none, self._all = torch.zeros(env.num, 0), torch.arange(env.num)
+        self._none, self._all = torch.zeros(env.num, 0), Lanes.all(env.num)
         env.restart()
 
     @property

@@ -41,5 +41,5 @@ def backup(
 def subset_min(q: Float[Tensor, "k b"], size: int, generator: torch.Generator) -> Float[Tensor, " b"]:
     """Minimum over `size` random heads (REDQ, Chen et al. 2021); over all heads if there are no more."""
     if size < len(q):
-        q = q[torch.randperm(len(q), generator=generator)[:size]]
+        q = q[torch.randperm(len(q), generator=generator, device=q.device)[:size]]
     return q.amin(dim=0)

@@ -77,7 +77,7 @@ def gae(
     """
     delta = reward + discount * next_value.masked_fill(terminated, 0.0) - value
     carry = (discount * lam).masked_fill(ended, 0.0)
-    advantage, running = torch.empty_like(delta), torch.zeros(len(delta))
+    advantage, running = torch.empty_like(delta), delta.new_zeros(len(delta))
     for t in range(delta.shape[1] - 1, -1, -1):
         running = delta[:, t] + carry[:, t] * running
         advantage[:, t] = running
@@ -136,9 +136,9 @@ def exploration_std(config: PpoConfig, share: float) -> float:
 class RewardScale:
     """Rewards divided by the running standard deviation of discounted returns, clipped."""
 
-    def __init__(self, lanes: int, clip: float) -> None:
+    def __init__(self, lanes: int, clip: float, device: torch.device | str = "cpu") -> None:
         self.clip = clip
-        self._running = torch.zeros(lanes)  # discounted returns so far of the running episodes
+        self._running = torch.zeros(lanes, device=device)  # discounted returns so far of the running episodes
         self._count, self._mean, self._square = 1e-4, 0.0, 0.0
 
     def __call__(
@@ -171,5 +171,5 @@ class RewardScale:
         return {"running": self._running.clone(), "moments": [self._count, self._mean, self._square]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._running = state["running"].clone()
+        self._running.copy_(state["running"])
         self._count, self._mean, self._square = (float(value) for value in state["moments"])

@@ -20,6 +20,7 @@ from robo_rl.nets.flat import FlatAdam
 from robo_rl.nets.mlp import mlp
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.losses import Info, residual_penalty
+from robo_rl.rl.off_policy.networks import drawn_seed
 from robo_rl.rl.on_policy.ppo import (
     PpoConfig,
     clipped_surrogate,
@@ -70,13 +71,13 @@ class PpoLearner:
             raise ConfigError("Separate views of actor and critic need an action map without context.")
         in_dim, hidden = views.actor_width(obs_dim) + action_map.ctx_dim, tuple(cfg.hidden)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**31 - 1, (1,), generator=generator)))
+            torch.manual_seed(drawn_seed(generator))
             norm = cfg.layer_norm if cfg.actor_norm is None else cfg.actor_norm
             actor = ActorConfig("deterministic", in_dim, action_map.dim, hidden, norm)
             actor = replace(actor, squash=ppo.squash, activation=cfg.activation)
-            self.actor = make_actor(actor)
+            self.actor = make_actor(actor).to(generator.device)
             state_dim = views.critic_width(obs_dim) + action_map.ctx_dim
-            self.critic = mlp(state_dim, hidden, 1, layer_norm=cfg.layer_norm)
+            self.critic = mlp(state_dim, hidden, 1, layer_norm=cfg.layer_norm).to(generator.device)
         nn.init.constant_(self.critic[-1].get_parameter("bias"), ppo.value_bias)
         self.actor_opt = FlatAdam(self.actor, cfg.lr_actor, cfg.grad_clip)
         self.critic_opt = FlatAdam(self.critic, cfg.lr_critic, cfg.grad_clip)
@@ -86,7 +87,9 @@ class PpoLearner:
         self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"], explore: bool
     ) -> Float[Tensor, "b d"]:
         mean = self.actor.act(obs[:, self.views.actor], ctx)
-        return mean + self.std * torch.randn(mean.shape, generator=self.generator) if explore else mean
+        if not explore:
+            return mean
+        return mean + self.std * torch.randn(mean.shape, generator=self.generator, device=mean.device)
 
     @torch.no_grad()
     def value(self, obs: Float[Tensor, "... f"], ctx: Float[Tensor, "... c"]) -> Float[Tensor, "..."]:
@@ -129,7 +132,8 @@ class PpoLearner:
         """
         if self.ppo.minibatches == 1:
             return (slice(None),)
-        return torch.randperm(size, generator=self.generator).tensor_split(min(size, self.ppo.minibatches))
+        order = torch.randperm(size, generator=self.generator, device=self.generator.device)
+        return order.tensor_split(min(size, self.ppo.minibatches))
 
     def _step(self, x: Tensor, u: Tensor, old: Tensor, advantage: Tensor, returns: Tensor) -> Info:
         mean = self.actor.mode(x[:, self.views.actor])

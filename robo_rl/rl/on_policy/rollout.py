@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robo_rl.core.shapes import Bool, Float, Int
+from robo_rl.core.lanes import Lanes
+from robo_rl.core.shapes import Bool, Float
 from robo_rl.rl.on_policy.ppo import RewardScale, gae
 
 Value = Callable[[Tensor, Tensor], Tensor]  # (obs, ctx) -> V
@@ -34,38 +35,45 @@ class Rollout:
 
     FIELDS = ("obs", "ctx", "u", "next_obs", "next_ctx")
 
-    def __init__(self, lanes: int, slots: int, widths: Mapping[str, int]) -> None:
-        self.data = {name: torch.zeros(lanes, slots, widths[name]) for name in self.FIELDS}
-        self.data |= {name: torch.zeros(lanes, slots) for name in ("reward", "discount")}
+    def __init__(
+        self, lanes: int, slots: int, widths: Mapping[str, int], device: torch.device | str = "cpu"
+    ) -> None:
+        shape = (lanes, slots)
+        self.data = {name: torch.zeros(*shape, widths[name], device=device) for name in self.FIELDS}
+        self.data |= {name: torch.zeros(shape, device=device) for name in ("reward", "discount")}
         self.data |= {
-            name: torch.zeros(lanes, slots, dtype=torch.bool) for name in ("terminated", "truncated")
+            name: torch.zeros(shape, dtype=torch.bool, device=device) for name in ("terminated", "truncated")
         }
-        self.count = torch.zeros(lanes, dtype=torch.long)
+        self.count = torch.zeros(lanes, dtype=torch.long, device=device)
         # the running decision was made by the previous policy
-        self.stale = torch.zeros(lanes, dtype=torch.bool)
+        self.stale = torch.zeros(lanes, dtype=torch.bool, device=device)
 
-    def add(self, lane_ids: Int[Tensor, " k"], values: Mapping[str, Tensor], gamma: float) -> None:
+    def add(self, lanes: Lanes, values: Mapping[str, Tensor], gamma: float) -> None:
         """Store one decision of each of these lanes."""
-        fresh = ~self.stale[lane_ids]
-        self.stale[lane_ids] = False
-        lane_ids, values = lane_ids[fresh], {name: value[fresh] for name, value in values.items()}
-        values["discount"] = gamma ** values["steps"].float()
+        fresh = ~lanes.read(self.stale)
+        lanes.write(self.stale, False)
+        kept = lanes.where(fresh)
+        rows = {name: lanes.rows(value, fresh) for name, value in values.items()}
+        rows["discount"] = gamma ** rows["steps"].float()
+        # A full lane is never stored to; in the masked form it may stand among the rows.
+        slot = kept.read(self.count).clamp(max=self.data["reward"].shape[1] - 1)
         for name, data in self.data.items():
-            data[lane_ids, self.count[lane_ids]] = values[name]
-        self.count[lane_ids] += 1
+            kept.put(data, slot, rows[name])
+        kept.add(self.count, 1)
 
-    def set_last_reward(self, lane_ids: Int[Tensor, " k"], reward: float) -> None:
+    def set_last_reward(self, lanes: Lanes, reward: float) -> None:
         """Overwrite the reward of the newest stored decision of these lanes. Lanes without one are
         skipped.
         """
-        lane_ids = lane_ids[self.count[lane_ids] > 0]
-        self.data["reward"][lane_ids, self.count[lane_ids] - 1] = reward
+        stored = lanes.where(lanes.read(self.count) > 0)
+        slot = (stored.read(self.count) - 1).clamp(min=0)
+        stored.put(self.data["reward"], slot, torch.full_like(slot, reward, dtype=torch.float32))
 
     def transitions(self, value: Value, lam: float, scale: RewardScale | None) -> RolloutTransitions:
         """All decisions with their advantages and returns, lane after lane."""
         used = int(self.count.max())
         data = {name: column[:, :used] for name, column in self.data.items()}
-        valid = torch.arange(used) < self.count.unsqueeze(1)
+        valid = torch.arange(used, device=self.count.device) < self.count.unsqueeze(1)
         ended = data["terminated"] | data["truncated"]
         reward = data["reward"]
         if scale is not None:
@@ -92,12 +100,13 @@ class Rollout:
         return state | {"count": self.count.clone(), "stale": self.stale.clone()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.count, self.stale = state["count"].clone(), state["stale"].clone()
+        self.count.copy_(state["count"])
+        self.stale.copy_(state["stale"])
         for name, value in self.data.items():
             value[:, : state[name].shape[1]] = state[name]
 
 
 def _last(valid: Bool[Tensor, "n t"]) -> Bool[Tensor, "n t"]:
     """The last valid entry of each lane."""
-    following = torch.cat([valid[:, 1:], torch.zeros(len(valid), 1, dtype=torch.bool)], dim=1)
+    following = torch.cat([valid[:, 1:], torch.zeros_like(valid[:, :1])], dim=1)
     return valid & ~following

@@ -68,7 +68,9 @@ class PpoTuner:
         )
         self.logger = logger
         self.total_rounds = config.env_steps // (ppo.rollout * lanes)
-        self._scale = RewardScale(lanes, ppo.clip_reward) if ppo.normalize_reward else None
+        self._scale = (
+            RewardScale(lanes, ppo.clip_reward, learner.generator.device) if ppo.normalize_reward else None
+        )
         self._steps = 0  # control steps of the running rollout
         collector.writer.store = rollout
 
@@ -89,7 +91,8 @@ class PpoTuner:
         full.
         """
         self.collector.begin(self._explore)
-        episodes = self.collector.finish()
+        self.collector.finish()
+        episodes = self.collector.drain_when_due()
         for episode in episodes:
             self._log(
                 {
