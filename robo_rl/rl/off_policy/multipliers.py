@@ -26,7 +26,7 @@ class Multipliers:
         self.log_alpha = torch.tensor(cfg.alpha, device=context.device).log().requires_grad_(cfg.auto_alpha)
         self.log_norm = torch.zeros((), device=context.device, requires_grad=cfg.norm_bound > 0.0)
         tuned = [p for p in (self.log_alpha, self.log_norm) if p.requires_grad]
-        self.optimizer = torch.optim.Adam(tuned, lr=cfg.lr_actor) if tuned else None
+        self.optimizer = torch.optim.Adam(tuned, lr=cfg.lr_actor, fused=True) if tuned else None
 
     @property
     def alpha(self) -> Tensor:
