@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from robo_rl.core.shapes import Float, Int
+from robo_rl.core.shapes import Bool, Float, Int
 from sim.engines.scene import Scene
 from sim.engines.visual_randomisation import VisualRandomisation
 
@@ -36,6 +36,15 @@ class Start(NamedTuple):
     fixture_m: Float[Tensor, "k nf 3"]
     fixture_quat: Float[Tensor, "k nf 4"]
     qvel: Float[Tensor, "k nv"] | None = None  # zero when not given
+
+
+@runtime_checkable
+class RestartsByMask(Protocol):
+    """An engine that restarts worlds without the host knowing which."""
+
+    def set_state_where(self, mask: Bool[Tensor, " n"], start: Start) -> None:
+        """`set_state` of the worlds at which `mask` is true. start: of all n worlds."""
+        ...
 
 
 @runtime_checkable

@@ -41,14 +41,18 @@ class ResetPrefetch:
         """Starts of the episodes `taken`, in fresh tensors. seeds: source of the following seeds."""
         if any(seed not in self._row for seed in taken):
             coming = list(dict.fromkeys([*taken, *_next(seeds, AHEAD)]))
-            self._first = self._draw(torch.tensor(coming, device=self._device))
+            self._first = self._with_obs(torch.tensor(coming, device=self._device))
             self._row = {seed: row for row, seed in enumerate(coming)}
         rows = torch.tensor([self._row[seed] for seed in taken], device=self._device)
         (start, goal, memory), obs = self._first
         return EpisodeStart(DriveStart(_rows(start, rows), goal[rows], memory[rows]), obs[rows])
 
-    def _draw(self, seeds: Int[Tensor, " k"]) -> EpisodeStart:
-        begun = self._drive.start(keyed_uniform(seeds, 0, self._drive.numbers, _START).T)
+    def draw(self, seeds: Int[Tensor, " k"]) -> DriveStart:
+        """Starts of the episodes of these seeds, by operations on the seeds' device alone."""
+        return self._drive.start(keyed_uniform(seeds, 0, self._drive.numbers, _START).T)
+
+    def _with_obs(self, seeds: Int[Tensor, " k"]) -> EpisodeStart:
+        begun = self.draw(seeds)
         seen = self._drive.view(self._standing.at(begun.start), begun.goal)
         return EpisodeStart(begun, self._task.observe(seen).to(torch.float32))
 

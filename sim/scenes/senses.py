@@ -57,7 +57,8 @@ class Senses:
             raise UnknownNameError("state", known, KNOWN)
         every = [name for name, count, _ in parts for _ in range(count)]
         kept = [i for i, name in enumerate(every) if known == "all" or name in OWN]
-        self._kept = None if len(kept) == len(every) else torch.tensor(kept, dtype=torch.long)
+        chosen = torch.tensor(kept, dtype=torch.long, device=engine.device)
+        self._kept = None if len(kept) == len(every) else chosen
         parts = tuple(part for part in parts if known == "all" or part[0] in OWN)
         self._engine, self._cameras, self._randomise = engine, cameras, randomise
         spread = randomise.spread(parts)
@@ -96,6 +97,22 @@ class Senses:
         first = {"state": begun, **self._cameras.take(physics, worlds.tolist(), before)}
         self._delay.begin(worlds, first, self._randomise.obs_delays(seeds))
         return first
+
+    @property
+    def on_device(self) -> bool:
+        """True if no picture and no delay is involved: then only the state is observed, on the device."""
+        return not self._cameras.specs and self._randomise.obs_delay[1] == 0
+
+    def restarted(
+        self,
+        mask: Bool[Tensor, " n"],
+        state: Float[Tensor, "n o"],
+        seeds: Int[Tensor, " n"],
+        before: Obs,
+    ) -> Obs:
+        """First observations of the worlds that start (`mask`), and `before` of the others; `on_device`."""
+        begun = self._noisy(state, seeds, torch.zeros_like(seeds))
+        return {"state": torch.where(mask.unsqueeze(1), begun, before["state"])}
 
     def visuals_of(self, seed: int) -> VisualRandomisation | None:
         """Appearance in the episode of this seed; None: that of the model."""

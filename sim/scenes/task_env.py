@@ -18,10 +18,11 @@ from sim.asset_files import ASSETS
 from sim.bodies.protocol import CONTROL_HZ, SUBSTEPS, Body, Drive, SceneTask
 from sim.engines.changes import check_changes
 from sim.engines.mujoco.picture import place_bodies
-from sim.engines.protocol import Engine, Physics
+from sim.engines.protocol import Engine, Physics, RestartsByMask
 from sim.engines.scene import Scene, compile_scene
 from sim.engines.table import make_engine
 from sim.scenes.cameras import make_cameras
+from sim.scenes.device_restarts import DeviceRestarts
 from sim.scenes.diverged import dump_diverged
 from sim.scenes.randomise import load_randomise
 from sim.scenes.reset_prefetch import ResetPrefetch
@@ -41,7 +42,7 @@ class TaskVecEnv:
     With sparse rewards an episode ends with success, unless `terminate_on_success` says otherwise. Where
     physics diverges (extreme or non-finite speeds) the episode ends as a failure with `info["diverged"]`, and
     its last observation is the last sane one. `step` takes and returns tensors in the host's memory, whatever
-    the engine's device: they are small, and the replay is there.
+    the engine's device, unless `keep_on_device` was called.
     """
 
     _physics: Physics
@@ -75,6 +76,15 @@ class TaskVecEnv:
         self._kernels = TaskKernels(self.task, self._drive, self._engine.physics(), rules, compiled=compiled)
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
+        self.device: torch.device = self._engine.device
+        self._resident = False
+        self._restarts: DeviceRestarts | None = None
+
+    def keep_on_device(self) -> bool:
+        engine = self._engine
+        if isinstance(engine, RestartsByMask) and self._senses.on_device:
+            self._resident = not self._randomise.changes_physics
+        return self._resident
 
     def _make_spec(self, name: str) -> EnvSpec:
         steps = self._options.max_episode_steps or self.task.max_steps
@@ -104,7 +114,8 @@ class TaskVecEnv:
         self._delay = torch.zeros(self.num_envs, dtype=torch.long, device=device)
         self._obs = self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs), None)
         self._queue = self._memory.new_zeros(self.num_envs, 1 + most_delay, self.spec.action.dim)
-        return to_host(self._obs)
+        self._restarts = DeviceRestarts(seeds, self.num_envs, device) if self._resident else None
+        return self._given(self._obs)
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
         self.step_async(action)
@@ -113,6 +124,9 @@ class TaskVecEnv:
     def step_async(self, action: Float[Tensor, "n a"]) -> None:
         if self._seeds is None:
             raise EnvError("step before reset: call reset(seeds) first.")
+        if self._restarts is not None:
+            self._pending = self._restarts.clipped(action, self.spec).to(self._memory.dtype)
+            return
         clipped = torch.from_numpy(clipped_action(action, self.spec, self.num_envs))
         self._pending = clipped.to(self._memory)
 
@@ -120,33 +134,43 @@ class TaskVecEnv:
     def step_wait(self) -> StepResult:
         if self._pending is None or self._seeds is None:
             raise EnvError("step_wait without step_async: there is no step to wait for.")
-        before, action = self._engine.save(), self._pending
+        before, action = ({} if self._resident else self._engine.save()), self._pending
         self._engine.step(self._servo_targets(self._delayed(action)), SUBSTEPS)
         self._pending = None
         self._physics = self._engine.physics()
         judged = self._kernels.judge(self._goal, Counts(self._age, self._held, self._success), self._physics)
         self._age, self._held, self._success = judged.counts
         diverged, success, seed = ~judged.sane, judged.counts.success, self._episode_seed
-        if bool(diverged.any()):
-            dump_diverged(self.spec.name, diverged, seed, self._age, before, action)
         ended = judged.terminated | judged.truncated
         final = self._senses.after_step(judged.obs, judged.sane, self._physics, seed, self._age, self._obs)
         self._obs = final
-        if bool(ended.any()):
-            worlds = ended.nonzero()[:, 0]
-            self._obs = self._begin(worlds, take_seeds(self._seeds, len(worlds)), final)
+        if self._restarts is not None:
+            self._restarts.note(diverged, self.spec.name)
+            self._obs = self._begin_where(ended, self._restarts.seeds.take(ended, seed), final)
+        else:
+            if bool(diverged.any()):
+                dump_diverged(self.spec.name, diverged, seed, self._age, before, action)
+            if bool(ended.any()):
+                worlds = ended.nonzero()[:, 0]
+                self._obs = self._begin(worlds, take_seeds(self._seeds, len(worlds)), final)
         info = {
-            "final_obs": to_host(final),
-            "final_mask": ended.cpu(),
-            "success": success.cpu(),
-            "episode_seed": seed.clone().cpu(),
-            "next_seed": self._episode_seed.clone().cpu(),
-            "diverged": diverged.cpu(),
+            "final_obs": final,
+            "final_mask": ended,
+            "success": success,
+            "episode_seed": seed.clone(),
+            "next_seed": self._episode_seed.clone(),
+            "diverged": diverged,
         }
-        paid, terminated, truncated = (
-            each.cpu() for each in (judged.reward, judged.terminated, judged.truncated)
-        )
-        return to_host(self._obs), paid, terminated, truncated, info
+        ends = (judged.reward, judged.terminated, judged.truncated)
+        if self._resident:
+            return self._given(self._obs), *ends, info | {"final_obs": self._given(final)}
+        on_host = {name: value.cpu() for name, value in info.items() if isinstance(value, Tensor)}
+        paid, terminated, truncated = (each.cpu() for each in ends)
+        return to_host(self._obs), paid, terminated, truncated, on_host | {"final_obs": to_host(final)}
+
+    def _given(self, obs: Obs) -> Obs:
+        """Copy of observations for the caller to keep, on the device or in the host's memory."""
+        return {key: value.clone() for key, value in obs.items()} if self._resident else to_host(obs)
 
     def _delayed(self, action: Float[Tensor, "n a"]) -> Float[Tensor, "n a"]:
         """Action that takes effect now: an earlier one, or the first of the episode."""
@@ -187,8 +211,33 @@ class TaskVecEnv:
         self._physics = self._engine.physics()
         return self._senses.at_start(worlds, obs, self._physics, seeds, before)
 
+    def _begin_where(self, ended: Tensor, seeds: Tensor, before: Obs) -> Obs:
+        """`_begin` in the worlds of a mask, by operations of fixed shape. seeds: of all worlds after it."""
+        start, goal, memory = self._starts.draw(seeds)
+        assert isinstance(self._engine, RestartsByMask)
+        self._engine.set_state_where(ended, start)
+        counts = begin_counts(self.num_envs, self.device)
+        fresh = {
+            "_goal": goal,
+            "_memory": memory,
+            "_age": counts.age,
+            "_held": counts.held,
+            "_success": counts.success,
+        }
+        if self._randomise.action_delay[1]:
+            fresh["_delay"] = self._randomise.delays(seeds)
+        for name, value in fresh.items():
+            old = getattr(self, name)
+            setattr(self, name, torch.where(ended.view(-1, *[1] * (old.ndim - 1)), value, old))
+        self._episode_seed = seeds
+        self._physics = self._engine.physics()
+        obs = self.task.observe(self.view).to(torch.float32)
+        return self._senses.restarted(ended, obs, seeds, before)
+
     def snapshot(self) -> dict[str, Any]:
         """Complete state: copying it is cheaper than simulating up to it again."""
+        if self._restarts is not None:
+            self._seeds = self._restarts.seeds.synchronise()
         place = place_of(self._seeds)
         kept = {name.removeprefix("_"): getattr(self, name).clone() for name in _KEPT}
         return {
@@ -219,11 +268,13 @@ class TaskVecEnv:
         self._physics = self._engine.physics()
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
         self._pending = None
+        if self._resident and self._seeds is not None:
+            self._restarts = DeviceRestarts(self._seeds, self.num_envs, device)
         obs = self._senses.load(
             snapshot, snapshot["obs"].to(device, copy=True), self._physics, self._episode_seed
         )
         self._obs = obs
-        return to_host(obs)
+        return self._given(obs)
 
     def render(self, lane: int = 0) -> Tensor:
         size, kind = self._options.render_size, "pretty" if self._options.pretty else "rgb"

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
 from robo_rl.core.packages import pip_install
-from robo_rl.core.shapes import Float, Int
+from robo_rl.core.shapes import Bool, Float, Int
 from sim.engines.changes import check_changes
 from sim.engines.mjwarp.room import check_fits, room, size_bytes, too_large
 from sim.engines.mujoco.picture import ScenePictures
@@ -95,19 +95,18 @@ class WarpEngine:
         return Physics(state["qpos"].clone(), state["qvel"].clone(), body_m.clone(), body_quat.clone(), touch)
 
     def set_state(self, worlds: Int[Tensor, " k"], start: Start) -> None:
-        rows, state = worlds.to(self.device), self._state
+        rows, given = worlds.to(self.device), _fields(start)
         for name in _STATE:  # warm start, time and sensors too: nothing remains of the last episode
-            state[name][rows] = 0.0
-        given = {
-            "qpos": start.qpos,
-            "ctrl": start.ctrl,
-            "mocap_pos": start.fixture_m,
-            "mocap_quat": start.fixture_quat,
-        }
-        if start.qvel is not None:
-            given["qvel"] = start.qvel
-        for name, value in given.items():
-            state[name][rows] = value.to(self.device, torch.float32)
+            value = given.get(name)
+            self._state[name][rows] = 0.0 if value is None else value.to(self.device, torch.float32)
+        self._place_bodies()
+
+    def set_state_where(self, mask: Bool[Tensor, " n"], start: Start) -> None:
+        given = _fields(start)
+        for name in _STATE:
+            state, value = self._state[name], given.get(name)
+            fresh = 0.0 if value is None else value.to(torch.float32)
+            state.copy_(torch.where(mask.view(-1, *[1] * (state.ndim - 1)), fresh, state))
         self._place_bodies()
 
     def randomise(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> None:
@@ -219,8 +218,8 @@ class WarpEngine:
             self._check_room()
 
     def _check_room(self) -> None:
-        if self._peaks_come is not None:
-            self._peaks_come.synchronize()
+        if self._peaks_come is not None and not self._peaks_come.query():
+            return  # looked at in one of the next steps: waiting here would stop the pipeline
         contacts, rows = self._peaks_seen.tolist()
         if contacts > self._room.contacts * self.num_envs or rows > self._room.rows:
             raise EnvError(
@@ -241,6 +240,17 @@ class WarpEngine:
             bytes_per_world = _WORK_SPACE * size_bytes(measured) / worlds
         free = self._warp_device.free_memory + (0 if data is None else size_bytes(data))
         return too_large(self.num_envs, bytes_per_world, free)
+
+
+def _fields(start: Start) -> dict[str, Tensor]:
+    """Arrays of the state that a start gives; all others are zero."""
+    given = {
+        "qpos": start.qpos,
+        "ctrl": start.ctrl,
+        "mocap_pos": start.fixture_m,
+        "mocap_quat": start.fixture_quat,
+    }
+    return given if start.qvel is None else given | {"qvel": start.qvel}
 
 
 def _torch_device(device: str | torch.device) -> torch.device:

@@ -1,0 +1,80 @@
+"""Environments whose tensors lie on the device of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from robo_rl.core.protocols import Obs, StepResult, VecEnv
+
+
+@runtime_checkable
+class DeviceEnv(Protocol):
+    """An environment whose engine computes on `device`, and which can leave its results there."""
+
+    device: torch.device
+
+    def keep_on_device(self) -> bool:
+        """Take and return tensors of `device` from now on. Call before `reset`.
+
+        Returns False where that is not possible, for example because pictures are made on the host.
+        """
+        ...
+
+
+def env_on(env: VecEnv, device: torch.device) -> VecEnv:
+    """The environment with tensors of this device: by its own engine, or by copies from the host's memory."""
+    if device.type == "cpu":
+        return env
+    if isinstance(env, DeviceEnv) and env.device == device and env.keep_on_device():
+        return env
+    return CopiedEnv(env, device)
+
+
+class CopiedEnv:
+    """An environment of the host, with one copy to the device and one back at every step."""
+
+    def __init__(self, env: VecEnv, device: torch.device) -> None:
+        self.env, self.device = env, device
+        self.spec, self.num_envs, self.metadata = env.spec, env.num_envs, env.metadata
+
+    def reset(self, seeds: Iterator[int]) -> Obs:
+        return self._moved(self.env.reset(seeds))
+
+    def step(self, action: Tensor) -> StepResult:
+        self.step_async(action)
+        return self.step_wait()
+
+    def step_async(self, action: Tensor) -> None:
+        self.env.step_async(action.cpu())
+
+    def step_wait(self) -> StepResult:
+        obs, reward, terminated, truncated, info = self.env.step_wait()
+        paid, ended, cut = (value.to(self.device) for value in (reward, terminated, truncated))
+        return self._moved(obs), paid, ended, cut, self._moved(info)
+
+    def _moved(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Tensors, also those of inner mappings, on the device."""
+        return {
+            key: self._moved(value)
+            if isinstance(value, Mapping)
+            else value.to(self.device, non_blocking=True)
+            if isinstance(value, Tensor)
+            else value
+            for key, value in values.items()
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        return self.env.snapshot()
+
+    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
+        return self._moved(self.env.restore(snapshot, seeds))  # type: ignore[call-arg]
+
+    def render(self, lane: int = 0) -> Tensor:
+        return self.env.render(lane)
+
+    def close(self) -> None:
+        self.env.close()
