@@ -109,6 +109,10 @@ class FinetuneVerb:
     seed: int = setting(0, "seed of everything random in the training", at_least=0)
     num_envs: int = setting(4, "number of environments that are stepped in parallel", at_least=1)
     num_workers: int = setting(0, "number of simulator processes; 0: simulate in this process", at_least=0)
+    device: str = setting(
+        "auto",
+        "device of policies, replay and learning: cpu, cuda or cuda:<number>; auto: the simulator's own",
+    )
     eval_every: int = setting(
         2000,
         "environment steps between evaluations, of which the best policy is kept; 0: first and last only",

@@ -32,7 +32,7 @@ class HostReads(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.reads: Counter[str] = Counter()
         self.strays: Counter[str] = Counter()
 

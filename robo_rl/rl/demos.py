@@ -51,8 +51,10 @@ def demo_replay(
     reward_scale: float = 1.0,
     reward_bias: float = 0.0,
     recorded: bool = False,
+    device: torch.device | str = "cpu",
 ) -> Replay:
-    """A replay buffer of one lane that holds the demonstrations, without failed ones.
+    """A replay buffer of one lane that holds the demonstrations, without failed ones. device: of it and the
+    base.
 
     By default the reward is 1 at the last action, which terminates the episode, and 0 before. recorded: use
     the recorded rewards and terminations instead, for environments with a reward at every step. An episode
@@ -82,7 +84,7 @@ def demo_replay(
             "with reward=sparse if the environment has it, or without demonstrations: method.mix.demo=0 "
             "method.mix.online=1."
         )
-    store = Replay(sum(episode.frames for episode in chosen), 1, widths)
+    store = Replay(sum(episode.frames for episode in chosen), 1, widths, device=device)
     for index, episode in enumerate(chosen):
         outcome = recorded_outcome(episode) if recorded else success_outcome(episode)
         paid = outcome._replace(reward=reward_scale * outcome.reward + reward_bias)
@@ -137,13 +139,14 @@ def _add(
     outcome: DemoOutcome,
 ) -> None:
     # In blocks: the feature maps of all images of a long episode would take tens of gigabytes.
-    observations = {key: torch.from_numpy(np.array(episode.obs(key))) for key in base.obs_spec}
-    blocks = torch.arange(len(next(iter(observations.values())))).split(_BLOCK_ROWS)
+    device = store.head.device
+    observations = {key: torch.from_numpy(np.array(episode.obs(key))).to(device) for key in base.obs_spec}
+    blocks = torch.arange(len(next(iter(observations.values()))), device=device).split(_BLOCK_ROWS)
     with torch.no_grad():
         features = torch.cat(
             [base.features(stacked_obs(observations, rows, base.obs_steps)) for rows in blocks]
         )
-        ctx = torch.zeros(len(features), 0)
+        ctx = torch.zeros(len(features), 0, device=device)
         if action_map.ctx_dim:
             planned = _base_actions(features, base, index, scale)
             ctx = torch.cat(
@@ -152,9 +155,10 @@ def _add(
                     for rows in blocks
                 ]
             )
-    outcome = without_unobserved_step(outcome, len(features))
-    action = base.action_spec.normalize(torch.from_numpy(np.array(episode.action))).clamp(-1.0, 1.0)
-    lane, no = Lanes.all(1), torch.tensor([False])
+    outcome = DemoOutcome(*(each.to(device) for each in without_unobserved_step(outcome, len(features))))
+    action = torch.from_numpy(np.array(episode.action)).to(device)
+    action = base.action_spec.normalize(action).clamp(-1.0, 1.0)
+    lane, no = Lanes.all(1, device, masked=False), torch.tensor([False], device=device)
     for t in range(len(outcome.reward)):
         after = min(t + 1, len(features) - 1)  # the next observation is not used after a termination
         values = {
@@ -165,8 +169,8 @@ def _add(
             "next_obs": features[after : after + 1],
             "next_ctx": ctx[after : after + 1],
             "reward": outcome.reward[t : t + 1],
-            "steps": torch.tensor([1]),
-            "demo": torch.ones(1),
+            "steps": torch.ones(1, device=device),
+            "demo": torch.ones(1, device=device),
             "terminated": outcome.terminated[t : t + 1],
             "truncated": outcome.truncated[t : t + 1],
             "cut": no,
@@ -179,13 +183,13 @@ def stacked_obs(observations: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> O
 
     observations: (n, *shape), the entire episode.
     """
-    index = (rows.unsqueeze(1) + torch.arange(1 - obs_steps, 1)).clamp(min=0)
+    index = (rows.unsqueeze(1) + torch.arange(1 - obs_steps, 1, device=rows.device)).clamp(min=0)
     return {key: value[index] for key, value in observations.items()}
 
 
 def _base_actions(features: Tensor, base: ChunkPolicy, index: int, scale: float) -> Float[Tensor, "n a"]:
     """Actions that the base would have executed along the demonstration, planned every `execute` steps."""
-    starts = torch.arange(0, len(features), base.execute)
-    noise = episode_noise(index, len(starts), (base.chunk, base.action_spec.dim)) * scale
+    starts = torch.arange(0, len(features), base.execute, device=features.device)
+    noise = episode_noise(index, len(starts), (base.chunk, base.action_spec.dim)).to(features.device) * scale
     chunks = base.sample_from(features[starts], noise)[:, : base.execute]
     return chunks.flatten(0, 1)[: len(features)]

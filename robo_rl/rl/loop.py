@@ -54,6 +54,11 @@ class FinetuneConfig:
         "mc", "td", help="mc: Monte-Carlo returns of the base, ended by time-outs; td: bootstrapped"
     )
     utd: float = setting(1.0, "updates per environment step", at_least=0.0)
+    updates_per_step: float | None = setting(
+        None,
+        "updates per step of all environments together, for thousands of them; none: utd * num_envs",
+        at_least=0.0,
+    )
     replay_capacity: int = setting(200_000, "decisions that each replay buffer holds", at_least=1)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     mix: MixConfig = field(default_factory=MixConfig)
@@ -89,6 +94,8 @@ class FineTuner:
         self.config, self.collector, self.learner, self.mix = config, collector, learner, mix
         self.generator, self.logger, self.say = generator, logger, say
         self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
+        per_step = config.updates_per_step
+        self._updates_per_step = config.utd * collector.env.num_envs if per_step is None else per_step
         self.offline, self.burned_in, self.debt, self.reverts = 0, 0, 0.0, 0
         self._good: dict[str, Any] | None = None  # weights at the guard's last "good"
         self._last: Info = {}
@@ -179,7 +186,7 @@ class FineTuner:
         self._log(self._last)
 
     def _learn(self) -> None:
-        self.debt += self.config.utd * self.collector.env.num_envs
+        self.debt += self._updates_per_step
         while self.debt >= 1.0:
             self._batch = self._sample()
             self._last = self._last | self.learner.update(self._batch)

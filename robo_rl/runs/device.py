@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import re
+from itertools import chain
 
 import torch
+from torch import nn
 
+from policies.registry import SavedPolicy
 from robo_rl.core.errors import ConfigError
 
 
@@ -35,3 +39,23 @@ def pick_device(name: str) -> torch.device:
             "doctor"
         )
     return device
+
+
+def device_of(policy: object) -> torch.device:
+    """Device of a policy, which is a module; the CPU if it has no tensors."""
+    assert isinstance(policy, nn.Module)
+    first = next(chain(policy.parameters(), policy.buffers()), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def run_device(name: str, simulator: torch.device) -> torch.device:
+    """Device of a run. "auto": that of the simulator, whose results then need no copy; else see `pick_device`."""
+    return simulator if name == "auto" else pick_device(name)
+
+
+def copied_to(policy: SavedPolicy, device: torch.device) -> SavedPolicy:
+    """A copy of the policy on the device; the policy itself stays where it is."""
+    moved = copy.deepcopy(policy)
+    assert isinstance(moved, nn.Module)
+    moved.to(device)
+    return moved

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.device_world import DeviceWorld, first_seeds
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
@@ -19,7 +20,6 @@ from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from tests.policies.small import flow_policy
-from tests.rl.device_world import DeviceWorld, first_seeds
 from tests.rl.worlds import SPEC, widths
 
 LANES = 5

@@ -121,35 +121,39 @@ def build_session(
     dense_reward: bool = False,
     logger: Logger | None = None,
     say: Callable[[str], None] = print,
+    device: torch.device | str = "cpu",
+    masked: bool | None = None,
 ) -> TuningSession:
     """A run that is ready to start. Raises ConfigError or CheckpointError if base, map and data do not fit
     together.
 
     dense_reward: the environment gives a reward at every step, so demonstrations are used with their recorded
-    rewards.
+    rewards. device: of the base, the environment's tensors, and all that is made here.
+    masked: form of selections of lanes, see `Lanes`; None: the device's own.
     """
     action_map = build_map(method.map, base)
     check_together(method, action_map)
-    features = feature_dim(base, env)
-    rng, widths = generator("learner", seed), store_widths(base, features, action_map)
-    executor = ChunkExecutor(base, env.num_envs)
+    features = feature_dim(base, env, device)
+    rng, widths = generator("learner", seed, device=device), store_widths(base, features, action_map)
+    executor = ChunkExecutor(base, env.num_envs, device=device, masked=masked)
     # Steering explores over the noise distribution of the base's training, whatever its origin.
     scale = 1.0 if method.map.kind == "steering" else method.base_noise
-    noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale)
+    noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale, device=device)
     gamma, reward = method.learner.gamma, reward_transform(method)
     tuner: Tuner
     if method.algorithm == "ppo":
-        rollout = Rollout(env.num_envs, method.ppo.rollout, widths | {"u": action_map.dim})
+        rollout = Rollout(env.num_envs, method.ppo.rollout, widths | {"u": action_map.dim}, device)
         collector = Collector(env, executor, noise, action_map, gamma, rollout, reward=reward)
         on_policy = PpoLearner(features, action_map, method.learner, method.ppo, rng)
         tuner = PpoTuner(method, method.ppo, collector, on_policy, rollout, logger)
     else:
-        stores = build_stores(method, base, env.num_envs, widths, action_map, demos, dense_reward)
+        stores = build_stores(method, base, env.num_envs, widths, action_map, demos, dense_reward, device)
         online, human = stores["online"], stores.get("intervention")
         collector = Collector(env, executor, noise, action_map, gamma, online, human, reward)
         off_policy = build_learner(method, base, features, action_map, rng)
         mix = ReplayMix(stores, vars(method.mix))
-        tuner = FineTuner(method, collector, off_policy, mix, generator("replay", seed), logger, say)
+        draws = generator("replay", seed, device=device)
+        tuner = FineTuner(method, collector, off_policy, mix, draws, logger, say)
     deploy = scale if method.deploy_noise is None else method.deploy_noise
     return TuningSession(tuner, deployed(base, tuner.learner, action_map), deploy, ("train", seed))
 
@@ -208,10 +212,10 @@ def deployed(base: SavedPolicy, learner: OffPolicyLearner | PpoLearner, action_m
     return DirectPolicy(base.env, base.normalizer, learner.actor)
 
 
-def feature_dim(base: SavedPolicy, env: VecEnv) -> int:
+def feature_dim(base: SavedPolicy, env: VecEnv, device: torch.device | str = "cpu") -> int:
     """Width of the base's features."""
     zeros = {
-        key: torch.zeros(1, base.obs_steps, *spec.shape, dtype=spec.torch_dtype)
+        key: torch.zeros(1, base.obs_steps, *spec.shape, dtype=spec.torch_dtype, device=device)
         for key, spec in env.spec.obs.items()
     }
     return int(base.features(zeros).shape[1])
@@ -238,6 +242,7 @@ def build_stores(
     action_map: ActionMap,
     demos: EpisodeStore | None,
     dense_reward: bool,
+    device: torch.device | str = "cpu",
 ) -> dict[str, Replay]:
     """Replay buffers that the method's mix names."""
     names = [
@@ -245,13 +250,13 @@ def build_stores(
         for name in ("online", "base", "intervention")
         if name == "online" or getattr(method.mix, name) > 0.0
     ]
-    stores = {name: Replay(method.replay_capacity, lanes, widths) for name in names}
+    stores = {name: Replay(method.replay_capacity, lanes, widths, device=device) for name in names}
     check_demos(method, demos is not None)
     if method.mix.demo > 0.0 and demos is not None:
         check_compatible(base, demos.spec)
         gamma, reward = method.learner.gamma, reward_transform(method)
         stores["demo"] = demo_replay(
             demos, base, action_map, widths, gamma, method.base_noise, reward.scale, reward.bias,
-            recorded=dense_reward and method.reward_source == "task",
+            recorded=dense_reward and method.reward_source == "task", device=device,
         )  # fmt: skip
     return stores

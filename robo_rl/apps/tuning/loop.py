@@ -6,6 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from policies.checkpoint import load_policy, save_policy
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
@@ -22,11 +24,13 @@ from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
+from robo_rl.runs.device import copied_to, run_device
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.runs.metrics import Metrics
 from robo_rl.runs.resumable import crossed, resumable
 from robo_rl.runs.run_dir import RunDir
 from sim.registry import has_dense_reward, make_env
+from sim.vec.on_device import env_on
 from sim.vec.recorded import Recorded
 
 
@@ -55,11 +59,15 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         ) as session,
     ):
         state = session.take_state()
+        device = run_device(config.device, getattr(env, "device", torch.device("cpu")))
         train_env = with_interventions(method, name, env, config.seed)
         if config.record != "none":
             train_env = _recorded(config, train_env, eval_env.spec, demos, run, fresh=state is None)
+        train_env = env_on(train_env, device)
+        if device.type != "cpu":
+            base = copied_to(base, device)
         tuning = build_session(
-            method, base, train_env, seed=config.seed, demos=demos,
+            method, base, train_env, seed=config.seed, demos=demos, device=device,
             dense_reward=has_dense_reward(name, config.reward), logger=session.metrics, say=session.bar.write,
         )  # fmt: skip
         start_from(tuning.tuner, config.init)

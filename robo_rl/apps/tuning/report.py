@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
@@ -12,20 +13,25 @@ from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.runs.device import device_of
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.next_step import after_tuning
 from robo_rl.runs.run_dir import RunDir
 from sim.registry import make_env
+from sim.vec.on_device import env_on
 
 
 def measure(
     policy: SavedPolicy, noise_scale: float, env: VecEnv, config: FinetuneVerb, episodes: int | None = None
 ) -> EvalResult:
     """Evaluate a policy as it will be deployed, on the episodes of `eval_seed`."""
-    noise = EpisodeNoise((policy.chunk, policy.action_spec.dim), noise_scale)
+    device = device_of(policy)
+    noise = EpisodeNoise((policy.chunk, policy.action_spec.dim), noise_scale, device=device)
     seeds = eval_seeds(config.eval_seed, episodes or config.eval_episodes)
-    return evaluate(env, policy, ChunkExecutor, noise, seeds)
+    # An evaluation reads its results anyway, so only the lanes that are due are planned.
+    executor = partial(ChunkExecutor, device=device, masked=False)
+    return evaluate(env_on(env, device), policy, executor, noise, seeds)
 
 
 def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:

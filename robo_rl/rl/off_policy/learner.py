@@ -211,5 +211,6 @@ class OffPolicyLearner:
             optimizer.load_state_dict(state[name])
         self.critic.margin = float(state["gate_margin"])
         self.multipliers.load_state_dict(state["multipliers"])
-        self.updates, self.exploration.noise = int(state["updates"]), state["exploration_noise"]
+        self.updates = int(state["updates"])
+        self.exploration.noise = state["exploration_noise"].to(self.context.device)
         self.generator.set_state(state["generator"])

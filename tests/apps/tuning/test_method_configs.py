@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.device_world import DeviceWorld, first_seeds
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.cli.config import CONF, load_config
@@ -20,9 +21,11 @@ from robo_rl.conf.train import TrainConfig
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.state_io import save_state
+from robo_rl.core.host_reads import HostReads
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.rl.collect import READ_EVERY
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.tuners import Human
@@ -297,6 +300,34 @@ def session(
     seeds, first = EpisodeSeeds(built.seed_root), EpisodeSeeds(built.seed_root)
     built.tuner.collector.reset(env.reset(seeds), [next(first) for _ in range(LANES)])
     return built, env, base
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_method_reads_the_device_in_its_loop(name: str, demos: EpisodeStore) -> None:
+    """In the form for a GPU: no read between two looks at the results, no tensor on another device. PPO reads
+    once per rollout.
+    """
+    config = small(name, "method.utd=0.4")
+    human = config.intervene != "none"
+    env = DeviceWorld(LANES, intervened=human)
+    base = DirectPolicy(SPEC).eval() if config.map.kind == "direct" else flow_policy(SPEC)
+    built = build_session(
+        config, base, env, seed=0, demos=demos if config.mix.demo > 0.0 else None, masked=True
+    )
+    tuner: Any = built.tuner
+    tuner.collector.reset(env.reset(EpisodeSeeds(built.seed_root)), first_seeds(built.seed_root, LANES))
+    while tuner.phase != "online" or tuner.env_steps % (READ_EVERY * LANES):
+        tuner.advance()
+    tuner.advance()
+    with HostReads().watching() as found:
+        for _ in range(READ_EVERY - 2):
+            if config.algorithm == "ppo":  # `advance` learns at the end of a rollout
+                tuner.collector.begin(tuner._explore)
+                tuner.collector.finish()
+            else:
+                tuner.advance()
+    assert not found.reads, dict(found.reads)
+    assert not found.strays, dict(found.strays)
 
 
 def read(config: Any, key: str) -> Any:

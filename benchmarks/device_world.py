@@ -1,0 +1,108 @@
+"""A task whose simulator is tensors alone, as an engine on a GPU is: nothing in it reads the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from robo_rl.core.keyed_random import keyed_uniform
+from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from sim.vec.seed_queue import SeedQueue
+
+REACH_M = 0.2
+MAX_STEPS = 6
+
+
+def world_spec(joints: int = 1) -> EnvSpec:
+    """Contract of the world: a target and a position for every joint."""
+    return EnvSpec(
+        "toy/target",
+        {"state": ArraySpec((2 * joints,), unit="m")},
+        ActionSpec((-4.0,) * joints, (4.0,) * joints, "m"),
+        MAX_STEPS,
+        50.0,
+    )
+
+
+class DeviceWorld:
+    """state = (targets, positions); positions += action / 4. Success and end within 0.2 m of all targets.
+
+    intervened: a human takes over at every fourth step of an episode, and executes 2.0.
+    """
+
+    metadata: Mapping[str, Any]
+
+    def __init__(
+        self, num_envs: int, joints: int = 1, *, device: torch.device | str = "cpu", intervened: bool = False
+    ) -> None:
+        self.spec, self.num_envs, self.metadata = (
+            world_spec(joints),
+            num_envs,
+            {"autoreset_mode": "same_step"},
+        )
+        self.device, self._joints, self._intervened = torch.device(device), joints, intervened
+
+    def reset(self, seeds: Iterator[int]) -> Obs:
+        first = [next(seeds) for _ in range(self.num_envs)]
+        self._queue = SeedQueue(seeds, self.num_envs, self.device)
+        self._seed = torch.tensor(first, device=self.device)
+        self._age = torch.zeros_like(self._seed)
+        self._state = self._start(self._seed)
+        return {"state": self._state.clone()}
+
+    def _start(self, seed: Tensor) -> Tensor:
+        target = 1.0 + 3.0 * keyed_uniform(seed, 0, self._joints).T
+        return torch.cat([target, torch.ones_like(target)], dim=1)
+
+    def step_async(self, action: Tensor) -> None:
+        self._action = action
+
+    def step_wait(self) -> StepResult:
+        human = (self._age % 4 == 3) if self._intervened else torch.zeros_like(self._age, dtype=torch.bool)
+        action = torch.where(human.unsqueeze(1), 2.0, self._action)
+        target, position = self._state.chunk(2, dim=1)
+        final = torch.cat([target, position + action / 4.0], dim=1)
+        near = ((final[:, : self._joints] - final[:, self._joints :]).abs() < REACH_M).all(1)
+        self._age = self._age + 1
+        truncated = ~near & (self._age >= MAX_STEPS)
+        ended, seed = near | truncated, self._seed
+        self._seed = self._queue.take(ended, seed)
+        self._age = torch.where(ended, 0, self._age)
+        self._state = torch.where(ended.unsqueeze(1), self._start(self._seed), final)
+        info: dict[str, Any] = {
+            "final_obs": {"state": final},
+            "final_mask": ended,
+            "success": near,
+            "episode_seed": seed,
+            "next_seed": self._seed,
+        }
+        if self._intervened:
+            info |= {"executed_action": action, "intervened": human}
+        return {"state": self._state.clone()}, near.float(), near, truncated, info
+
+    def step(self, action: Tensor) -> StepResult:
+        self.step_async(action)
+        return self.step_wait()
+
+    def snapshot(self) -> dict[str, Any]:
+        raise NotImplementedError("a world of benchmarks and tests, whose runs are not resumed")
+
+    def restore(self, snapshot: Mapping[str, Any]) -> Obs:
+        raise NotImplementedError("a world of benchmarks and tests, whose runs are not resumed")
+
+    def render(self, lane: int = 0) -> Tensor:
+        raise NotImplementedError("a world of benchmarks and tests, which has no picture")
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def first_seeds(root: tuple[str | int, ...], count: int) -> list[int]:
+    """Seeds of the first episodes."""
+    seeds = EpisodeSeeds(root)
+    return [next(seeds) for _ in range(count)]
