@@ -6,8 +6,9 @@
 Names: device/<method>/host_reads (in 48 steps of the form for a GPU, episodes that end included),
 device/<method>/strays (tensors made without naming a device, in the same steps), device/cpu/noise_ms_4096
 (initial noise of all lanes, chunks of 16 actions of 6), device/cpu/replay_add_ms_4096 (one decision of all
-lanes: median, and the step in which all episodes end together), device/cpu/finetune_env_steps_per_cpu_s (residual
-on a world of tensors with 6 joints, one update per 4,096 steps). On a GPU the same lines are named device/cuda/...
+lanes: median, and the step in which all episodes end together), device/cpu/finetune_env_steps_per_cpu_s
+(residual on a world of tensors with 6 joints, one update per 4,096 steps). On a GPU the same lines are named
+device/cuda/...
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@
 
 Keyword arguments are the settings of the verb (`robo-rl train --help all`), checked by the same schema. A
 nested setting is a dict, `net={"name": "unet1d", "widths": [64, 128]}`, or a dotted key, as in
-`**{"net.width": 128}`. Mistakes raise `robo_rl.core.errors.RoboRLError` with the sentence that the command line
-prints.
-Nothing is printed unless `progress=True`.
+`**{"net.width": 128}`. Mistakes raise `robo_rl.core.errors.RoboRLError` with the sentence that the command
+line prints. Nothing is printed unless `progress=True`.
 """
 
 from __future__ import annotations

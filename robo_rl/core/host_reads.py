@@ -1,8 +1,8 @@
 """Detection of what slows a loop on a GPU: reads of the device by the host, and tensors made elsewhere.
 
-`HostReads` counts both while code runs, on any machine: operations that need a value on the host (`item`, `bool`,
-`nonzero`, a mask as an index, `cpu`, `numpy`, `tolist`), and tensors made without naming a device, which are on
-the CPU whatever the run's device is.
+`HostReads` counts both while code runs, on any machine: operations that need a value on the host (`item`,
+`bool`, `nonzero`, a mask as an index, `cpu`, `numpy`, `tolist`), and tensors made without naming a device,
+which are on the CPU whatever the run's device is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Selection of lanes (parallel environments), in a form that suits the device.
 
-On the host, the selected lanes are taken out: work is done for them alone. On a GPU their number is unknown to
-the host, and reading it would stop the pipeline at every step: there, all lanes are computed and a mask keeps
-the results of the others. `Lanes` has both forms, so that one code runs on both.
+On the host, the selected lanes are taken out: work is done for them alone. On a GPU their number is unknown
+to the host, and reading it would stop the pipeline at every step: there, all lanes are computed and a mask
+keeps the results of the others. `Lanes` has both forms, so that one code runs on both.
 """
 
 from __future__ import annotations

@@ -156,7 +156,8 @@ class RunningEpisodes:
         self.length = torch.zeros(num, dtype=torch.long, device=device)
         self.total_reward = torch.zeros(num, device=device)
         self.intervened = torch.zeros(num, dtype=torch.bool, device=device)  # at the last step
-        # For each step with ends (5, k): whether the lane ended, and the episode's seed, success, length, return.
+        # For each step with ends (5, k): whether the lane ended, and the episode's seed, success, length,
+        # return.
         self._ended: list[Tensor] = []
 
     def step(self, reward: Float[Tensor, " n"]) -> None:

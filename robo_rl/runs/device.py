@@ -49,7 +49,9 @@ def device_of(policy: object) -> torch.device:
 
 
 def run_device(name: str, simulator: torch.device) -> torch.device:
-    """Device of a run. "auto": that of the simulator, whose results then need no copy; else see `pick_device`."""
+    """Device of a run. "auto": that of the simulator, whose results then need no copy; else see
+    `pick_device`.
+    """
     return simulator if name == "auto" else pick_device(name)
 
 

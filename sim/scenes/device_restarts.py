@@ -43,13 +43,14 @@ class DeviceRestarts:
         self._unusable, self._diverged = torch.zeros_like(self._unusable), torch.zeros_like(self._diverged)
         if unusable:
             raise EnvError(
-                f"{unusable} actions of the last {REFILL_EVERY} steps in {name} were not finite. The policy has "
-                "diverged: check its inputs, its normaliser and its learning rate."
+                f"{unusable} actions of the last {REFILL_EVERY} steps in {name} were not finite. The policy "
+                "has diverged: check its inputs, its normaliser and its learning rate."
             )
         if failed:
             warnings.warn(
-                f"{name}: the physics of {failed} episodes has failed in the last {REFILL_EVERY} steps, their "
-                "speeds were beyond reason; they ended as failures. To find them, run the task with device=cpu.",
+                f"{name}: the physics of {failed} episodes has failed in the last {REFILL_EVERY} steps, "
+                "their speeds were beyond reason; they ended as failures. To find them, run the task with "
+                "device=cpu.",
                 RuntimeWarning,
                 stacklevel=4,
             )

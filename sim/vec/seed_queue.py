@@ -18,8 +18,8 @@ REFILL_EVERY = 50  # control steps between two reads of the number of seeds take
 class SeedQueue:
     """The next seeds of `seeds`, ahead of time on the device. Lanes that end take them in lane order.
 
-    The host does not know how many lanes end in a step. Every `REFILL_EVERY` steps it reads how many seeds were
-    taken, advances `seeds` by as many, and fills the queue up to what as many steps can take at most.
+    The host does not know how many lanes end in a step. Every `REFILL_EVERY` steps it reads how many seeds
+    were taken, advances `seeds` by as many, and fills the queue up to what as many steps can take at most.
     Raises EnvError for seeds that cannot be looked ahead of.
     """
 

@@ -93,7 +93,9 @@ def test_what_reads_the_device_is_counted() -> None:
 
 @pytest.mark.parametrize("name", ["residual", "steering"])
 def test_the_masked_loop_learns_what_the_other_one_learns(name: str) -> None:
-    """Without exploration the two forms see the same batches: the same weights after 100 steps, up to rounding."""
+    """Without exploration the two forms see the same batches: the same weights after 100 steps, up to
+    rounding.
+    """
     action_map, settings = METHODS[name]
     made = []
     for masked in (False, True):
