@@ -83,7 +83,7 @@ class ChunkExecutor:
         for key, value in obs.items():
             self._history[key] = torch.cat([self._history[key][:, 1:], value.unsqueeze(1)], dim=1)
 
-    def history(self, lanes: Lanes | None = None) -> Obs:
+    def history(self, lanes: Lanes | LaneIds | None = None) -> Obs:
         """Stacked observations (k, To, *shape), newest last; for all lanes a view, not a copy."""
         return {key: self._chosen(lanes).read(value) for key, value in self._history.items()}
 

@@ -90,7 +90,11 @@ class ActionSpec:
 
 
 def _limits(spec: ActionSpec, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Limits as tensors of this dtype and device, made once: a copy to a GPU at every step would delay it."""
+    """Limits as tensors of this dtype and device. Those of a GPU are made once: a copy at every step would
+    delay it.
+    """
+    if like.device.type == "cpu":
+        return like.new_tensor(spec.low), like.new_tensor(spec.high)
     key = (spec.low, spec.high, like.dtype, like.device)
     if key not in _LIMITS:
         _LIMITS[key] = like.new_tensor(spec.low), like.new_tensor(spec.high)

@@ -134,17 +134,19 @@ class Replay:
         reward, steps, cut = (self._take(name, at) for name in ("reward", "steps", "cut"))
         cut[-1] = False  # the end has no successor
         returns = discounted_sums(reward.double().masked_fill_(cut, torch.nan), steps, gamma, lanes.masked)
-        timed_out = ~self._take("terminated", at[-1:])
+        timed_out = ~self._take("terminated", at[-1:]).expand_as(inside)
+        rows, complete = at.flatten(), not lanes.masked and bool(inside.all())
         for name, value in (("mc_return", returns.float()), (self.TIMED_OUT, timed_out)):
-            kept = torch.where(inside, value, self._take(name, at))
-            self._column(name).index_copy_(0, at.flatten(), kept.flatten())
+            kept = value if complete else torch.where(inside, value, self._take(name, at))
+            self._column(name).index_copy_(0, rows, kept.flatten())
         lanes.write(self.episode_start, end)
 
     def _newest(self, lanes: Lanes, count: int) -> Int[Tensor, "count k"]:
         """Rows of the newest `count` decisions of these lanes in a `_column`, the newest last."""
-        slot = (lanes.read(self.head) - count).remainder(self.slots)
-        slot = slot + torch.arange(count, device=slot.device).unsqueeze(1)
-        slot -= torch.where(slot >= self.slots, self.slots, 0)
+        first = (lanes.read(self.head) - count).remainder(self.slots)
+        turn = torch.arange(count, device=first.device).unsqueeze(1) + first  # below 2 * slots
+        ring = torch.arange(self.slots, device=first.device).repeat(2)  # a table: remainders cost more
+        slot = ring.index_select(0, turn.flatten()).view_as(turn)
         return slot.add_(lanes.ids * self.slots)
 
     def _take(self, name: str, rows: Int[Tensor, "t k"]) -> Tensor:
@@ -256,7 +258,12 @@ def discounted_sums(
     """
     if parallel:
         return _sums_by_doubling(reward, torch.pow(gamma, steps.double()))
-    powers = torch.pow(gamma, torch.arange(int(steps.max()) + 1, dtype=torch.float64))
+    fewest, most = int(steps.min()), int(steps.max())
+    if fewest == most:
+        for now in range(len(reward) - 2, -1, -1):
+            reward[now].add_(reward[now + 1], alpha=gamma**most)
+        return reward
+    powers = torch.pow(gamma, torch.arange(most + 1, dtype=torch.float64))
     discount = powers.index_select(0, steps.long().flatten()).view_as(steps)  # a table: pow costs more
     for now in range(len(reward) - 2, -1, -1):
         reward[now].addcmul_(discount[now], reward[now + 1])

@@ -95,7 +95,7 @@ def test_head_reproduces_its_teacher(name: str) -> None:
         found = result.head.sample_from(seen.features, seen.noise)
     error = ((found - seen.chunk).square().mean(2) * seen.weight).sum() / seen.weight.sum()
     spread = seen.chunk[:, :2].var()
-    assert error < 0.15 * spread, (float(error), float(spread))
+    assert error < 0.2 * spread, (float(error), float(spread))
 
 
 def test_recorded_time_excludes_the_comparison() -> None:
