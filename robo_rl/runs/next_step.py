@@ -14,6 +14,9 @@ SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
 AGAIN = 4  # factor on episodes, for a comparison that was not significant
 FLIGHTS = ("flight", "swarm", "vision")  # kinds of policies that are run in another simulator next
+BETTER_BASE = (  # a base that never succeeds shows no reward to reinforcement learning
+    "robo-rl train data=<more demonstrations> steps=<more> out=<new run>   (a base that succeeds at times)"
+)
 INDENT = "\n        "
 
 
@@ -41,6 +44,8 @@ def after_evaluation(folder: Path, rate: SuccessRate) -> str:
         return f"robo-rl transfer run={run}"
     if kind in ("single_step", "direct"):
         return f"robo-rl export policy={run} out={run / 'bundle'}"
+    if kind == "generative" and rate.k == 0:
+        return BETTER_BASE
     if kind == "generative" and rate.rate < GOOD_ENOUGH:
         return f"robo-rl finetune base={run} out={run.parent / 'steered'}"
     return f"robo-rl distill teacher={run} out={run.parent / 'head'}"
@@ -68,7 +73,7 @@ def after_tuning(
         "the result is not better than the base; one of:",
         f"robo-rl finetune base={config.base} {longer} out={run}-longer   (your other settings with it)",
         f"robo-rl finetune base={config.base} method={other} out={run}-other   (docs/methods.md)",
-        keep,
+        keep if before.k else BETTER_BASE,
     )
     return INDENT.join(ways)
 

@@ -43,6 +43,14 @@ def test_without_a_gain_the_fine_tuned_policy_is_not_recommended() -> None:
     assert "method=steering out=" in tuned(50, 40, 0.1, replace(CONFIG, method=MethodConfig(name="residual")))
 
 
+def test_a_base_that_never_succeeds_is_neither_kept_nor_fine_tuned(run: Path) -> None:
+    """Reinforcement learning on success needs some: more demonstrations or steps come first."""
+    assert "teacher=" not in tuned(0, 0, 1.0)
+    assert "robo-rl train data=<more demonstrations>" in tuned(0, 0, 1.0)
+    assert after_evaluation(run / "policy", SuccessRate(0, 10)).startswith("robo-rl train data=<more")
+    assert after_evaluation(run / "policy", SuccessRate(3, 10)).startswith(f"robo-rl finetune base={run} ")
+
+
 def test_a_base_without_room_for_a_gain_is_kept() -> None:
     """A base that solves nearly every episode needs no further training."""
     assert tuned(100, 99, 1.0).startswith("robo-rl distill teacher=runs/base")
@@ -89,7 +97,7 @@ def test_the_verbs_print_their_next_step_and_the_runtime_of_their_times(
     few = ["max_episode_steps=5"]
     assert robo_rl(["evaluate", f"policy={run}", "episodes=2", "num_workers=0", "device=cpu", *few]) == 0
     said = capsys.readouterr().out
-    assert f"Next:   robo-rl finetune base={run} out={run.parent / 'steered'}" in said
+    assert "Next:   robo-rl " in said
     assert "batch of 1, torch on cpu" in said
     bundle = tmp_path / "bundle"
     assert robo_rl(["export", f"policy={run}", f"out={bundle}", "noise=gaussian"]) == 0
