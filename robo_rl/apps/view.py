@@ -62,17 +62,22 @@ def main(config: ViewConfig) -> int:
     with closing(make_env(config.env, 1, max_episode_steps=config.max_episode_steps, **looks)) as env:
         if config.window or (config.window is None and has_screen() and isinstance(env, Staged)):
             shown = show(env, _driver(config, env), seeds, config.env)
-            print(f"{config.env}: {sum(shown)}/{len(shown)} episodes succeeded")
+            print(f"{config.env}: {sum(shown)}/{len(shown)} episodes succeeded{_next(config)}")
             return 0
         recorder, success = film(env, _driver(config, env), seeds, out / "episodes.mp4", config.env)
     write_contact_sheet(out / "sheet.png", [row for row in recorder.thumbs if row], success)
     print(
         f"{config.env}: {sum(success)}/{len(success)} episodes succeeded\nvideo: {out / 'episodes.mp4'}, "
-        f"stills: {out / 'sheet.png'}"
+        f"stills: {out / 'sheet.png'}{_next(config)}"
     )
-    if config.policy is None and config.pilot == "expert":
-        print(f"Next:   {after_view(config.env)}")
     return 0
+
+
+def _next(config: ViewConfig) -> str:
+    """Line with the next step; empty for another driver than the expert."""
+    if config.policy is not None or config.pilot != "expert":
+        return ""
+    return f"\nNext:   {after_view(config.env)}"
 
 
 def film(
