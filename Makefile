@@ -78,6 +78,9 @@ format: $(STAMP) ## let ruff rewrite what it can
 results: $(STAMP) ## the tables of results in README.md and docs/results.md, from benchmarks/results/
 	@$(BIN)/python benchmarks/readme_table.py
 
+gpu: $(STAMP) ## all checks and figures that need a GPU (ARGS="--part engine" for one); without one it says so
+	@$(ONE_THREAD) $(BIN)/python benchmarks/gpu.py --out $(ARGS)
+
 clean: ## remove .venv, caches and builds; runs and data stay
 	@rm -rf $(VENV) $(ROBOT_VENV) $(MUJOCO4) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
