@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow shapes test-robot test-mujoco4 lint docs format results clean
+.PHONY: help setup demo test test-slow shapes test-robot test-mujoco4 lint docs format results gpu clean
 
 PYTHON ?= python3.11
 VENV ?= .venv
