@@ -29,9 +29,14 @@ def env_on(env: VecEnv, device: torch.device) -> VecEnv:
     """The environment with tensors of this device: by its own engine, or by copies from the host's memory."""
     if device.type == "cpu":
         return env
-    if isinstance(env, DeviceEnv) and env.device == device and env.keep_on_device():
+    if isinstance(env, DeviceEnv) and same_device(env.device, device) and env.keep_on_device():
         return env
     return CopiedEnv(env, device)
+
+
+def same_device(one: torch.device, other: torch.device) -> bool:
+    """True for the same device, where "cuda" is the first GPU."""
+    return (one.type, one.index or 0) == (other.type, other.index or 0)
 
 
 class CopiedEnv:

@@ -291,7 +291,7 @@ MOST_USED = {
     ),
     "finetune": (
         *("out", "base", "method", "demos", "env_steps", "env", "record", "seed", "num_envs", "num_workers"),
-        *("eval_every", "eval_episodes", "final_episodes", "logger", "resume", "overwrite"),
+        *("device", "eval_every", "eval_episodes", "final_episodes", "logger", "resume", "overwrite"),
     ),
     "fly": (
         *("task", "out", "level", "craft", "randomize", "updates", "method", "speed_m_s", "track", "density"),

@@ -10,6 +10,7 @@ from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.rl.mix import used_fractions
+from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.run_dir import RunDir
 
@@ -19,6 +20,8 @@ def check_config(config: FinetuneVerb) -> None:
     that do not exist.
     """
     method = config.method
+    if config.device != "auto":
+        pick_device(config.device)
     RunDir.check_new(config.out, resume=config.resume, overwrite=config.overwrite)
     if config.base is not None:
         find_policy(config.base)

@@ -187,6 +187,8 @@ def test_execute_can_differ_from_that_of_the_base() -> None:
         (["init=nowhere"], "nowhere does not exist"),
         (["out=BASE"], "already holds a run"),
         (["resume=true"], "Start it without resume=true"),
+        (["device=gpu"], "expected: auto | cpu | cuda | cuda:<number>"),
+        (["device=cuda:99"], "torch sees"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused_before_anything_is_loaded(

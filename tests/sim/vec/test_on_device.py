@@ -9,7 +9,7 @@ from robo_rl.core.errors import EnvError
 from robo_rl.core.host_reads import HostReads
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.registry import make_env
-from sim.vec.on_device import CopiedEnv, DeviceEnv, env_on
+from sim.vec.on_device import CopiedEnv, DeviceEnv, env_on, same_device
 from sim.vec.seed_queue import REFILL_EVERY, SeedQueue
 from sim.vec.workers import WorkerVecEnv
 from tests.rl.worlds import TargetLane
@@ -68,6 +68,13 @@ def test_an_environment_of_the_host_is_copied() -> None:
     assert torch.equal(copied.restore(snapshot)["state"], first[0]["state"])
     copied.close()
     plain.close()
+
+
+def test_the_first_gpu_has_two_names() -> None:
+    """Engines name it "cuda:0", users "cuda": results must not be copied because of that."""
+    assert same_device(torch.device("cuda:0"), torch.device("cuda"))
+    assert not same_device(torch.device("cuda:1"), torch.device("cuda"))
+    assert not same_device(CPU, torch.device("cuda"))
 
 
 @pytest.mark.slow
