@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from robo_rl.core.errors import ConfigError
@@ -24,13 +26,20 @@ SEGMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """One array of an observation, without the batch axis."""
+    """One array of an observation, without the batch axis. `shape` may be given as any sequence of whole
+    numbers.
+    """
 
     shape: tuple[int, ...]
     dtype: str = (
         "float32"  # "float32"; "uint8": `image.<camera>` (h, w, 3), `segmentation.<camera>` (h, w, 1)
     )
     unit: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", _sizes(self.shape))
+        _text(self.dtype, "dtype")
+        _text(self.unit, "unit")
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -51,15 +60,32 @@ def sense_of(key: str, spec: ArraySpec) -> str:
     return prefix if prefix in ("depth", "points") else "state"
 
 
+def image_fault(key: str, spec: ArraySpec) -> str:
+    """Sentence on an `image.<camera>` that is not uint8 (h, w, 3); empty for all other observations."""
+    rgb = spec.dtype == "uint8" and len(spec.shape) == 3 and spec.shape[-1] == 3
+    if rgb or not key.startswith("image."):
+        return ""
+    return (
+        f"Observation '{key}' is {spec.dtype} {spec.shape}, but an image must be uint8 (h, w, 3): "
+        f'ArraySpec((48, 64, 3), "uint8").'
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ActionSpec:
-    """Limits of the executed action, one entry per dimension, in `unit`. Policies act in [-1, 1]."""
+    """Limits of the executed action, one entry per dimension, in `unit`. Policies act in [-1, 1].
+
+    `low` and `high` may be given as any sequence of numbers, such as a NumPy array, and are kept as tuples.
+    """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
     unit: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "low", _floats(self.low, "low"))
+        object.__setattr__(self, "high", _floats(self.high, "high"))
+        _text(self.unit, "unit")
         pairs = zip(self.low, self.high, strict=False)
         if len(self.low) != len(self.high) or any(not -math.inf < lo < hi < math.inf for lo, hi in pairs):
             raise ConfigError(
@@ -110,13 +136,16 @@ class EnvSpec:
         EnvSpec(
             name="robot/my_arm",  # no simulator; "<suite>/<task>" for an environment of `make_env`
             obs={
-                "state": ArraySpec((6,), unit="joint angles [rad]"),
+                "state": ArraySpec((6,), unit="rad: a, b, c, d, e, f"),
                 "image.front": ArraySpec((96, 96, 3), "uint8"),
             },
-            action=ActionSpec(low=(-3.14,) * 6, high=(3.14,) * 6, unit="joint targets [rad]"),
+            action=ActionSpec(low=(-3.14,) * 6, high=(3.14,) * 6, unit="rad: a, b, c, d, e, f"),
             max_episode_steps=600,
             control_hz=30.0,
         )
+
+    Units name the numbers, joints as in the robot's description: a policy that is to drive the robot needs
+    them (`hardware.layout`, `robo-rl contract`).
     """
 
     name: str  # "<suite>/<task>", e.g. "metaworld/peg-insert-side-v3"
@@ -124,6 +153,13 @@ class EnvSpec:
     action: ActionSpec
     max_episode_steps: int
     control_hz: float
+
+    def __post_init__(self) -> None:
+        _text(self.name, "name")
+        for key in self.obs:
+            _text(key, "obs")
+        object.__setattr__(self, "max_episode_steps", _whole(self.max_episode_steps, "max_episode_steps"))
+        object.__setattr__(self, "control_hz", _number(self.control_hz, "control_hz"))
 
     @property
     def simulated(self) -> bool:
@@ -138,20 +174,9 @@ class EnvSpec:
         """Contract from the output of `to_json`. Raises ConfigError for a value that a contract cannot have,
         and KeyError, TypeError, AttributeError or OverflowError for a different structure.
         """
-        obs = {
-            _text(key, "obs"): ArraySpec(
-                tuple(_whole(size, f"the shape of '{key}'") for size in a["shape"]),
-                _text(a["dtype"], "dtype"),
-                _text(a["unit"], "unit"),
-            )
-            for key, a in data["obs"].items()
-        }
-        low, high = (
-            tuple(_number(x, f"{key} of the action") for x in data["action"][key]) for key in ("low", "high")
-        )
-        action = ActionSpec(low, high, _text(data["action"]["unit"], "unit"))
-        steps = _whole(data["max_episode_steps"], "max_episode_steps")
-        return cls(_text(data["name"], "name"), obs, action, steps, _number(data["control_hz"], "control_hz"))
+        obs = {key: ArraySpec(tuple(a["shape"]), a["dtype"], a["unit"]) for key, a in data["obs"].items()}
+        action = ActionSpec(*(data["action"][key] for key in ("low", "high", "unit")))
+        return cls(data["name"], obs, action, data["max_episode_steps"], data["control_hz"])
 
 
 def _text(value: object, what: str) -> str:
@@ -161,15 +186,31 @@ def _text(value: object, what: str) -> str:
 
 
 def _whole(value: object, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 < value < 2**31:
         raise ConfigError(f"{what} of a contract is {value!r}, a whole number of at least 1 was expected.")
-    return value
+    return int(value)  # also of an integer of NumPy
 
 
 def _number(value: object, what: str) -> float:
     """A float. Raises ConfigError for anything but a number, OverflowError for one outside the range of
     floats.
     """
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise ConfigError(f"{what} of a contract is {value!r}, a number was expected.")
     return float(value)
+
+
+def _sizes(shape: object) -> tuple[int, ...]:
+    """A shape. Raises ConfigError for anything but a sequence of whole numbers of at least 1."""
+    if not isinstance(shape, Iterable) or isinstance(shape, str):
+        raise ConfigError(f"The shape {shape!r} of a contract is no sequence of whole numbers, such as (3,).")
+    return tuple(_whole(size, f"the shape {shape!r}") for size in shape)
+
+
+def _floats(limits: object, which: str) -> tuple[float, ...]:
+    """Limits of an action. Raises ConfigError for anything but a sequence of numbers."""
+    if hasattr(limits, "tolist"):  # an array or a tensor
+        limits = limits.tolist()
+    if not isinstance(limits, Iterable) or isinstance(limits, str):
+        raise ConfigError(f"{which} of the action is {limits!r}, one number per dimension was expected.")
+    return tuple(_number(value, f"{which} of the action") for value in limits)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -76,3 +78,35 @@ def test_open_limits_are_refused(high: float) -> None:
     """Nothing can be mapped to [-1, 1] from an infinite range."""
     with pytest.raises(ConfigError, match="finite"):
         ActionSpec((0.0,), (high,))
+
+
+def test_any_sequence_of_numbers_becomes_a_tuple() -> None:
+    """`gymnasium.spaces.Box.low` is a NumPy array; a contract is compared, hashed and written as JSON."""
+    limits = ActionSpec(-np.ones(2, np.float32), [np.int64(1), 2])  # type: ignore[arg-type]
+    assert limits == ActionSpec((-1.0, -1.0), (1.0, 2.0))
+    assert ActionSpec(torch.zeros(1), torch.ones(1)).high == (1.0,)  # type: ignore[arg-type]
+    size = ArraySpec([np.int64(4)])  # type: ignore[arg-type]
+    spec = EnvSpec("a/b", {"state": size}, limits, np.int64(9), np.float32(20.0))  # type: ignore[arg-type]
+    assert EnvSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: EnvSpec("a/b", {}, PIXELS, 0, 10.0), "max_episode_steps of a contract is 0"),
+        (lambda: EnvSpec("a/b", {}, PIXELS, 2.5, 10.0), "max_episode_steps of a contract is 2.5"),  # type: ignore[arg-type]
+        (lambda: EnvSpec("a/b", {}, PIXELS, 5, "10"), "control_hz of a contract is '10'"),  # type: ignore[arg-type]
+        (lambda: EnvSpec(None, {}, PIXELS, 5, 10.0), "name of a contract is None"),  # type: ignore[arg-type]
+        (lambda: EnvSpec("a/b", {3: PIXELS}, PIXELS, 5, 10.0), "obs of a contract is 3"),  # type: ignore[dict-item]
+        (lambda: ArraySpec((0,)), r"the shape \(0,\) of a contract is 0"),
+        (lambda: ArraySpec(3), "shape 3 of a contract is no sequence"),  # type: ignore[arg-type]
+        (lambda: ArraySpec((3,), np.uint8), "dtype of a contract is"),  # type: ignore[arg-type]
+        (lambda: ActionSpec(-1.0, 1.0), "low of the action is -1.0, one number per dimension"),  # type: ignore[arg-type]
+        (lambda: ActionSpec(("0",), (1.0,)), "low of the action of a contract is '0'"),  # type: ignore[arg-type]
+        (lambda: ActionSpec((0.0,), (1.0,), None), "unit of a contract is None"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_contract_is_checked_when_it_is_made(make: Callable[[], object], message: str) -> None:
+    """What `from_json` would refuse: a dataset with such a contract could be written, but not read."""
+    with pytest.raises(ConfigError, match=message):
+        make()

@@ -340,3 +340,18 @@ def test_a_dataset_has_one_writing_process(tmp_path: Path) -> None:
         assert len(EpisodeStore(path)) == 1  # readers need no lock
         other.kill()
     DatasetWriter.open(path, min_free_bytes=0).close()
+
+
+def test_a_contract_that_cannot_be_stored_leaves_no_folder(tmp_path: Path) -> None:
+    """The corrected script runs at the same path."""
+    wrong = EnvSpec(
+        "a/b", {"image.front": ArraySpec((8, 8, 3)), "state": ArraySpec((2,))}, STATE_ENV.action, 5, 1.0
+    )
+    with pytest.raises(
+        DataError, match=r"'image.front' is float32 \(8, 8, 3\), but an image must be uint8 \(h, w, 3\)"
+    ):
+        DatasetWriter.create(tmp_path / "set", wrong, min_free_bytes=0)
+    with pytest.raises(DataError, match="Unknown image codec 'png'"):
+        DatasetWriter.create(tmp_path / "set", STATE_ENV, image_codec="png", min_free_bytes=0)  # type: ignore[arg-type]
+    assert not (tmp_path / "set").exists()
+    DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0).close()

@@ -21,7 +21,7 @@ from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings
-from robo_rl.core.spec import EnvSpec, sense_of
+from robo_rl.core.spec import EnvSpec, image_fault, sense_of
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.plausible import check_episodes
 from robo_rl.data.selection import EpisodeSelection, select_episodes
@@ -41,6 +41,7 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
     check_settings(config)
     device = pick_device(config.device)
     store = EpisodeStore(config.data)
+    check_images(store)
     set_cpu_threads(config.threads, images=_has_pictures(store.spec))
     selection = selected_episodes(config, store)
     check_episodes(selection.episodes)
@@ -95,6 +96,15 @@ def selected_episodes(config: TrainConfig, store: EpisodeStore) -> EpisodeSelect
             f"{selection.reasons}. Record successful ones, or use all by learn_from=all."
         )
     return selection
+
+
+def check_images(store: EpisodeStore) -> None:
+    """Raise DataError for an image of another type than uint8 (h, w, 3), which no policy reads."""
+    for key, array in store.spec.obs.items():
+        if fault := image_fault(key, array):
+            raise DataError(
+                f"{store.path} cannot be trained on: {fault} Write the dataset again with that type."
+            )
 
 
 def check_windows(config: TrainConfig, selection: EpisodeSelection) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, SupportsInt
 
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.files.durable import make_folder, write_json
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
-from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec import EnvSpec, image_fault
 from robo_rl.data.episodes.commit import numbers, staging_lock
 from robo_rl.data.episodes.disk import report_full_disk, require_free
 from robo_rl.data.episodes.episode_writer import EpisodeWriter, RecordOptions
@@ -64,11 +64,12 @@ class DatasetWriter:
 
         stamps: names of the per-frame time stamps [ns]; each of several cameras can have its own,
         "t_capture_ns.<camera>". min_free_bytes, durable: see `RecordOptions`. info: free JSON (robot, place,
-        commit). Raises DataError if `path` exists, DiskFullError below `min_free_bytes`.
+        commit). Raises DataError if `path` exists or for a contract that cannot be stored, DiskFullError
+        below `min_free_bytes`. Nothing is created before everything is checked.
         """
         root = Path(path)
         _refuse_taken(root)
-        meta = DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info))
+        meta = _checked(DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info)))
         make_folder(root)
         lock = FolderLock(root, "dataset")
         _refuse_taken(root)  # another process may have made it before the lock was acquired
@@ -165,6 +166,20 @@ def _refuse_taken(root: Path) -> None:
             f"{root} exists already and {describe_path(root)}, not a dataset. It was not changed. Choose "
             "another path."
         )
+
+
+def _checked(meta: DatasetMeta) -> DatasetMeta:
+    """`meta`. Raises DataError if a reader would refuse its dataset.json, or an image for its type."""
+    for key, array in meta.env.obs.items():
+        if fault := image_fault(key, array):
+            raise DataError(f"{fault} Correct the EnvSpec.")
+    try:
+        if DatasetMeta.from_json(json.loads(json.dumps(meta.to_json(), allow_nan=False))) == meta:
+            return meta
+        found = "it differs after a round trip through JSON."
+    except (ConfigError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        found = str(error).rstrip(".") + "."
+    raise DataError(f"The contract of '{meta.env.name}' cannot be stored: {found} Correct the EnvSpec.")
 
 
 def _json(info: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -130,6 +130,19 @@ class DatasetMeta:
         }
 
     @classmethod
+    def from_json(cls, data: dict[str, Any]) -> DatasetMeta:
+        """Output of `to_json`, parsed. Raises DataError or ConfigError for a value that no dataset has, and
+        KeyError, TypeError, ValueError, AttributeError or OverflowError for another structure.
+        """
+        return cls(
+            EnvSpec.from_json(data["env"]),
+            _codec(data["image_codec"]),
+            int(data["jpeg_quality"]),
+            tuple(str(name) for name in data["stamps"]),
+            dict(data["info"]),
+        )
+
+    @classmethod
     def load(cls, root: Path) -> DatasetMeta:
         """Parsed `root`/dataset.json. Raises DataError if it is absent, of another format or version, or
         broken.
@@ -152,13 +165,7 @@ class DatasetMeta:
                 "Use the release that wrote it, or record it again."
             )
         try:
-            return cls(
-                EnvSpec.from_json(data["env"]),
-                _codec(data["image_codec"]),
-                int(data["jpeg_quality"]),
-                tuple(str(name) for name in data["stamps"]),
-                dict(data["info"]),
-            )
+            return cls.from_json(data)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ConfigError) as error:
             raise DataError(
                 f"{path} is broken ({error!r}). Restore it from a copy of the dataset."

@@ -95,3 +95,15 @@ def test_empty_selection_is_refused(marks: Marks, rule: str, tmp_path: Path) -> 
     with pytest.raises(DataError, match=rf"learn_from={rule} selects none of the 2 .* learn_from=all"):
         train.main(train_config(data, tmp_path / "run", learn_from=rule))
     assert not (tmp_path / "run").exists()
+
+
+def test_an_image_of_another_type_is_named(tmp_path: Path) -> None:
+    """A dataset of an earlier release may hold images of floats, which no encoder reads."""
+    data = dataset(tmp_path / "data", (None,), ENV)
+    meta = (data / "dataset.json").read_text()
+    (data / "dataset.json").write_text(meta.replace('"uint8"', '"float32"', 1))
+    with pytest.raises(
+        DataError, match=r"'image.front' is float32 \(16, 12, 3\), but an image must be uint8"
+    ):
+        train.main(train_config(data, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
