@@ -1,7 +1,8 @@
 """Write a dataset of your own robot, read it back, and train a policy on it.
 
-The contract, `EnvSpec`, names the observations and commands of a policy, with shapes and units. A name that
-begins with `robot/` means that no simulator has this environment.
+The contract, `EnvSpec`, names the observations and commands of a policy, with shapes and units. The units
+name the joints, as in the robot's description: `robo-rl contract` compares them before anything moves. A name
+that begins with `robot/` means that no simulator has this environment.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import robo_rl as rr
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.store import DatasetWriter
 
+JOINTS = "rad: base, shoulder, elbow"  # a unit, and the name of each number
 SPEC = EnvSpec(
     name="robot/my_arm",
-    obs={"state": ArraySpec((3,), unit="rad")},
-    action=ActionSpec(low=(-1.0, -1.0, -1.0), high=(1.0, 1.0, 1.0), unit="rad"),
+    obs={"state": ArraySpec((3,), unit=JOINTS)},
+    action=ActionSpec(low=(-1.0, -1.0, -1.0), high=(1.0, 1.0, 1.0), unit=JOINTS),
     max_episode_steps=100,
     control_hz=20.0,
 )

@@ -12,7 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
+import robo_rl as rr
+from robo_rl.apps import contract
+from robo_rl.conf.schema import ContractConfig
 from tests.hardware.domains import free_domain
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +38,21 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_example_runs(name: str, tmp_path: Path) -> None:
     """Run an example completely."""
     assert import_module(name).main(tmp_path, quick=True) is not None
+
+
+def test_the_dataset_of_ones_own_leads_to_a_bundle_that_fits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Written, trained, exported, and accepted for a robot with these joints."""
+    run = import_module("own_dataset").main(tmp_path, quick=True)
+    rr.export(run.path, out=tmp_path / "bundle", noise="zero")
+    joint = {"low_rad": -2.0, "high_rad": 2.0, "velocity_rad_s": 2.0, "acceleration_rad_s2": 60.0}
+    joints = [{"name": name, **joint} for name in ("base", "shoulder", "elbow")]
+    robot = {"name": "my_arm", "command_hz": 50, "state_hz": 100, "joints": joints}
+    (tmp_path / "robot.yaml").write_text(yaml.safe_dump(robot))
+    capsys.readouterr()
+    assert contract.main(ContractConfig(str(tmp_path / "bundle"), str(tmp_path / "robot.yaml"))) == 0
+    assert "bundle fits my_arm: 3 joints" in capsys.readouterr().out
 
 
 def test_steering_is_the_residual_example_with_another_method(tmp_path: Path) -> None:

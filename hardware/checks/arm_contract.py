@@ -21,8 +21,21 @@ def check_contract(bundle: Bundle, robot: RobotDescription) -> None:
     if found:
         raise CheckpointError(
             f"The bundle '{bundle.name}' does not fit the robot '{robot.name}': {' '.join(found)} "
-            "Use the robot that the bundle was made for, or correct the robot's description."
+            f"{_cure(bundle, robot)}"
         )
+
+
+def _cure(bundle: Bundle, robot: RobotDescription) -> str:
+    """Sentence on what to do about a mismatch."""
+    env = bundle.env
+    nameless = "state" in env.obs and not parse_unit(env.obs["state"].unit)
+    if len(action_joints(env.action.unit)) == env.action.dim and not nameless:
+        return "Use the robot that the bundle was made for, or correct the robot's description."
+    return (
+        "The units come from the dataset: if its numbers are those of this robot, write them as in "
+        f'"rad: {", ".join(robot.names)}", in the order of its columns, in the EnvSpec that recorded it, or '
+        "in its dataset.json, and train again."
+    )
 
 
 def goal_segments(bundle: Bundle) -> tuple[Segment, ...]:
@@ -60,7 +73,7 @@ def mismatches(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
     if len(joints) != bundle.env.action.dim:
         yield (
             f"It commands '{bundle.env.action.unit or 'numbers without a unit'}' ({bundle.env.name}), but an "
-            "arm expects named joint positions, 'rad: <joint>, ...'."
+            "arm expects one named joint position per number, 'rad: <joint>, ...'."
         )
         return
     yield from _names(joints, robot)

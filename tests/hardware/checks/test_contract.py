@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,14 @@ def test_impossible_rates_are_refused(chunks: Bundle, hz: float) -> None:
     assert any(sentence in found for found in mismatches(other(chunks, arm_env(control_hz=hz)), arm()))
     rates = {"state": hz}
     assert any(f"state {hz:g} Hz" in found for found in mismatches(other(chunks, arm_env(), rates), arm()))
+
+
+@pytest.mark.parametrize("unit", ["rad", "", "rad: a, b"])
+def test_joints_without_names_are_a_matter_of_the_dataset(unit: str, chunks: Bundle) -> None:
+    """The robot's description is right: the cure is the unit in the dataset's contract."""
+    env = arm_env()
+    with pytest.raises(CheckpointError) as refused:
+        check_contract(other(chunks, replace(env, action=replace(env.action, unit=unit))), arm())
+    assert 'write them as in "rad: a, b, c"' in str(refused.value)
+    assert "EnvSpec that recorded it, or in its dataset.json, and train again." in str(refused.value)
+    assert "description" not in str(refused.value)
