@@ -13,6 +13,7 @@ from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.commit import publish
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import STAGING
+from robo_rl.data.episodes.stamps import extend_stamps
 from robo_rl.data.spec_difference import differences
 
 
@@ -21,9 +22,10 @@ def merge(
 ) -> int:
     """Copy all episodes of `sources`, in order and byte for byte, into a new dataset; returns their number.
 
-    The dataset appears under `out` when it is complete. progress: called with (episodes done, episodes).
-    Raises DataError if a source is no dataset, if contracts differ or if `out` exists, ConfigError without
-    sources.
+    Datasets may have different columns of stamps: the new one has all of them, with -1, unknown, where a
+    source has no such column. The dataset appears under `out` when it is complete. progress: called with
+    (episodes done, episodes). Raises DataError if a source is no dataset, if contracts differ or if
+    `out` exists, ConfigError without sources.
     """
     if not sources:
         raise ConfigError("sources names no dataset. Give at least one: sources=[data/first,data/second]")
@@ -37,15 +39,16 @@ def merge(
                 "datasets of one contract."
             )
     episodes = [episode for store in stores for episode in store]
+    stamps = tuple(dict.fromkeys(name for store in stores for name in store.meta.stamps))
     info = {"merged": [str(source) for source in sources]}
     longest = replace(first.spec, max_episode_steps=max(store.spec.max_episode_steps for store in stores))
-    with atomic_dataset(
-        out, longest, image_codec=first.meta.image_codec, stamps=first.meta.stamps, info=info
-    ) as writer:
+    with atomic_dataset(out, longest, image_codec=first.meta.image_codec, stamps=stamps, info=info) as writer:
         for i, episode in enumerate(episodes):
             staged = writer.path / STAGING / f"{i:06d}"
             _refuse_odd_files(episode.path)
             copytree(episode.path, staged)
+            if episode.dataset.stamps != stamps:
+                extend_stamps(episode, staged, stamps)
             publish(writer.path, staged)
             if progress is not None:
                 progress(i + 1, len(episodes))
@@ -84,7 +87,6 @@ def difference(first: EpisodeStore, other: EpisodeStore) -> str:
         "observations": (sorted(first.spec.obs), sorted(other.spec.obs)),
         "shapes, units, limits or rates": (first.spec, anyhow),
         "codecs of images": (first.meta.image_codec, other.meta.image_codec),
-        "columns of stamps": (list(first.meta.stamps), list(other.meta.stamps)),
     }
     for what, (one, two) in facts.items():
         if one != two:

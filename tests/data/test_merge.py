@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import zarr
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data import merge as module
+from robo_rl.data.episodes.schema import STAMP_COLUMNS, STAMPS
 from robo_rl.data.merge import merge
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.data.validate import validate
@@ -56,11 +59,6 @@ def test_merge_changes_only_the_number(tmp_path: Path, codec: str) -> None:
         (STATE_ENV, {}, "environments"),
         (replace(ENV, control_hz=30.0), {}, "shapes, units, limits or rates"),
         (ENV, {"image_codec": "jpeg"}, "codecs of images"),
-        (
-            ENV,
-            {"stamps": ("t_capture_ns", "t_receive_ns", "t_command_ns", "t_capture_ns.front")},
-            "columns of stamps",
-        ),
     ],
 )
 def test_datasets_with_different_contracts_are_refused(
@@ -71,6 +69,24 @@ def test_datasets_with_different_contracts_are_refused(
     with pytest.raises(DataError, match=word):
         merge([one, other], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("named", [(), (*STAMP_COLUMNS[::-1], "t_capture_ns.front")])
+def test_missing_columns_of_stamps_become_unknown(tmp_path: Path, named: tuple[str, ...]) -> None:
+    """A recording and an import of the same robot, which has other stamps or none."""
+    sources = [make(tmp_path / "a", range(2)), make(tmp_path / "b", range(5, 7), stamps=named)]
+    assert merge(sources, tmp_path / "out") == 4
+    store = EpisodeStore(tmp_path / "out")
+    assert store.meta.stamps == (*STAMP_COLUMNS, *(name for name in named if name not in STAMP_COLUMNS))
+    before = [episode for source in sources for episode in EpisodeStore(source)]
+    for one, other in zip(before, store, strict=True):
+        for i, name in enumerate(store.meta.stamps):
+            own = one.dataset.stamps.index(name) if name in one.dataset.stamps else None
+            expected = -np.ones(one.frames) if own is None else one.array(STAMPS)[:, own]
+            np.testing.assert_array_equal(other.array(STAMPS)[:, i], expected)
+    group = zarr.open_group(tmp_path / "out/episodes/000003", mode="r")
+    np.testing.assert_array_equal(group[STAMPS][:], store.episode(3).array(STAMPS))  # type: ignore[index]
+    assert not validate(tmp_path / "out")
 
 
 def test_interrupted_merge_leaves_no_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
