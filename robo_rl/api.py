@@ -3,14 +3,14 @@
     import robo_rl as rr
 
     base = rr.train(data="data/peg20", out="runs/base")
-    tuned = rr.finetune(base=base.path, out="runs/tuned", method="residual", seed=1)
+    tuned = rr.finetune(base=base.path, demos="data/peg20", out="runs/tuned", method="residual", seed=1)
     print(tuned.rate)  # 88/100 = 88 % [80, 93]
     bundle = rr.export(tuned.path, out="runs/tuned/bundle")
 
 Keyword arguments are the settings of the verb (`robo-rl train --help all`), checked by the same schema. A
 nested setting is a dict, `net={"name": "unet1d", "widths": [64, 128]}`, or a dotted key, as in
-`**{"net.width": 128}`. Mistakes raise `robo_rl.core.errors.RoboRLError` with the sentence that the command
-line prints. Nothing is printed unless `progress=True`.
+`**{"net.width": 128}`. Mistakes raise `rr.RoboRLError` with the sentence that the command line prints.
+Nothing is printed unless `progress=True`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.conf.schema import EvaluateConfig, ExportConfig
 from robo_rl.conf.train import TrainConfig
+from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.plugins import load_plugins
 from robo_rl.core.protocols import VecEnv
@@ -45,6 +46,7 @@ __all__ = [
     "Dataset",
     "Evaluation",
     "LoadedPolicy",
+    "RoboRLError",
     "Run",
     "distill",
     "evaluate",

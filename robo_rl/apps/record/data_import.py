@@ -28,7 +28,14 @@ def main(config: DataImportConfig) -> int:
             f"source={config.source} does not exist. Give a folder of recordings, one of them, or a zarr v2 "
             "replay buffer."
         )
-    if _recorded(source) or (config.robot is not None and not _is_zarr(source)):
+    if config.robot is not None and not _recorded(source) and not _is_zarr(source):
+        raise DataError(
+            f"No recordings are in {source}: expected a folder with a metadata.yaml, as the recorder and "
+            "`ros2 bag record` write, or an .mcap file. Other data come in as a zarr v2 replay buffer, "
+            "source=<folder>.zarr with keys=[state:data/<array>,action:data/<array>], or by DatasetWriter in "
+            'Python (docs/data.md, "From arrays of your own").'
+        )
+    if _recorded(source):
         from robo_rl.apps.record.data_recordings import import_recordings
 
         _refuse_foreign(config, ("keys",), "recordings")

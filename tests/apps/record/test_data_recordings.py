@@ -241,13 +241,20 @@ def test_wrong_namespace_is_reported(
     assert hint in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "sentence"), [("nowhere", "nowhere does not exist"),
-                                                ("empty", "No recordings are in .*empty")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("nowhere", "nowhere does not exist"),
+        ("empty", "No recordings are in .*empty"),
+        ("mine.npz", r"No recordings are in .*zarr with keys=\[state:data/.*DatasetWriter"),
+    ],
+)
 def test_robot_setting_without_recordings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str
 ) -> None:
-    """With robot= the source must be recordings, so messages do not mention replay buffers."""
+    """The message names the three ways in: recordings, a replay buffer, and DatasetWriter."""
     (tmp_path / "empty").mkdir()
+    (tmp_path / "mine.npz").touch()
     assert run(f"source={tmp_path}/{name}", "robot=sim_arm", f"out={tmp_path}/data") == 2
     assert re.search(sentence, capsys.readouterr().err)
 
