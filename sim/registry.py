@@ -163,13 +163,18 @@ def skilled() -> list[str]:
     return sorted({*EXPERTS, *SCENES} - {"scene"})
 
 
+def has_expert(name: str) -> bool:
+    """True if the environment has a scripted expert. Raises UnknownNameError for an unknown environment."""
+    return _split("environment", name)[0] in (*EXPERTS, *SCENES)
+
+
 def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None = None) -> Expert:
     """The scripted expert of an environment. Raises ConfigError for suites that have none.
 
     env: the environment in whose lanes it will act; a `WatchingExpert` needs it, here or by its `watch`.
     """
     suite, task = _split("environment", name)
-    if suite not in (*EXPERTS, *SCENES):
+    if not has_expert(name):
         raise ConfigError(
             f"There is no scripted expert for '{name}'; only {', '.join(skilled())} tasks have one."
         )

@@ -8,6 +8,8 @@ from typing import Any, cast
 from policies.checkpoint import load_policy, read_policy_json
 from policies.deploy.bundle import MANIFEST, Bundle, Noise
 from policies.deploy.bundle_writer import write_bundle
+from policies.registry import SavedPolicy
+from policies.tuned.direct import DirectPolicy
 from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
@@ -23,8 +25,11 @@ def main(config: ExportConfig) -> int:
         f"torch by {parity:.1g}"
     )
     if bundle.manifest["measured"] is None and bundle.env.simulated:
-        again = f"robo-rl evaluate policy={find_policy(config.policy)} noise={0 if noise == 'zero' else 1}"
-        print(f"        its success with {noise} noise is unknown; to measure it: {again}, then export")
+        folder, scale = find_policy(config.policy), 0 if noise == "zero" else 1
+        noisy = takes_noise(load_policy(folder))
+        words, setting = (f" with {noise} noise", f" noise={scale}") if noisy else ("", "")
+        again = f"robo-rl evaluate policy={folder}{setting}"
+        print(f"        its success{words} is unknown; to measure it: {again}, then export")
     robot = "" if bundle.env.simulated else f"robo-rl contract bundle={config.out} robot=<its description>"
     print(f"Next:   {robot or f'robo-rl run bundle={config.out}'}")
     return 0
@@ -37,11 +42,13 @@ def write(config: ExportConfig) -> tuple[Bundle, Noise]:
         raise ConfigError(f"{folder} is a bundle already. Give the policy folder of its export.")
     data, measured = read_policy_json(folder), read_success_note(folder)
     noise = noise_mode(config.noise, measured, data["train"])
-    if measured is not None and measured["noise"] != (0.0 if noise == "zero" else 1.0):
+    policy = load_policy(folder)
+    same = measured is None or measured["noise"] == (0.0 if noise == "zero" else 1.0)
+    if not same and takes_noise(policy):
         measured = None  # measured with the other noise, so not valid for this bundle
     bundle = write_bundle(
         out,
-        load_policy(folder),
+        policy,
         trained_env_spec(folder),
         name=config.name or out.resolve().name,
         noise=noise,
@@ -49,6 +56,11 @@ def write(config: ExportConfig) -> tuple[Bundle, Noise]:
         measured=measured,
     )
     return bundle, noise
+
+
+def takes_noise(policy: SavedPolicy) -> bool:
+    """False for a policy learned from scratch (SAC, TD3, ...), whose actor sees the observation alone."""
+    return not (isinstance(policy, DirectPolicy) and policy.actor is not None)
 
 
 def noise_mode(asked: str | None, measured: dict[str, Any] | None, trained: dict[str, Any]) -> Noise:

@@ -113,4 +113,6 @@ def _driver(config: ViewConfig, env: VecEnv) -> Demonstrator:
     given = CollectConfig(
         env=config.env, out=config.out, policy=config.policy, noise=config.noise, seed=config.seed, num_envs=1
     )
-    return make_demonstrator(given, env)
+    return make_demonstrator(
+        given, env, "Choose pilot=random, pilot=still, or a trained policy by policy=<run>."
+    )

@@ -13,10 +13,11 @@ from torch import Tensor
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.conf.schema import CollectConfig
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import open_policy
-from sim.registry import make_expert
+from sim.registry import has_expert, make_expert, skilled
 from sim.vec.expert import Expert
 
 
@@ -77,9 +78,24 @@ class PolicyDemonstrator:
         return self._executor.policy.action_spec.denormalize(self._executor.act(self._noise))
 
 
-def make_demonstrator(config: CollectConfig, env: VecEnv) -> Demonstrator:
-    """Policy of `config.policy`; without one, the scripted expert."""
+COLLECT_WITHOUT = (
+    "Record a trained policy by policy=<run>, your own data by DatasetWriter in Python or "
+    "`robo-rl data import`, or learn without demonstrations: robo-rl finetune env={env} method=sac out=runs/sac"
+)
+
+
+def make_demonstrator(config: CollectConfig, env: VecEnv, without: str = COLLECT_WITHOUT) -> Demonstrator:
+    """Policy of `config.policy`; without one, the scripted expert.
+
+    without: what to do instead for an environment without expert, for the message of the ConfigError.
+    """
     if config.policy is None:
+        if not has_expert(config.env):
+            known = ", ".join(skilled())
+            raise ConfigError(
+                f"There is no scripted expert for '{config.env}'; only {known} tasks have one. "
+                f"{without.format(env=config.env)}"
+            )
         return ExpertDemonstrator(
             make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs
         )

@@ -88,7 +88,8 @@ def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"env": "metaworld/reech-v3"}, "Did you mean 'metaworld/reach-v3'"),
-        ({"env": "pusht/state"}, "no scripted expert"),
+        ({"env": "pusht/state"}, "policy=<run>, your own data by DatasetWriter"),
+        ({"env": "pusht/state"}, "robo-rl finetune env=pusht/state method=sac"),
         ({"device": "tpu", "policy": "x"}, "device=tpu"),
         ({"policy": "nowhere"}, "nowhere does not exist; the nearest existing folder is"),
         ({"reward": "shaped"}, "shaped"),

@@ -38,6 +38,14 @@ def test_episodes_are_filmed_one_after_another(
     assert sheet[5:-5].std() > 5.0
 
 
+def test_an_environment_without_expert_has_other_pilots(tmp_path: Path) -> None:
+    """The message names them."""
+    with pytest.raises(
+        ConfigError, match=r"no scripted expert for 'pusht/state'; .* pilot=random, .* policy=<run>"
+    ):
+        view.main(config(tmp_path, env="pusht/state"))
+
+
 def test_two_pilots_are_refused(tmp_path: Path) -> None:
     """Policy and pilot together are refused."""
     with pytest.raises(ConfigError, match="cannot both act"):

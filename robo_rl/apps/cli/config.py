@@ -163,13 +163,21 @@ def _explained(verb: str, error: Exception, overrides: list[str], known: dict[st
 
 
 def _check_values(config: Any, known: dict[str, Setting]) -> None:
+    if getattr(config, "resume", False) is True and getattr(config, "overwrite", False) is True:
+        raise ConfigError(
+            "resume=true continues the run in `out` and overwrite=true replaces it; give one of them."
+        )
     for key, setting in known.items():
         value = config
         for part in key.split("."):
             value = getattr(value, part, None)
-        if setting.required and value == "":
+        means_something = not setting.optional or "empty:" in setting.meaning
+        if value == "" and (
+            setting.required or not means_something
+        ):  # e.g. a variable of the shell is not set
             about = f" ({setting.meaning})" if setting.meaning else ""
-            raise ConfigError(f"{key}= is empty, expected: {setting.type_words}{about}.")
+            nothing = " or none" if setting.optional else ""
+            raise ConfigError(f"{key}= is empty, expected: {setting.type_words}{nothing}{about}.")
         if setting.choices and isinstance(value, str) and value not in setting.choices:
             hint = did_you_mean(value, setting.choices)
             raise ConfigError(f"{key}={value} cannot be used, expected: {setting.type_words}.{hint}")

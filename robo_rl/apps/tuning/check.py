@@ -26,7 +26,11 @@ def check_config(config: FinetuneVerb) -> None:
     if config.base is not None:
         find_policy(config.base)
     elif method.map.kind != "direct":
-        raise ConfigError(f"method={method.name} improves a policy: give base=<policy folder>.")
+        env = "" if config.env else "env=<environment> and "
+        raise ConfigError(
+            f"method={method.name} improves a policy: give base=<policy folder>, or learn from scratch by "
+            f"{env}method=sac (or td3)."
+        )
     elif config.env is None:
         raise ConfigError("Learning from scratch needs env=<environment>; all names: robo-rl info")
     if config.demos is not None:

@@ -18,6 +18,7 @@ from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.next_step import after_tuning
 from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.success_note import success_note, write_success_note
 from sim.registry import make_env
 from sim.vec.on_device import env_on
 
@@ -51,6 +52,9 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
             print(f"base on the same episodes: {before}; exact McNemar p = {test.p_value:.2g}")
             result |= {"base": before.to_json(), "p_vs_base": test.p_value}
     write_json(run.path / "results.json", result)
+    if config.max_episode_steps is None:  # measured as it will be deployed: `export` states it in the bundle
+        note = success_note(after.rate, env.spec.name, config.eval_seed, outcome.noise_scale)
+        write_success_note(run.policy, note)
     print(f"Policy: {run.policy}")
     rate = None if before is None else before.rate
     print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")

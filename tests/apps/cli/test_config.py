@@ -45,6 +45,7 @@ class _Config:
     resume: bool = False
     net: _Net = variant({"small": _Net, "deep": _DeepNet}, "the network")
     optimizer: _Optimizer = field(default_factory=_Optimizer)
+    overwrite: bool = False
 
 
 def load(*overrides: str) -> _Config:
@@ -84,6 +85,7 @@ def test_text_needs_no_quotes(path: str) -> None:
         ("optimizer.lr=fast", ["optimizer.lr=fast", "number"]),
         ("optimizer.betas=0.5", ["optimizer.betas=0.5", "Write optimizer.betas=[0.5]"]),
         ("data=", ["data= is empty, expected: text (where the data are)"]),
+        ("base=", ["base= is empty, expected: text or none (a policy)"]),
         ("optimizer.betas=[1,x]", ["optimizer.betas", "[number > 0 and < 1, ...]"]),
         ("resume=maybe", ["resume=maybe", "true or false"]),
         ("keep=sucess", ["keep=sucess", "Did you mean 'success'"]),
@@ -100,6 +102,12 @@ def test_invalid_override_error_names_key_and_remedy(override: str, words: list[
     assert all(word in message for word in words), message
     assert "\n" not in message
     assert "hydra" not in message.lower()
+
+
+def test_a_run_is_continued_or_replaced() -> None:
+    """Both together would leave open which of them wins."""
+    with pytest.raises(ConfigError, match=r"resume=true continues .* overwrite=true replaces it; give one"):
+        load("data=d", "resume=true", "overwrite=true")
 
 
 def test_only_a_number_that_is_not_finite_is_said_to_be_so() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from policies.deploy.bundle import load_bundle
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning.loop import Best, _Training
@@ -146,7 +147,8 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
     ("arguments", "words"),
     [
         (["finetune", "out=x", "base=/nowhere"], "/nowhere does not exist"),
-        (["finetune", "out=x"], "improves a policy"),
+        (["finetune", "out=x"], "learn from scratch by env=<environment> and method=sac (or td3)."),
+        (["finetune", "out=x", "env=gym/a:b-v0"], "learn from scratch by method=sac (or td3)."),
         (["finetune", "out=x", "method=residul"], "residual"),
         (["finetune", "out=x", "method.lerner.tau=1"], "learner"),
         (["distill", "out=x", "teacher=/nowhere"], "/nowhere does not exist"),
@@ -266,3 +268,12 @@ def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.Ca
     mean = sum(json.loads((out / "results.json").read_text())["policy"]["returns"]) / 2
     assert f"success 0/2 = 0 % [0, 66], mean return {mean:.4g}" in said.out
     assert "return -" in said.err  # of the progress bar
+    for noise in ("", "zero"):  # this policy takes no noise, so its success holds for both
+        words = [
+            f"policy={out}",
+            f"out={tmp_path / f'bundle{noise}'}",
+            *([f"noise={noise}"] if noise else []),
+        ]
+        assert robo_rl(["export", *words]) == 0
+        assert "unknown" not in capsys.readouterr().out
+        assert load_bundle(tmp_path / f"bundle{noise}").manifest["measured"]["n"] == 2
