@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -12,6 +13,10 @@ from robo_rl.eval.stats import mean_over_seeds
 from robo_rl.runs.history import PastRun, find_runs, no_run
 
 LEAST_RUNS = 3  # for an interval over runs
+CAPTION = (
+    "Points: evaluations during training. Bands: 95 % intervals, Wilson over the episodes of one run, "
+    "bootstrap over several runs. Labels: the final measurement, on other episodes."
+)
 
 
 def main(config: CompareConfig) -> int:
@@ -24,10 +29,22 @@ def main(config: CompareConfig) -> int:
     width = max(map(len, groups))
     for name, runs in groups.items():
         print(f"{name:<{width}}  {final_success(runs)}")
-    curves = [curve_of(name, runs) for name, runs in groups.items()]
-    files = write_learning_curves(Path(config.out), [curve for curve in curves if curve is not None])
+    curves = {name: curve_of(name, runs) for name, runs in groups.items()}
+    drawn = [curve for curve in curves.values() if curve is not None]
+    files = write_learning_curves(Path(config.out), drawn, caption=CAPTION)
     print(f"Curves: {', '.join(map(str, files))}")
+    missing = [
+        run for runs in groups.values() for run in runs if run.curve is None or not run.curve.env_steps
+    ]
+    if missing:
+        print(f"Not in the plot: {', '.join(map(without_curve, missing))}")
     return 0
+
+
+def without_curve(run: PastRun) -> str:
+    """Name of a run without learning curve, with the cause."""
+    cause = "no evaluation during training" if run.done else "not finished; resume=true continues it"
+    return f"{run.path} ({cause})"
 
 
 def final_success(runs: list[PastRun]) -> str:
@@ -38,7 +55,7 @@ def final_success(runs: list[PastRun]) -> str:
     """
     rates = [run.rate for run in runs if run.rate is not None]
     if not rates:
-        return "not measured"
+        return "not measured" if any(run.done for run in runs) else "not finished"
     missing = f", {len(runs) - len(rates)} not measured" if len(rates) < len(runs) else ""
     if len(rates) == 1:
         return f"{rates[0]}{missing}"
@@ -66,10 +83,12 @@ def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
     if not measured:
         return None
     steps = measured[0].env_steps
+    result = final_success(runs) if any(run.rate for run in runs) else ""
     if len(measured) == 1:
-        return Curve.from_rates(name, steps, measured[0].rates)
+        return replace(Curve.from_rates(name, steps, measured[0].rates), result=result)
     if any(curve.env_steps != steps for curve in measured):
         raise ConfigError(
             f"The runs below {name} were evaluated at different steps: compare them one by one."
         )
-    return Curve.from_seeds(name, steps, [[rate.rate for rate in curve.rates] for curve in measured])
+    rates = [[rate.rate for rate in curve.rates] for curve in measured]
+    return replace(Curve.from_seeds(name, steps, rates), result=result)

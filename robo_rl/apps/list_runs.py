@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from robo_rl.conf.history import RunsConfig
 from robo_rl.core.errors import CheckpointError
@@ -24,6 +25,13 @@ def main(config: RunsConfig) -> int:
     width = max(len(str(run.path)) for run in runs)
     for run, varied in zip(runs, settings, strict=True):
         success = str(run.rate) if run.rate else "not measured" if run.done else "not finished"
-        shown = " ".join(f"{key}={value}" for key, value in list(varied.items())[: config.settings])
-        print(f"{run.path!s:<{width}}  {success:<28}  {shown}".rstrip())
+        print(f"{run.path!s:<{width}}  {success:<28}  {words(varied, config.settings)}".rstrip())
     return 0
+
+
+def words(settings: dict[str, Any], most: int) -> str:
+    """The first `most` settings as on the command line, and the number of the others."""
+    given = [(key, value) for key, value in settings.items() if value is not None]
+    shown = [f"{key.removesuffix('.name')}={value}" for key, value in given[:most]]
+    more = [f"(and {len(given) - most} more)"] if len(given) > most else []
+    return " ".join([*shown, *more])

@@ -12,7 +12,9 @@ class RunsConfig:
     """`robo-rl runs`."""
 
     path: str = setting("runs", "folder of a run, or of several runs")
-    settings: int = setting(6, "largest number of differing settings that a line shows", at_least=0)
+    settings: int = setting(
+        6, "largest number of differing settings that a line shows; the others are counted", at_least=0
+    )
     json: bool = setting(False, "print one JSON object per run instead of a table")
 
 

@@ -47,13 +47,17 @@ STYLE: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Success of one method over environment steps, with an interval at every point."""
+    """Success of one method over environment steps, with an interval at every point.
+
+    result: text of the final measurement beside the label; empty: the last value.
+    """
 
     label: str
     env_steps: tuple[int, ...]
     value: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    result: str = ""
 
     @classmethod
     def from_rates(cls, label: str, env_steps: Sequence[int], rates: Sequence[SuccessRate]) -> Curve:
@@ -93,11 +97,16 @@ def spread_labels(
 
 
 def write_learning_curves(
-    path: Path, curves: Sequence[Curve], baselines: Mapping[str, float] | None = None, title: str = ""
+    path: Path,
+    curves: Sequence[Curve],
+    baselines: Mapping[str, float] | None = None,
+    title: str = "",
+    caption: str = "",
 ) -> tuple[Path, Path]:
     """Draw the curves to `path` with suffix .svg and .png; returns both paths.
 
     baselines: label -> success rate, drawn as dashed horizontal lines (the base, the base with zero noise).
+    caption: text below the plot.
     """
     if not curves:
         raise ConfigError(
@@ -109,6 +118,8 @@ def write_learning_curves(
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         _draw(axes, curves, baselines or {}, title)
+        if caption:
+            figure.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color=MUTED)
         files = path.with_suffix(".svg"), path.with_suffix(".png")
         figure.savefig(files[0], metadata={"Date": None})
         figure.savefig(files[1], dpi=200)
@@ -124,7 +135,8 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
             curve.env_steps, curve.value, color=colour, linewidth=2, marker="o", markersize=4, clip_on=False
         )
         levels.append(curve.value[-1])
-        labels.append((f"{curve.label}  {100 * curve.value[-1]:.0f} %", colour, "bold"))
+        result = curve.result or f"{100 * curve.value[-1]:.0f} %"
+        labels.append((f"{curve.label}  {result}", colour, "bold"))
     for name, level in baselines.items():
         axes.axhline(level, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         levels.append(level)

@@ -80,7 +80,8 @@ class PolicyDemonstrator:
 
 COLLECT_WITHOUT = (
     "Record a trained policy by policy=<run>, your own data by DatasetWriter in Python or "
-    "`robo-rl data import`, or learn without demonstrations: robo-rl finetune env={env} method=sac out=runs/sac"
+    "`robo-rl data import`, or learn without demonstrations: "
+    "robo-rl finetune env={env} method=sac out=runs/sac"
 )
 
 

@@ -15,6 +15,18 @@ from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import EVALUATION_FILE
 
 RUN_FILE = "run.json"
+MAIN_SETTINGS = [
+    "method.name",
+    "data",
+    "task",
+    "base",
+    "teacher",
+    "env",
+    "demos",
+    "net.name",
+    "process.name",
+    "seed",
+]
 RESULTS = ("policy", "head")  # keys of results.json with the success of the run's own policy
 
 
@@ -59,9 +71,16 @@ def no_run(folder: Path) -> str:
 
 
 def differing(runs: list[PastRun]) -> list[dict[str, Any]]:
-    """For each run, the settings that differ between the runs, without `out`."""
-    keys = [key for key in dict.fromkeys(key for run in runs for key in run.settings) if key != "out"]
-    varied = [key for key in keys if len({repr(run.settings.get(key)) for run in runs}) > 1]
+    """For each run, its settings that have several values among the runs, without `out`; those that say what
+    the run is come first, also where only some runs have them (runs of several verbs).
+    """
+    keys = dict.fromkeys([*MAIN_SETTINGS, *(key for run in runs for key in run.settings)])
+    values = {key: [repr(run.settings[key]) for run in runs if key in run.settings] for key in keys}
+    varied = [
+        key
+        for key, found in values.items()
+        if key != "out" and (len(set(found)) > 1 or (key in MAIN_SETTINGS and 0 < len(found) < len(runs)))
+    ]
     return [{key: run.settings[key] for key in varied if key in run.settings} for run in runs]
 
 

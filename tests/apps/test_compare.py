@@ -70,6 +70,41 @@ def test_runs_shows_success_and_differences(tmp_path: Path, capsys: pytest.Captu
     assert "is an empty folder, and no run is in it" in capsys.readouterr().err
 
 
+def test_runs_of_several_verbs_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a run is comes first; a setting that is equal in all runs that have it is not shown."""
+    many = {f"learner.k{i}": 1 for i in range(9)}
+    for name, settings in {
+        "base": {"net": {"lr": 1}, "data": "data/a", "seed": 1, "steps": 9},
+        "res": {"net": {"lr": 1}, "base": "runs/base", "method": {"name": "residual"} | many, "seed": 1},
+        "steer": {"base": "runs/base", "method": {"name": "steering"} | dict.fromkeys(many, 2), "seed": 1},
+    }.items():
+        write_run(tmp_path / name, 1, [2, 9])
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(settings | {"out": name}))
+    assert main(["runs", f"path={tmp_path}", "settings=3"]) == 0
+    shown = [line.partition("]")[2].strip() for line in capsys.readouterr().out.splitlines()]
+    assert shown[0] == "data=data/a"
+    assert shown[1].startswith("method=residual base=runs/base method.learner.k0=1 (and 8 more)")
+    assert shown[2].startswith("method=steering base=runs/base method.learner.k0=2 (and 8 more)")
+
+
+def test_compare_says_what_the_plot_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Labels are the printed success; bands have a caption; an unfinished run is named."""
+    write_run(tmp_path / "one", 1, [2, 5])
+    write_run(tmp_path / "two", 2, [2, 6])
+    (tmp_path / "two" / "results.json").write_text(json.dumps({"policy": {"rate": {"k": 4, "n": 4}}}))
+    write_run(tmp_path / "stopped", 3, [2])
+    for name in ("curve.json", "results.json", "policy"):
+        path = tmp_path / "stopped" / name
+        path.rmdir() if path.is_dir() else path.unlink()
+    names = [str(tmp_path / name) for name in ("one", "two", "stopped")]
+    assert main(["compare", *names, f"out={tmp_path / 'plot'}"]) == 0
+    said = capsys.readouterr().out
+    assert f"Not in the plot: {tmp_path / 'stopped'} (not finished; resume=true continues it)" in said
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert "4/4 = 100 %" in drawn
+    assert "Bands: 95 % intervals" in drawn
+
+
 def test_compare_draws_single_runs_and_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder of seeds is one curve, with the mean of its runs' rates."""
     write_run(tmp_path / "one", 1, [2, 5])
