@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 
-from robo_rl.core.errors import BusError
+from robo_rl.core.errors import BusError, BusNameError
 from robo_rl.core.nearest import nearest
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -14,39 +14,39 @@ RULE = "use letters, digits and underscores, not a digit first, with / between"
 
 
 def node_name(name: str) -> str:
-    """The name, unchanged. Raises BusError for a name that ROS would refuse."""
+    """The name, unchanged. Raises BusNameError for a name that ROS would refuse."""
     if not WORD.fullmatch(name):
-        raise BusError(f"{name!r} cannot be the name of a node; {RULE[:52]}.")
+        raise BusNameError(f"{name!r} cannot be the name of a node; {RULE[:52]}.")
     return name
 
 
 def namespace_of(namespace: str) -> str:
-    """The namespace as "" or "/robot/left". Raises BusError for a namespace that ROS would refuse."""
+    """The namespace as "" or "/robot/left". Raises BusNameError for a namespace that ROS would refuse."""
     words = [word for word in namespace.split("/") if word]
     if not all(map(WORD.fullmatch, words)):
-        raise BusError(f"{namespace!r} cannot be a namespace; {RULE}.")
+        raise BusNameError(f"{namespace!r} cannot be a namespace; {RULE}.")
     return "".join(f"/{word}" for word in words)
 
 
 def resolve(name: str, namespace: str, node: str) -> str:
     """The full name: "joint_states" below the namespace, "~/start" below the node, "/estop" unchanged.
 
-    Raises BusError for a name that ROS would refuse.
+    Raises BusNameError for a name that ROS would refuse.
     """
     if name.startswith("~/"):
         full = f"{namespace}/{node}/{name[2:]}"
     else:
         full = name if name.startswith("/") else f"{namespace}/{name}"
     if not all(map(WORD.fullmatch, full[1:].split("/"))):
-        raise BusError(f"{name!r} cannot be the name of a topic or service; {RULE}.")
+        raise BusNameError(f"{name!r} cannot be the name of a topic or service; {RULE}.")
     return full
 
 
 def domain_id(asked: int | None) -> int:
-    """`asked`, otherwise ROS_DOMAIN_ID, otherwise 0. Raises BusError unless it is a number from 0 to 232."""
+    """`asked`, otherwise ROS_DOMAIN_ID, otherwise 0. Raises BusNameError unless it is from 0 to 232."""
     text = str(asked) if asked is not None else os.environ.get("ROS_DOMAIN_ID", "") or "0"
     if not (text.isdecimal() and int(text) <= 232):
-        raise BusError(f"ROS_DOMAIN_ID is '{text}'; expected a whole number from 0 to 232.")
+        raise BusNameError(f"ROS_DOMAIN_ID is '{text}'; expected a whole number from 0 to 232.")
     return int(text)
 
 
@@ -64,4 +64,5 @@ def unknown_service(service: str, offered: Iterable[str], waited_s: float) -> Bu
         hint = f"Known services: {', '.join(near or names)}."
     else:
         hint = "No services were found: start its node, and compare ROS_DOMAIN_ID on both sides."
-    return BusError(f"The service '{service}' was not found (waited {waited_s:g} s). {hint}")
+    error = BusNameError if names else BusError  # without any node, nothing is wrong with the name
+    return error(f"The service '{service}' was not found (waited {waited_s:g} s). {hint}")

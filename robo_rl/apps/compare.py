@@ -15,7 +15,7 @@ from robo_rl.runs.history import PastRun, find_runs, no_run
 LEAST_RUNS = 3  # for an interval over runs
 CAPTION = (
     "Points: evaluations during training. Bands: 95 % intervals, Wilson over the episodes of one run, "
-    "bootstrap over several runs. Labels: the final measurement, on other episodes."
+    "bootstrap over several runs.\nLabels: the final measurement, on other episodes."
 )
 
 

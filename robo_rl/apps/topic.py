@@ -13,7 +13,7 @@ from hardware.bus.names import namespace_of, resolve
 from hardware.bus.pace import PaceMeter
 from hardware.bus.readable import readable
 from robo_rl.conf.topic import TopicEchoConfig, TopicHzConfig, TopicInfoConfig, TopicListConfig
-from robo_rl.core.errors import BusError
+from robo_rl.core.errors import BusError, BusNameError
 
 LINE_S = 1.0  # interval of the lines of `topic hz`
 WAIT_S = 0.05  # longest interval between two calls of `take`
@@ -31,7 +31,7 @@ def list_topics(config: TopicListConfig) -> None:
             raise BusError(introspector.no_nodes_message())
     shown = [end for end in ends if end.topic.startswith(below)]
     if not shown:
-        raise BusError(
+        raise BusNameError(
             f"There is no topic below '{below}'. Topics: {', '.join(sorted({end.topic for end in ends}))}."
         )
     rows = [_row(topic, list(group)) for topic, group in groupby(shown, key=lambda end: end.topic)]

@@ -66,6 +66,12 @@ class BusError(RoboRLError):
     exit_code = 3
 
 
+class BusNameError(BusError):
+    """A name on the robot's bus that cannot be used, is taken, or that no running node has: wrong input."""
+
+    exit_code = 2
+
+
 class DriverError(RoboRLError):
     """A robot that cannot be reached, refuses a command, or violates its protocol."""
 

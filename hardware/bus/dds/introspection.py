@@ -18,7 +18,7 @@ from hardware.bus.dds.cdr import ros_types
 from hardware.bus.dds.publications import ALIVE, MANY, NodeNames
 from hardware.bus.dds.types import PLAIN, carrier, endpoint_qos, join, leave_domain
 from hardware.bus.names import domain_id
-from robo_rl.core.errors import BusError
+from robo_rl.core.errors import BusError, BusNameError
 from robo_rl.core.nearest import nearest
 
 ANY = ViewState.Any | SampleState.Any | InstanceState.Any
@@ -124,7 +124,8 @@ class TopicIntrospector:
         near = nearest(topic, found, 1) or [name for name in found if name.endswith(topic)][:1]
         hint = f" Did you mean '{near[0]}'?" if near else ""
         known = f" Known topics: {', '.join(found)}." if found else f" {self.no_nodes_message()}"
-        return BusError(f"There is no topic '{topic}' (waited {waited_s:g} s).{hint}{known}")
+        error = BusNameError if found else BusError  # without any node, nothing is wrong with the name
+        return error(f"There is no topic '{topic}' (waited {waited_s:g} s).{hint}{known}")
 
     def no_nodes_message(self) -> str:
         """Message for a bus without topics."""

@@ -22,7 +22,7 @@ from typing import IO
 
 from robo_rl.apps.nodes import node_life
 from robo_rl.apps.nodes.node_life import SAME_S
-from robo_rl.core.errors import BusError, LockedError
+from robo_rl.core.errors import BusNameError, LockedError
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.runs.signals import SUPERVISOR, ended_by, signal_source
 
@@ -72,7 +72,7 @@ def terminal_kept() -> Iterator[None]:
 def namespace_lock(domain: int, namespace: str) -> FolderLock:
     """Lock that allows one set of nodes per domain and namespace on this machine.
 
-    Two safety filters would command one robot. Raises BusError while another process holds the lock.
+    Two safety filters would command one robot. Raises BusNameError while another process holds the lock.
     """
     name = f"robo_rl-{os.getuid()}-{domain}-{namespace.strip('/').replace('/', '.') or 'root'}"
     folder = Path(tempfile.gettempdir()) / name
@@ -80,7 +80,7 @@ def namespace_lock(domain: int, namespace: str) -> FolderLock:
     try:
         return FolderLock(folder, "namespace")
     except LockedError:
-        raise BusError(
+        raise BusNameError(
             f"Another `robo-rl up` or `ros2 launch` runs in ROS domain {domain} and namespace "
             f"'{namespace or '/'}': two safety filters would send to one robot. Stop it, or choose another "
             "ROS_DOMAIN_ID or namespace=."

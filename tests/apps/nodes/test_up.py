@@ -31,7 +31,7 @@ from robo_rl.apps.nodes.supervise import namespace_lock
 from robo_rl.apps.up import ARGUMENTS
 from robo_rl.conf.fields import settings
 from robo_rl.conf.up import UpConfig
-from robo_rl.core.errors import BusError, ConfigError, RoboRLError, UnknownNameError
+from robo_rl.core.errors import BusNameError, ConfigError, RoboRLError, UnknownNameError
 from robo_rl.core.spec import ArraySpec
 from sim.registry import make_env
 from tests.hardware.bundles import arm_bundle, arm_env, quad_bundle
@@ -114,7 +114,7 @@ def test_command_line_mistakes_print_one_sentence(capsys: pytest.CaptureFixture[
     assert "needs bundle=" in capsys.readouterr().err
     assert main(["up"]) == 2
     assert "set" in capsys.readouterr().err
-    assert main(["up", "arm_sim", "namespace=a b", "seconds=1"]) == 3
+    assert main(["up", "arm_sim", "namespace=a b", "seconds=1"]) == 2
     assert "'a b' cannot be a namespace" in capsys.readouterr().err
 
 
@@ -186,7 +186,7 @@ def test_up_and_ctrl_c_of_the_simulated_arm() -> None:
         wait_for_commands()
         pids = children(process)
         assert main(["call", "safety_filter/stop"]) == 0
-        assert main(["call", "safety_filter/nonsense", "timeout_s=0.2"]) == 3
+        assert main(["call", "safety_filter/nonsense", "timeout_s=0.2"]) == 2
         process.send_signal(signal.SIGINT)
         text = process.communicate(timeout=SOON_S)[0]
         assert process.returncode == 0, text
@@ -409,7 +409,7 @@ def test_one_set_per_domain_and_namespace() -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         with (
-            pytest.raises(BusError, match="Another `robo-rl up` or `ros2 launch` runs"),
+            pytest.raises(BusNameError, match="Another `robo-rl up` or `ros2 launch` runs"),
             namespace_lock(domain, "/"),
         ):
             pass
