@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.runs.estimate import TimeEstimate
 from robo_rl.runs.metrics import Metrics
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir
@@ -99,14 +100,18 @@ class RunSession:
         due: Callable[[], bool] = lambda: False,
         savable: Callable[[], bool] = lambda: True,
         extra: Callable[[Path], None] | None = None,
+        faster: str = "",
     ) -> None:
         """Advance `training` until it is done; save it every `checkpoint_every` steps, at a stop and at the
         end.
 
         due: called after each `advance`; True requests an additional save. savable: False while the state is
         incomplete (a burn-in), which postpones saves and stops. extra(folder): writes further files into each
-        checkpoint. Raises KeyboardInterrupt, with a sentence on how to continue, after a stop request.
+        checkpoint. faster: sentence on what makes the training faster, printed once with an estimate of its
+        duration if that is long; empty: no estimate. Raises KeyboardInterrupt, with a sentence on how to
+        continue, after a stop request.
         """
+        estimate = TimeEstimate(self.bar.total, self._unit) if faster else None
         while not training.done:
             if self.stopping and savable():
                 break
@@ -114,6 +119,8 @@ class RunSession:
             training.advance()
             self._unsaved = True
             self.bar.update(training.step - before)
+            if estimate is not None and (said := estimate.sentence(training.step)):
+                self.bar.write(f"{said} {faster}")
             if (crossed(before, training.step, checkpoint_every) or due()) and savable():
                 self.save(training, extra)
         if self._unsaved and savable():

@@ -27,7 +27,7 @@ from robo_rl.data.plausible import check_episodes
 from robo_rl.data.selection import EpisodeSelection, select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
-from robo_rl.runs.device import pick_device, set_cpu_threads
+from robo_rl.runs.device import device_of, pick_device, set_cpu_threads
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 
@@ -83,8 +83,23 @@ def _train(
         def save_average(folder: Path) -> None:
             save_policy(folder / run.policy.name, trainer.average, note | {"steps": trainer.step})
 
-        session.run(trainer, checkpoint_every=config.checkpoint_every, extra=save_average)
+        session.run(
+            trainer,
+            checkpoint_every=config.checkpoint_every,
+            extra=save_average,
+            faster=how_to_be_faster(config, policy),
+        )
     save_policy(run.policy, trainer.result(), note)
+
+
+def how_to_be_faster(config: TrainConfig, policy: GenerativePolicy) -> str:
+    """Sentence on the settings that make a long training shorter."""
+    images = " It trains an image encoder." if len(policy.encoder.cameras) else ""
+    gpu = "" if device_of(policy).type == "cuda" else ", and device=cuda is much faster where there is a GPU"
+    return (
+        f"{images} An update is shorter with a smaller batch_size (now {config.batch_size}); there are fewer "
+        f"with a smaller steps (now {config.steps}){gpu}."
+    ).strip()
 
 
 def selected_episodes(config: TrainConfig, store: EpisodeStore) -> EpisodeSelection:

@@ -12,6 +12,7 @@ from robo_rl.apps import train
 from robo_rl.core.errors import DataError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.store import DatasetWriter, recover
+from robo_rl.runs import estimate
 from tests.apps.conftest import train_config
 from tests.data.recordings import ENV, STATE_ENV, add_frames, interrupt
 
@@ -107,3 +108,15 @@ def test_an_image_of_another_type_is_named(tmp_path: Path) -> None:
     ):
         train.main(train_config(data, tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_long_training_is_announced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One camera on a CPU may take an hour: the sentence names the settings that matter."""
+    monkeypatch.setattr(estimate, "WATCHED_S", 0.0)
+    monkeypatch.setattr(estimate, "LONG_S", 0.0)
+    trained(dataset(tmp_path / "data", (None,), ENV), tmp_path / "run", steps=3, checkpoint_every=0)
+    said = capsys.readouterr().out
+    assert said.count("This will take about 0 min: 1 update of ") == 1
+    assert "It trains an image encoder. An update is shorter with a smaller batch_size (now 16)" in said
