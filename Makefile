@@ -69,7 +69,8 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter, tables of results, the sit
 
 docs: $(STAMP) ## the site of docs/ in build/site; a broken link fails
 	@$(DOCS)
-	@echo "Open build/site/index.html"
+	@echo "Open build/site/index.html. The search works only from a server:"
+	@echo "  $(BIN)/python -m http.server 8000 --bind 127.0.0.1 -d build/site, then http://127.0.0.1:8000"
 
 format: $(STAMP) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .

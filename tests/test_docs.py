@@ -22,6 +22,7 @@ from robo_rl.conf.fields import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+CODE_COLUMNS = 112  # of a code block on the site, at 1280 px (docs/site.css)
 METHODS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((CONF / "method").glob("*.yaml"))}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 DEFAULT = "–"  # in a table of values: the method's file leaves this one alone
@@ -72,6 +73,13 @@ def test_the_navigation_holds_every_page_once() -> None:
 def test_the_front_page_is_short() -> None:
     """README.md is for newcomers; figures and caveats are in docs/."""
     assert len((ROOT / "README.md").read_text().split()) <= 900
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_blocks_fit_the_page(page: Path) -> None:
+    """A longer line is cut at the right edge of the site."""
+    lines = "\n".join(body for _, body in FENCE.findall(page.read_text())).splitlines()
+    assert not [line for line in lines if len(line) > CODE_COLUMNS]
 
 
 def commands() -> dict[str, list[dict[str, str]]]:
