@@ -31,6 +31,6 @@ def count_kernel(path: Path) -> str:
 def compiling(number: str) -> str:
     """Message before a compilation."""
     return (
-        f"compiling the simulator, part {number} (once per task and number of drones, some 20 to 40 s each "
+        f"compiling the simulator, part {number} (once per task and number of drones, some 25 s each "
         "on an idle core) ..."
     )

@@ -21,8 +21,8 @@ from robo_rl.eval.flight.flight_log import ROTORS, FlightLog
 from robo_rl.eval.plots import MUTED, PALETTE, STYLE, spread_labels
 
 SMALLEST_M = 1e-3  # end of the logarithmic axis: below the accuracy of motion capture
-# logs take colours from the other end of the palette
-_ROTOR_COLOURS = tuple(reversed(PALETTE))[: len(ROTORS)]
+# None is a colour of PALETTE, which stands for the pilots.
+ROTOR_COLOURS = ("#27272a", "#7c3aed", "#a16207", "#a1a1aa")
 _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")  # 0, 2.5, 5 without trailing zeros
 _HEADING: Any = {"loc": "left", "fontsize": 10}
 _BAND = (10, 50, 90)  # percentiles
@@ -91,11 +91,8 @@ def _draw_error(axes: Axes, logs: Sequence[FlightLog], colours: Sequence[str]) -
     for log, final, colour, height in zip(logs, finals, colours, heights, strict=True):
         _label(axes, f"{log.label}  {_length(final)}", colour, height, bold=True)
         ended = int((~log.flying()[-1]).sum())
-        note = (
-            f"{ended} of {log.num_drones} ended early" if ended else f"all {log.num_drones} flew to the end"
-        )
-        note = f"at the end; {note}"
-        _label(axes, note, MUTED, height - 0.09)
+        note = f"{ended} of {log.num_drones} ended early" if ended else f"all {log.num_drones} fly"
+        _label(axes, f"median at {_end_s(log):g} s; {note}", MUTED, height - 0.09)
 
 
 def _draw_tilt(axes: Axes, logs: Sequence[FlightLog], colours: Sequence[str]) -> None:
@@ -107,7 +104,7 @@ def _draw_tilt(axes: Axes, logs: Sequence[FlightLog], colours: Sequence[str]) ->
 
 
 def _draw_motors(axes: Axes, log: FlightLog, drone: int, labelled: bool) -> None:
-    for i, (rotor, shade) in enumerate(zip(ROTORS, _ROTOR_COLOURS, strict=True)):
+    for i, (rotor, shade) in enumerate(zip(ROTORS, ROTOR_COLOURS, strict=True)):
         axes.plot(_time_s(log), log.command[:, drone, i], color=shade, linewidth=0.9)
         if labelled:
             _label(axes, rotor, shade, 0.85 - 0.2 * i)

@@ -82,6 +82,7 @@ COLUMNS: dict[str, list[Column]] = {
 }
 _HOLD_NOTE = (
     "error: of flights that stayed, mean distance over the last 2 s; on a curve, RMS distance after 2 s. "
+    "The figure shows the median at every instant. "
     "left the box: more than 0.6 m from the goal. held: stayed, error below 10 cm. "
     "chatter: mean change of a command, -1 ... 1, from one step to the next."
 )

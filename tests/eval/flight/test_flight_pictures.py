@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from numpy import ndarray
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.flight.drawing import fit_camera, put_text, rotation
 from robo_rl.eval.flight.flight_log import FlightLog
-from robo_rl.eval.flight.flight_plots import spread, write_flight_plots
+from robo_rl.eval.flight.flight_plots import ROTOR_COLOURS, spread, write_flight_plots
 from robo_rl.eval.flight.flight_video import FlightScene, write_flight_video
+from robo_rl.eval.plots import PALETTE
 from robo_rl.eval.video import Frame
 
 LEVEL = np.array([1.0, 0.0, 0.0, 0.0])
@@ -159,6 +161,18 @@ def test_plots_are_written(tmp_path: Path, count: int) -> None:
     assert picture is not None
     assert picture.shape == (1520, 2080, 3)
     assert np.mean(picture < 200) > 0.005  # something is drawn
+
+
+def test_the_figure_names_its_statistic(tmp_path: Path) -> None:
+    """The median at the last instant is not the mean over the last seconds that a table holds."""
+    picture = write_flight_plots(tmp_path / "flight.svg", [hover()], "hover").read_text()
+    assert re.search(r"median at [\d.]+ s; 1 of 2 ended early", picture)
+
+
+def test_motors_have_colours_of_their_own() -> None:
+    """The colours of the palette stand for pilots."""
+    assert len(set(ROTOR_COLOURS)) == 4
+    assert not set(ROTOR_COLOURS) & set(PALETTE)
 
 
 def test_no_log_is_no_plot(tmp_path: Path) -> None:
