@@ -154,7 +154,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
             weight=weight,
             annotation_clip=False,
         )
-    axes.set(xlim=(0, max(end, 1)), ylim=(0, 1.03), xlabel="environment steps", ylabel="success")
+    axes.set(xlim=(0, max(end, 1)), ylim=(0, 1.03), xlabel="Environment steps", ylabel="Success")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k" if value else "0"))
     if title:

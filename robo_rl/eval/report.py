@@ -105,14 +105,14 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
     base, tuned = rows.get("base"), [row for row in report.rows if row.name not in _BASES]
     if base is not None and tuned:
         best = max(tuned, key=lambda row: row.rate.rate)
-        change = f"{text.percent(base.rate)} → {text.percent(best.rate)}"
-        tiles.append((change, "success", f"{best.label} over the base, {_p_equals(best.p_vs_base)}"))
+        tiles.append((text.percent(best.rate), "Success", f"{best.label}; {_against(best, rows)}"))
         # The head's steps come after its teacher's, and alone would understate the cost.
         if trained := [row for row in tuned if row.env_steps and row.name != "head"]:
             cheapest = max(trained, key=lambda row: (row.rate.rate, -row.env_steps))
-            tiles.append(
-                (text.count(cheapest.env_steps), "environment steps", f"of fine-tuning: {cheapest.label}")
-            )
+            detail = f"of fine-tuning: {cheapest.label}"
+            if (head := rows.get("head")) is not None and head.env_steps:
+                detail += f"; the head adds {text.count(head.env_steps)}"
+            tiles.append((text.count(cheapest.env_steps), "Environment steps", detail))
     if base is not None and (head := rows.get("head")) is not None and head.latency.p50_ms > 0:
         factor = base.latency.p50_ms / head.latency.p50_ms
         before_ms, after_ms = text.milliseconds(base.latency.p50_ms), text.milliseconds(head.latency.p50_ms)
@@ -121,9 +121,19 @@ def headline(report: Report) -> list[tuple[str, str, str]]:
         if cpu_ms[0] is not None and cpu_ms[1] is not None:
             cpu = f"{text.milliseconds(cpu_ms[0])} → {text.milliseconds(cpu_ms[1])}"
             detail += f", CPU {cpu} ms; measured in turns"
-        tiles.append((f"{factor:.1f}×" if factor < 10 else f"{factor:.0f}×", "faster decisions", detail))
-    tiles.append((text.seconds(report.wall_s), "total time", "wall time of the entire run"))
+        tiles.append((f"{factor:.1f}×" if factor < 10 else f"{factor:.0f}×", "Faster decisions", detail))
+    tiles.append((text.seconds(report.wall_s), "Total time", "wall time of the entire run"))
     return tiles
+
+
+def _against(best: ResultRow, rows: Mapping[str, ResultRow]) -> str:
+    """Both bases with their tests: zero noise alone may explain much of a gain over N(0, I) noise."""
+    base, zero = rows["base"], rows.get("base_zero_noise")
+    words = f"the base {text.percent(base.rate)} with N(0, I) noise ({_p_equals(best.p_vs_base)})"
+    if zero is not None:
+        words += f", {text.percent(zero.rate)} with zero noise"
+        words += "" if best.p_vs_zero_noise is None else f" ({_p_equals(best.p_vs_zero_noise)})"
+    return f"{words}; the same {best.rate.n} episodes"
 
 
 def _p_equals(p: float | None) -> str:

@@ -39,6 +39,7 @@ class ResultRow:
     env_steps: int  # of fine-tuning
     train_wall_s: float
     train_cpu_s: float
+    p_vs_zero_noise: float | None = None  # the same test against the base with zero noise
 
     @property
     def label(self) -> str:
@@ -54,6 +55,7 @@ class ResultRow:
             "name": self.name,
             **self.rate.to_json(),
             "p_vs_base": self.p_vs_base,
+            "p_vs_zero_noise": self.p_vs_zero_noise,
             "decision_ms_p50": self.latency.p50_ms,
             "decision_ms_p99": self.latency.p99_ms,
             "decision_ms_cpu": self.latency.cpu_ms,

@@ -25,7 +25,7 @@ Frame = UInt8[ndarray, "h w 3"]  # RGB
 
 MIN_HEIGHT_PX = 320  # smaller images are enlarged so that the caption stays readable
 HOLD_S = 0.8  # duration of an episode's last frame
-_STRIP_PX = 30
+STRIP_PX = 30
 _INK, _GREY, _GREEN, _RED = (24, 24, 27), (212, 212, 216), (74, 222, 128), (248, 113, 113)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 
@@ -39,7 +39,7 @@ def enlarge(frame: Frame, min_height: int = MIN_HEIGHT_PX) -> Frame:
 
 def caption(frame: Frame, left: str, right: str, success: bool | None) -> Frame:
     """The image with a strip below. `right` is green for success, red for failure, grey while undecided."""
-    strip = np.full((_STRIP_PX, frame.shape[1], 3), _INK, dtype=np.uint8)
+    strip = np.full((STRIP_PX, frame.shape[1], 3), _INK, dtype=np.uint8)
     colour = _GREY if success is None else (_GREEN if success else _RED)
     width = cv2.getTextSize(right, _FONT, 0.45, 1)[0][0]
     cv2.putText(strip, left, (10, 20), _FONT, 0.45, _GREY, 1, cv2.LINE_AA)
@@ -170,15 +170,16 @@ def _thumb(frame: Frame, height: int = 200) -> Frame:
 def write_contact_sheet(
     path: Path, rows: Sequence[Sequence[Frame]], success: Sequence[bool], columns: int = 8
 ) -> None:
-    """Evenly spaced stills, one row per episode from first to last frame; the border colour gives the
-    outcome.
+    """Evenly spaced stills, one row per episode from first to last frame; borders show the outcome.
+
+    Below each row a strip names the episode, its steps and its outcome.
     """
-    lines = [
-        np.concatenate(
-            [_border(row[i], ok) for i in np.linspace(0, len(row) - 1, columns).round().astype(int)], axis=1
-        )
-        for row, ok in zip(rows, success, strict=True)
-    ]
+    lines = []
+    for i, (row, ok) in enumerate(zip(rows, success, strict=True)):
+        at = np.linspace(0, len(row) - 1, columns).round().astype(int)
+        stills = np.concatenate([_border(row[step], ok) for step in at], axis=1)
+        said = f"episode {i + 1}, steps 0 to {len(row) - 1}, left to right"
+        lines.append(caption(stills, said, "success" if ok else "failure", ok))
     encoded, data = cv2.imencode(".png", cv2.cvtColor(np.concatenate(lines), cv2.COLOR_RGB2BGR))
     if not encoded:
         raise DataError(f"The contact sheet {path} could not be encoded as PNG.")

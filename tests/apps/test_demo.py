@@ -14,7 +14,7 @@ import pytest
 from robo_rl.apps import demo
 from robo_rl.apps.cli import main as cli
 from robo_rl.apps.workflow import checks, stages
-from robo_rl.apps.workflow.report import head_row
+from robo_rl.apps.workflow.report import film_caption, head_row
 from robo_rl.apps.workflow.stages import begin
 from robo_rl.conf.demo import DemoConfig
 from robo_rl.core.errors import ConfigError
@@ -52,6 +52,25 @@ def test_mistakes_print_one_sentence_and_leave_nothing(
     assert said.out == ""
     assert not (tmp_path / "demo").exists()
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_stage_gives_no_advice_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next command is the demo's next stage; what the stage says otherwise is shown."""
+
+    def main(words: list[str]) -> int:
+        print(f"Policy: {words[0]}\nNext:   robo-rl export ...\n        robo-rl run ...")
+        return 0
+
+    monkeypatch.setattr(cli, "main", main)
+    stages.verb("train")
+    assert capsys.readouterr().out == "Policy: train\n"
+
+
+def test_a_film_names_its_outcomes() -> None:
+    assert film_caption("head", [True, False, True]) == "Single-step head: 2 of 3 succeed"
+    assert film_caption("head", None) == "Single-step head"
 
 
 def test_foreign_folder_is_not_changed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from robo_rl.apps import view
 from robo_rl.conf.schema import ViewConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.eval.video import STRIP_PX
 
 ENV = "quad/hover"
 
@@ -34,7 +35,7 @@ def test_episodes_are_filmed_one_after_another(
     shown = frames(tmp_path / "episodes.mp4")
     assert 2 * 80 < shown <= 2 * (40 + 80)
     sheet = cv2.imread(str(tmp_path / "sheet.png"))
-    assert sheet.shape[0] == 2 * 200
+    assert sheet.shape[0] == 2 * (200 + STRIP_PX)
     assert sheet[5:-5].std() > 5.0
 
 

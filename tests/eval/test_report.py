@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -48,12 +49,13 @@ def test_results_json_has_exactly_the_promised_shape(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "results.json").read_text())
     assert set(data) == {"commit", "machine", "wall_s", "rows"}
     keys = (
-        "name k n success wilson95 p_vs_base decision_ms_p50 decision_ms_p99 decision_ms_cpu env_steps "
-        "train_cpu_s"
+        "name k n success wilson95 p_vs_base p_vs_zero_noise decision_ms_p50 decision_ms_p99 "
+        "decision_ms_cpu env_steps train_cpu_s"
     )
     assert [set(line) for line in data["rows"]] == [set(keys.split())] * 5
     assert data["rows"][0] | {"wilson95": 0} == {
         "name": "base", "k": 57, "n": 100, "success": 0.57, "wilson95": 0, "p_vs_base": None,
+        "p_vs_zero_noise": None,
         "decision_ms_p50": 2.0, "decision_ms_p99": 3.0, "decision_ms_cpu": None, "env_steps": 0,
         "train_cpu_s": 40.1,
     }  # fmt: skip
@@ -129,7 +131,7 @@ def test_page_is_self_contained(tmp_path: Path) -> None:
         "47–66",
         "0.012",
         "make demo",
-        "best of 8 draws",
+        "Best of 8 draws",
         "25/25 = 100 % [87, 100]",
         "Wilson",
     ):
@@ -183,23 +185,36 @@ def test_better_and_worse_are_marked_only_beyond_chance() -> None:
 
 
 def test_the_headline_names_the_best_and_its_cost() -> None:
-    """Success before and after, fine-tuning steps, speed of the head, total time."""
+    """Success, fine-tuning steps, speed of the head, total time."""
     tiles = {what: value for value, what, _ in headline(report())}
     assert tiles == {
-        "success": "57 % → 98 %",
-        "environment steps": "12\u2009000",
-        "faster decisions": "25×",
-        "total time": "8 min 32 s",
+        "Success": "98 %",
+        "Environment steps": "12\u2009000",
+        "Faster decisions": "25×",
+        "Total time": "8 min 32 s",
     }
-    assert [what for _, what, _ in headline(report(rows=ROWS[:1]))] == ["total time"]
+    assert [what for _, what, _ in headline(report(rows=ROWS[:1]))] == ["Total time"]
 
 
 def test_the_steps_of_distillation_are_not_those_of_fine_tuning() -> None:
     """A head that beats its teacher also needed the teacher's steps: the headline states fine-tuning's."""
     rows = [*ROWS[:-1], row("head", 99, 2e-8, 0.08, 4000)]
     tiles = {what: (value, detail) for value, what, detail in headline(report(rows=rows))}
-    assert tiles["success"][0] == "57 % → 99 %"
-    assert tiles["environment steps"] == ("12\u2009000", "of fine-tuning: Noise steering")
+    assert tiles["Success"][0] == "99 %"
+    assert tiles["Environment steps"] == (
+        "12\u2009000",
+        "of fine-tuning: Noise steering; the head adds 4\u2009000",
+    )
+
+
+def test_the_headline_names_both_bases_and_their_episodes() -> None:
+    """Zero noise alone is better than N(0, I) noise: a gain over the latter is not all learned."""
+    best = replace(row("head", 99, 2e-8, 0.08, 4000), p_vs_zero_noise=0.003)
+    (detail,) = (d for _, what, d in headline(report(rows=[*ROWS[:-1], best])) if what == "Success")
+    assert detail == (
+        "Single-step head; the base 57 % with N(0, I) noise (p < 0.001), 81 % with zero noise (p = 0.003); "
+        "the same 100 episodes"
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,7 +258,7 @@ def test_learning_curves_are_drawn_and_repeatable(tmp_path: Path) -> None:
     assert three.low[0] == three.high[0] == 0.6
     svg, png = write_learning_curves(tmp_path / "a", [one, three], {"base": 0.66}, "title")
     words = " ".join(ET.parse(svg).getroot().itertext())
-    for piece in ("steering  98 %", "residual  95 %", "base  66 %", "environment steps"):
+    for piece in ("steering  98 %", "residual  95 %", "base  66 %", "Environment steps"):
         assert piece in re.sub(r"\n", "", words)
     picture = np.asarray(cv2.imread(str(png)))
     assert picture.shape[1] > 1500

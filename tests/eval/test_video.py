@@ -12,7 +12,7 @@ from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.eval.rollout import evaluate
-from robo_rl.eval.video import HOLD_S, Recorder, VideoWriter, caption, enlarge, record_episodes
+from robo_rl.eval.video import HOLD_S, STRIP_PX, Recorder, VideoWriter, caption, enlarge, record_episodes
 from tests.eval.fakes import NoisyPolicy, PushButtonEnv
 
 
@@ -33,7 +33,7 @@ def test_a_film_shows_the_evaluated_episodes(tmp_path: Path) -> None:
     assert len(frames) == sum(filmed.length) + 2 * round(HOLD_S * 10)
     bar = [int((frame[10, :, 2] > 150).sum()) for frame in frames[: filmed.length[0]]]
     assert all(after > before for before, after in pairwise(bar))  # the bar grows: order is kept
-    assert cv2.imread(str(sheet)).shape[0] == 2 * 200
+    assert cv2.imread(str(sheet)).shape[0] == 2 * (200 + STRIP_PX)
 
 
 @pytest.mark.parametrize("stills", [True, False])

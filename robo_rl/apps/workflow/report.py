@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from robo_rl.eval.probe import Probe, probe
 from robo_rl.eval.report import Media, Report, write_report
 from robo_rl.eval.results import LABELS, ResultRow, write_results
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.stats import SuccessRate, paired_test
 from robo_rl.eval.table import print_results
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.eval.video import record_episodes
@@ -68,11 +69,14 @@ def finish(config: DemoConfig, out: Path, stages: Stages) -> int:
     title = f"Measure every policy on the same {config.episodes} episodes"
     entries = table_entries(out, stages)
     stages.run("measure", title, lambda: {"rows": measure_all(config, entries)})
-    rows = [as_row(data, entries) for data in stages.done["measure"]["rows"]]
+    measured = stages.done["measure"]["rows"]
+    rows = [as_row(data, entries, success_of("base_zero_noise", measured)) for data in measured]
+    filmed = stages.run("film", "Film them", lambda: film(config, out, entries)).get("success", {})
     videos = [
-        Media(out / "videos" / f"{c.name}.mp4", LABELS[c.name]) for c in entries if config.video_episodes
+        Media(out / "videos" / f"{c.name}.mp4", film_caption(c.name, filmed.get(c.name)))
+        for c in entries
+        if config.video_episodes
     ]
-    stages.run("film", "Film them", lambda: film(config, out, entries))
     write_results(out / "results.json", rows, stages.wall_s)
     write_page(config, out, stages, rows, videos)
     print_results(rows, f"{config.env}: {config.demos} demonstrations")
@@ -176,7 +180,19 @@ def noise_for(entry: TableEntry) -> EpisodeNoise:
     return EpisodeNoise((policy.chunk, policy.action_spec.dim), entry.noise)
 
 
-def as_row(data: dict[str, Any], entries: list[TableEntry]) -> ResultRow:
+def success_of(name: str, measured: Sequence[dict[str, Any]]) -> list[bool]:
+    """Outcome of every episode of a measured row."""
+    return next(list(data["success"]) for data in measured if data["name"] == name)
+
+
+def film_caption(name: str, success: Sequence[bool] | None) -> str:
+    """Name of the policy and its filmed successes; the name alone for a film of an earlier version."""
+    return LABELS[name] if success is None else f"{LABELS[name]}: {sum(success)} of {len(success)} succeed"
+
+
+def as_row(data: dict[str, Any], entries: list[TableEntry], zero_noise: Sequence[bool]) -> ResultRow:
+    """Row of the table, with its test against the base with zero noise, whose outcomes are given."""
+    own = data["name"] not in ("base", "base_zero_noise")
     who = next(c for c in entries if c.name == data["name"])
     return ResultRow(
         name=who.name,
@@ -188,22 +204,26 @@ def as_row(data: dict[str, Any], entries: list[TableEntry]) -> ResultRow:
         env_steps=who.env_steps,
         train_wall_s=who.wall_s,
         train_cpu_s=who.cpu_s,
+        p_vs_zero_noise=paired_test(zero_noise, data["success"]).p_value if own else None,
     )
 
 
-def film(config: DemoConfig, out: Path, entries: list[TableEntry]) -> None:
-    """Film one MP4 per row, all of the same episodes."""
+def film(config: DemoConfig, out: Path, entries: list[TableEntry]) -> dict[str, Any]:
+    """Film one MP4 per row, all of the same episodes; returns the outcomes by row."""
+    success: dict[str, list[bool]] = {}
     if not config.video_episodes:
-        return
+        return {}
     seeds = eval_seeds(EVAL_SEED, config.video_episodes)
     with closing(make_env(config.env, 1)) as env, progress(len(entries), "film", "video") as bar:
         for each in entries:
             path = out / "videos" / f"{each.name}.mp4"
-            record_episodes(
+            result = record_episodes(
                 env, each.actor.policy, ChunkExecutor, noise_for(each), seeds, path, name=LABELS[each.name],
                 fps=VIDEO_FPS, sheet=path.with_suffix(".png"),
             )  # fmt: skip
+            success[each.name] = list(result.success)
             bar.update(1)
+    return {"success": success}
 
 
 def write_page(
@@ -217,6 +237,12 @@ def write_page(
     found = Probe.from_json(stages.done["probe"]["probe"])
     levels = {"Base": found.gaussian.rate, "Base, zero noise": found.zero.rate}
     svg, _ = write_learning_curves(out / "curves", curves, levels, "Success while fine-tuning")
+    points = LearningCurve.from_json(read_json(out / "steering" / CURVE_FILE)).rates[-1].n
+    caption = (
+        f"Success of the deterministic policy, with 95 % Wilson intervals: {points} episodes, the same at "
+        f"every point. Dashed: the base on the {found.zero.n} episodes of the probe. The table above is of "
+        f"{config.episodes} other episodes, which nothing was selected on."
+    )
     loop = read_json(out / "closed_loop.json")
     write_report(
         out / "report.html",
@@ -232,7 +258,7 @@ def write_page(
                 "Closed loop": f"{loop['rate_hz']:g} Hz, {loop['missed']} of {loop['ticks']} deadlines "
                 "missed",
             },
-            figures=[Media(svg, "Success of the deterministic policy, with 95 % Wilson intervals")],
+            figures=[Media(svg, caption)],
             videos=videos,
             probe=found,
             recommendation=found.recommend(),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 from robo_rl.apps.cli import main as cli
 from robo_rl.apps.nodes.process import child_command
@@ -72,14 +75,37 @@ class Stages:
 
 
 def verb(name: str, *overrides: str) -> None:
-    """Call a verb in this process. Raises StageError if it fails."""
-    code = cli.main([*name.split(), *filter(None, overrides)])
+    """Call a verb in this process, without its advice on the next command, which the demo itself calls.
+
+    Raises StageError if it fails.
+    """
+    with redirect_stdout(WithoutAdvice(sys.stdout)):
+        code = cli.main([*name.split(), *filter(None, overrides)])
     if code == 130:
         raise KeyboardInterrupt("the same command continues with the stage that was stopped")
     if code != 0:
         raise StageError(
             f"the stage `robo-rl {name}` failed (exit code {code}); start the demo again to continue"
         )
+
+
+class WithoutAdvice(io.TextIOBase):
+    """Text stream that passes on all lines but `Next: ...` and what follows it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._line, self._advice = stream, "", False
+
+    def write(self, text: str) -> int:
+        """Pass on the lines that are complete."""
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._advice |= line.startswith("Next:")
+            if not self._advice:
+                self._stream.write(line + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def again(run: Path) -> str:
