@@ -1,8 +1,8 @@
 """Write the tables of results from the lines under benchmarks/results/. `--check` only compares.
 
-README.md gets one table of headlines, docs/results.md the demo, the headlines and every line of each machine.
-benchmarks/headlines.yaml lists the rows. Quick runs are left out; of several lines with one name on one
-machine the newest counts.
+README.md gets one table of headlines, docs/results.md a section per topic with the headlines of each machine
+and, folded, every line. benchmarks/headlines.yaml lists the rows. Quick runs are left out; of several lines
+with one name on one machine the newest counts.
 """
 
 from __future__ import annotations
@@ -30,6 +30,21 @@ DEMO = {  # names of the demo's rows, in the order of the table
     "steered": "noise steering",
     "residual": "residual",
     "head": "single-step head",
+}
+
+
+DEMO_TOPIC, OTHER = "The demo", "Other"
+TOPICS = {  # section of docs/results.md -> first parts of its lines' names
+    DEMO_TOPIC: ("demo",),
+    "Fine-tuning": ("finetune", "pusht"),
+    "Single-step head": ("head",),
+    "Learners": ("learner",),
+    "Quadcopters: one craft": ("hover", "tracking", "waypoints", "race", "vision", "quad_chain", "c"),
+    "Quadcopters: obstacles, swarms, missions": ("obstacles", "swarm", "mission"),
+    "Engines": ("engine", "quad"),
+    "Transfer to another engine": ("transfer",),
+    "Data": ("store", "windows", "teleop"),
+    "Robot side": ("loop", "driver", "node", "attack"),
 }
 
 
@@ -171,13 +186,13 @@ def table(rows: list[str]) -> str:
     )
 
 
-def headline_table(lines: Lines) -> str:
-    """Measured rows of the table `all`, of one machine."""
+def headline_table(lines: Lines, topic: str | None = None) -> str:
+    """Measured rows of the table `all`, of one machine; those of one topic, or all."""
     return table(
         [
             f"| {item.what} | {shown(lines[item.name])} | {beside} |"
             for item in headlines("all")
-            if (beside := compared(item, lines)) is not None
+            if topic in (None, topic_of(item.name)) and (beside := compared(item, lines)) is not None
         ]
     )
 
@@ -208,18 +223,35 @@ def for_readme(results: dict[str, Lines]) -> str:
     return table(rows) or "No results are kept in `benchmarks/results/` yet; `make demo` prints its own.\n"
 
 
+def topic_of(name: str) -> str:
+    """Section of a line."""
+    first = name.split("/")[0]
+    return next((topic for topic, firsts in TOPICS.items() if first in firsts), OTHER)
+
+
 def for_docs(results: dict[str, Lines]) -> str:
-    """A section per machine, the one with most lines first: demo, headlines, every line."""
+    """A section per topic; in it the machines, that with most lines first: headlines, all lines folded."""
+    machines = sorted(results.items(), key=lambda item: -len(item[1]))
     sections = []
-    for machine, lines in sorted(results.items(), key=lambda item: -len(item[1])):
-        parts = {
-            "`make demo`": demo_table(lines),
-            "Headlines": headline_table(lines),
-            "Every line": full_table(lines),
-        }
-        found = [f"### {title}: {machine}\n\n{text}" for title, text in parts.items() if text]
-        sections.append("\n".join([f"## {machine}\n", *found]))
+    for topic in (*TOPICS, OTHER):
+        parts = [text for machine, lines in machines if (text := of_machine(topic, machine, lines))]
+        if parts:
+            sections.append("\n".join([f"## {topic}\n", *parts]))
     return "\n".join(sections)
+
+
+def of_machine(topic: str, machine: str, lines: Lines) -> str:
+    """Tables of a topic, measured on one machine; empty without a line of the topic."""
+    own = {name: line for name, line in lines.items() if topic_of(name) == topic}
+    if not own:
+        return ""
+    title = f"**{machine}**\n\n"
+    folded = (
+        f'<details markdown="1">\n<summary>{machine}: every line ({len(own)})</summary>\n\n'
+        f"{full_table(own)}\n</details>\n"
+    )
+    headlines = demo_table(lines) if topic == DEMO_TOPIC else headline_table(lines, topic)
+    return f"{title}{headlines}\n{folded}" if headlines else folded
 
 
 def rewrite(text: str, tables: str, where: str = "README.md") -> str:

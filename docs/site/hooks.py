@@ -16,6 +16,10 @@ from robo_rl.apps.cli.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS_PAGE = "verbs.md"
+ALONE = (
+    "index.md",
+    "results.md",
+)  # parts of one page: a column with its own name would be all the navigation
 LONG_NAME = 16  # characters
 _FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>',
@@ -23,6 +27,7 @@ _FORMULA = re.compile(
 )
 _CELL = re.compile(r"(<t[dh][^>]*>)(.*?)(</t[dh]>)", flags=re.DOTALL)
 _CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+_RANGE = re.compile(r"(\d)–(\d)")
 _FUNCTION = re.compile(r"<m([io])>((?:arg|log|exp|tanh|sin|cos|max|min|mean|softmax|clip)\w*)</m\1>(?!<mo)")
 
 _NORM, _FLAT_NORM = "<mo>&#x02016;</mo>", '<mo fence="false" stretchy="false">&#x02016;</mo>'
@@ -61,6 +66,8 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Text of a page; `include: FILE.md` in its front matter stands for that file of the root."""
+    if page.file.src_uri in ALONE:
+        page.meta.setdefault("hide", ["navigation"])
     if name := page.meta.get("include"):
         text = (ROOT / name).read_text()
         for file, included in _INCLUDED.items():
@@ -101,8 +108,9 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def _wrappable(cell: re.Match[str]) -> str:
-    """Cell of a table in which code may be broken after a slash or a comma, and a long name after `_`."""
-    return cell[1] + _CODE.sub(_breaks, cell[2]) + cell[3]
+    """Cell of a table in which code may break after a slash or a comma, a long name after `_`; no range."""
+    text = _RANGE.sub("\\1\u2060–\u2060\\2", _CODE.sub(_breaks, cell[2]))
+    return cell[1] + text + cell[3]
 
 
 def _breaks(code: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ from benchmarks import common
 from benchmarks.readme_table import (
     BEGIN,
     END,
+    OTHER,
     for_docs,
     for_readme,
     headline_table,
@@ -22,6 +23,7 @@ from benchmarks.readme_table import (
     main,
     rewrite,
     shown,
+    topic_of,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,6 +124,30 @@ def test_table_shows_the_newest_full_run(tmp_path: Path) -> None:
     assert new.startswith("head\n")
     assert new.endswith("tail\n")
     assert rewrite(new, tables) == new
+
+
+def test_every_kept_line_has_a_topic() -> None:
+    """A new benchmark needs a section of docs/results.md."""
+    kept = load(ROOT / "benchmarks" / "results")
+    assert not [name for lines in kept.values() for name in lines if topic_of(name) == OTHER]
+
+
+def test_a_topic_has_each_machine_once_and_its_lines_folded(tmp_path: Path) -> None:
+    """One heading per topic, not per machine; the long tables do not fill the page."""
+    (tmp_path / "a.jsonl").write_text(
+        "\n".join(
+            line(name=name, machine=machine)
+            for machine, name in (("one", "engine/a"), ("one", "node/b"), ("two", "engine/a"))
+        )
+    )
+    page = for_docs(load(tmp_path))
+    assert [text for text in page.splitlines() if text.startswith("#")] == ["## Engines", "## Robot side"]
+    folded = [text for text in page.splitlines() if text.startswith("<summary>")]
+    assert folded == [
+        "<summary>one: every line (1)</summary>",
+        "<summary>two: every line (1)</summary>",
+        "<summary>one: every line (1)</summary>",
+    ]
 
 
 def test_peer_line_does_not_replace_ours(tmp_path: Path) -> None:
