@@ -13,7 +13,6 @@ from point_env import NAME, record
 
 import robo_rl as rr
 
-
 RESIDUAL = {"method.map.scale": 1.0}  # half the range of the actions: this base is off by more than a little
 
 
