@@ -16,6 +16,7 @@ status 1.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -51,7 +52,15 @@ def main() -> int:
     attack, tries, quick_tries = PARTS[args.part]
     tried, counts, example = attack(args.tries or (quick_tries if args.quick else tries), args.seed)
     emit(f"attack/{args.part}/tried", tried, "tries", seed=args.seed)
-    emit(f"attack/{args.part}/violations", counts.total(), "violations", seed=args.seed, kinds=dict(counts))
+    load = [round(value, 1) for value in os.getloadavg()]  # over 1, 5 and 15 minutes
+    emit(
+        f"attack/{args.part}/violations",
+        counts.total(),
+        "violations",
+        seed=args.seed,
+        kinds=dict(counts),
+        load=load,
+    )
     if example:
         print(f"For example: {example}", file=sys.stderr)
     return int(counts.total() > 0)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -29,9 +31,10 @@ from tests.hardware.domains import free_domain
 
 START_S, ANSWER_S, END_S = 30.0, 10.0, 15.0  # longest times; beyond them the recorder hangs
 SETTLE_S = 0.5  # for the discovery between the two processes
-# A request has a topic of its own, and can overtake messages that the recorder has not taken yet. So half of
-# the episodes end in silence and have to hold everything; the others may lack the last messages.
+# Half of the episodes end in silence. A signal comes beside the bus, so an episode that it ends may lack the
+# last messages; a request comes after what was sent before it.
 QUIET_S, TAIL = 0.3, 30
+PAUSE_S, PAUSED = 4.0, 1 / 4  # the longest time for which a recorder gets no CPU, and in how many episodes
 STATUS_S = 0.3  # in which an answer comes on the topic as well
 SALVAGE_S = 0.1  # in which a recorder salvages
 LOST_S = 1.0  # SAFETY.md: a killed recorder loses the last second at most
@@ -47,6 +50,8 @@ UNITS = {
     "kills": "kills",
     "sigterms": "signals",
     "full_disks": "disks",
+    "pauses": "pauses",
+    "reported": "episodes",
     "saved": "episodes",
     "salvaged": "episodes",
 }
@@ -76,7 +81,9 @@ class Attack:
 
     def violation(self, kind: str, detail: object = "") -> None:
         self.found[kind] += 1
-        self.example = self.example or f"{kind}: {detail} (recorder {self.done['recorders']}, {self.way})"
+        sentence = f"{kind}: {detail} (recorder {self.done['recorders']}, {self.way})"
+        print(sentence, file=sys.stderr)
+        self.example = self.example or sentence
 
     # --- one recorder
 
@@ -109,8 +116,11 @@ class Attack:
     def judge(self) -> None:
         """Compare the folder with what was sent; count what was salvaged, and the most that a kill lost."""
         found, kept = violations(self.folder, self.episodes)
-        for kind in found:
-            self.violation(kind, [path.name for path in self.folder.iterdir()])
+        for broken in found:
+            self.violation(broken.kind, broken.detail or [path.name for path in self.folder.iterdir()])
+        self.done["reported"] += sum(
+            content.losses > 0 for i, content in kept.items() if i not in self.judged
+        )
         self.done["salvaged"] += sum(not self.episodes[i].saved for i in kept if i not in self.judged)
         for i, told in enumerate(self.episodes):
             if told.killed_s is not None and told.due_first < self.sender.next and i not in self.judged:
@@ -137,7 +147,7 @@ class Attack:
                 return ""
         self.sender.ask(m.Text(word))
         if not self.sender.spin(ANSWER_S, lambda: self.sender.heard(*ANSWERS[word])):
-            self.violation(f"no answer to {word} on {t.ASK.name}")
+            self.violation(f"no answer to {word} on {t.RECORDER_REQUEST.name}")
         answers = [text for text in self.sender.answers if any(known in text for known in ANSWERS[word])]
         return answers[-1] if answers else ""
 
@@ -155,9 +165,9 @@ class Attack:
     def end(self, told: Told, word: str) -> str:
         """End an episode by a request."""
         if self.rng.random() < 0.5:
-            self.sender.quiet = True
+            self.sender.quiet = told.quiet = True
             self.sender.spin(QUIET_S)
-        due = self.sender.next - 1 - (0 if self.sender.quiet else TAIL)
+        due = self.sender.next - 1
         told.ended_by = word
         answer = self.request(word)
         self.note(told, answer, due)
@@ -174,13 +184,22 @@ class Attack:
         elif answer.startswith("discarded"):
             told.discarded = True
 
-    def episode(self, seconds: float) -> None:
+    def pause(self, recorder: Recorder) -> None:
+        """Let the recorder have no CPU time for a while, as on a machine that is too busy."""
+        recorder.process.send_signal(signal.SIGSTOP)
+        self.sender.spin(self.rng.uniform(0.0, PAUSE_S))
+        recorder.process.send_signal(signal.SIGCONT)
+        self.done["pauses"] += 1
+
+    def episode(self, recorder: Recorder, seconds: float) -> None:
         """One that is saved, which has to work."""
         told = self.begin()
         if told is None:
             self.violation("an episode does not begin on a disk with room", self.answer)
             return
         self.sender.spin(seconds)
+        if self.rng.random() < PAUSED:
+            self.pause(recorder)
         answer = self.end(told, self.rng.choice((*SAVES, *SAVES, "discard")))
         if not answer.startswith(("saved", "discarded")):
             self.violation("an episode is not saved on a disk with room", answer)
@@ -198,6 +217,7 @@ class Attack:
                 self.note(told, text, due)
             if not told.saved and not told.discarded:
                 told.last, told.killed_s = self.sender.next - 1, killed_s
+                told.losses = f"{told.name}, but" in recorder.said()
                 told.due_last = self.sender.number_at(killed_s - LOST_S)
         self.check_log(recorder)
 
@@ -224,7 +244,7 @@ class Attack:
         if (recorder := self.start()) is None:
             return None
         for _ in range(self.rng.randint(0, 2)):
-            self.episode(self.rng.uniform(0.05, 0.4))
+            self.episode(recorder, self.rng.uniform(0.05, 0.4))
         if how == "beginning":
             told = Told(self.sender.next)
             self.episodes.append(told)
@@ -319,7 +339,7 @@ class Attack:
             if not told.saved:
                 told.last, told.due_last = self.sender.next - 1, self.sender.number_at(full_s - LOST_S)
         self.make_room()
-        self.episode(0.1)
+        self.episode(recorder, 0.1)
         if self.rng.random() < 0.5:
             self.kill(recorder, None)
         else:

@@ -96,6 +96,7 @@ class Content:
     outcome: list[int] = field(default_factory=list)
     count: int = 0
     faults: list[str] = field(default_factory=list)
+    losses: int = 0  # noted in metadata.yaml: datagrams that the recorder received too late
 
     def take(self, topic: str, cdr: bytes) -> None:
         self.count += 1
@@ -133,6 +134,7 @@ def read(folder: Path) -> Content:
         (path,) = folder.glob("*.mcap")
         _read_file(path.read_bytes(), content)
         said = yaml.safe_load((folder / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
+        content.losses = int((said["custom_data"] or {}).get("losses", 0))
         if said["message_count"] != content.count:
             content.faults.append(f"metadata.yaml has {said['message_count']} of {content.count} messages")
     except (ValueError, KeyError, TypeError, OSError, struct.error, yaml.YAMLError) as error:
@@ -196,33 +198,51 @@ class Told:
     saved: bool = False  # the recorder acknowledged it
     discarded: bool = False
     messages: int | None = None  # as the recorder acknowledged
+    quiet: bool = False  # it ended in silence
+    losses: bool = False  # the recorder's log reports lost datagrams
 
 
-def lacking(content: Content, told: Told) -> list[str]:
-    """Topics on which a message is missing, doubled or out of order between the first and the last or the due
-    ones.
+@dataclass(frozen=True)
+class Violation:
+    """A broken promise. detail: of this case."""
 
-    Pictures are best effort, and of them the recorder keeps the newest five: they may be missing.
+    kind: str
+    detail: str = ""
+
+
+def lacking(content: Content, told: Told) -> dict[str, str]:
+    """Topic -> what is missing, doubled or out of order between the first and the last or the due ones.
+
+    Pictures are best effort, and of them the recorder keeps the newest five: they may be missing. Where the
+    recorder reported losses, states and commands may be missing too.
     """
-    found = []
+    found = {}
     for topic, step in EVERY.items():
         numbers = content.numbers[topic]
-        if topic == PICTURES:
-            whole = numbers == sorted(set(numbers))
-        else:
-            whole = not numbers or numbers == list(range(numbers[0], numbers[-1] + 1, step))
-            if told.due_first <= told.due_last:
-                whole &= bool(numbers) and numbers[0] <= told.due_first and told.due_last <= numbers[-1]
-        found += [] if whole else [topic]
+        due = range(told.due_first, told.due_last + 1, step)
+        if numbers != sorted(set(numbers)):
+            found[topic] = "doubled or out of order"
+        elif topic != PICTURES and not content.losses and not told.losses:
+            ends = [*numbers[:1], *numbers[-1:], *due[:1], *due[-1:]]
+            missing = sorted(set(range(min(ends), max(ends) + 1, step)) - set(numbers)) if ends else []
+            if missing:
+                found[topic] = f"{spans(missing)} of {spans(numbers)}, due {spans(list(due))}"
     return found
 
 
-def judge(content: Content, told: Told) -> list[str]:
+def spans(numbers: list[int]) -> str:
+    """Numbers in ascending order as text: "3-5 9"."""
+    starts = [i for i, n in enumerate(numbers) if i == 0 or n != numbers[i - 1] + 1]
+    ends = [i - 1 for i in starts[1:]] + [len(numbers) - 1]
+    pairs = [(numbers[i], numbers[j]) for i, j in zip(starts, ends, strict=bool(numbers))]
+    return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs) or "none"
+
+
+def judge(content: Content, told: Told) -> list[Violation]:
     """Promises that a recording breaks."""
     found, kind = list(content.faults), "saved" if told.saved else "interrupted"
     if told.discarded:
         found.append("a discarded episode is there")
-    found += [f"an episode that was {kind} lacks a message on {topic}" for topic in lacking(content, told)]
     if any(not told.first <= n <= told.last for numbers in content.numbers.values() for n in numbers):
         found.append("an episode has a message from outside of it")
     if content.texts.get(TASK_TOPIC, []) != [TASK]:
@@ -231,29 +251,34 @@ def judge(content: Content, told: Told) -> list[str]:
         found.append("an episode has another outcome than was asked for")
     if told.saved and (STATUS_TOPIC in content.texts or content.count != (told.messages or content.count)):
         found.append(f"a saved episode has {content.count} messages, acknowledged {told.messages}")
-    return found
+    end = "in silence" if told.quiet else "among messages"
+    lacks = [
+        Violation(f"an episode that was {kind} lacks a message on {topic}", f"{detail}, ended {end}")
+        for topic, detail in lacking(content, told).items()
+    ]
+    return lacks + [Violation(sentence) for sentence in found]
 
 
-def violations(folder: Path, episodes: list[Told]) -> tuple[list[str], dict[int, Content]]:
+def violations(folder: Path, episodes: list[Told]) -> tuple[list[Violation], dict[int, Content]]:
     """Promises that the recordings of a folder break after a start; and the recording of each episode."""
-    found, kept = list[str](), dict[int, Content]()
+    found, kept = list[Violation](), dict[int, Content]()
     for path in sorted(folder.glob("episode_*")):
         content = read(path)
         every = [n for numbers in content.numbers.values() for n in numbers]
         which = [i for i, told in enumerate(episodes) if every and told.first <= min(every) <= told.last]
         if not which:
-            found += [*content.faults, f"a recording is of no episode ({len(every)} messages)"]
+            found += map(Violation, (*content.faults, "a recording is of no episode"))
         elif which[0] in kept:
-            found.append("an episode is there twice")
+            found.append(Violation("an episode is there twice"))
         else:
             kept[which[0]] = content
             found += judge(content, episodes[which[0]])
     for i, told in enumerate(episodes):
         due = told.due_first <= told.due_last
         if i not in kept and not told.discarded and (told.saved or due):
-            found.append(f"an episode that was {'saved' if told.saved else 'interrupted'} is lost")
+            found.append(Violation(f"an episode that was {'saved' if told.saved else 'interrupted'} is lost"))
     if left := [path.name for path in (folder / "in_progress").glob("*")]:
-        found.append(f"in_progress/ has {len(left)} recordings after a start")
+        found.append(Violation(f"in_progress/ has {len(left)} recordings after a start"))
     if any(path.name != ".lock" for path in folder.glob(".*")):
-        found.append("a hidden file is left after a start")
+        found.append(Violation("a hidden file is left after a start"))
     return found, kept

@@ -28,7 +28,7 @@ class Sender:
         self.sent_s: list[float] = []  # by number
         self.answers: list[str] = []  # since the last request
         self._state, self._command = t.JOINT_STATES.publisher(bus), t.SAFE.publisher(bus)
-        self._picture, self.ask = t.image_topic("top").publisher(bus), t.ASK.publisher(bus)
+        self._picture, self.ask = t.image_topic("top").publisher(bus), t.RECORDER_REQUEST.publisher(bus)
         t.TASK.publisher(bus)(m.Text(TASK))
         t.EPISODE.subscribe(bus, lambda text, _: self.answers.append(text.text))
         bus.timer(1.0 / RATE_HZ, self._send)

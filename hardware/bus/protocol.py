@@ -100,6 +100,14 @@ class RawBus(Protocol):
     `hardware.bus.quality.RECORDED` are kept for it, so that a slow disk loses none.
     """
 
+    def losses(self) -> int:
+        """Number of losses so far that the bus knows of, on any topic, because this process was too slow.
+
+        One for each datagram that the kernel discarded, which is a small message or a part of a large one,
+        and one for each time that a queue of the recorder was full.
+        """
+        ...
+
     def subscribe_raw(
         self, topic: str, kind: type[Message], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hardware.bus.protocol import Profile
 
-RECORDED = 256  # messages that are kept for the recorder: half a second at 500 Hz
+RECORDED = 4096  # messages that are kept for the recorder: eight seconds at 500 Hz
 
 
 @dataclass(frozen=True, slots=True)

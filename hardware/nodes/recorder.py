@@ -29,6 +29,8 @@ from robo_rl.core.files.lock import FolderLock
 BEGINS = (
     "a recording begins by the key or button of the device that says so, or by robo-rl call recorder/start"
 )
+BUSY = "this computer was too busy to receive them"
+REMEDY = "Run fewer programs on it, and raise net.core.rmem_max: docs/ros2.md, 'When messages get lost'."
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class RecorderNode:
         self._empty = True  # no message on any of them so far
         self._latched: dict[str, bytes] = {}  # last value of each latched topic, as CDR
         self._running: Recording | None = None
+        self._losses = self._losses_before = 0  # in the running recording; of the bus before it
         self._received: set[str] = set()  # states and pictures of the running recording, by topic
         self._known: set[str] = set()  # and of the earlier recordings
         self._publish = EPISODE.publisher(bus)
@@ -69,12 +72,6 @@ class RecorderNode:
         self._stamps = ReceiptStamps(bus.stamp, bus.now)  # stamps of the running recording
         for sentence in salvage(self._folder, self._types, bus.namespace):
             say(sentence)
-        for topic in topics:
-            try:
-                self._subscribe(topic)
-            except MissingDependencyError as error:  # a package of ROS that this robot does not need
-                del self._channels[topic.name]
-                say(f"{topic.name} is not recorded. {error}")
         self._drops = DropTeller(bus.name, say)
         self._requests: dict[str, Callable[[], Answer]] = {
             "start": self.begin,
@@ -83,9 +80,17 @@ class RecorderNode:
             "failure": partial(self.save_as, False),
             "discard": self.discard,
         }
+        # Requests are subscribed first, so that the bus over DDS takes them first: what was sent before a
+        # request is then there too, and is handled before it.
         for name, act in self._requests.items():
             bus.service(f"~/{name}", act)
         RECORDER_REQUEST.subscribe(bus, self._on_request)
+        for topic in topics:
+            try:
+                self._subscribe(topic)
+            except MissingDependencyError as error:  # a package of ROS that this robot does not need
+                del self._channels[topic.name]
+                say(f"{topic.name} is not recorded. {error}")
         bus.timer(FLUSH_S, self._tick)
         self._begun = False  # any recording so far
         self._publish(Text("idle"))
@@ -130,6 +135,7 @@ class RecorderNode:
         except (DataError, OSError) as error:
             return False, self._tell(f"cannot record into {self._folder}: {error}")
         self._received, self._empty, self._begun = set(), True, True
+        self._losses, self._losses_before = 0, self._bus_losses()
         self._stamps = ReceiptStamps(self._bus.stamp, self._bus.now)
         for topic, cdr in self._latched.items():
             self._write(topic, cdr, self._bus.now())
@@ -141,12 +147,14 @@ class RecorderNode:
             return False, "nothing is being recorded"
         if self._empty:
             return False, self._delete_empty()
-        done = self._guarded(lambda running: running.commit())
+        self._note_losses()
+        done = self._guarded(lambda running: running.commit(self._losses))
         running, self._running = self._running, None
         if not done or running is None:
             return False, "the recording broke off; what is on the disk is salvaged at the next start"
         return True, self._tell(
             f"saved {running.path.name}: {running.messages} messages{self._missing_topics()}{label}"
+            f"{self._lost_messages()}"
         )
 
     def save_as(self, success: bool) -> Answer:
@@ -162,6 +170,19 @@ class RecorderNode:
             lost = [" or ".join(sorted(states))]
         self._known |= self._received
         return f", but nothing on {', '.join(lost)}" if lost else ""
+
+    def _bus_losses(self) -> int:
+        return self._bus.losses() if isinstance(self._bus, RawBus) else 0
+
+    def _note_losses(self) -> None:
+        """Report the first messages that the running recording lacks because this process was too slow."""
+        known, self._losses = self._losses, max(0, self._bus_losses() - self._losses_before)
+        if self._losses and not known and self._running is not None:
+            self._say(f"recording {self._running.path.name}{self._lost_messages()}. {REMEDY}")
+
+    def _lost_messages(self) -> str:
+        """One datagram is a message or a part of a picture."""
+        return f", but {self._losses} or more datagrams were lost: {BUSY}" if self._losses else ""
 
     def _delete_empty(self) -> str:
         """Delete an empty recording, which an import would reject only much later."""
@@ -191,6 +212,8 @@ class RecorderNode:
             self._tell(sentence)
 
     def _tick(self) -> None:
+        if self._running is not None:
+            self._note_losses()
         self._guarded(lambda running: running.tick())
 
     def _add(self, topic: str, cdr: bytes, received_s: float) -> None:

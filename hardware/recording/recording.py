@@ -26,6 +26,7 @@ from robo_rl.core.packages import pip_install
 IN_PROGRESS = "in_progress"
 CUT_OFF = "cut off"  # the last message on `episode/status` in a salvaged recording
 FLUSH_S = 0.5  # a kill loses at most the messages of this time
+LOSSES = "losses"  # key in the metadata of a recording that lacks messages
 VERSION: Literal[9] = 9  # version of the metadata, as in Jazzy
 
 
@@ -84,8 +85,13 @@ class Recording:
         if time.monotonic() - self._flushed_s >= FLUSH_S:
             self._flush()
 
-    def commit(self) -> Path:
-        """Finish the recording (index, fsync of file and folder, rename) and return its path."""
+    def commit(self, losses: int = 0) -> Path:
+        """Finish the recording (index, fsync of file and folder, rename) and return its path.
+
+        losses: of messages that never arrived; noted as `custom_data` in metadata.yaml.
+        """
+        if losses:
+            self._writer.set_custom_data(LOSSES, str(losses))
         self._writer.close()
         for path in (*self._part.iterdir(), self._part):
             _fsync(path)

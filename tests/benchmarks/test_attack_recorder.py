@@ -30,7 +30,11 @@ LACKS = [
 
 
 def save(
-    folder: Path, frames: Iterable[int] = FRAMES, flushed: Iterable[int] = (7, 13), task: str = TASK
+    folder: Path,
+    frames: Iterable[int] = FRAMES,
+    flushed: Iterable[int] = (7, 13),
+    task: str = TASK,
+    losses: int = 0,
 ) -> Path:
     """An episode as the recorder saves it, of these frames, in three chunks."""
     types, topics = ros_types(), (t.TASK, t.JOINT_STATES, t.SAFE, t.image_topic("top"))
@@ -49,7 +53,7 @@ def save(
                 running.add(topic, types.encode(message), n)
         if n in flushed:
             running._flush()
-    return running.commit()
+    return running.commit(losses)
 
 
 def saved(messages: int | None = None, **changes: int | bool) -> Told:
@@ -61,7 +65,7 @@ def saved(messages: int | None = None, **changes: int | bool) -> Told:
 
 
 def broken(folder: Path, told: Told) -> list[str]:
-    return recorder_oracle.violations(folder, [told])[0]
+    return [violation.kind for violation in recorder_oracle.violations(folder, [told])[0]]
 
 
 def test_a_kept_promise_is_no_violation(tmp_path: Path) -> None:
@@ -76,6 +80,17 @@ def test_a_frame_that_was_removed_is_found(tmp_path: Path, missing: int) -> None
     """Also when the recorder had acknowledged that many messages."""
     save(tmp_path, [n for n in FRAMES if n != missing])
     assert broken(tmp_path, saved()) == LACKS
+
+
+def test_a_gap_is_named_and_a_reported_one_is_no_violation(tmp_path: Path) -> None:
+    frames = [n for n in FRAMES if n not in (5, 8, 9)]
+    save(tmp_path / "silent", frames)
+    (first, _), _ = recorder_oracle.violations(tmp_path / "silent", [saved(quiet=True)])
+    assert first.detail == "5 8-9 of 3-4 6-7 10-19, due 3-19, ended in silence"
+    save(tmp_path / "reported", frames, losses=3)
+    assert broken(tmp_path / "reported", saved()) == []
+    save(tmp_path / "doubled", [*frames, 3], losses=3)
+    assert broken(tmp_path / "doubled", saved())[:2] == LACKS
 
 
 def test_frames_of_another_episode_twice_or_in_disorder_are_found(tmp_path: Path) -> None:

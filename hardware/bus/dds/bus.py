@@ -6,6 +6,7 @@ argument, otherwise ROS_DOMAIN_ID.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -21,6 +22,7 @@ from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, Repeats, mismatch
+from hardware.bus.receiving import discarded_datagrams, enlarge_buffers
 from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind
@@ -32,6 +34,7 @@ CHECK_S = 1.0  # period of the check for mismatches and silent topics
 IDLE_S = 0.05  # largest time between two checks of `until`
 REPLY_S = 0.005  # the same while a response waits for the discovery of its client
 TAKEN = 16  # requests of a service, or messages, that are taken at a time at least
+BATCH = 256  # messages that are taken in one call at most: the binding allocates memory for so many
 CLOSE_S = 1.0  # time that `close` waits for published messages to be delivered
 
 
@@ -136,7 +139,12 @@ class DdsBus:
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
         """See `RawBus.subscribe_raw`."""
+        enlarge_buffers(self._domain)
         self._subscribe(topic, kind, profile, callback, None, recorded=True)
+
+    def losses(self) -> int:
+        """See `RawBus.losses`."""
+        return discarded_datagrams(self._domain) + sum(reader.overruns for reader in self._readers)
 
     def _subscribe(
         self,
@@ -162,7 +170,8 @@ class DdsBus:
         for ask in asked:
             dds = DataReader(self._participant, made, self._types.reader_qos(ask, quality, type_hash))
             # The first reader matches every publisher, so only its mismatches are reported.
-            self._attach(_Reader(full, dds, on_sample, watched, ask is asked[0], quality.depth))
+            first = ask is asked[0]
+            self._attach(_Reader(full, dds, on_sample, watched, first, quality.depth, recorded))
             self._graph.add([dds], [])
 
     def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
@@ -298,14 +307,15 @@ class DdsBus:
         # A message that was buffered came after the last poll. The sender's clock says when, in this
         # interval.
         earliest_s = self._polled_s if buffered else woke_s
-        found: list[tuple[float, Callable[[], None]]] = []
+        found: list[tuple[tuple[float, int], Callable[[], None]]] = []
         for reader in self._readers:
-            for cdr, info in take(reader.dds, reader.most):
+            for cdr, info in reader.take(take):
                 if info.valid_data:
                     sent_s = info.source_timestamp / 1e9 - unix_s
                     # A latched message from before the subscription is received at the subscription.
                     received_s = min(woke_s, max(earliest_s, reader.since_s, sent_s))
-                    found.append((received_s, partial(reader.on_sample, cdr, info, received_s)))
+                    handle = partial(reader.on_sample, cdr, info, received_s)
+                    found.append(((received_s, info.source_timestamp), handle))
         self._pending.extend(handle for _, handle in sorted(found, key=lambda pair: pair[0]))
         self._polled_s = woke_s
         if self._publisher_watch is not None:  # after taking, before handling: see PublisherWatch
@@ -369,11 +379,25 @@ class _Reader:
         watch: TopicWatch | None,
         first: bool = True,
         depth: int = 1,
+        recorded: bool = False,
     ) -> None:
-        self.most = max(depth, TAKEN)  # taken at a time: all, because one that is left behind looks later
+        self._most = max(depth, TAKEN)
+        # Queue length of the recorder's states and commands, and how often the queue was found full.
+        self._counted, self.overruns = depth if recorded and depth > BATCH else math.inf, 0
         self.topic, self.dds, self.on_sample, self.watch, self.first = topic, dds, on_sample, watch, first
         self.since_s = time.monotonic()
         self.condition: Any = None
+
+    def take(self, take: Callable[[Any, int], list[Any]]) -> list[Any]:
+        """All samples that are there: one that is left behind would look later than it came."""
+        taken = take(self.dds, batch := min(BATCH, self._most))
+        while batch <= len(taken) < self._most:
+            more = take(self.dds, batch)
+            taken += more
+            if len(more) < batch:
+                break
+        self.overruns += len(taken) >= self._counted
+        return taken
 
     def mismatched(self) -> int | None:
         status = self.dds.get_requested_incompatible_qos_status()

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from hardware.bus.clocks import ClockOffset
 from hardware.bus.dds.cdr import FAST
 from hardware.bus.lifecycle import Lifecycle
-from hardware.bus.names import namespace_of, node_name, resolve
+from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
 from hardware.bus.quality import QUALITY, Repeats
+from hardware.bus.receiving import discarded_datagrams, enlarge_buffers
 from hardware.bus.ros.caller import TRIGGER, ServiceCaller
 from hardware.bus.ros.messages import from_ros, message_class, to_ros
 from hardware.bus.ros.parameters import given, show
@@ -73,6 +74,7 @@ class RosBus:
             )
         except RuntimeError as error:  # RCLError
             raise BusError(why_no_start(error)) from error
+        self._domain = domain_id(domain)
         self._node = Node(
             name,
             namespace=namespace or None,
@@ -173,7 +175,12 @@ class RosBus:
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
         """See `RawBus.subscribe_raw`."""
+        enlarge_buffers(self._domain)
         self._subscribe(topic, kind, profile, callback, raw=True, watched=False)
+
+    def losses(self) -> int:
+        """See `RawBus.losses`: discarded datagrams alone, because rclpy does not report a full queue."""
+        return discarded_datagrams(self._domain)
 
     def _subscribe(
         self,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 pytest.importorskip("cyclonedds", reason="cyclonedds is not installed: pip install 'robo-rl[dds]'")
 
@@ -17,13 +19,21 @@ from hardware import messages as m
 from hardware.bus.dds.bus import DdsBus
 from hardware.bus.dds.cdr import ros_types
 from hardware.bus.in_process import InProcessWorld
+from hardware.bus.quality import RECORDED
 from hardware.nodes.recorder import RecorderConfig, RecorderNode
-from hardware.topics import JOINT_STATES, SAFE
+from hardware.recording.recording import LOSSES
+from hardware.topics import JOINT_STATES, RECORDER_REQUEST, SAFE
 from tests.hardware.arm_descriptions import command, state
 from tests.hardware.scripted_bus import ScriptedBus
 
 TOPICS = (JOINT_STATES, SAFE)
 COUNT = 100
+
+
+def spin_for(bus: DdsBus, seconds: float) -> None:
+    """Spin for a fixed time."""
+    late_s = time.monotonic() + seconds
+    bus.spin(lambda: time.monotonic() > late_s)
 
 
 def read(folder: Path) -> list[tuple[str, int, int]]:
@@ -65,14 +75,12 @@ def test_busy_recorder_loses_no_message(domain: int, tmp_path: Path) -> None:
     with closing(DdsBus("robot", domain=domain)) as bus, closing(DdsBus("recorder", domain=domain)) as other:
         node = RecorderNode(other, RecorderConfig(str(tmp_path), start=True), TOPICS, lambda _: None)
         tell, send = JOINT_STATES.publisher(bus), SAFE.publisher(bus)
-        end_s = time.monotonic() + 0.5
-        other.spin(lambda: time.monotonic() > end_s)
+        spin_for(other, 0.5)
         for number in range(COUNT):
             tell(state([number, 0.0, 0.0]))
             send(command([number, 0.0, 0.0], number))
             time.sleep(0.002)
-        end_s = time.monotonic() + 0.5
-        other.spin(lambda: time.monotonic() > end_s)
+        spin_for(other, 0.5)
         node.last_word()
     rows = read(tmp_path)
     assert [(topic, number) for topic, _, number in rows] == [
@@ -80,6 +88,67 @@ def test_busy_recorder_loses_no_message(domain: int, tmp_path: Path) -> None:
     ]
     spans_s = np.diff([stamp for topic, stamp, _ in rows if topic == SAFE.name]) / 1e9
     assert spans_s.min() > 0.001  # as they were sent, not as they were handled
+
+
+@pytest.mark.parametrize(("count", "lost"), [(2000, False), (RECORDED + 100, True)])
+def test_a_long_stall_loses_nothing_or_is_reported(
+    domain: int, tmp_path: Path, count: int, lost: bool
+) -> None:
+    """2,000 states and commands, four seconds at 500 Hz, are kept. A full queue is reported at once and with
+    the recording, in the answer and in its metadata.
+    """
+    said: list[str] = []
+    with closing(DdsBus("robot", domain=domain)) as bus, closing(DdsBus("recorder", domain=domain)) as other:
+        node = RecorderNode(other, RecorderConfig(str(tmp_path), start=True), TOPICS, said.append)
+        tell, send = JOINT_STATES.publisher(bus), SAFE.publisher(bus)
+        spin_for(other, 0.5)
+        for number in range(count):
+            tell(state([number, 0.0, 0.0]))
+            send(command([number, 0.0, 0.0], number))
+        spin_for(other, 0.7)
+        answer = node.save()[1]
+        node.last_word()
+    for topic in TOPICS:
+        kept = [number for name, _, number in read(tmp_path) if name == topic.name]
+        assert kept == list(range(count))[-min(count, RECORDED) :]
+    (path,) = tmp_path.glob("episode_*/metadata.yaml")
+    noted = yaml.safe_load(path.read_text())["rosbag2_bagfile_information"]["custom_data"]
+    assert (noted or {}) == ({LOSSES: "2"} if lost else {})
+    assert [sentence for sentence in said if "rmem_max" in sentence] == said[1:2] * lost
+    assert (
+        answer.endswith(", but 2 or more datagrams were lost: this computer was too busy to receive them")
+        == lost
+    )
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_what_was_sent_before_a_request_is_handled_before_it(
+    domain: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """A state, a command and `stop`, sent while the recorder takes its messages, after so many readers."""
+    sent = False
+    with closing(DdsBus("robot", domain=domain)) as bus, closing(DdsBus("recorder", domain=domain)) as other:
+        node = RecorderNode(other, RecorderConfig(str(tmp_path), start=True), TOPICS, lambda _: None)
+        tell, send, ask = (topic.publisher(bus) for topic in (JOINT_STATES, SAFE, RECORDER_REQUEST))
+        spin_for(other, 0.3)
+        takes, take = 0, other._types.take
+
+        def interrupted(reader: Any, most: int) -> Any:
+            nonlocal takes, sent
+            takes += 1
+            if takes == place + 1:
+                tell(state([7, 0.0, 0.0]))
+                send(command([7, 0.0, 0.0], 7))
+                ask(m.Text("stop"))
+                sent = True
+            return take(reader, most)
+
+        assert len(other._readers) == 8  # five services, the topic of requests, states, commands
+        monkeypatch.setattr(other._types, "take", interrupted)
+        late_s = time.monotonic() + 5.0
+        other.spin(lambda: (sent and node.at_rest) or time.monotonic() > late_s)
+        assert node.at_rest
+    assert {(topic, number) for topic, _, number in read(tmp_path)} == {(topic.name, 7) for topic in TOPICS}
 
 
 class Interrupted(ScriptedBus):
