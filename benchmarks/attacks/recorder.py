@@ -35,7 +35,7 @@ SETTLE_S = 0.5  # for the discovery between the two processes
 # last messages; a request comes after what was sent before it.
 QUIET_S, TAIL = 0.3, 30
 PAUSE_S, PAUSED = 4.0, 1 / 4  # the longest time for which a recorder gets no CPU, and in how many episodes
-STATUS_S = 0.3  # in which an answer comes on the topic as well
+STATUS_S = 3.0  # in which an answer comes on the topic as well
 SALVAGE_S = 0.1  # in which a recorder salvages
 LOST_S = 1.0  # SAFETY.md: a killed recorder loses the last second at most
 FOLDER_TRIES = 20  # a new folder after these, so that reading it all stays quick

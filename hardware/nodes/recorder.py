@@ -92,6 +92,7 @@ class RecorderNode:
                 del self._channels[topic.name]
                 say(f"{topic.name} is not recorded. {error}")
         bus.timer(FLUSH_S, self._tick)
+        self._told = 0  # number of status sentences
         self._begun = False  # any recording so far
         self._publish(Text("idle"))
         if config.start:
@@ -204,11 +205,11 @@ class RecorderNode:
 
     def _on_request(self, ask: Text, received_s: float) -> None:
         """Execute a request of the topic; the result goes to `episode/status`."""
-        act = self._requests.get(ask.text)
+        act, before = self._requests.get(ask.text), self._told
         done, sentence = (
             act() if act else (False, f"'{ask.text}' means nothing; known: {', '.join(self._requests)}")
         )
-        if not done:
+        if not done and self._told == before:
             self._tell(sentence)
 
     def _tick(self) -> None:
@@ -263,6 +264,7 @@ class RecorderNode:
         return True
 
     def _tell(self, status: str) -> str:
+        self._told += 1
         self._publish(Text(status))
         self._say(status)
         return status

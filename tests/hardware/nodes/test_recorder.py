@@ -35,6 +35,7 @@ from hardware.topics import (
     GOAL,
     JOINT_JOG,
     JOINT_STATES,
+    RECORDER_REQUEST,
     SAFE,
     SAFETY_STATE,
     camera_info_topic,
@@ -517,6 +518,20 @@ def test_full_disk_ends_the_recording(bus: DdsBus, tmp_path: Path, monkeypatch: 
     recorder.last_word()
     RecorderNode(bus, RecorderConfig(out=str(tmp_path)), TOPICS, said.append).last_word()
     assert "its 1 messages are kept" in said[-2]
+
+
+@pytest.mark.parametrize(("word", "reason"), [("start", "cannot record into"), ("stop", "nothing is being")])
+def test_a_refused_request_is_answered_once(tmp_path: Path, word: str, reason: str) -> None:
+    """A second copy of the answer looked like that to the next request."""
+    world, said = InProcessWorld(), list[str]()
+    RecorderNode(world.bus("recorder"), RecorderConfig(str(tmp_path)), TOPICS, said.append)
+    (tmp_path / IN_PROGRESS).write_text("no folder")
+    robot = world.bus("robot")
+    for _ in range(2):
+        RECORDER_REQUEST.publisher(robot)(m.Text(word))
+        late_s = world.now() + 0.1
+        robot.spin(lambda late_s=late_s: world.now() >= late_s)
+    assert [reason in sentence for sentence in said] == [False, True, True]
 
 
 def test_topic_of_a_missing_type_is_left_out(tmp_path: Path) -> None:
