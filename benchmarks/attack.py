@@ -17,6 +17,7 @@ status 1.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -49,6 +50,7 @@ def main() -> int:
     options.add_argument("--tries", type=int, help="number of tries, where the part's own is not wanted")
     options.add_argument("--seed", type=int, default=0, help="seed of the generator")
     args = options.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # an attack ends what it started
     attack, tries, quick_tries = PARTS[args.part]
     tried, counts, example = attack(args.tries or (quick_tries if args.quick else tries), args.seed)
     emit(f"attack/{args.part}/tried", tried, "tries", seed=args.seed)

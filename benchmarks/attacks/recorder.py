@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from common import emit
 
-from attacks.recorder_oracle import NEVER, Told, violations
+from attacks.recorder_oracle import NEVER, Told, Violation, violations
 from attacks.recorder_sides import Recorder, Sender
 from attacks.store import small_disk
 from hardware import messages as m
@@ -77,7 +77,7 @@ class Attack:
     def open(self, folder: Path, log: Path) -> None:
         """Go on in a new folder."""
         self.folder, self.log = folder, log
-        self.episodes, self.judged = list[Told](), set[int]()
+        self.episodes, self.judged, self.known = list[Told](), set[int](), set[Violation]()
 
     def violation(self, kind: str, detail: object = "") -> None:
         self.found[kind] += 1
@@ -117,7 +117,9 @@ class Attack:
         """Compare the folder with what was sent; count what was salvaged, and the most that a kill lost."""
         found, kept = violations(self.folder, self.episodes)
         for broken in found:
-            self.violation(broken.kind, broken.detail or [path.name for path in self.folder.iterdir()])
+            if broken not in self.known:  # the folder is judged again at every start
+                self.violation(broken.kind, f"{broken.recording} {broken.detail}".strip())
+        self.known.update(found)
         self.done["reported"] += sum(
             content.losses > 0 for i, content in kept.items() if i not in self.judged
         )

@@ -10,7 +10,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -204,10 +204,11 @@ class Told:
 
 @dataclass(frozen=True)
 class Violation:
-    """A broken promise. detail: of this case."""
+    """A broken promise. detail: of this case. recording: its name, if there is one."""
 
     kind: str
     detail: str = ""
+    recording: str = ""
 
 
 def lacking(content: Content, told: Told) -> dict[str, str]:
@@ -267,16 +268,18 @@ def violations(folder: Path, episodes: list[Told]) -> tuple[list[Violation], dic
         every = [n for numbers in content.numbers.values() for n in numbers]
         which = [i for i, told in enumerate(episodes) if every and told.first <= min(every) <= told.last]
         if not which:
-            found += map(Violation, (*content.faults, "a recording is of no episode"))
+            faults = (*content.faults, "a recording is of no episode")
+            found += [Violation(fault, f"{len(every)} messages", path.name) for fault in faults]
         elif which[0] in kept:
-            found.append(Violation("an episode is there twice"))
+            found.append(Violation("an episode is there twice", recording=path.name))
         else:
             kept[which[0]] = content
-            found += judge(content, episodes[which[0]])
+            found += [replace(one, recording=path.name) for one in judge(content, episodes[which[0]])]
     for i, told in enumerate(episodes):
         due = told.due_first <= told.due_last
         if i not in kept and not told.discarded and (told.saved or due):
-            found.append(Violation(f"an episode that was {'saved' if told.saved else 'interrupted'} is lost"))
+            kind = "saved" if told.saved else "interrupted"
+            found.append(Violation(f"an episode that was {kind} is lost", f"due {told.due_first}", told.name))
     if left := [path.name for path in (folder / "in_progress").glob("*")]:
         found.append(Violation(f"in_progress/ has {len(left)} recordings after a start"))
     if any(path.name != ".lock" for path in folder.glob(".*")):

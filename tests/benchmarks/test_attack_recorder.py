@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,6 +125,17 @@ def test_a_cut_file_and_a_changed_value_are_found(tmp_path: Path) -> None:
     place = data.index(positions(8).tobytes())
     path.write_bytes(data[: place + 1] + b"\x55" + data[place + 2 :])
     assert broken(tmp_path, saved()) == ["a message on /joint_states has another content"]
+
+
+def test_a_violation_is_counted_once(tmp_path: Path) -> None:
+    """The folder is read at every start of a recorder, so one lost episode was counted up to twenty times."""
+    save(tmp_path, [n for n in FRAMES if n != 8])
+    attack = recorder.Attack(SimpleNamespace(next=100, sent_s=[0.0] * 100), 0, random.Random(0))
+    attack.open(tmp_path, tmp_path / "log")
+    attack.episodes.append(saved())
+    for _ in range(3):
+        attack.judge()
+    assert attack.found == dict.fromkeys(LACKS, 1)
 
 
 def test_what_a_start_leaves_is_found(tmp_path: Path) -> None:
