@@ -20,6 +20,7 @@ from hardware.messages import (
     Message,
     Text,
 )
+from hardware.recording.recording import LOSSES
 from robo_rl.core.errors import BusError, DataError, MissingDependencyError
 from robo_rl.core.packages import pip_install
 
@@ -59,8 +60,8 @@ class Bag:
     """One recording, open until `close`. Topic names are relative, as in `hardware.topics`.
 
     namespace: of the robot; topics outside it are ignored. topics: name -> ROS type of the topics with
-    messages. names: also those without messages. full_names: names with namespace, of all topics. Raises
-    DataError when the recording cannot be read.
+    messages. names: also those without messages. full_names: names with namespace, of all topics. losses:
+    datagrams that the recorder received too late. Raises DataError when the recording cannot be read.
     """
 
     def __init__(self, path: Path, types: RosTypes, namespace: str = "") -> None:
@@ -81,6 +82,8 @@ class Bag:
         self._names = {topic: full[len(prefix) :] for topic, full in every.items() if full.startswith(prefix)}
         used = [each for each in self._reader.connections if each.msgcount and each.topic in self._names]
         self.topics = {self._names[each.topic]: each.msgtype for each in used}
+        noted = str((self._reader.storage.metadata.custom or {}).get(LOSSES, ""))
+        self.losses = int(noted) if noted.isdecimal() else 0
         self.names, self.full_names = set(self._names.values()), sorted(every.values())
 
     def raw(self, topics: Collection[str]) -> Iterator[tuple[str, int, bytes]]:

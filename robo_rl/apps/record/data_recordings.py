@@ -114,11 +114,13 @@ def _plan_all(
     """
     plans: dict[Path, Plan] = {}
     came_hz: dict[str, list[float]] = {key: [] for key in layout.pictures}
+    lossy: list[str] = []
     for path in bags:
         try:
             with recordings.open(path) as bag:
                 streams = recordings.read(bag, layout)
                 plans[path] = plan_frames(streams, layout.action, rules, goal=layout.goal)
+                lossy += [path.name] if bag.losses else []
                 for key, topic in layout.pictures.items():
                     came_hz[key].append(streams.pictures[topic].rate_hz)
         except DataError as error:
@@ -127,6 +129,12 @@ def _plan_all(
         bar.update()
     _refuse_none(recordings.source, plans, left_out)
     _say_slow(layout, came_hz)
+    if lossy:
+        print(
+            f"robo-rl: messages may be missing in {', '.join(lossy)}: the recorder's computer was too busy "
+            "to receive all of them.",
+            file=sys.stderr,
+        )
     return plans
 
 

@@ -106,6 +106,14 @@ def test_bundle_trained_on_recordings_fits_the_robot(
     assert "there is no simulator of it here" in capsys.readouterr().err
 
 
+def test_lost_messages_are_reported(robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "recordings"
+    record(source, said())
+    record(source, said(), "episode_2", losses=7)
+    assert run(f"source={source}", f"robot={robot}", f"out={tmp_path / 'data'}") == 0
+    assert "messages may be missing in episode_2: the recorder's computer was too" in capsys.readouterr().err
+
+
 def test_pictures_are_scaled_and_set_the_rate(robot: str, tmp_path: Path) -> None:
     """The camera's description has 10 images per second, so there are 10 frames; 4 pixels wide as
     requested.

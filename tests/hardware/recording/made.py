@@ -20,7 +20,7 @@ BEGIN_NS = 1_700_000_000 * S_NS
 Said = tuple[str, m.Message, int]  # topic, message, when it was received [ns after the beginning]
 
 
-def record(folder: Path, said: Iterable[Said], name: str = "episode_1") -> Path:
+def record(folder: Path, said: Iterable[Said], name: str = "episode_1", losses: int = 0) -> Path:
     """As the recorder writes it: full names, MCAP."""
     rows = sorted(said, key=lambda row: row[2])
     types = {topic: WIRE[type(message)].ros_type for topic, message, _ in rows}
@@ -28,7 +28,7 @@ def record(folder: Path, said: Iterable[Said], name: str = "episode_1") -> Path:
     recording = Recording(folder, name, channels, ros_types())
     for topic, message, at_ns in rows:
         recording.add(topic, ros_types().encode(message), BEGIN_NS + at_ns)
-    return recording.commit()
+    return recording.commit(losses)
 
 
 def every(hz: float, seconds: float, first_s: float = 0.0) -> list[int]:
