@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
 
-from hardware.bus.dds.loopback import open_ports
+from hardware.bus.dds.loopback import OWN_FILES, open_ports
 
 BUFFER_BYTES = 16 * 2**20  # half a second of raw pictures of 640 x 480 at 30 Hz
 SO_RCVBUFFORCE, SO_MEMINFO = 33, 55  # asm-generic/socket.h; Python has no names for them
@@ -19,7 +20,7 @@ MEMINFO_BYTES, DROPS = 36, 8  # nine numbers of 32 bits, and the place of SK_MEM
 
 def enlarge_buffers(domain: int) -> None:
     """Raise the receive buffers, to `net.core.rmem_max` at most where this process lacks CAP_NET_ADMIN."""
-    for _, made in open_ports(domain):
+    for made in _sockets(domain):
         with made:
             if made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 2 * BUFFER_BYTES:  # twice what is set
                 continue
@@ -30,10 +31,17 @@ def enlarge_buffers(domain: int) -> None:
 
 
 def discarded_datagrams(domain: int) -> int:
-    """Number of datagrams that the kernel discarded at the open sockets; 0 before Linux 4.12."""
+    """Number of datagrams that the kernel discarded at the open sockets; 0 without Linux 4.12 or later."""
     count = 0
-    for _, made in open_ports(domain):
+    for made in _sockets(domain):
         with made, suppress(OSError):  # closed meanwhile, or an old kernel
             info = made.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, MEMINFO_BYTES)
             count += struct.unpack("9I", info)[DROPS]
     return count
+
+
+def _sockets(domain: int) -> Iterator[socket.socket]:
+    """Duplicates of the receiving sockets of this process; none on other systems than Linux."""
+    if OWN_FILES.is_dir():
+        for _, made in open_ports(domain):
+            yield made

@@ -18,6 +18,7 @@ from robo_rl.core.errors import BusError
 DEVICE = b"lo"
 BASE, GAIN = 7400, 250  # ports of a domain, by the specification of DDSI-RTPS
 ANYWHERE = "0.0.0.0"
+OWN_FILES = Path("/proc/self/fd")  # of Linux
 
 
 def confine(domain: int) -> None:
@@ -50,7 +51,7 @@ def _bind(sockets: list[socket.socket]) -> None:
 def open_ports(domain: int) -> Iterator[tuple[int, socket.socket]]:
     """(port, duplicate) of this process' UDP sockets that receive on all addresses in the domain's ports."""
     first = BASE + GAIN * domain
-    for link in Path("/proc/self/fd").iterdir():
+    for link in OWN_FILES.iterdir():
         with suppress(OSError):  # closed meanwhile
             if not str(link.readlink()).startswith("socket:"):
                 continue
