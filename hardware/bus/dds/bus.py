@@ -339,9 +339,12 @@ class DdsBus:
     def _hint(self, topic: str) -> str:
         """A likely cause for a topic without a publisher: another type, or a similar name."""
         from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
+        from cyclonedds.core import InstanceState
 
         found = BuiltinDataReader(self._participant, BuiltinTopicDcpsPublication).read(1000)
-        others = {end.topic_name[2:]: end.type_name for end in found if end.topic_name.startswith("rt/")}
+        # A writer that ends just now is listed too, in part without names.
+        known = [end for end in found if end.sample_info.instance_state == int(InstanceState.Alive)]
+        others = {end.topic_name[2:]: end.type_name for end in known if end.topic_name.startswith("rt/")}
         ours = next(reader.dds.topic.typename for reader in self._readers if reader.topic == topic)
         if topic in others:
             return f"it is published as {others[topic]}, not as {ours}" if others[topic] != ours else ""

@@ -257,6 +257,32 @@ def test_silent_topic_is_reported(node: DdsBus, monkeypatch: pytest.MonkeyPatch)
     assert "No message on '/lab/odom'" in node.said[3]
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_publisher_that_ends_during_the_search_for_a_hint_is_left_out(
+    domain: int, node: DdsBus, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    """DDS then gives an entry that is not alive, or one without names, which ended the node."""
+    node.subscribe("joint_states", m.JointState, Profile.STATE, lambda message, at_s: None)
+    other = DdsBus("other", domain=domain)
+    other.publisher("/joint_states", m.JointState, Profile.STATE)
+    spin_for(node, 0.3)
+    assert node._hint("/lab/joint_states") == "did you mean '/joint_states'? Check the namespace"
+    entries: list[Any] = []
+
+    class Late(BuiltinDataReader):
+        def read(self, count: int) -> Any:
+            if taken:
+                super().take(count)
+            other.close()
+            time.sleep(0.2)
+            entries.extend(super().read(count))
+            return entries
+
+    monkeypatch.setattr("cyclonedds.builtin.BuiltinDataReader", Late)
+    assert node._hint("/lab/joint_states") == ""
+    assert any(entry.topic_name is None for entry in entries) == taken
+
+
 def test_malformed_message_is_dropped_and_reported_once(node: DdsBus) -> None:
     """Two joints and three positions: the callback is not called, and the node continues."""
     types, got = ros_types(), []
