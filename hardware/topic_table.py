@@ -1,4 +1,4 @@
-"""Generator of the tables in docs/ros2.md: `python -m hardware.topic_table` prints them."""
+"""Generator of the tables in docs/topics.md: `python -m hardware.topic_table` prints them."""
 
 from __future__ import annotations
 

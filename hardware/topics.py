@@ -1,6 +1,6 @@
 """All topics and services of the nodes: names, types, quality of service and rates.
 
-The tables in docs/ros2.md are generated from this file. Names are relative, so that each robot can have its
+The tables in docs/topics.md are generated from this file. Names are relative, so that each robot can have its
 own namespace; only /diagnostics is absolute, as ROS' tools expect it. The stamp of a message is the time of
 capture, except for `command/safe`, whose stamp is 0. The age of a message is computed from the local time of
 its receipt.

@@ -69,5 +69,9 @@ def test_long_names_in_tables_break_at_a_separator(hooks: ModuleType) -> None:
     assert hooks.on_page_content(cell) == (
         "<td><code>rl/<wbr>off_<wbr>policy/<wbr>learner.py</code></td><td><code>rmw_dds</code></td>"
     )
+    typed = hooks.on_page_content("<td>sensor_msgs/JointState</td>")
+    assert typed == "<td>sensor_<wbr>msgs/<wbr>JointState</td>"
+    link = '<td><a href="../first/second_third/fourth.html">short</a></td>'
+    assert hooks.on_page_content(link) == link
     assert hooks.on_page_content("<td>0.61–0.79</td>") == "<td>0.61\u2060–\u20600.79</td>"
     assert hooks.on_page_content("<p><code>rl/off_policy</code></p>") == "<p><code>rl/off_policy</code></p>"

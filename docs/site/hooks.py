@@ -16,10 +16,8 @@ from robo_rl.apps.cli.verbs import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS_PAGE = "verbs.md"
-ALONE = (
-    "index.md",
-    "results.md",
-)  # parts of one page: a column with its own name would be all the navigation
+ALONE = ("index.md", "results.md")  # parts of one page: the navigation would hold its name alone
+WIDE = ("topics.md",)  # a table of seven columns needs the room of the table of contents
 LONG_NAME = 16  # characters
 _FORMULA = re.compile(
     r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>',
@@ -27,6 +25,8 @@ _FORMULA = re.compile(
 )
 _CELL = re.compile(r"(<t[dh][^>]*>)(.*?)(</t[dh]>)", flags=re.DOTALL)
 _CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+_LONG_WORD = re.compile(rf"[\w/]{{{LONG_NAME + 1},}}")
+_TAG = re.compile(r"(<[^>]*>)")
 _RANGE = re.compile(r"(\d)–(\d)")
 _FUNCTION = re.compile(r"<m([io])>((?:arg|log|exp|tanh|sin|cos|max|min|mean|softmax|clip)\w*)</m\1>(?!<mo)")
 
@@ -68,6 +68,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Text of a page; `include: FILE.md` in its front matter stands for that file of the root."""
     if page.file.src_uri in ALONE:
         page.meta.setdefault("hide", ["navigation"])
+    if page.file.src_uri in WIDE:
+        page.meta.setdefault("hide", ["toc"])
     if name := page.meta.get("include"):
         text = (ROOT / name).read_text()
         for file, included in _INCLUDED.items():
@@ -109,8 +111,16 @@ def on_page_content(content: str, **_: Any) -> str:
 
 def _wrappable(cell: re.Match[str]) -> str:
     """Cell of a table in which code may break after a slash or a comma, a long name after `_`; no range."""
-    text = _RANGE.sub("\\1\u2060–\u2060\\2", _CODE.sub(_breaks, cell[2]))
+    parts = _TAG.split(_CODE.sub(_breaks, cell[2]))
+    parts[::2] = [
+        _RANGE.sub("\\1\u2060–\u2060\\2", _LONG_WORD.sub(_word_breaks, text)) for text in parts[::2]
+    ]
+    text = "".join(parts)
     return cell[1] + text + cell[3]
+
+
+def _word_breaks(word: re.Match[str]) -> str:
+    return re.sub(r"([/_])(?=\w)", r"\1<wbr>", word[0])
 
 
 def _breaks(code: re.Match[str]) -> str:

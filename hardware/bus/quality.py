@@ -90,5 +90,5 @@ def mismatch(topic: str, policy: int, publishing: bool) -> str:
     why = MISMATCHES.get(policy, f"policy {policy}")
     return (
         f"A {other} of '{topic}' does not match this node's quality of service: {why}. They exchange no "
-        "messages. Change the profile of the other side; docs/ros2.md lists the profile of each topic."
+        "messages. Change the profile of the other side; docs/topics.md lists the profile of each topic."
     )

@@ -55,7 +55,7 @@ class UpConfig:
 class CallConfig:
     """`robo-rl call`."""
 
-    service: str = setting(REQUIRED, "e.g. safety_filter/arm; docs/ros2.md has the table")
+    service: str = setting(REQUIRED, "e.g. safety_filter/arm; docs/topics.md has the table")
     namespace: str = setting("", "namespace of the robot")
     bus: str = one_of("auto", "rclpy", "dds", help="auto: rclpy where it can be imported, else DDS")
     timeout_s: float = setting(5.0, "longest wait for the server and its answer [s]", at_least=0.0)

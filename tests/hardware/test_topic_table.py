@@ -1,4 +1,4 @@
-"""Tables of topics, qualities and services in docs/ros2.md agree with the code."""
+"""Tables of topics, qualities and services in docs/topics.md agree with the code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hardware.topic_table import quality_rows, service_rows, topic_rows
 from hardware.topics import SERVICES, TOPICS
 from robo_rl.apps.nodes.node_table import NODES
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "ros2.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "topics.md").read_text()
 
 
 @pytest.mark.parametrize(
