@@ -186,7 +186,7 @@ def _text(value: object, what: str) -> str:
 
 
 def _whole(value: object, what: str) -> int:
-    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 < value < 2**31:
+    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 < int(value) < 2**31:
         raise ConfigError(f"{what} of a contract is {value!r}, a whole number of at least 1 was expected.")
     return int(value)  # also of an integer of NumPy
 
