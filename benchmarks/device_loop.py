@@ -34,11 +34,11 @@ from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.tuning.compose import TuningSession, build_session
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
-from robo_rl.core.host_reads import HostReads
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.replay import Replay
+from robo_rl.eval.host_reads import HostReads
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.rl.collect import READ_EVERY

@@ -11,9 +11,9 @@ from benchmarks.device_world import DeviceWorld, first_seeds
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
-from robo_rl.core.host_reads import HostReads
 from robo_rl.core.seeding import EpisodeSeeds, generator
 from robo_rl.data.replay import Replay
+from robo_rl.eval.host_reads import HostReads
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.loop import FinetuneConfig, FineTuner
 from robo_rl.rl.mix import ReplayMix

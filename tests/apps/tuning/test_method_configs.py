@@ -21,10 +21,10 @@ from robo_rl.conf.train import TrainConfig
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.state_io import save_state
-from robo_rl.core.host_reads import HostReads
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.eval.host_reads import HostReads
 from robo_rl.rl.collect import READ_EVERY
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy

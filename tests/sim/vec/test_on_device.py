@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from robo_rl.core.errors import EnvError
-from robo_rl.core.host_reads import HostReads
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.eval.host_reads import HostReads
 from sim.registry import make_env
 from sim.vec.on_device import CopiedEnv, DeviceEnv, env_on, same_device
 from sim.vec.seed_queue import REFILL_EVERY, SeedQueue
