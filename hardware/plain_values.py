@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.nearest import nearest
+from robo_rl.core.text.nearest import nearest
 
 Vec3 = tuple[float, float, float]
 _WORDS = {

@@ -16,11 +16,11 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
-from robo_rl.core.nearest import is_misspelt
 from robo_rl.core.packages import pip_install
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
 from robo_rl.core.spec import ROBOT_SUITE
+from robo_rl.core.text.nearest import is_misspelt
 from sim.vec.expert import Expert, WatchingExpert
 from sim.vec.workers import WorkerVecEnv
 

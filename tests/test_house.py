@@ -50,9 +50,9 @@ def test_modules_import_each_other_without_circles() -> None:
 
 
 def test_one_module_compares_spellings() -> None:
-    """All suggestions use `robo_rl.core.nearest`."""
+    """All suggestions use `robo_rl.core.text.nearest`."""
     assert [name for name, tree in trees().items() if "difflib" in packages_of(tree)] == [
-        "robo_rl.core.nearest"
+        "robo_rl.core.text.nearest"
     ]
 
 

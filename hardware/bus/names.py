@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from robo_rl.core.errors import BusError, BusNameError
-from robo_rl.core.nearest import nearest
+from robo_rl.core.text.nearest import nearest
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RULE = "use letters, digits and underscores, not a digit first, with / between"

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from robo_rl.core.durations import Durations
+from robo_rl.core.text.durations import Durations
 
 _WINDOW = 4096  # newest ticks, whose times diagnostics report
 

@@ -24,9 +24,9 @@ from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSetting
 from hardware.safety.timing import STALE_STATE_PERIODS
 from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.deploy.bundle import Bundle
-from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.durations import Durations
 
 STALE = "the robot's state is stale, so the policy is not asked"
 _POLL_S, _STATUS_S = 0.005, 0.5

@@ -14,11 +14,11 @@ from policies.base.noise import EpisodeNoise
 from policies.deploy.bundle import Bundle
 from policies.deploy.graph import Device, OnnxGraph
 from policies.executor import ChunkExecutor
-from robo_rl.core.durations import Durations
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import NoiseSource, Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.durations import Durations
 from robo_rl.core.ticks import ticks
 
 _NO_FEATURES = (
@@ -92,7 +92,7 @@ def bundle_noise(bundle: Bundle) -> EpisodeNoise:
 class LoopReport:
     """Report of a closed-loop run. Times in milliseconds; a decision is a tick on which a chunk was planned.
 
-    Counts are exact, percentiles accurate to half a per cent: see robo_rl/core/durations.py.
+    Counts are exact, percentiles accurate to half a per cent: see robo_rl/core/text/durations.py.
     """
 
     rate_hz: float

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from robo_rl.conf.schema import CollectConfig
-from robo_rl.core.counts import counted
 from robo_rl.core.errors import EnvError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 from robo_rl.data.episodes.reader import EpisodeStore

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robo_rl.conf.schema import DataInfoConfig, DataMergeConfig, DataValidateConfig
-from robo_rl.core.counts import counted
+from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.recover import recover
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.info import dataset_info

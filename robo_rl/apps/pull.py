@@ -13,10 +13,10 @@ from policies.deploy.bundle import sha256_of
 from robo_rl.apps.hub.contents import HubContents, check_kind, complete
 from robo_rl.apps.hub.remote import HubRepo
 from robo_rl.conf.history import PullConfig
-from robo_rl.core.counts import counted
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
+from robo_rl.core.text.counts import counted
 from robo_rl.runs.outputs import check_folder
 
 _NEXT = {

@@ -9,8 +9,8 @@ from robo_rl.apps.hub.card import card
 from robo_rl.apps.hub.contents import contents_of, kind_of
 from robo_rl.apps.hub.remote import HubRepo
 from robo_rl.conf.history import PushConfig
-from robo_rl.core.counts import counted
 from robo_rl.core.files.lock import FolderLock
+from robo_rl.core.text.counts import counted
 
 
 def main(config: PushConfig) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from robo_rl.core.nearest import nearest
+from robo_rl.core.text.nearest import nearest
 
 MOST_NAMES = 30  # longer lists are shortened
 NEAREST = 5  # names shown of a longer list

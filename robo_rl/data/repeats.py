@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from robo_rl.core.counts import counted
+from robo_rl.core.text.counts import counted
 from robo_rl.data.checks import Fault
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.schema import STAMPS

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from robo_rl.core.counts import counted
 from robo_rl.core.errors import DataError
+from robo_rl.core.text.counts import counted
 from robo_rl.data.checks import Fault, episode_faults
 from robo_rl.data.episodes.commit import LOCK, numbers
 from robo_rl.data.episodes.reader import Episode

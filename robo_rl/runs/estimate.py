@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from robo_rl.core.counts import counted
+from robo_rl.core.text.counts import counted
 
 WATCHED_S = 5.0  # time over which the first steps are measured
 LONG_S = 300.0  # no sentence on a training that takes less

@@ -27,8 +27,8 @@ from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch, watch
 from hardware.bus.wire import WIRE, check_kind
 from robo_rl.core.errors import BusError, MissingDependencyError
-from robo_rl.core.nearest import nearest
 from robo_rl.core.packages import pip_install
+from robo_rl.core.text.nearest import nearest
 
 CHECK_S = 1.0  # period of the check for mismatches and silent topics
 IDLE_S = 0.05  # largest time between two checks of `until`

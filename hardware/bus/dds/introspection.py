@@ -19,7 +19,7 @@ from hardware.bus.dds.publications import ALIVE, MANY, NodeNames
 from hardware.bus.dds.types import PLAIN, carrier, endpoint_qos, join, leave_domain
 from hardware.bus.names import domain_id
 from robo_rl.core.errors import BusError, BusNameError
-from robo_rl.core.nearest import nearest
+from robo_rl.core.text.nearest import nearest
 
 ANY = ViewState.Any | SampleState.Any | InstanceState.Any
 DEPTH = 64  # messages that are buffered before older ones are dropped

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from robo_rl.conf.dotted import quoted
 from robo_rl.conf.fields import Setting
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from robo_rl.core.nearest import nearest
+from robo_rl.core.text.nearest import nearest
 
 
 def split(verb: str, override: str, known: Collection[str], of_tasks: Sequence[str] = ()) -> tuple[str, str]:

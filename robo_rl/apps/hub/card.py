@@ -11,8 +11,8 @@ import yaml
 from policies.checkpoint import read_policy_json
 from policies.deploy.bundle import load_bundle
 from robo_rl.apps.hub.contents import HubContents
-from robo_rl.core.counts import counted
 from robo_rl.core.files.durable import read_json
+from robo_rl.core.text.counts import counted
 from robo_rl.data.info import dataset_info
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.run_dir import RunDir

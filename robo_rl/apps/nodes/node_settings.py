@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from robo_rl.conf.fields import Setting, settings
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.nearest import nearest
 from robo_rl.core.settings import finite_words
+from robo_rl.core.text.nearest import nearest
 
 T = TypeVar("T")
 RENAMED = {"asks": "recorder_buttons"}  # earlier name of a setting -> its name

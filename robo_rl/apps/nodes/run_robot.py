@@ -21,10 +21,10 @@ from hardware.safety.reasons import Reason, in_words
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes.node_life import leave, listening, live
 from robo_rl.conf.schema import RunConfig
-from robo_rl.core.durations import Durations
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.text.durations import Durations
 
 _START_S = 60.0  # longest time to load a policy
 # time within which the filter stops after a policy died, unless it never received a command of it

@@ -8,9 +8,9 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 from robo_rl.conf.schema import DataImportConfig
-from robo_rl.core.counts import counted
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.importers import KeyMap, array_shape, import_replay_buffer, longest_episode
 from robo_rl.data.pusht import pusht_keys, pusht_spec

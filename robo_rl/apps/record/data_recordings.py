@@ -23,8 +23,8 @@ from hardware.recording.frames import FrameRules, Plan, observations, plan_frame
 from hardware.recording.streams import Streams, read_streams
 from robo_rl.apps.record.recordings_layout import LayoutSettings, RecordingLayout, layout_of, survey
 from robo_rl.conf.schema import DataImportConfig
-from robo_rl.core.counts import counted
 from robo_rl.core.errors import ConfigError, DataError, DiskFullError
+from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset, refuse_existing
 from robo_rl.data.episodes.episode_writer import EpisodeWriter
 from robo_rl.data.episodes.schema import STAMP_COLUMNS, Codec

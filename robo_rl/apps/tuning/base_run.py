@@ -15,13 +15,13 @@ from policies.checkpoint import save_policy
 from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
 from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
 from robo_rl.conf.train import TrainConfig
-from robo_rl.core.counts import counted
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings
 from robo_rl.core.spec import EnvSpec, image_fault, sense_of
+from robo_rl.core.text.counts import counted
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.plausible import check_episodes
 from robo_rl.data.selection import EpisodeSelection, select_episodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robo_rl.core.nearest import nearest
+from robo_rl.core.text.nearest import nearest
 
 _MOST_NAMES = 5  # names of a folder's content in a message
 _MARKS = (  # the first file that exists decides

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from robo_rl.core.nearest import nearest
+from robo_rl.core.text.nearest import nearest
 
 GRAVITY_M_S2 = 9.81
 FOLDER = Path(__file__).parent / "crafts"

@@ -10,7 +10,7 @@ from hardware.bus.parameters import Parameter
 from robo_rl.conf.fields import Setting, settings
 from robo_rl.conf.node import NodeConfig
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.nearest import nearest
+from robo_rl.core.text.nearest import nearest
 
 # ROS has its own ways to give these: `-r __node:=`, `-r __ns:=`, and the choice of the bus itself.
 NO_PARAMETERS = tuple(item.name for item in fields(NodeConfig))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from robo_rl.core.durations import RELATIVE_ERROR, SHORTEST_S, Durations
+from robo_rl.core.text.durations import RELATIVE_ERROR, SHORTEST_S, Durations
 
 
 def filled(seconds: np.ndarray) -> Durations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robo_rl.core.nearest import nearest
+from robo_rl.core.text.nearest import nearest
 
 TASKS = (
     "box/lift-cup-v3",
