@@ -6,7 +6,6 @@ argument, otherwise ROS_DOMAIN_ID.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 from hardware.bus.clocks import ClockOffset
 from hardware.bus.dds.cdr import ros_types
+from hardware.bus.dds.ends import DdsReader, DdsWriter
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
@@ -33,8 +33,6 @@ from robo_rl.core.text.nearest import nearest
 CHECK_S = 1.0  # period of the check for mismatches and silent topics
 IDLE_S = 0.05  # largest time between two checks of `until`
 REPLY_S = 0.005  # the same while a response waits for the discovery of its client
-TAKEN = 16  # requests of a service, or messages, that are taken at a time at least
-BATCH = 256  # messages that are taken in one call at most: the binding allocates memory for so many
 CLOSE_S = 1.0  # time that `close` waits for published messages to be delivered
 
 
@@ -73,8 +71,8 @@ class DdsBus:
         self._graph = dds_graph.NodeGraph(self._ros, self._participant, self.name, self.namespace)
         self._waitset: Any = WaitSet(self._participant)
         self._kinds: dict[str, type[Any]] = {}
-        self._writers: list[_Writer] = []
-        self._readers: list[_Reader] = []
+        self._writers: list[DdsWriter] = []
+        self._readers: list[DdsReader] = []
         self._clients: dict[str, Any] = {}
         self._servers: list[Any] = []
         self._publisher_watch: Any = None  # made for the first topic that is watched
@@ -97,7 +95,7 @@ class DdsBus:
         full, made = self._topic(topic, kind)
         write = self._types.write
         qos = self._types.writer_qos(QUALITY[profile], self._ros.type_hash(WIRE[kind].ros_type))
-        writer = _Writer(full, DataWriter(self._participant, made, qos), QUALITY[profile].offers_reliable)
+        writer = DdsWriter(full, DataWriter(self._participant, made, qos), QUALITY[profile].offers_reliable)
         self._writers.append(writer)
         self._graph.add([], [writer.dds])
 
@@ -171,7 +169,7 @@ class DdsBus:
             dds = DataReader(self._participant, made, self._types.reader_qos(ask, quality, type_hash))
             # The first reader matches every publisher, so only its mismatches are reported.
             first = ask is asked[0]
-            self._attach(_Reader(full, dds, on_sample, watched, first, quality.depth, recorded))
+            self._attach(DdsReader(full, dds, on_sample, watched, first, quality.depth, recorded))
             self._graph.add([dds], [])
 
     def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
@@ -208,9 +206,9 @@ class DdsBus:
     def _serve(self, servers: Sequence[Any]) -> None:
         for server in servers:
             ends, full = server.ends, server.service
-            self._writers.append(_Writer(full, ends.writer, True, ends))
+            self._writers.append(DdsWriter(full, ends.writer, True, ends))
             self._servers.append(server)
-            self._attach(_Reader(full, ends.reader, _requests_of(server), None))
+            self._attach(DdsReader(full, ends.reader, _requests_of(server), None))
         ends_of_all = [server.ends for server in servers]
         self._graph.add([ends.reader for ends in ends_of_all], [ends.writer for ends in ends_of_all])
 
@@ -281,10 +279,10 @@ class DdsBus:
         except self._error as error:
             raise BusError(f"Topic '{full}' cannot be used as {WIRE[kind].ros_type}: {error}") from error
 
-    def _ends(self) -> list[_Writer | _Reader]:
+    def _ends(self) -> list[DdsWriter | DdsReader]:
         return [*self._writers, *self._readers]
 
-    def _attach(self, reader: _Reader) -> None:
+    def _attach(self, reader: DdsReader) -> None:
         from cyclonedds.core import InstanceState, ReadCondition, SampleState, ViewState
 
         reader.condition = ReadCondition(reader.dds, ViewState.Any | SampleState.Any | InstanceState.Any)
@@ -328,7 +326,7 @@ class DdsBus:
             self._publisher_watch.look_up_names()
         for end in self._ends():
             if (policy := end.mismatched()) is not None:
-                self._warn(mismatch(end.topic, policy, isinstance(end, _Writer)))
+                self._warn(mismatch(end.topic, policy, isinstance(end, DdsWriter)))
         for reader in self._readers:
             if reader.watch is not None:
                 matched = len(reader.dds.get_matched_publications())
@@ -357,54 +355,3 @@ class DdsBus:
 
 def _requests_of(server: Any) -> Callable[[bytes, Any, float], None]:
     return lambda cdr, info, received_s: server.on_request(cdr, info)
-
-
-class _Writer:
-    def __init__(self, topic: str, dds: Any, reliable: bool, ends: Any = None) -> None:
-        self.topic, self.dds, self.reliable, self.ends = topic, dds, reliable, ends
-
-    def mismatched(self) -> int | None:
-        status = self.dds.get_offered_incompatible_qos_status()
-        return int(status.last_policy_id) if status.total_count_change > 0 else None
-
-    def close(self) -> None:
-        self.dds = None
-        if self.ends is not None:
-            self.ends.writer = self.ends.reader = None
-
-
-class _Reader:
-    def __init__(
-        self,
-        topic: str,
-        dds: Any,
-        on_sample: Callable[[bytes, Any, float], None],
-        watch: TopicWatch | None,
-        first: bool = True,
-        depth: int = 1,
-        recorded: bool = False,
-    ) -> None:
-        self._most = max(depth, TAKEN)
-        # Queue length of the recorder's states and commands, and how often the queue was found full.
-        self._counted, self.overruns = depth if recorded and depth > BATCH else math.inf, 0
-        self.topic, self.dds, self.on_sample, self.watch, self.first = topic, dds, on_sample, watch, first
-        self.since_s = time.monotonic()
-        self.condition: Any = None
-
-    def take(self, take: Callable[[Any, int], list[Any]]) -> list[Any]:
-        """All samples that are there: one that is left behind would look later than it came."""
-        taken = take(self.dds, batch := min(BATCH, self._most))
-        while batch <= len(taken) < self._most:
-            more = take(self.dds, batch)
-            taken += more
-            if len(more) < batch:
-                break
-        self.overruns += len(taken) >= self._counted
-        return taken
-
-    def mismatched(self) -> int | None:
-        status = self.dds.get_requested_incompatible_qos_status()
-        return int(status.last_policy_id) if self.first and status.total_count_change > 0 else None
-
-    def close(self) -> None:
-        self.condition = self.dds = None
