@@ -80,6 +80,7 @@ def test_open_limits_are_refused(high: float) -> None:
         ActionSpec((0.0,), (high,))
 
 
+@pytest.mark.wrong_types
 def test_any_sequence_of_numbers_becomes_a_tuple() -> None:
     """`gymnasium.spaces.Box.low` is a NumPy array; a contract is compared, hashed and written as JSON."""
     limits = ActionSpec(-np.ones(2, np.float32), [np.int64(1), 2])  # type: ignore[arg-type]
@@ -90,6 +91,7 @@ def test_any_sequence_of_numbers_becomes_a_tuple() -> None:
     assert EnvSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("make", "message"),
     [
