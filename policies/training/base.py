@@ -17,12 +17,14 @@ from torch import Tensor, nn
 
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_weights
-from policies.training.batches import WindowSource, draws
-from robo_rl.core.errors import CheckpointError, RoboRLError
+from policies.training.batches import ALONE, Draws, WindowSource, draws
+from policies.training.data_parallel import averaged_loss, share_state
+from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
 from robo_rl.core.protocols import Logger, Obs
 from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.shapes import Float
 from robo_rl.nets.ema import ema_decay, ema_update
+from robo_rl.nets.ranks import Ranks
 
 # Settings that may change when a training is resumed, without changing its result.
 FREE_SETTINGS = frozenset({"log_every", "checkpoint_every", "keep_checkpoints"})
@@ -69,6 +71,9 @@ class BaseTrainer:
 
     Weights, average, the optimiser's moments and the step are the entire state: batches, noise and learning
     rates are functions of (seed, step). Raises ConfigError for invalid settings.
+
+    ranks: with several, each rank has a trainer for its shard of every batch, and `share` is called by all of
+    them before the first update. The weights are equal on all ranks; the average is kept by rank 0.
     """
 
     def __init__(
@@ -77,12 +82,15 @@ class BaseTrainer:
         data: WindowSource,
         config: BaseTrainConfig,
         logger: Logger | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         check_settings(config)
-        self.config, self._data, self._logger = config, data, logger
+        _check_shards(config, ranks)
+        self.config, self._data, self._logger, self._ranks = config, data, logger, ranks
         self._device = next(policy.parameters()).device
         self.policy, self.average = policy, copy.deepcopy(policy).requires_grad_(False)
         self.optimizer = _optimizer(policy, config, self._device)
+        self._loss: nn.Module = _Loss(policy)
         self.step = 0  # number of updates
         self._batches: Iterator[tuple[Obs, Tensor]] | None = None
         policy.train()
@@ -91,18 +99,23 @@ class BaseTrainer:
     def done(self) -> bool:
         return self.step >= self.config.steps
 
+    def share(self) -> None:
+        """Give rank 0's state to all ranks, which then compute gradients together; alone, do nothing."""
+        if self._ranks.count == 1:
+            return
+        self.step = share_state(self.step, self.optimizer, self._ranks)
+        if not self.done:
+            obs, action = self._next_batch()
+            self._loss = averaged_loss(self._loss, (obs, action, self._draws(action)))
+            self._batches = None  # the first update gets its batch again
+
     def advance(self) -> None:
         """One update. Raises RoboRLError if the loss is not finite when it is logged."""
         config = self.config
-        if self._batches is None:
-            self._batches = self._data.batches(
-                config.batch_size, config.seed, self.step, config.steps, self._device
-            )
-        obs, action = next(self._batches)
-        loss, norm = self._update(obs, action)
+        loss, norm = self._update(*self._next_batch())
         self.step += 1
         if self.step % config.log_every == 0 or self.done:
-            _report(self.step, loss, norm, config, self._logger)
+            _report(self.step, self._ranks.mean(loss), norm, config, self._logger)
 
     def result(self) -> GenerativePolicy:
         """The moving average, frozen and in eval mode."""
@@ -112,6 +125,7 @@ class BaseTrainer:
         return {
             "config": asdict(self.config),
             "step": self.step,
+            "ranks": self._ranks.count,
             "policy": self.policy.state_dict(),
             "average": self.average.state_dict(),
             "optimizer": self.optimizer.state_dict()["state"],
@@ -126,19 +140,42 @@ class BaseTrainer:
         self.optimizer.load_state_dict({"state": state["optimizer"], "param_groups": groups})
         self.step = int(state["step"])
 
+    def _next_batch(self) -> tuple[Obs, Tensor]:
+        config = self.config
+        if self._batches is None:
+            self._batches = self._data.batches(
+                config.batch_size, config.seed, self.step, config.steps, self._device, self._ranks
+            )
+        return next(self._batches)
+
+    def _draws(self, action: Float[Tensor, "b Tp a"]) -> Draws:
+        cameras = len(self.policy.encoder.cameras)
+        return draws(self.config.seed, self.step, action, cameras, self._ranks)
+
     def _update(self, obs: Obs, action: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:
         """One optimiser step. Returns the loss and the gradient norm before clipping, on the device."""
         config, policy = self.config, self.policy
-        draw = draws(config.seed, self.step, action, len(policy.encoder.cameras))
-        loss = policy.bc_loss(obs, action, draw.noise, draw.u, draw.crop).mean()
+        loss: Tensor = self._loss(obs, action, self._draws(action))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip or math.inf)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.step, config)
         self.optimizer.step()
-        ema_update(self.average, policy, ema_decay(self.step, config.ema_power, config.ema_max))
+        if self._ranks.leads:
+            ema_update(self.average, policy, ema_decay(self.step, config.ema_power, config.ema_max))
         return loss.detach(), norm
+
+
+class _Loss(nn.Module):
+    """Mean loss of a batch as a module, whose gradients DistributedDataParallel can average."""
+
+    def __init__(self, policy: GenerativePolicy) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, obs: Obs, action: Float[Tensor, "b Tp a"], draw: Draws) -> Tensor:
+        return self.policy.bc_loss(obs, action, draw.noise, draw.u, draw.crop).mean()
 
 
 def train_base(
@@ -182,6 +219,14 @@ def _report(step: int, loss: Tensor, norm: Tensor, config: BaseTrainConfig, logg
             "base/lr": learning_rate(step - 1, config),
         }
         logger.log(step, values)
+
+
+def _check_shards(config: BaseTrainConfig, ranks: Ranks) -> None:
+    if config.batch_size % ranks.count:
+        raise ConfigError(
+            f"batch_size={config.batch_size} cannot be divided equally between {ranks.count} processes. Set "
+            f"it to a multiple of {ranks.count}, or processes to a divisor of it."
+        )
 
 
 def _check_same_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -20,7 +20,9 @@ from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import generator
 from robo_rl.core.shapes import Float, Int
 from robo_rl.core.spec import ActionSpec
+from robo_rl.nets.ranks import Ranks
 
+ALONE = Ranks()
 _BELOW_1 = 1.0 - 2.0**-24  # the largest float32 below 1
 Window = dict[str, Any]  # observation keys (To, *shape) and "action" (Tp, a) in physical units
 
@@ -32,9 +34,15 @@ class WindowSource(Protocol):
     def __len__(self) -> int: ...
 
     def batches(
-        self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
+        self,
+        batch_size: int,
+        seed: int,
+        start: int,
+        stop: int,
+        device: torch.device,
+        ranks: Ranks = ALONE,
     ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
-        """Batches of updates start, ..., stop - 1."""
+        """Batches of updates start, ..., stop - 1; of each, this rank's shard of batch_size / count rows."""
         ...
 
 
@@ -78,11 +86,17 @@ class TensorWindows:
         return TensorWindows({k: v.to(device) for k, v in self.obs.items()}, self.action.to(device))
 
     def batches(
-        self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
+        self,
+        batch_size: int,
+        seed: int,
+        start: int,
+        stop: int,
+        device: torch.device,
+        ranks: Ranks = ALONE,
     ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
         here = self.to(device)
         for index in batch_indices(len(self), batch_size, seed, start, stop):
-            rows = index.to(device)
+            rows = ranks.shard(index).to(device)
             yield {key: value[rows] for key, value in here.obs.items()}, here.action[rows]
 
 
@@ -102,10 +116,17 @@ class LoaderWindows:
         return len(self.dataset)  # type: ignore[arg-type]  # torch's Dataset declares no __len__
 
     def batches(
-        self, batch_size: int, seed: int, start: int, stop: int, device: torch.device
+        self,
+        batch_size: int,
+        seed: int,
+        start: int,
+        stop: int,
+        device: torch.device,
+        ranks: Ranks = ALONE,
     ) -> Iterator[tuple[Obs, Float[Tensor, "b Tp a"]]]:
         # One batch at a time: the order of an entire training would be gigabytes of integers.
-        order = (index.tolist() for index in batch_indices(len(self), batch_size, seed, start, stop))
+        indices = batch_indices(len(self), batch_size, seed, start, stop)
+        order = (ranks.shard(index).tolist() for index in indices)
         loader = DataLoader(
             self.dataset,
             batch_sampler=order,
@@ -139,15 +160,19 @@ class Draws:
     crop: Float[Tensor, "b cameras 2"]
 
 
-def draws(seed: int, step: int, action: Float[Tensor, "b Tp a"], cameras: int) -> Draws:
-    """Random numbers of update `step`, on the device of `action`."""
-    b, device = len(action), action.device
+def draws(seed: int, step: int, action: Float[Tensor, "b Tp a"], cameras: int, ranks: Ranks = ALONE) -> Draws:
+    """Random numbers of update `step`, on the device of `action`.
+
+    action: this rank's shard. The entire batch is drawn, so that each window gets the same numbers however
+    many ranks there are.
+    """
+    b, device = len(action) * ranks.count, action.device
     rng = generator("bc", seed, step, device=device)
-    noise = torch.randn(action.shape, generator=rng, device=device)
+    noise = torch.randn((b, *action.shape[1:]), generator=rng, device=device)
     # The last interval ends at 1. Float32 would round its highest draws up to 1, which is no valid training
     # step.
     u = ((torch.arange(b, device=device) + torch.rand(b, generator=rng, device=device)) / b).clamp(
         max=_BELOW_1
     )
     crop = torch.rand(b, cameras, 2, generator=rng, device=device)
-    return Draws(noise, u, crop)
+    return Draws(ranks.shard(noise), ranks.shard(u), ranks.shard(crop))
