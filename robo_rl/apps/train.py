@@ -6,12 +6,15 @@ from robo_rl.apps.tuning.base_run import train
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.store import EpisodeStore
+from robo_rl.rl.scale.process_group import speaks
 from robo_rl.runs.run_dir import RunDir
 
 
 def main(config: TrainConfig) -> int:
     """Train, and print the next command."""
     run = train(config)
+    if not speaks():
+        return 0
     env = EpisodeStore(config.data).spec
     print(f"Policy: {run.policy}\nNext:   {next_step(run, env)}")
     return 0

@@ -37,6 +37,14 @@ class TrainConfig(BaseTrainConfig):
     threads: int = setting(
         0, "threads of torch on the CPU; 0: one, with images torch's own number", at_least=0
     )
+    launcher: str = one_of(
+        "none", "torchrun", help="starts the processes that train together on this machine; none: one process"
+    )
+    processes: int = setting(
+        0,
+        "processes with launcher=torchrun, each with batch_size / processes windows per step; 0: one per GPU",
+        at_least=0,
+    )
     num_workers: int = setting(
         0, "number of processes that read images; states are kept in memory", at_least=0
     )

@@ -101,6 +101,7 @@ class RunSession:
         savable: Callable[[], bool] = lambda: True,
         extra: Callable[[Path], None] | None = None,
         faster: str = "",
+        agree: Callable[[bool], bool] = bool,
     ) -> None:
         """Advance `training` until it is done; save it every `checkpoint_every` steps, at a stop and at the
         end.
@@ -108,12 +109,15 @@ class RunSession:
         due: called after each `advance`; True requests an additional save. savable: False while the state is
         incomplete (a burn-in), which postpones saves and stops. extra(folder): writes further files into each
         checkpoint. faster: sentence on what makes the training faster, printed once with an estimate of its
-        duration if that is long; empty: no estimate. Raises KeyboardInterrupt, with a sentence on how to
+        duration if that is long; empty: no estimate. agree(this process was asked to stop): called before
+        each `advance`; True stops (with several ranks, after the same step on all). Raises KeyboardInterrupt,
+        with a sentence on how to
         continue, after a stop request.
         """
         estimate = TimeEstimate(self.bar.total, self._unit) if faster else None
         while not training.done:
-            if self.stopping and savable():
+            if agree(self.stopping) and savable():
+                self._stop.asked = True
                 break
             before = training.step
             training.advance()

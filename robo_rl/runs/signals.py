@@ -22,11 +22,11 @@ class StopRequest:
 
     Signals within `SAME_S` of the first count as the same request: the kernel signals the child of a dead
     parent once for each of the parent's threads. Forked children (data loaders) leave the decision to their
-    parent.
+    parent. say: print that the program is stopping.
     """
 
-    def __init__(self) -> None:
-        self.asked, self._asked_s, self._pid = False, 0.0, os.getpid()
+    def __init__(self, say: bool = True) -> None:
+        self.asked, self._asked_s, self._pid, self._say = False, 0.0, os.getpid(), say
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Signal handler."""
@@ -34,8 +34,8 @@ class StopRequest:
             _in_child(number)
         elif not self.asked:
             self.asked, self._asked_s = True, time.monotonic()
-            # os.write takes no lock and no buffer, so it is safe inside a signal handler
-            os.write(2, b"\nrobo-rl: stopping when this step is done; once more stops at once.\n")
+            if self._say:  # os.write takes no lock and no buffer, so it is safe inside a signal handler
+                os.write(2, b"\nrobo-rl: stopping when this step is done; once more stops at once.\n")
         elif time.monotonic() - self._asked_s > SAME_S:
             raise KeyboardInterrupt("stopped at once; the last checkpoint is kept")
 
@@ -48,12 +48,12 @@ def _in_child(number: int) -> None:
 
 
 @contextmanager
-def stop_between_steps() -> Iterator[StopRequest]:
+def stop_between_steps(say: bool = True) -> Iterator[StopRequest]:
     """Let SIGINT and SIGTERM only set `asked` inside the block.
 
     Outside the main thread, the only one that can handle signals, `asked` stays False.
     """
-    request = StopRequest()
+    request = StopRequest(say)
     if threading.current_thread() is not threading.main_thread():
         yield request
         return

@@ -13,7 +13,13 @@ from torch.utils.data import Dataset
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
 from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
-from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
+from policies.training.batches import ALONE, LoaderWindows, TensorWindows, WindowSource
+from robo_rl.apps.tuning.train_ranks import (
+    check_equal,
+    check_processes,
+    follow,
+    launch_training,
+)
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import read_json, write_json
@@ -27,6 +33,8 @@ from robo_rl.data.plausible import check_episodes
 from robo_rl.data.selection import EpisodeSelection, select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
+from robo_rl.nets.ranks import Ranks, StopVote
+from robo_rl.rl.scale.process_group import is_rank, process_group, rank_device, reported
 from robo_rl.runs.device import device_of, pick_device, set_cpu_threads
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
@@ -36,36 +44,56 @@ DATA_FILE = "data.json"  # in the run folder: the episodes of its training
 
 
 def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
-    """Train and save the policy in `out`/policy. free: further settings that may differ in a resumed run."""
-    recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
+    """Train and save the policy in `out`/policy. free: further settings that may differ in a resumed run.
+
+    With launcher=torchrun, or in a process started by `torchrun`, several processes train together.
+    """
     check_settings(config)
-    device = pick_device(config.device)
+    if not is_rank():
+        if config.launcher == "torchrun":
+            return launch_training(config)
+        check_processes(config)
+        return _train(config, free, pick_device(config.device), ALONE)
+    with reported():
+        device = rank_device(config.device)
+        with process_group(device) as ranks:
+            return _train(config, free, device, ranks)
+
+
+def _train(config: TrainConfig, free: frozenset[str], device: torch.device, ranks: Ranks) -> RunDir:
+    """Train as one of `ranks`; rank 0 writes the run."""
+    recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
     store = EpisodeStore(config.data)
     check_images(store)
     set_cpu_threads(config.threads, images=_has_pictures(store.spec))
     selection = selected_episodes(config, store)
     check_episodes(selection.episodes)
     check_windows(config, selection)
+    check_equal(config, _fingerprint(selection), ranks)
     source = window_source(config, selection)
     policy = fresh_policy(config, selection).to(device)
-    free = FREE_KEYS | FREE_SETTINGS | {"threads"} | free
+    if not ranks.leads:
+        follow(BaseTrainer(policy, source, recipe, ranks=ranks), ranks)
+        return RunDir(Path(config.out))
+    free = FREE_KEYS | FREE_SETTINGS | {"threads", "launcher", "processes"} | free
     with RunDir.create(
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
     ) as run:
         keep_data(run, selection, resume=config.resume)
         if said := selection.sentence():
             print(f"{said} learn_from=all selects every one.")
-        _train(config, recipe, policy, source, run, train_note(config, selection))
+        _lead(config, recipe, policy, source, run, train_note(config, selection), ranks)
     return run
 
 
-def _train(
+def _lead(
     config: TrainConfig,
     recipe: BaseTrainConfig,
     policy: GenerativePolicy,
     source: WindowSource,
     run: RunDir,
     note: dict[str, Any],
+    ranks: Ranks,
 ) -> None:
     """Train to the end and save the average; every checkpoint also holds the average of its step."""
     with resumable(
@@ -76,19 +104,30 @@ def _train(
         shown=("base/loss",),
         keep=config.keep_checkpoints,
     ) as session:
-        trainer = BaseTrainer(policy, source, recipe, session.metrics)
+        trainer = BaseTrainer(policy, source, recipe, session.metrics, ranks)
         if (state := session.take_state()) is not None:
             trainer.load_state_dict(state)
+            if (before := int(state.get("ranks", 1))) != ranks.count:
+                print(
+                    f"The run was saved with {counted(before, 'process', 'processes')} and continues with "
+                    f"{ranks.count}: its result is that of an uninterrupted one up to rounding."
+                )
+        trainer.share()
+        vote = StopVote(ranks)
 
         def save_average(folder: Path) -> None:
             save_policy(folder / run.policy.name, trainer.average, note | {"steps": trainer.step})
 
-        session.run(
-            trainer,
-            checkpoint_every=config.checkpoint_every,
-            extra=save_average,
-            faster=how_to_be_faster(config, policy),
-        )
+        try:
+            session.run(
+                trainer,
+                checkpoint_every=config.checkpoint_every,
+                extra=save_average,
+                faster=how_to_be_faster(config, policy),
+                agree=vote,
+            )
+        finally:
+            vote.finish()
     save_policy(run.policy, trainer.result(), note)
 
 
@@ -138,17 +177,25 @@ def keep_data(run: RunDir, selection: EpisodeSelection, *, resume: bool) -> None
 
     Batches are functions of (seed, update, number of windows), so other episodes would change all batches.
     """
-    path, numbers = run.path / DATA_FILE, [episode.number for episode in selection.episodes]
-    frames = sum(episode.frames for episode in selection.episodes)
-    now = {"episodes": len(numbers), "frames": frames, "numbers_crc32": zlib.crc32(str(numbers).encode())}
+    path, now = run.path / DATA_FILE, _fingerprint(selection)
     if not (resume and path.exists()):
         write_json(path, now)
     elif (begun := read_json(path)) != now:
         raise DataError(
             f"{run.path} was started on {begun['episodes']} episodes with {begun['frames']} frames, but "
-            f"{selection.store.path} now has {now['episodes']} with {frames} to learn from. Give it the data "
-            "that it was started with, or start a new run."
+            f"{selection.store.path} now has {now['episodes']} with {now['frames']} to learn from. Give it "
+            "the data that it was started with, or start a new run."
         )
+
+
+def _fingerprint(selection: EpisodeSelection) -> dict[str, int]:
+    """Numbers that differ for other episodes."""
+    numbers = [episode.number for episode in selection.episodes]
+    return {
+        "episodes": len(numbers),
+        "frames": sum(episode.frames for episode in selection.episodes),
+        "numbers_crc32": zlib.crc32(str(numbers).encode()),
+    }
 
 
 def fresh_policy(config: TrainConfig, selection: EpisodeSelection) -> GenerativePolicy:
