@@ -22,6 +22,11 @@ def hidden() -> Iterator[None]:
         _HIDDEN.reset(token)
 
 
+def is_hidden() -> bool:
+    """True inside a block of `hidden`."""
+    return _HIDDEN.get()
+
+
 def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
     """tqdm bar on stderr, for a `with` block. `.update(n)` advances it, `.set_postfix_str(text)` adds
     text.

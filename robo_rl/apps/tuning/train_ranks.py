@@ -19,6 +19,7 @@ from robo_rl.core.counts import counted
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import RankError
+from robo_rl.runs.progress import is_hidden
 from robo_rl.runs.resumable import how_to_continue
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.runs.signals import stop_between_steps
@@ -47,7 +48,8 @@ def launch_training(config: TrainConfig) -> RunDir:
         settings = Path(folder) / "settings.yaml"
         settings.write_text(yaml.safe_dump(asdict(config), sort_keys=False))
         try:
-            launch(["-m", "robo_rl", "train", f"config={settings}"], count, threads)
+            words = ["-m", "robo_rl", "train", f"config={settings}"]
+            launch(words, count, threads, progress=not is_hidden())
         except KeyboardInterrupt as stop:
             raise KeyboardInterrupt(how_to_continue(run)) from stop
         except RankError as error:

@@ -18,6 +18,7 @@ from robo_rl.nets.ranks import Ranks
 
 LAUNCHER = "ROBO_RL_LAUNCHER"  # process id of the verb that started this rank
 PEER_LOST = 75  # exit code of a rank that ends because another one has
+STOPPED = 130  # exit code after Ctrl-C
 _LOST = ("closed by peer", "reset by peer", "Broken pipe", "Socket closed", "gloo", "NCCL")
 
 
@@ -74,6 +75,7 @@ def process_group(device: torch.device) -> Iterator[Ranks]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if not _peer_lost(error):
             raise
+        get_error_handler().record_exception(error)
         sys.stdout.flush()
         os._exit(PEER_LOST)  # closing NCCL would wait for the lost peer
     finally:
@@ -100,7 +102,7 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt as stop:
         if speaks():
             raise
-        raise SystemExit(130) from stop
+        raise SystemExit(STOPPED) from stop
 
 
 def _peer_lost(error: BaseException) -> bool:

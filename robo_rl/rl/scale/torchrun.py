@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -17,14 +18,14 @@ from datetime import timedelta
 from typing import Any
 
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]  # missing in __all__
-from torch.distributed.elastic.multiprocessing import ProcessFailure, SignalException
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, ProcessFailure, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import RendezvousInfo, RendezvousParameters, RendezvousStoreInfo
 from torch.distributed.elastic.rendezvous import rendezvous_handler_registry as registry
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from robo_rl.rl.scale.process_group import LAUNCHER, PEER_LOST, RankError
+from robo_rl.rl.scale.process_group import LAUNCHER, PEER_LOST, STOPPED, RankError
 
 LOOPBACK = "127.0.0.1"
 STOP_S = 120  # time to finish a step and save after Ctrl-C, before the agent kills
@@ -64,19 +65,40 @@ class LoopbackRendezvous(StaticTCPRendezvous):
         return cls(parameters.run_id, int(parameters.get("timeout", 900)))
 
 
-def launch(words: Sequence[str], processes: int, threads: int) -> None:
+def launch(words: Sequence[str], processes: int, threads: int, *, progress: bool = True) -> None:
     """Run `python <words>` as `processes` ranks until all have ended.
 
-    threads: of torch, in each. Raises RankError if a rank fails, which ends the others; KeyboardInterrupt
-    after SIGINT or SIGTERM, when the ranks have saved and ended.
+    threads: of torch, in each. progress: show their progress bars. Raises RankError if a rank fails, which
+    ends the others; KeyboardInterrupt after SIGINT or SIGTERM, when the ranks have saved and ended.
     """
     registry.register(_BACKEND, LoopbackRendezvous.create)
-    newer: dict[str, Any] = {
-        "signals_to_handle": "SIGTERM,SIGINT",
-        "shutdown_timeout": STOP_S,
-    }  # not in every torch
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    variables = {
+        LAUNCHER: str(os.getpid()),
+        "GLOO_SOCKET_IFNAME": loopback,
+        "NCCL_SOCKET_IFNAME": loopback,
+        "OMP_NUM_THREADS": str(threads),
+    } | ({} if progress else {"TQDM_DISABLE": "1"})
+    with (
+        tempfile.TemporaryDirectory(prefix="robo-rl-ranks-") as folder,
+        _variables(variables),
+        _signal_handlers_kept(),
+        _quiet(),
+    ):
+        try:
+            elastic_launch(_launch_config(processes, folder), sys.executable)(*words)
+        except ChildFailedError as error:
+            raise _described(error.failures, processes) from error
+        except SignalException as stop:
+            raise KeyboardInterrupt from stop
+
+
+def _launch_config(processes: int, folder: str) -> LaunchConfig:
+    """One agent, which starts no rank again. folder: for the errors that the ranks record."""
+    # not in every torch; SIGHUP keeps its own effect, so that `nohup` works
+    newer: dict[str, Any] = {"signals_to_handle": "SIGTERM,SIGINT", "shutdown_timeout": STOP_S}
     known = {item.name for item in fields(LaunchConfig)}
-    config = LaunchConfig(
+    return LaunchConfig(
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=processes,
@@ -86,38 +108,33 @@ def launch(words: Sequence[str], processes: int, threads: int) -> None:
         max_restarts=0,
         monitor_interval=0.1,
         local_addr=LOOPBACK,
+        logs_specs=DefaultLogsSpecs(log_dir=folder),
         **{name: value for name, value in newer.items() if name in known},
     )
-    loopback = "lo0" if sys.platform == "darwin" else "lo"
-    variables = {
-        LAUNCHER: str(os.getpid()),
-        "GLOO_SOCKET_IFNAME": loopback,
-        "NCCL_SOCKET_IFNAME": loopback,
-        "OMP_NUM_THREADS": str(threads),
-    }
-    with _variables(variables), _signal_handlers_kept(), _quiet():
-        try:
-            elastic_launch(config, sys.executable)(*words)
-        except ChildFailedError as error:
-            raise _described(error.failures, processes) from error
-        except SignalException as stop:
-            raise KeyboardInterrupt from stop
 
 
 def _described(failures: Mapping[int, ProcessFailure], processes: int) -> BaseException:
     """The first cause of a failed launch: not the rank that only lost its peer."""
     causes = {rank: failure for rank, failure in failures.items() if failure.exitcode != PEER_LOST}
-    recorded = {rank: failure for rank, failure in causes.items() if isinstance(failure.message, dict)}
-    rank, failure = min((recorded or causes or failures).items(), key=_order)
-    if isinstance(failure.message, dict):
-        sentence = str(failure.message["message"]).partition(": ")[2]
-        return RankError(sentence, failure.exitcode, own=True)
+    told = {rank: failure for rank, failure in causes.items() if _own_words(failure)}
+    rank, failure = min((told or causes or failures).items(), key=_order)
+    if told:
+        return RankError(_own_words(failure), failure.exitcode, own=True)
+    if failure.exitcode == STOPPED:
+        return KeyboardInterrupt()
     who = f"Rank {rank} of {processes} (process {failure.pid})"
     if failure.exitcode < 0:
         return RankError(f"{who} was ended by {failure.signal_name()}, which ended the run", 1)
-    if failure.exitcode == 130:
-        return KeyboardInterrupt()
-    return RankError(f"{who} ended with exit code {failure.exitcode}, which ended the run", 1)
+    if failure.exitcode == PEER_LOST:
+        words = _own_words(failure).partition("\n")[0]
+        return RankError(f"{who} lost the other ranks ({words}), which ended the run", 1)
+    return RankError(f"{who} ended with exit code {failure.exitcode}, which ended the run", failure.exitcode)
+
+
+def _own_words(failure: ProcessFailure) -> str:
+    """Message of the exception that a rank has recorded; "" if it has recorded none."""
+    found: object = failure.message
+    return str(found["message"]).partition(": ")[2] if isinstance(found, dict) else ""
 
 
 def _order(failure: tuple[int, ProcessFailure]) -> tuple[bool, int]:
@@ -130,7 +147,7 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
     """Environment variables for the ranks, which inherit them; those that the user has set stay."""
     before = {name: os.environ.get(name) for name in (*values, "TORCHELASTIC_SIGNALS_TO_HANDLE")}
     for name, value in values.items():
-        os.environ.setdefault(name, value)
+        os.environ[name] = value if name == LAUNCHER else os.environ.get(name, value)
     try:
         yield
     finally:
