@@ -175,8 +175,8 @@ class EnvSpec:
         and KeyError, TypeError, AttributeError or OverflowError for a different structure.
         """
         obs = {key: ArraySpec(tuple(a["shape"]), a["dtype"], a["unit"]) for key, a in data["obs"].items()}
-        limits = (tuple(data["action"][key]) for key in ("low", "high"))
-        action = ActionSpec(*limits, data["action"]["unit"])
+        action = data["action"]
+        action = ActionSpec(tuple(action["low"]), tuple(action["high"]), action["unit"])
         return cls(data["name"], obs, action, data["max_episode_steps"], data["control_hz"])
 
 

@@ -15,8 +15,8 @@ import yaml
 
 from policies.training.base import BaseTrainer
 from robo_rl.conf.train import TrainConfig
-from robo_rl.core.counts import counted
 from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.text.counts import counted
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import RankError
 from robo_rl.runs.progress import is_hidden
