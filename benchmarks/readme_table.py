@@ -44,7 +44,8 @@ TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     "Engines": ("engine", "quad"),
     "Transfer to another engine": ("transfer",),
     "Data": ("store", "windows", "teleop"),
-    "Robot side": ("loop", "driver", "node", "attack"),
+    "Devices and processes": ("device", "gpu", "scale"),
+    "Robot side": ("loop", "driver", "node", "attack", "hold"),
 }
 
 
