@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -13,6 +14,7 @@ from robo_rl.eval.stats import mean_over_seeds
 from robo_rl.runs.history import PastRun, find_runs, no_run
 
 LEAST_RUNS = 3  # for an interval over runs
+LONGEST = 32  # characters of a label in the plot
 CAPTION = (
     "Points: evaluations during training. Bands: 95 % intervals, Wilson over the episodes of one run, "
     "bootstrap over several runs.\nLabels: the final measurement, on other episodes."
@@ -29,8 +31,11 @@ def main(config: CompareConfig) -> int:
     width = max(map(len, groups))
     for name, runs in groups.items():
         print(f"{name:<{width}}  {final_success(runs)}")
-    curves = {name: curve_of(name, runs) for name, runs in groups.items()}
-    drawn = [curve for curve in curves.values() if curve is not None]
+    labels = short_names(list(groups))
+    curves = [curve_of(name, runs) for name, runs in groups.items()]
+    drawn = [
+        replace(curve, label=label) for label, curve in zip(labels, curves, strict=True) if curve is not None
+    ]
     files = write_learning_curves(Path(config.out), drawn, caption=CAPTION)
     print(f"Curves: {', '.join(map(str, files))}")
     missing = [
@@ -39,6 +44,16 @@ def main(config: CompareConfig) -> int:
     if missing:
         print(f"Not in the plot: {', '.join(map(without_curve, missing))}")
     return 0
+
+
+def short_names(names: list[str]) -> list[str]:
+    """Paths below the folder that all have in common, of which the last `LONGEST` characters are kept: whole
+    paths would leave no room for the plot.
+    """
+    paths = [Path(name).resolve() for name in names]
+    common = Path(os.path.commonpath([path.parent for path in paths]))
+    short = [str(path.relative_to(common)) for path in paths]
+    return [name if len(name) <= LONGEST else f"…{name[1 - LONGEST :]}" for name in short]
 
 
 def without_curve(run: PastRun) -> str:

@@ -10,6 +10,7 @@ import yaml
 
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.cli.multirun import expand_sweeps
+from robo_rl.apps.compare import short_names
 from robo_rl.core.errors import ConfigError
 
 
@@ -117,6 +118,15 @@ def test_compare_draws_single_runs_and_seeds(tmp_path: Path, capsys: pytest.Capt
     assert "65 %, mean of 2 runs (90 % and 40 %)" in said
     assert (tmp_path / "plot.svg").stat().st_size > 1000
     assert (tmp_path / "plot.png").is_file()
+
+
+def test_labels_are_paths_below_the_common_folder() -> None:
+    """A long path would squeeze the axes to nothing."""
+    assert short_names(["runs/a/one", "runs/b"]) == ["a/one", "b"]
+    assert short_names(["runs/same", "runs/same2"]) == ["same", "same2"]
+    long = short_names(["runs/" + 60 * "x" + "1", "runs/b"])[0]
+    assert len(long) == 32
+    assert long.endswith("x1")
 
 
 def test_seeds_have_an_interval_over_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -143,7 +143,7 @@ def test_difference_matches_hand_computation() -> None:
     ("given", "words"),
     [
         ([], "run="),
-        (["run=nowhere"], "no policy"),
+        (["run=nowhere"], "does not exist"),
         (["run=RUN", "bundle=RUN/bundle"], "not both"),
         (["run=RUN", "effects=wind"], "downwash"),
         (["run=RUN", "engine=gazebo"], "pybullet"),

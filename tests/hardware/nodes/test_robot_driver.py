@@ -205,13 +205,13 @@ def test_driver_settings_come_from_a_file(tmp_path: Path) -> None:
     for text, error, sentence in (
         ("driver: urr\n", UnknownNameError, "Did you mean 'ur'"),
         ("host: 10.0.0.2\n", ConfigError, "must hold 'driver: <name>'"),
-        ("a: [\n", ConfigError, "cannot be read"),
+        ("a: [\n", ConfigError, "is not valid YAML"),
         ("driver: ros2_control\n", ConfigError, "has a node of its own: controller_driver"),
     ):
         file.write_text(text)
         with pytest.raises(error, match=sentence):
             read_settings(str(file))
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="does not exist"):
         read_settings(str(tmp_path / "none.yaml"))
     file.write_text("driver: ur\nhost: 10.0.0.2\nwatchdog_s: soon\n")
     with pytest.raises(ConfigError, match=r"watchdog_s='soon': expected seconds above 0"):
