@@ -12,16 +12,17 @@ class UpConfig:
     """`robo-rl up`."""
 
     set: str = setting(REQUIRED, "node set: arm_sim, quad_sim, arm, quad or teleop")
-    bundle: str | None = setting(None, "folder of the bundle that controls the robot")
+    bundle: str | None = setting(None, "folder of the bundle that controls the robot; empty: none")
     robot: str | None = setting(None, "description of the robot: a name, or your own YAML file")
-    driver: str | None = setting(None, "YAML file of a real robot's driver")
+    driver: str | None = setting(None, "YAML file of a real robot's driver; empty: none")
     controller: str | None = setting(
-        None, "controller of ros2_control that moves the arm, such as joint_trajectory_controller"
+        None,
+        "controller of ros2_control that moves the arm, such as joint_trajectory_controller; empty: none",
     )
     output: str | None = setting(
         None, "how the controller is commanded: trajectory, forward, action (rclpy) or auto"
     )
-    device: str | None = setting(None, "teleoperation device: gamepad, keyboard or leader")
+    device: str | None = setting(None, "teleoperation device: gamepad, keyboard or leader; empty: none")
     leader: str | None = setting(None, "device=leader: YAML file of the leader arm's driver")
     level: str | None = setting(None, "command level of a quadcopter's bundle: motors or rates")
     hover: float | None = setting(None, "level=rates: hover thrust, 0 to 1", at_least=0.01)
@@ -29,23 +30,24 @@ class UpConfig:
         None, "height of the ground in a quadcopter's task frame [m]: -0.6 hovers 0.6 m above it"
     )
     arm: bool | None = setting(None, "arm the filter as soon as the robot's state arrives")
-    goal: str | None = setting(None, "goal input of the policy, e.g. [0.4,0,0.4]")
+    goal: str | None = setting(None, "goal input of the policy, e.g. [0.4,0,0.4]; empty: none is published")
     camera: str | None = setting(
-        None, "0, /dev/video0, a video file or pattern; several: 0+2. None: those of robot="
+        None, "0, /dev/video0, a video file or pattern; several: 0+2; empty: those of robot="
     )
     camera_name: str | None = setting(
-        None, "names of these cameras in the bundle and robot, in the same order: wrist+front"
+        None,
+        "names of these cameras in the bundle and robot, in the same order: wrist+front; empty: robot='s",
     )
-    cameras: str | None = setting(None, "cameras of the simulated arm, joined by +, e.g. view")
+    cameras: str | None = setting(None, "cameras of the simulated arm, joined by +, e.g. view; empty: none")
     senses: str | None = setting(None, "what these cameras publish: rgb, depth or rgb+depth")
     transport: str | None = setting(None, "transport of pictures: raw, or compressed to JPEG")
     calibration: str | None = setting(
-        None, "YAML files of the cameras' calibrations, for camera_info (teleop)"
+        None, "YAML files of the cameras' calibrations, for camera_info (teleop); empty: none"
     )
     realtime: bool | None = setting(
         None, "real-time chunking: infer the next chunk while the present one runs; for flow policies"
     )
-    record: str | None = setting(None, "folder of recordings")
+    record: str | None = setting(None, "folder of recordings; empty: nothing is recorded")
     namespace: str = setting("", "namespace of the robot, so that several can share a network")
     bus: str = one_of("dds", "auto", "rclpy", help="transport of messages; dds needs no ROS")
     seconds: float | None = setting(None, "stop after this time [s]", at_least=0.0)

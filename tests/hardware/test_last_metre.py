@@ -71,7 +71,15 @@ def test_gamepad_moves_a_controller_and_a_killed_filter_stops_it(tmp_path: Path,
     (tmp_path / "driver.yaml").write_text(f"driver: ur\nhost: {host}\nrate_hz: 50\nwatchdog_s: 0.3\n")
     os.mkfifo(pad)
     at = {name: f"{name}={tmp_path / name}.yaml" for name in ("robot", "driver")}
-    up = ("robo_rl", "up", "set=teleop", at["robot"], at["driver"], "arm=true", "record=")
+    up = (
+        "robo_rl",
+        "up",
+        "set=teleop",
+        at["robot"],
+        at["driver"],
+        "arm=true",
+        f"record={tmp_path / 'recordings'}",
+    )
     hand = ("robo_rl.apps.node", "teleop", at["robot"], f"path={pad}", "bus=dds")
     with Peer("arms.fake_ur", host) as peer, running(domain, *up) as set_of_nodes:
         reading = os.open(pad, os.O_RDONLY | os.O_NONBLOCK)  # so that the pad can be opened for writing

@@ -11,6 +11,7 @@ from robo_rl.apps.cli.help import load_schema
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.conf import node
 from robo_rl.conf.fields import REQUIRED, one_of, setting, settings, variant
+from robo_rl.conf.up import UpConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 
 
@@ -195,3 +196,9 @@ def test_every_setting_of_a_node_has_a_help_text() -> None:
     ]
     assert len(kinds) > 10
     assert not missing
+
+
+def test_empty_settings_of_up_leave_out_what_its_set_has() -> None:
+    """`record=` records nothing and `goal=` publishes none, whatever the set says."""
+    config = load_config("up", ["set=arm_sim", "record=", "goal=", "camera="], UpConfig)
+    assert (config.record, config.goal, config.camera) == ("", "", "")

@@ -25,6 +25,12 @@ from tests.policies.worlds import CAMERA_ENV, ENV, NETS, policy_of, windows_of
 PROGRAM = str(Path(__file__).with_name("train_in_ranks.py"))
 
 
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program of the ranks imports `tests`, which is no installed package."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+
+
 def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
