@@ -90,13 +90,25 @@ class DeviceWorld:
         return self.step_wait()
 
     def snapshot(self) -> dict[str, Any]:
-        raise NotImplementedError("a world of benchmarks and tests, whose runs are not resumed")
+        seeds = self._queue.synchronise()
+        state = {name: getattr(self, name).clone() for name in ("_seed", "_age", "_state")}
+        return state | {"root": list(seeds.root), "count": seeds.count}
 
     def restore(self, snapshot: Mapping[str, Any]) -> Obs:
-        raise NotImplementedError("a world of benchmarks and tests, whose runs are not resumed")
+        for name in ("_seed", "_age", "_state"):
+            setattr(self, name, snapshot[name].to(self.device, copy=True))
+        seeds = EpisodeSeeds(snapshot["root"], int(snapshot["count"]))
+        self._queue = SeedQueue(seeds, self.num_envs, self.device)
+        return {"state": self._state.clone()}
 
     def render(self, lane: int = 0) -> Tensor:
-        raise NotImplementedError("a world of benchmarks and tests, which has no picture")
+        """A row of 64 pixels for each joint, from 0 to 4 m: the target red, the position white."""
+        picture = torch.zeros(self._joints, 64, 3, dtype=torch.uint8)
+        column = (self._state[lane].cpu() * 16.0).long().clamp(0, 63)
+        joints = torch.arange(self._joints)
+        picture[joints, column[: self._joints], 0] = 255
+        picture[joints, column[self._joints :]] = 255
+        return picture
 
     def close(self) -> None:
         """Nothing to close."""

@@ -34,6 +34,11 @@ def env_on(env: VecEnv, device: torch.device) -> VecEnv:
     return CopiedEnv(env, device)
 
 
+def copied_env(env: VecEnv, device: torch.device) -> VecEnv:
+    """The environment with tensors of this device, by copies alone: for evaluations, whose seeds end."""
+    return env if device.type == "cpu" else CopiedEnv(env, device)
+
+
 def same_device(one: torch.device, other: torch.device) -> bool:
     """True for the same device, where "cuda" is the first GPU."""
     return (one.type, one.index or 0) == (other.type, other.index or 0)

@@ -108,3 +108,21 @@ def test_the_masked_loop_learns_what_the_other_one_learns(name: str) -> None:
     one, other = made
     for first, second in zip(one.learner.actor.parameters(), other.learner.actor.parameters(), strict=True):
         torch.testing.assert_close(first, second, rtol=1e-3, atol=1e-4)
+
+
+def test_the_world_of_these_tests_continues_from_a_snapshot() -> None:
+    """The same states and seeds again, and a picture with both marks."""
+    world = DeviceWorld(LANES, 2)
+    world.reset(EpisodeSeeds(("world",)))
+    action = torch.full((LANES, 2), 1.5)
+    for _ in range(9):
+        world.step(action)
+    snapshot = world.snapshot()
+    following = [world.step(action) for _ in range(9)]
+    world.restore(snapshot)
+    for expected in following:
+        found = world.step(action)
+        assert torch.equal(found[0]["state"], expected[0]["state"])
+        assert torch.equal(found[4]["next_seed"], expected[4]["next_seed"])
+    assert world.render().shape == (2, 64, 3)
+    assert (world.render() == 255).any()

@@ -20,7 +20,7 @@ from robo_rl.runs.next_step import after_tuning
 from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.registry import make_env
-from sim.vec.on_device import env_on
+from sim.vec.on_device import copied_env
 
 
 def measure(
@@ -32,7 +32,7 @@ def measure(
     seeds = eval_seeds(config.eval_seed, episodes or config.eval_episodes)
     # An evaluation reads its results anyway, so only the lanes that are due are planned.
     executor = partial(ChunkExecutor, device=device, masked=False)
-    return evaluate(env_on(env, device), policy, executor, noise, seeds)
+    return evaluate(copied_env(env, device), policy, executor, noise, seeds)
 
 
 def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:

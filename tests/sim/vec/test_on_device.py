@@ -9,7 +9,7 @@ from robo_rl.core.errors import EnvError
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.host_reads import HostReads
 from sim.registry import make_env
-from sim.vec.on_device import CopiedEnv, DeviceEnv, env_on, same_device
+from sim.vec.on_device import CopiedEnv, DeviceEnv, copied_env, env_on, same_device
 from sim.vec.seed_queue import REFILL_EVERY, SeedQueue
 from sim.vec.workers import WorkerVecEnv
 from tests.rl.worlds import TargetLane
@@ -68,6 +68,21 @@ def test_an_environment_of_the_host_is_copied() -> None:
     assert torch.equal(copied.restore(snapshot)["state"], first[0]["state"])
     copied.close()
     plain.close()
+
+
+def test_an_evaluation_never_keeps_results_on_the_device() -> None:
+    """Its seeds are a list that ends; looking ahead in them is refused."""
+
+    class OnGpu(WorkerVecEnv):
+        device = torch.device("cuda:0")
+
+        def keep_on_device(self) -> bool:
+            raise AssertionError("an evaluation must not ask for it")
+
+    env = OnGpu(TargetLane, 2)
+    assert isinstance(copied_env(env, torch.device("cuda")), CopiedEnv)
+    assert copied_env(env, CPU) is env
+    env.close()
 
 
 def test_the_first_gpu_has_two_names() -> None:
