@@ -5,7 +5,6 @@ end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -15,21 +14,14 @@ from hypothesis import strategies as st
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.data.replay import Replay
+from tests.lane_forms import FORM, FORMS, in_each_form
 
 WIDTHS = {"obs": 1, "ctx": 1, "critic_action": 1, "action": 1, "next_obs": 1, "next_ctx": 1}
 GAMMA = 0.5
 ENDS = ["", "", "terminated", "truncated"]
 
 
-FORM = {"masked": False}  # form of the selections of lanes, of this run of the module's tests
-
-
-@pytest.fixture(scope="module", autouse=True, params=["taken out", "masked"])
-def form(request: pytest.FixtureRequest) -> Iterator[None]:
-    """All tests run in both forms of `Lanes`: that of the host and that of a GPU."""
-    FORM["masked"] = request.param == "masked"
-    yield
-    FORM["masked"] = False
+form = pytest.fixture(scope="module", autouse=True, params=FORMS)(in_each_form)
 
 
 def add(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,19 +19,12 @@ from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.running import RewardTransform
 from sim.vec.workers import WorkerVecEnv
+from tests.lane_forms import FORM, FORMS, in_each_form
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, TargetLane, widths
 
 LANES = 3
-FORM = {"masked": False}  # form of the selections of lanes, of this run of the module's tests
-
-
-@pytest.fixture(scope="module", autouse=True, params=["taken out", "masked"])
-def form(request: pytest.FixtureRequest) -> Iterator[None]:
-    """All tests run in both forms of `Lanes`: that of the host and that of a GPU."""
-    FORM["masked"] = request.param == "masked"
-    yield
-    FORM["masked"] = False
+form = pytest.fixture(scope="module", autouse=True, params=FORMS)(in_each_form)
 
 
 class Recording(WorkerVecEnv):

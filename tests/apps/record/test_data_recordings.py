@@ -145,7 +145,7 @@ def test_slow_camera_is_reported(robot: str, tmp_path: Path, capsys: pytest.Capt
 def test_unusable_recordings_are_named_and_skipped(
     robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of three recordings one has no commands, and one has pictures of another shape."""
+    """One of three recordings has no commands, another has pictures of another shape."""
     folder = tmp_path / "recordings"
     record(folder, said(), "episode_1")
     record(folder, [row for row in said() if row[0] != "command/safe"], "episode_2")

@@ -21,7 +21,7 @@ TYPES = {key: (name, made) for key, name, made in announced_types()}
 
 
 def test_the_file_has_all_types() -> None:
-    """Of topics and services, of all distributions."""
+    """Every message of a topic or a service, in every distribution."""
     rows = {key: row["name"] for key, row in json.loads(TABLE.read_text()).items()}
     assert rows == {key: name for key, (name, _) in TYPES.items()}, "run: python -m hardware.bus.dds.describe"
 

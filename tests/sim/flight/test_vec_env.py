@@ -95,7 +95,7 @@ def test_no_uniform_number_is_one() -> None:
 
 
 def test_tilts_are_spread_evenly_over_rotations() -> None:
-    """Of uniform rotations of at most 90 degrees, the share within 45 is (a - sin a) / (m - sin m)."""
+    """The share of uniform rotations below 90 degrees that is within 45 is (a - sin a) / (m - sin m)."""
     unit = keyed_uniform(torch.arange(100_000), 0, 3)
     quat = tilted(unit, math.pi / 2)
     assert quat.norm(dim=0) == pytest.approx(torch.ones(100_000).numpy(), abs=1e-5)
