@@ -95,33 +95,39 @@ def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) 
     policy.load_state_dict(dict(weights))
 
 
-def check_compatible(policy: ChunkPolicy, env: EnvSpec) -> None:
-    """Raise CheckpointError that names the first key, shape or action limit of `env` that does not fit."""
+def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = None) -> None:
+    """Raise CheckpointError that names the first key, shape or action limit of `env` that does not fit.
+
+    dataset: folder whose contract `env` is; None: `env` is the contract of an environment.
+    """
+    source, use = env.name, "environment"
+    if dataset is not None:
+        source, use = f"the dataset {dataset} of {env.name}", "dataset"
     trained = getattr(policy, "env", None)
     where = f" in {trained.name}" if isinstance(trained, EnvSpec) else ""
     for key, array in policy.obs_spec.items():
         if key not in env.obs:
             raise CheckpointError(
-                f"The policy was trained{where} and needs observation '{key}', but {env.name} offers "
-                f"{sorted(env.obs)}. Use the environment that it was trained for, or one with the same "
+                f"The policy was trained{where} and needs observation '{key}', but {source} offers "
+                f"{sorted(env.obs)}. Use the {use} that it was trained for, or one with the same "
                 "observations."
             )
         found = env.obs[key]
         if (found.shape, found.dtype) != (array.shape, array.dtype):
             raise CheckpointError(
-                f"Observation '{key}' of {env.name} is {found.dtype} {found.shape}, but the policy was "
+                f"Observation '{key}' of {source} is {found.dtype} {found.shape}, but the policy was "
                 f"trained{where} on {array.dtype} {array.shape}. Use the task that it was trained for, with "
                 "the same options."
             )
     ours, theirs = policy.action_spec, env.action
     if ours.dim != theirs.dim:
         raise CheckpointError(
-            f"{env.name} takes actions of dimension {theirs.dim}, but the policy was trained{where} for "
+            f"Actions of {source} have dimension {theirs.dim}, but the policy was trained{where} for "
             f"dimension {ours.dim}. Use the action space that it was trained for."
         )
     if (ours.low, ours.high) != (theirs.low, theirs.high):
         raise CheckpointError(
-            f"{env.name} has action limits {theirs.low}..{theirs.high}, but the policy was trained{where} "
+            f"Actions of {source} have limits {theirs.low}..{theirs.high}, but the policy was trained{where} "
             f"for {ours.low}..{ours.high}. The same action would be another motion; use matching limits."
         )
 

@@ -27,6 +27,7 @@ MAIN_SETTINGS = [
     "process.name",
     "seed",
 ]
+FLOWN = "policy"  # name of the rows of results.json with the flights of the run's own policies
 RESULTS = ("policy", "head")  # keys of results.json with the success of the run's own policy
 
 
@@ -93,13 +94,18 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _rate(path: Path) -> SuccessRate | None:
-    """Success from results.json, or else from the last `robo-rl evaluate`."""
+    """Success from results.json, for flights over all seeds of training, or else from the last
+    `robo-rl evaluate`.
+    """
     results = path / "results.json"
     found = read_json(results) if results.is_file() else {}
     if isinstance(found, dict):
         for key in RESULTS:
             if isinstance(found.get(key), dict) and "rate" in found[key]:
                 return SuccessRate(found[key]["rate"]["k"], found[key]["rate"]["n"])
+        flights = [row["held"] for row in found.get("rows", ()) if row.get("name") == FLOWN and "held" in row]
+        if flights:
+            return SuccessRate(sum(one["k"] for one in flights), sum(one["n"] for one in flights))
     note = path / "policy" / EVALUATION_FILE
     if note.is_file():
         found = read_json(note)

@@ -54,6 +54,18 @@ def test_sweep_trains_and_is_listed(
     assert all("not measured" in line for line in lines)
 
 
+def test_runs_counts_the_flights_of_all_trained_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """results.json of `fly`: the flights of two trained policies count, those of a controller do not."""
+    write_run(tmp_path / "fly", 1, [0])
+    held = [("policy", 5), ("policy", 9), ("pid", 10)]
+    rows = [{"name": name, "held": {"k": k, "n": 10}} for name, k in held]
+    (tmp_path / "fly" / "results.json").write_text(json.dumps({"rows": rows}))
+    assert main(["runs", f"path={tmp_path}"]) == 0
+    assert "14/20 = 70 %" in capsys.readouterr().out
+
+
 def test_runs_shows_success_and_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As a table, and as JSON lines for scripts."""
     write_run(tmp_path / "a", 1, [2, 9])

@@ -129,3 +129,10 @@ def test_mismatched_environment_is_refused() -> None:
     for env, message in cases:
         with pytest.raises(CheckpointError, match=message):
             check_compatible(policy, env)
+
+
+def test_mismatched_dataset_is_named() -> None:
+    """The message names the folder of the demonstrations, not only their task."""
+    found = replace(ENV, obs={"state": ENV.obs["state"]})
+    with pytest.raises(CheckpointError, match="the dataset data/demos of fake/reach offers"):
+        check_compatible(policy_of(), found, "data/demos")

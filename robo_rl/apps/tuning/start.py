@@ -34,7 +34,7 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
         with closing(make_env(env, 1, **env_options(config))) as probe:
             check_compatible(policy, probe.spec)
         if config.demos is not None and (config.method.mix.demo > 0.0 or config.method.name == "auto"):
-            check_compatible(policy, DatasetMeta.load(Path(config.demos)).env)
+            check_compatible(policy, DatasetMeta.load(Path(config.demos)).env, config.demos)
         return policy
     assert config.env is not None
     with closing(make_env(config.env, 1, **env_options(config))) as probe:

@@ -40,7 +40,7 @@ def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPol
         return DirectPolicy(env, earlier.normalizer).eval()
     if demos is not None:
         episodes = EpisodeStore(demos, complete_only=True)
-        check_compatible(policy, episodes.spec)
+        check_compatible(policy, episodes.spec, demos)
         if not len(episodes):
             raise DataError(
                 f"{demos} holds no complete episode to scale states by. Collect some first, or leave demos= "
