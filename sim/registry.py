@@ -1,8 +1,8 @@
 """Environments and experts by name: "<suite>/<task>". A simulator is imported when one of its environments is
 built.
 
-Names of batched suites may carry options, "quad/race:track=splits,craft=cf21": verbs pass names, and a policy
-keeps the name of the environment that it was trained on.
+Names of batched suites and of metaworld may carry options, "quad/race:track=splits,craft=cf21": verbs pass
+names, and a policy keeps the name of the environment that it was trained on.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ BATCHED = {
     ),
 }
 OPEN = ("isaaclab",)  # batched suites that know other names, too
+WITH_OPTIONS = ("metaworld", *BATCHED)  # suites whose names may carry options
 TASKS = {  # suite -> (names of its tasks; True where these are all)
     "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
@@ -101,6 +102,9 @@ def make_env(
     builder = lookup("suite", SUITES, suite)
     _check_installed(suite)
     known = [field.name for field in fields(builder)][1:]  # the first is the task
+    if suite in WITH_OPTIONS:
+        task, written = _with_options(task)
+        given = written | given
     for option in given:
         if option not in known:
             raise UnknownNameError(f"option of {suite} environments", option, known)
@@ -112,7 +116,7 @@ def option_of(name: str, option: str) -> Any:
     option.
     """
     suite, task = _split("environment", name)
-    if not _is_batched(suite, task) or option not in (known := _options_of(suite)):
+    if suite not in WITH_OPTIONS or option not in (known := _options_of(suite)):
         return None
     return _with_options(task)[1].get(option, known[option].default)
 
@@ -129,7 +133,7 @@ def has_dense_reward(name: str, reward: str | None = None) -> bool:
     given.
     """
     suite, task = _split("environment", name)
-    if _is_batched(suite, task):
+    if suite in WITH_OPTIONS:
         options = _options_of(suite)
         written = _with_options(task)[1].get("reward")
         return "reward" not in options or (reward or written or options["reward"].default) == "dense"
@@ -149,8 +153,9 @@ def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> Vec
 
 
 def _options_of(suite: str) -> dict[str, Any]:
-    """Options that a batched suite's builder takes besides the task and the number of lanes."""
-    parameters = signature(_attribute(BATCHED[suite][2])).parameters
+    """Options that a suite's builder takes besides the task and the number of lanes."""
+    path = BATCHED[suite][2] if suite in BATCHED else SUITES[suite][0]
+    parameters = signature(_attribute(path)).parameters
     return {name: item for name, item in parameters.items() if name not in ("task", "num_envs")}
 
 
@@ -196,7 +201,7 @@ def _split(kind: str, name: str) -> tuple[str, str]:
             "tried on the robot (robo-rl export, contract, then up), or in a simulated task with the same "
             "contract: import the recordings with env=<that task>."
         )
-    bare = _with_options(task)[0] if suite in BATCHED else task
+    bare = _with_options(task)[0] if suite in WITH_OPTIONS else task
     closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # True where these are all names
     if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):
         every = list_envs()

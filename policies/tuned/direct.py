@@ -31,6 +31,7 @@ class DirectPolicy(nn.Module):
         self, env: EnvSpec, normalizer: Normalizer | None = None, actor: Actor | None = None
     ) -> None:
         super().__init__()
+        env = env.for_policies()
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
         if any(sense_of(key, array) != "state" for key, array in env.obs.items()):
             raise ConfigError(

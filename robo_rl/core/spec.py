@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -52,9 +52,12 @@ class ArraySpec:
 
 def sense_of(key: str, spec: ArraySpec) -> str:
     """Kind of an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8 (indices into
-    `SEGMENTS`), "depth" (h, w) [m], "points" (p, 3) [m], else "state" (numbers of any shape).
+    `SEGMENTS`), "depth" (h, w) [m], "points" (p, 3) [m], "privileged" (what only a simulator knows), else
+    "state" (numbers of any shape).
     """
     prefix = key.partition(".")[0]
+    if prefix == "privileged":
+        return prefix
     if spec.dtype == "uint8":
         return "segmentation" if prefix == "segmentation" else "image"
     return prefix if prefix in ("depth", "points") else "state"
@@ -165,6 +168,13 @@ class EnvSpec:
     def simulated(self) -> bool:
         """True if `sim.registry` can make it. Policies with any other contract run on the robot only."""
         return not self.name.startswith(f"{ROBOT_SUITE}/")
+
+    def for_policies(self) -> EnvSpec:
+        """The same contract without observations `privileged.<name>`: scripted experts read these, policies
+        do not.
+        """
+        seen = {key: array for key, array in self.obs.items() if sense_of(key, array) != "privileged"}
+        return self if len(seen) == len(self.obs) else replace(self, obs=seen)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -15,16 +15,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.metaworld_tasks import TASKS
-from sim.render.pictures import LaneRenderer
+from sim.render.pictures import CameraPictures, LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.options import check_reward, check_steps
 
 CONTROL_HZ = 80.0  # 5 physics steps of 2.5 ms
 PACKAGE_STEPS = 500  # the package's own horizon
 REQUIRES = ("metaworld", "mujoco", "gymnasium")
+CAMERAS = ("topview", "corner", "corner2", "corner3", "behindGripper", "gripperPOV")
+ROBOT = 4  # first numbers of the observation, which the robot measures itself: hand xyz, gripper opening
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,9 @@ class MetaWorldLanes:
     2 the same or zeros; the 18 numbers of the step before; goal xyz. Action: hand displacement xyz (1 = 1 cm)
     and gripper effort. reward "sparse": 1 in a step that ends with the task solved, else 0. "dense": the
     package's reward / 10, in [0, 1]. `terminate_on_success` ends the episode there.
+
+    cameras: names joined by "+"; each adds `image.<camera>` (image_size, image_size, 3). state "robot": only
+    hand xyz and gripper opening, `state` (4,); the expert reads the other 35 numbers from `privileged.task`.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("metaworld.env_dict",)
@@ -44,18 +49,51 @@ class MetaWorldLanes:
     max_episode_steps: int = 200
     terminate_on_success: bool = True
     render_size: int = 240
+    cameras: str = ""
+    image_size: int = 84
+    state: str = "all"
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise UnknownNameError("metaworld task", self.task, TASKS, "robo-rl info")
         check_reward(self.reward)
         check_steps(self.max_episode_steps, PACKAGE_STEPS)
+        for name in self.camera_names:
+            if name not in CAMERAS:
+                raise UnknownNameError("camera of metaworld", name, CAMERAS)
+        if not isinstance(self.image_size, int) or not 8 <= self.image_size <= 1024:
+            raise ConfigError(f"image_size is {self.image_size!r}; expected 8 to 1024 pixels.")
+        if self.state not in ("all", "robot"):
+            raise UnknownNameError("state of metaworld", self.state, ("all", "robot"))
+
+    @property
+    def camera_names(self) -> tuple[str, ...]:
+        """Names of the cameras to observe."""
+        return tuple(str(self.cameras).split("+")) if self.cameras else ()
+
+    @property
+    def name(self) -> str:
+        """Name of the environment with the options that matter to a policy."""
+        options = [f"cameras={self.cameras}"] if self.cameras else []
+        if self.cameras and self.image_size != 84:
+            options.append(f"image_size={self.image_size}")
+        if self.state != "all":
+            options.append(f"state={self.state}")
+        return f"metaworld/{self.task}" + (f":{','.join(options)}" if options else "")
 
     @property
     def spec(self) -> EnvSpec:
+        size = self.image_size, self.image_size, 3
+        pictures = {f"image.{name}": ArraySpec(size, "uint8") for name in self.camera_names}
+        numbers = {"state": ArraySpec((39,), "float32", "m")}
+        if self.state == "robot":
+            numbers = {
+                "state": ArraySpec((ROBOT,), "float32", "m"),
+                "privileged.task": ArraySpec((39 - ROBOT,), "float32", "m"),
+            }
         return EnvSpec(
-            name=f"metaworld/{self.task}",
-            obs={"state": ArraySpec((39,), "float32", "m")},
+            name=self.name,
+            obs=numbers | pictures,
             action=ActionSpec((-1.0,) * 4, (1.0,) * 4, "cm per step, gripper effort"),
             max_episode_steps=self.max_episode_steps,
             control_hz=CONTROL_HZ,
@@ -84,6 +122,8 @@ class MetaWorldLane:
         self._pictures = LaneRenderer(
             env.model, env.data, options.render_size, camera="corner2", upright=True
         )
+        names = options.camera_names
+        self._cameras = CameraPictures(env.model, env.data, options.image_size, names) if names else None
         self._steps = 0
         # Views of simulator arrays: they stay valid as long as the simulation lives.
         self._hand, self._right, self._left = (
@@ -97,7 +137,7 @@ class MetaWorldLane:
         obs = self._resetter.reset(seed)
         self._frame = obs[:18].copy()
         self._steps = 0
-        return {"state": obs}
+        return self._seen(obs)
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
         self._simulate(action)
@@ -110,7 +150,8 @@ class MetaWorldLane:
             success = self._screen(self._env, obs) and self._evaluate(obs, action)[1]
             reward = float(success)
         terminated = success and self._options.terminate_on_success
-        return {"state": obs}, reward, terminated, self._steps >= self._options.max_episode_steps, success
+        ended = terminated, self._steps >= self._options.max_episode_steps
+        return self._seen(obs), reward, *ended, success
 
     def info(self) -> Sequence[float]:
         return ()
@@ -121,8 +162,17 @@ class MetaWorldLane:
 
     def close(self) -> None:
         self._pictures.close()
+        if self._cameras is not None:
+            self._cameras.close()
         # Break the reference cycle made by `build_env`: 20 MB are freed now instead of at garbage collection.
         self._env.__dict__.pop("_get_quat_objects", None)
+
+    def _seen(self, obs: NDArray[np.float64]) -> LaneObs:
+        """Observations of the options from the package's observation (39,)."""
+        numbers = {"state": obs}
+        if self._options.state == "robot":
+            numbers = {"state": obs[:ROBOT], "privileged.task": obs[ROBOT:]}
+        return numbers if self._cameras is None else {**numbers, **self._cameras.take()}
 
     def _simulate(self, action: NDArray[np.float32]) -> None:
         """Move the hand's mocap body, set the gripper, and simulate one control step."""

@@ -41,7 +41,8 @@ class MetaWorldExpert:
         self._draws: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
 
     def act(self, obs: Obs, episode_seed: Int[Tensor, " n"], step: Int[Tensor, " n"]) -> Float[Tensor, "n 4"]:
-        states = obs["state"].cpu().numpy().astype(np.float64)
+        parts = [obs[key] for key in ("state", "privileged.task") if key in obs]
+        states = torch.cat(parts, dim=1).cpu().numpy().astype(np.float64)
         with warnings.catch_warnings():
             # The scripts aim beyond the action limits on purpose, and warn about it in every step.
             warnings.filterwarnings("ignore", "Constant\\(s\\) may be too high")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,3 +35,44 @@ class LaneRenderer:
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
+
+
+class CameraPictures:
+    """Square pictures of `size_px` through several cameras of one simulation, with one renderer for all.
+
+    Pictures of cameras that are fixed to the world and mounted upside down are turned. Sites, which mark
+    goals, are hidden.
+    """
+
+    def __init__(self, model: Any, data: Any, size_px: int, cameras: Sequence[str]) -> None:
+        self._model, self._data, self._size_px, self._names = model, data, size_px, tuple(cameras)
+        self._renderers: dict[bool, MujocoRenderer] = {}  # by whether they turn pictures
+
+    def take(self) -> dict[str, NDArray[np.uint8]]:
+        """`image.<camera>` (s, s, 3) of each camera, s = size_px, of the positions in the simulation's data.
+
+        Raises MissingDependencyError where no OpenGL works.
+        """
+        import mujoco
+
+        mujoco.mj_kinematics(self._model, self._data)
+        mujoco.mj_camlight(self._model, self._data)  # cameras on moving bodies
+        return {f"image.{name}": self._through(name) for name in self._names}
+
+    def close(self) -> None:
+        """Free the renderers; the next pictures create new ones. May be called twice."""
+        for renderer in self._renderers.values():
+            renderer.close()
+        self._renderers.clear()
+
+    def _through(self, name: str) -> NDArray[np.uint8]:
+        fixed = int(self._model.camera(name).bodyid[0]) == 0
+        if fixed not in self._renderers:
+            from sim.render.renderer import MujocoRenderer
+
+            size = self._size_px, self._size_px
+            self._renderers[fixed] = MujocoRenderer(
+                self._model, self._data, *size, name, upright=fixed, sites=False
+            )
+        self._renderers[fixed].look_through(name)
+        return self._renderers[fixed].render()

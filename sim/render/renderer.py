@@ -31,7 +31,8 @@ class MujocoRenderer:
     `view` sets attributes of the free camera (distance, azimuth, elevation, lookat, trackbodyid). `pretty`
     adds shadows, reflections and smooth edges, many times slower. `upright` turns images of a camera that is
     mounted upside down by half a turn. Do not use it for a moving camera or for point clouds: the up axis of
-    a camera that looks straight down is horizontal, and small motions would flip the image.
+    a camera that looks straight down is horizontal, and small motions would flip the image. `sites`: False
+    hides the model's sites, such as marks of goals.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class MujocoRenderer:
         view: Mapping[str, Any] | None = None,
         pretty: bool = False,
         upright: bool = False,
+        sites: bool = True,
     ) -> None:
         self._model, self._data, self._turns = model, data, upright
         self._context: Any = make_context(width, height)
@@ -54,13 +56,22 @@ class MujocoRenderer:
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = pretty
         self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = pretty
         self._options, self._perturbation = mujoco.MjvOption(), mujoco.MjvPerturb()
+        if not sites:
+            self._options.sitegroup[:] = 0
         self._camera = _camera(model, camera, view or {})
+        self._cameras = {camera: self._camera}
         self._viewport = mujoco.MjrRect(0, 0, width, height)
         self._pixels = np.empty((height, width, 3), np.uint8)
         self._deep = np.empty((height, width), np.float32)
         # Registered after EGL's exit function, so it runs before it: a context must not outlive its display.
         self._at_exit = partial(_close_if_alive, weakref.ref(self))
         atexit.register(self._at_exit)
+
+    def look_through(self, camera: str) -> None:
+        """Change to another camera of the model, by name."""
+        if camera not in self._cameras:
+            self._cameras[camera] = _camera(self._model, camera, {})
+        self._camera = self._cameras[camera]
 
     def render(self) -> NDArray[np.uint8]:
         """New image (h, w, 3), top line first, of the positions from the last kinematics."""

@@ -11,8 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.tuned.direct import DirectPolicy
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
 
 PIXELS = ActionSpec((0.0, -1.0), (512.0, 3.0), "px")
 
@@ -112,3 +113,13 @@ def test_a_contract_is_checked_when_it_is_made(make: Callable[[], object], messa
     """What `from_json` would refuse: a dataset with such a contract could be written, but not read."""
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_policies_do_not_see_privileged_observations() -> None:
+    """What only a simulator knows leaves the contract of policies; another contract stays the same object."""
+    obs = {"state": ArraySpec((2,)), "privileged.task": ArraySpec((3,))}
+    spec = EnvSpec("sim/task", obs, ActionSpec((-1.0,), (1.0,)), 100, 20.0)
+    assert list(spec.for_policies().obs) == ["state"]
+    assert spec.for_policies().for_policies() == spec.for_policies()
+    assert sense_of("privileged.task", spec.obs["privileged.task"]) == "privileged"
+    assert DirectPolicy(spec).normalizer.keys == ("state",)

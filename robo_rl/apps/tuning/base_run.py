@@ -210,7 +210,7 @@ def fresh_policy(config: TrainConfig, selection: EpisodeSelection) -> Generative
         points=config.points,
     )
     torch.manual_seed(derive_seed("init", config.seed))
-    return GenerativePolicy.build(selection.store.spec, fit_normalizer(selection), shape)
+    return GenerativePolicy.build(selection.store.spec.for_policies(), fit_normalizer(selection), shape)
 
 
 def fit_normalizer(selection: EpisodeSelection) -> Normalizer:
@@ -232,7 +232,7 @@ def window_source(config: TrainConfig, selection: EpisodeSelection) -> WindowSou
 
 
 def _has_pictures(env: EnvSpec) -> bool:
-    return any(sense_of(key, array) != "state" for key, array in env.obs.items())
+    return any(sense_of(key, array) not in ("state", "privileged") for key, array in env.obs.items())
 
 
 def train_note(config: TrainConfig, selection: EpisodeSelection) -> dict[str, Any]:
