@@ -36,7 +36,7 @@ DEMO = {  # names of the demo's rows, in the order of the table
 DEMO_TOPIC, OTHER = "The demo", "Other"
 TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     DEMO_TOPIC: ("demo",),
-    "Fine-tuning": ("finetune", "pusht"),
+    "Fine-tuning": ("finetune", "pusht", "pixels"),
     "Single-step head": ("head",),
     "Learners": ("learner",),
     "Quadcopters: one craft": ("hover", "tracking", "waypoints", "race", "vision", "quad_chain", "c"),
