@@ -43,6 +43,16 @@ def test_urdf_matches_the_description() -> None:
     assert vector(tool.find("origin"), "xyz") == ROBOT.tool_m
 
 
+def test_urdf_is_a_tree() -> None:
+    """Each link has a name of its own, and one parent; urdfdom refuses the file otherwise."""
+    links = [link.get("name") for link in URDF.findall("link")]
+    children = [joint.find("child").get("link") for joint in URDF.findall("joint")]  # type: ignore[union-attr]
+    parents = [joint.find("parent").get("link") for joint in URDF.findall("joint")]  # type: ignore[union-attr]
+    assert len(set(links)) == len(links)
+    assert sorted(children) == sorted(set(links) - {ROBOT.frame_id})
+    assert set(parents) <= set(links)
+
+
 def test_mock_hardware_has_the_interfaces_of_the_controllers() -> None:
     control: Any = URDF.find("ros2_control")
     assert control.find("hardware/plugin").text == "mock_components/GenericSystem"
