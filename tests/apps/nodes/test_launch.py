@@ -192,6 +192,10 @@ def test_a_urdf_starts_robot_state_publisher(tmp_path: Path, monkeypatch: pytest
     nodes = launch(describe("sim"), urdf=str(urdf), namespace="left", use_sim_time="true")
     model = next(node for node in nodes if node.package == "robot_state_publisher")
     assert (model.executable, model.namespace, model.on_exit) == ("robot_state_publisher", "left", None)
+    assert model.remappings == [
+        ("/tf", "tf"),
+        ("/tf_static", "tf_static"),
+    ]  # in the namespace, as joint_states
     assert given_as_parameters(model) == {"robot_description": "<robot name='arm: 1'/>", "use_sim_time": True}
     assert model.parameters[0]["robot_description"].value_type is str  # a colon would be YAML otherwise
     assert not any(node.package for node in launch(describe("sim"), namespace="right"))

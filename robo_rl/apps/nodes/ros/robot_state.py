@@ -27,9 +27,11 @@ def urdf_text(path: str) -> str:
 
 
 def robot_state_publisher(path: str, use_sim_time: bool, namespace: dict[str, str]) -> Any:
-    """Launch action that publishes /tf and robot_description from joint_states.
+    """Launch action that publishes tf, tf_static and robot_description from joint_states.
 
-    Raises MissingDependencyError where the ROS package is not installed.
+    By default it publishes on /tf in every namespace, so robots with the same frames would overwrite
+    each other; here each namespace has its own topic. Raises MissingDependencyError where the ROS package is
+    not installed.
     """
     from ament_index_python.packages import PackageNotFoundError, get_package_prefix
     from launch_ros.actions import Node
@@ -50,6 +52,7 @@ def robot_state_publisher(path: str, use_sim_time: bool, namespace: dict[str, st
         name=PACKAGE,
         exec_name=PACKAGE,
         **namespace,
+        remappings=[("/tf", "tf"), ("/tf_static", "tf_static")],
         parameters=[
             {"robot_description": ParameterValue(text, value_type=str), "use_sim_time": use_sim_time}
         ],
