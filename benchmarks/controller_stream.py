@@ -1,6 +1,7 @@
-"""Motion of a modelled joint_trajectory_controller under streamed commands.
+"""Motion of a joint_trajectory_controller, modelled or real, under streamed commands.
 
     python benchmarks/controller_stream.py
+    python benchmarks/controller_stream.py --controller real   # needs ROS 2 with ros2_control
 
 One joint at 1 rad/s, commands at 50 Hz, a controller at 1 kHz, servos with a lag of 48 ms, messages delayed
 by up to 0 or 4 ms. For each way of commanding: the largest change of the command at a message [mrad], where
@@ -10,6 +11,10 @@ one cycle of the controller is 1 mrad, and how long the command is behind its ta
     stream            the waypoints of the driver `ros2_control`; `joins`: it starts at its desired state
     measured, desired the controller starts at the measured state, or at its desired one
                       (`interpolate_from_desired_state`)
+
+`real` starts the controller manager of examples/ros2_control at 1 kHz, whose mock hardware stays 48 mrad
+behind its commands, and the node controller_driver. Each line has the model's value for that hardware beside
+the real one. Instead of `stream` there are the driver's outputs: `trajectory`, `action` and `forward`.
 """
 
 from __future__ import annotations
@@ -21,7 +26,8 @@ from common import emit, parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the model of tests/
 
-from tests.hardware.arms.stream_run import Way, moved, single, stream
+from tests.hardware.arms.real_controller import FORWARD, missing_packages, real_motion
+from tests.hardware.arms.stream_run import Motion, Way, moved, single, stream
 
 JITTERS_S = (0.0, 0.004)
 
@@ -36,8 +42,8 @@ def ways() -> dict[str, Way]:
     }
 
 
-def main() -> None:
-    parser(__doc__ or "").parse_args()
+def model() -> None:
+    """Every way, with and without delays, in the model."""
     for name in ways():
         for start, from_desired in (("measured", False), ("desired", True)):
             for jitter_s in JITTERS_S:
@@ -45,6 +51,35 @@ def main() -> None:
                 path, extra = f"controller/{name}/{start}", {"jitter_ms": 1e3 * jitter_s}
                 emit(f"{path}/jump_mrad", motion.jump_mrad, "mrad", **extra)
                 emit(f"{path}/behind_ms", motion.behind_ms, "ms", **extra)
+
+
+def real() -> None:
+    """Every way once, with the real controller."""
+    if missing := missing_packages():
+        raise SystemExit(missing)
+    for start, from_desired in (("measured", False), ("desired", True)):
+        for way in ("single1", "single2", "trajectory"):
+            direct = way != "trajectory"
+            expected = moved(
+                ways()[way if direct else f"stream{'_joins' * from_desired}"], from_desired, mock=True
+            )
+            found = real_motion(way if direct else "driver", from_desired=from_desired)
+            tell(f"{way}/{start}", found, expected)
+    tell("action/desired", real_motion("driver", output="action"))
+    tell("forward", real_motion("driver", FORWARD))
+
+
+def tell(name: str, found: Motion, expected: Motion | None = None) -> None:
+    """Two lines for one way of commanding."""
+    for key, unit in (("jump_mrad", "mrad"), ("behind_ms", "ms")):
+        extra = {} if expected is None else {"model": round(getattr(expected, key), 2)}
+        emit(f"controller/real/{name}/{key}", getattr(found, key), unit, **extra)
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("--controller", choices=("model", "real"), default="model")
+    real() if options.parse_args().controller == "real" else model()
 
 
 if __name__ == "__main__":

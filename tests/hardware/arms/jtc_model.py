@@ -35,10 +35,23 @@ class Servo:
 
 
 @dataclass
+class MockServo:
+    """Is `behind_rad` behind each command at once, as mock_components/GenericSystem with an offset."""
+
+    behind_rad: float
+    place_rad: float = 0.0
+    speed_rad_s: float = 0.0
+
+    def advance(self, command_rad: float, dt_s: float) -> None:
+        before_rad, self.place_rad = self.place_rad, command_rad - self.behind_rad
+        self.speed_rad_s = (self.place_rad - before_rad) / dt_s
+
+
+@dataclass
 class Controller:
     """update_hz: of the controller manager. commands: what was commanded at each update [rad]."""
 
-    servo: Servo
+    servo: Servo | MockServo
     from_desired: bool
     update_hz: float = 1000.0
     commands: list[float] = field(default_factory=list)

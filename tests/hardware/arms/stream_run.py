@@ -10,7 +10,7 @@ import numpy as np
 from hardware.arms.bounds import JointLimits
 from hardware.arms.waypoint_stream import WaypointStream
 from hardware.messages import JointTrajectory
-from tests.hardware.arms.jtc_model import Controller, Servo
+from tests.hardware.arms.jtc_model import Controller, MockServo, Servo
 
 PERIOD_S, LAG_S, SPEED_RAD_S, SECONDS = 0.02, 0.048, 1.0, 1.2
 LIMITS = JointLimits((-10.0,), (10.0,), (2.0,))
@@ -47,9 +47,13 @@ def stream(joins: bool) -> Way:
     return way
 
 
-def moved(way: Way, from_desired: bool, jitter_s: float = 0.0, seed: int = 0) -> Motion:
-    """One second at constant speed, after 0.2 s. jitter_s: largest message delay, drawn uniformly."""
-    rng, controller = np.random.default_rng(seed), Controller(Servo(LAG_S), from_desired)
+def moved(way: Way, from_desired: bool, jitter_s: float = 0.0, seed: int = 0, mock: bool = False) -> Motion:
+    """One second at constant speed, after 0.2 s. jitter_s: largest message delay, drawn uniformly.
+
+    mock: states are at a constant distance behind the commands, that of a servo with the lag at this speed.
+    """
+    servo = MockServo(SPEED_RAD_S * LAG_S) if mock else Servo(LAG_S)
+    rng, controller = np.random.default_rng(seed), Controller(servo, from_desired)
     step_s = 1.0 / controller.update_hz
     arrivals: list[tuple[float, JointTrajectory]] = []
     sent, jumps, behind = 0, [0.0], [0.0]
