@@ -17,7 +17,7 @@ from hardware.arms.bounds import CommandLimiter, JointLimits, check_names
 from hardware.arms.controller_check import PARAMETERS, ControllerFacts, Output, controller_facts
 from hardware.arms.controller_output import ControllerOutput, ForwardOutput, StreamedOutput
 from hardware.arms.waypoint_stream import WaypointStream
-from hardware.bus.protocol import ActionBus, Bus, Profile, RemoteParameterBus
+from hardware.bus.protocol import ActionBus, Bus, ControllerBus, Profile, RemoteParameterBus
 from hardware.driver import WATCHDOG_S
 from hardware.messages import Floats, JointState, JointTrajectory
 from hardware.states import ArmState, JointCommand
@@ -26,6 +26,7 @@ from robo_rl.core.errors import BusError, ConfigError, DriverError
 OUTPUTS = ("auto", "trajectory", "forward", "action")
 MANAGER = "controller_manager"
 FIRST_STATE_S = 3.0
+STATE_AGE_S = 0.5  # largest age of a state with which the arm is commanded
 ASK_S = 2.0  # time for a controller to answer what its parameters are
 CHECKS = 10.0  # checks of the command's age within watchdog_s
 GOAL_HZ = 10.0  # most goals per second of output=action, each of which replaces the one before
@@ -77,13 +78,19 @@ class Ros2ControlDriver:
         self._connected, self._stopped = False, False
         self._deadline_s: float | None = None
         self._stop_cause = "it was stopped"
+        self._inactive, self._lost = "", ""  # why the controller follows nothing: now, and until connect
         bus.subscribe("joint_states", JointState, Profile.STATE, self._on_state)
         bus.timer(watchdog_s / CHECKS, self._on_timer)
+        if isinstance(bus, ControllerBus):
+            bus.watch_controllers(MANAGER, self._on_controllers)
 
     def connect(self) -> None:
+        if self._inactive:
+            raise DriverError(f"{self._robot}: {self._inactive}.")
+        self._lost = ""
         self._stopped, self._deadline_s = False, None
         self._limiter.reset()
-        if self._state is None or self._bus.now() - self._state.received_s > FIRST_STATE_S:
+        if not self.receives_states:
             self._wait_for_state()
         if self._sender is None:
             self._sender = self._made()
@@ -93,7 +100,13 @@ class Ros2ControlDriver:
     @property
     def fault(self) -> str:
         """Why the controller takes nothing, until `connect`; empty while it does."""
-        return "" if self._sender is None else self._sender.fault
+        return self._lost or self._inactive or ("" if self._sender is None else self._sender.fault)
+
+    @property
+    def refusal(self) -> str:
+        """Sentence with the fault; empty without one."""
+        again = "" if self._inactive and not self._lost else " Then connect again."
+        return f"{self._robot}: {self.fault}.{again}" if self.fault else ""
 
     @property
     def stopped(self) -> bool:
@@ -103,7 +116,7 @@ class Ros2ControlDriver:
     @property
     def receives_states(self) -> bool:
         """True while states of the arm come, so that `connect` returns without spinning the bus."""
-        return self._state is not None and self._bus.now() - self._state.received_s <= FIRST_STATE_S
+        return self._state is not None and self._bus.now() - self._state.received_s <= STATE_AGE_S
 
     def read(self) -> ArmState:
         if self._state is None:
@@ -111,13 +124,16 @@ class Ros2ControlDriver:
         return self._state
 
     def write(self, command: JointCommand) -> JointCommand:
+        if self.refusal:
+            raise DriverError(self.refusal)
         if not self._connected or self._stopped or self._sender is None:
             raise DriverError(
                 f"{self._robot}: {self._stop_cause}, or is not connected. Nothing was sent. Connect, then "
                 "try again."
             )
-        if self.fault:
-            raise DriverError(f"{self._robot}: {self.fault}. Then connect again.")
+        if not self.receives_states:
+            self.stop("no joint_states came")
+            raise DriverError(f"{self._robot}: no joint_states came for {STATE_AGE_S:g} s. Nothing was sent.")
         measured_rad = self.read().position_rad
         target_rad = self._limiter.next(command, measured_rad)
         self._sender.send(target_rad, measured_rad, self._bus.now())
@@ -154,6 +170,17 @@ class Ros2ControlDriver:
         self._state = ArmState(
             received_s, message.position_rad[order], velocity[order] if velocity.size else np.zeros(0)
         )
+
+    def _on_controllers(self, states: dict[str, str]) -> None:
+        """Stop when the controller is not active: activated later, it would jump to the newest command."""
+        state = states.get(self._controller, "active")
+        start = f"Activate it: ros2 control switch_controllers --activate {self._controller}"
+        if state != "inactive":
+            start = f"Start it: ros2 run controller_manager spawner {self._controller}"
+        self._inactive = "" if state == "active" else f"the controller is {state}. {start}"
+        if self._inactive and self._deadline_s is not None:
+            self._lost = self._inactive
+            self.stop("its controller is not active")
 
     def _on_timer(self) -> None:
         if self._deadline_s is not None and self._bus.now() > self._deadline_s:

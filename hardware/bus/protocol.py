@@ -158,6 +158,18 @@ class ActionBus(Protocol):
 
 
 @runtime_checkable
+class ControllerBus(Protocol):
+    """Bus that tells the states of the controllers of a controller manager."""
+
+    def watch_controllers(self, manager: str, callback: Callable[[dict[str, str]], None]) -> None:
+        """Call callback({controller: lifecycle state}) when the manager is found, and on changes.
+
+        A bus without its message type, or a manager that does not publish it, never calls.
+        """
+        ...
+
+
+@runtime_checkable
 class CompleteBus(Protocol):
     """Bus without bytes that loses no message to the recorder."""
 

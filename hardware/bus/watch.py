@@ -47,7 +47,7 @@ class TopicWatch:
             return None
         self.silent = True
         if self.received:
-            state = "is still running" if publishers else "is gone"
+            state = "is still announced (for 10 s if it was killed)" if publishers else "is gone"
             return f"No message on '{self.topic}' for {SILENT_S:.0f} s; its publisher {state}."
         never = f"No message on '{self.topic}' for {SILENT_S:.0f} s"
         if publishers:

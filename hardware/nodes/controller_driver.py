@@ -22,6 +22,7 @@ from robo_rl.core.errors import DriverError
 
 LOOK_S, STATUS_S = 0.1, 0.5
 AGAIN_S = 5.0  # interval between two attempts to connect to a controller that cannot be commanded
+GONE = "No joint_states come any more, so nothing is sent."
 WAITS = "waits for joint_states: start the joint_state_broadcaster"
 
 
@@ -35,6 +36,7 @@ class ControllerDriverNode:
     def __init__(self, bus: Bus, driver: Ros2ControlDriver, say: Callable[[str], None] = complain) -> None:
         self._bus, self._driver, self._say = bus, driver, say
         self._ready, self._ended, self._fault, self._tried_s = False, False, WAITS, -AGAIN_S
+        self._found = ""  # fault that `_check` has found last
         self._own = OwnStatus(bus, DRIVER_STATUS)
         SAFE.subscribe(bus, self._on_command)
         self._sole = SolePublishers(bus, {SAFE: 1}, self._on_rivals)
@@ -60,12 +62,23 @@ class ControllerDriverNode:
         self._driver.close()
 
     def _look(self) -> None:
-        """Connect once states of the arm come; try again after a fault of the controller."""
+        """Connect once states of the arm come, then watch them and the controller."""
+        if self._ready and not self._ended:
+            self._check()
         if self._ready or self._ended or not self._driver.receives_states:
             return
         if self._bus.now() - self._tried_s >= AGAIN_S:
             self._tried_s = self._bus.now()
             self._connect()
+
+    def _check(self) -> None:
+        """Report what keeps the arm from following, also while no commands come."""
+        if self._sole.rivals:
+            return
+        found = self._driver.refusal or ("" if self._driver.receives_states else GONE)
+        if found or self._fault == self._found:
+            self._say_fault(found)
+        self._found = found
 
     def _on_rivals(self, sentence: str) -> None:
         if sentence:
@@ -93,10 +106,10 @@ class ControllerDriverNode:
         if not self._ready or self._ended or self._sole.rivals:
             return
         try:
+            if not self._driver.receives_states:
+                raise DriverError(GONE)
             position_rad = last_waypoint(message, self._driver.names)
             if self._driver.stopped and not self._driver.fault:
-                if not self._driver.receives_states:
-                    raise DriverError("No joint_states come any more, so nothing is sent.")
                 self._driver.connect()
             self._driver.write(JointCommand(position_rad))
         except DriverError as error:

@@ -20,13 +20,13 @@ from hardware.bus.lifecycle import Lifecycle
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
-from hardware.bus.quality import QUALITY, Repeats
+from hardware.bus.quality import QUALITY, Ask, Repeats
 from hardware.bus.receiving import discarded_datagrams, enlarge_buffers
 from hardware.bus.ros.caller import TRIGGER, ServiceCaller
 from hardware.bus.ros.messages import from_ros, message_class, to_ros
 from hardware.bus.ros.parameters import given, show
 from hardware.bus.ros.quality import offered, qos_profile, silent_events
-from hardware.bus.ros.remote import RosTrajectoryAction, read_parameters
+from hardware.bus.ros.remote import ACTIVITY, RosTrajectoryAction, controller_states, read_parameters
 from hardware.bus.ros.waits import waits_of
 from hardware.bus.shield import shielded
 from hardware.bus.timers import Timers
@@ -277,6 +277,18 @@ class RosBus:
         self._actions.append(action)
         self._waits.changed()
         return action
+
+    def watch_controllers(self, manager: str, callback: Callable[[dict[str, str]], None]) -> None:
+        """See `ControllerBus.watch_controllers`. The manager publishes them on ~/activity, latched."""
+        resolve(manager, self.namespace, self.name)
+        with suppress(MissingDependencyError):
+
+            def receive(message: Any, info: Any) -> None:
+                callback(controller_states(message))
+
+            kind, latched = message_class(ACTIVITY), qos_profile(Ask(reliable=True, latched=True), 1)
+            self._node.create_subscription(kind, f"{manager}/activity", receive, latched)
+            self._waits.changed()
 
     def spin(self, until: Callable[[], bool]) -> None:
         """See `Bus.spin`. Raises BusError when other code of this process shuts ROS down."""

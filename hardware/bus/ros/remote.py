@@ -12,6 +12,7 @@ from robo_rl.core.errors import BusError, MissingDependencyError
 
 NAMED = ("bool", "integer", "double", "string")  # rcl_interfaces/ParameterType 1 to 4; then arrays
 ARRAYS = ("byte", "bool", "integer", "double", "string")  # 5 to 9
+ACTIVITY = "controller_manager_msgs/msg/ControllerManagerActivity"
 FOLLOW = "control_msgs/action/FollowJointTrajectory"
 CANCELED = 5  # action_msgs/GoalStatus
 SUCCESSFUL = 0  # FollowJointTrajectory_Result
@@ -27,6 +28,11 @@ def read_parameters(ask: Callable[[str, Any, Any], Any], node: str, names: Seque
     return {
         name: value for name, each in zip(wanted, values, strict=True) if (value := _value(each)) is not None
     }
+
+
+def controller_states(activity: Any) -> dict[str, str]:
+    """Lifecycle state of each controller in a message of the type `ACTIVITY`."""
+    return {each.name: each.state.label for each in activity.controllers}
 
 
 def _value(parameter: Any) -> Any:
@@ -81,7 +87,7 @@ class RosTrajectoryAction:
         replaced = number != self._sent or number < self._first
         if replaced or answer is None or answer.status == CANCELED or answer.result.error_code == SUCCESSFUL:
             return
-        said = answer.result.error_string or f"error code {answer.result.error_code}"
+        said = answer.result.error_string.rstrip(". ") or f"error code {answer.result.error_code}"
         self._fault = f"the action '{self._name}' failed: {said}"
 
     def close(self) -> None:

@@ -112,6 +112,7 @@ class Probe:
     status: list[tuple[int, str]] = field(default_factory=list)
     raw: list[bytes] = field(default_factory=list)
     states: int = 0
+    launch_pid: int = 0  # of the process that started the controller manager
 
     def __post_init__(self) -> None:
         import rclpy
@@ -161,6 +162,15 @@ class Probe:
             self.spin(begin_s + i * PERIOD_S - time.monotonic())
             self.send(target(time.monotonic() - begin_s), way)
         return wall_s
+
+    def listen_to_joints(self) -> dict[str, float]:
+        """Position of each joint by its name, kept up to date [rad]."""
+        from sensor_msgs.msg import JointState
+
+        places: dict[str, float] = {}
+        keep = lambda state: places.update(zip(state.name, state.position, strict=True))  # noqa: E731
+        self.node.create_subscription(JointState, "joint_states", keep, 1)
+        return places
 
     def samples(self) -> np.ndarray:
         """(stamp [s], commanded position of the first joint [rad]) of each update."""

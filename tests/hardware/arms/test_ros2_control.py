@@ -143,6 +143,61 @@ def test_interpolating_controller_gets_no_start_waypoint() -> None:
     assert "Set interpolate_from_desired_state: true" in advice
 
 
+class _ManagedBus(ScriptedBus):
+    """A bus with a controller manager."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tell: Any = None
+
+    def watch_controllers(self, manager: str, callback: Any) -> None:
+        self.tell = callback
+
+
+def test_deactivated_controller_gets_nothing_until_connect() -> None:
+    """After an activation it would jump to where the commands are by then. The reason stays the same."""
+    bus = _ManagedBus()
+    _, arm = connected("trajectory", bus)
+    bus.tell({"jtc": "active", "other": "inactive"})
+    arm.write(JointCommand(np.array([0.1, 0.2])))
+    bus.tell({"jtc": "inactive"})
+    assert len(bus.sent["jtc/joint_trajectory"]) == 2  # the command and a rest
+    bus.run(0.2)
+    because = "the controller is inactive. Activate it: ros2 control switch_controllers --activate jtc"
+    for state in ("inactive", "active"):
+        bus.tell({"jtc": state})
+        with pytest.raises(DriverError, match=f"{because}. Then connect again"):
+            arm.write(JointCommand(np.array([0.1, 0.2])))
+    assert len(bus.sent["jtc/joint_trajectory"]) == 2
+    bus.script = [(bus.now_s + 0.1, "joint_states", STATE)]
+    arm.connect()
+    arm.write(JointCommand(np.array([0.1, 0.2])))
+    assert len(bus.sent["jtc/joint_trajectory"]) == 3
+
+
+def test_connect_refuses_an_inactive_controller() -> None:
+    """Before the first command, activating it is enough."""
+    bus = _ManagedBus()
+    _, arm = connected("trajectory", bus)
+    bus.tell({"jtc": "inactive"})
+    with pytest.raises(DriverError, match="the controller is inactive"):
+        arm.connect()
+    bus.tell({"jtc": "active"})
+    arm.connect()
+    assert not arm.fault
+
+
+def test_old_states_stop_the_commands() -> None:
+    """A killed controller manager: commands still come, but nothing is sent once states are 0.5 s old."""
+    bus, arm = connected("trajectory")
+    while bus.now_s < 0.98:
+        arm.write(JointCommand(np.array([0.1, 0.2])))
+        bus.run(0.01)
+    bus.run(0.03)
+    with pytest.raises(DriverError, match=r"no joint_states came for 0\.5 s\. Nothing was sent"):
+        arm.write(JointCommand(np.array([0.1, 0.2])))
+
+
 class _SilentBus(_AskedBus):
     """A bus on which no controller answers."""
 

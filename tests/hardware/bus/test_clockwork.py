@@ -75,7 +75,7 @@ def test_silence_and_its_end_are_reported_once() -> None:
     assert watch.check(106.0, 0) is None
     assert watch.on_message(108.0) == "'/joint_states' is back after 8 s."
     assert watch.on_message(108.1) is None
-    assert "its publisher is still running" in str(watch.check(114.0, 1))
+    assert "its publisher is still announced (for 10 s if it was killed)" in str(watch.check(114.0, 1))
     assert watch.on_message(115.0) is not None
     assert "its publisher is gone" in str(watch.check(121.0, 0))
     assert "although it has 2 publisher(s)" in str(TopicWatch("/x", 0.0).check(9.0, 2))

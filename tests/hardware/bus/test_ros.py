@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from hardware.bus.quality import Ask
 from hardware.bus.ros import messages as ros_messages
 from hardware.bus.ros.bus import RosBus
 from hardware.bus.ros.quality import qos_profile
+from hardware.bus.ros.remote import controller_states
 from hardware.bus.shield import shielded
 from hardware.bus.wire import WIRE
 from robo_rl.apps.nodes.log_stream import log_prints
@@ -327,3 +329,13 @@ def test_publisher_count_follows_changes(node: RosBus, world: World) -> None:
     wait_for(node, lambda: len(told) == 3)
     other.close()
     assert told[1:] == [("/lab/tester",), ("/lab/other", "/lab/tester")]
+
+
+def test_states_of_controllers_come_from_the_manager(
+    node: RosBus,
+) -> None:
+    """Without the message package nothing is called; with it, names and states are read."""
+    node.watch_controllers("controller_manager", lambda states: pytest.fail("nobody publishes"))
+    state = SimpleNamespace(label="inactive")
+    activity = SimpleNamespace(controllers=[SimpleNamespace(name="jtc", state=state)], hardware_components=[])
+    assert controller_states(activity) == {"jtc": "inactive"}

@@ -44,9 +44,12 @@ class Cell:
         self.statuses.append((message.status[0].level, message.status[0].message))
 
     def power_on(self) -> None:
+        self.powered = True
         self.bus["arm"].timer(0.002, self._update)
 
     def _update(self) -> None:
+        if not self.powered:
+            return
         self.controller.update(self.world.now())
         place = np.array([self.controller.servo.place_rad, 0.0, 0.0])
         self.tell(JointState(1.0 + self.world.now(), NAMES, place, np.zeros(3)))
@@ -92,6 +95,23 @@ def test_ros2_control_arm_moves_smoothly_and_resumes() -> None:
     cell.run(0.3)
     assert cell.controller.servo.place_rad > stood + 0.05
     assert cell.node.stop("the test ends") == "the test ends: the arm comes to rest"
+
+
+def test_lost_controller_manager_is_reported_without_commands() -> None:
+    """The filter stops at once when states end, so no command finds the fault; states clear it again."""
+    cell = Cell()
+    cell.power_on()
+    cell.run(0.5)
+    assert cell.filter.filter.arm(cell.world.now())[0]
+    cell.drive()
+    cell.run(0.5)
+    assert cell.statuses[-1] == (0, "follows commands")
+    cell.powered = False
+    cell.run(1.0)
+    assert cell.statuses[-1] == (2, "No joint_states come any more, so nothing is sent.")
+    cell.powered = True
+    cell.run(0.5)
+    assert cell.statuses[-1] == (0, "follows commands")
 
 
 def test_second_publisher_rests_the_arm() -> None:
