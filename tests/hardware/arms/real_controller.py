@@ -32,7 +32,7 @@ PACKAGES = (
 )  # fmt: skip
 PLACE = {"base": 0.0, "shoulder": 0.4, "elbow": 1.2, "forearm": 0.0, "wrist": 0.9, "flange": 0.0}  # rad
 START_S, STOP_S, SETTLE_S, MOVE_S = 60.0, 10.0, 0.5, 2.2
-Way = Literal["single1", "single2", "driver"]
+Way = Literal["single1", "single2", "driver", "policy"]
 
 
 def missing_packages() -> str:
@@ -119,6 +119,7 @@ class Probe:
         from control_msgs.msg import JointTrajectoryControllerState
         from diagnostic_msgs.msg import DiagnosticArray
         from sensor_msgs.msg import JointState
+        from std_msgs.msg import Bool
         from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
         self._message, self._point, self.context = JointTrajectory, JointTrajectoryPoint, rclpy.Context()
@@ -130,8 +131,8 @@ class Probe:
         topic = f"{JTC}/controller_state" if self.controller == JTC else "joint_states"
         node.create_subscription(self.kind, topic, self._on_state, 200, raw=True)
         node.create_subscription(DiagnosticArray, "driver/status", self._on_status, 9)
-        self._safe = node.create_publisher(JointTrajectory, "command/safe", 1)
-        self._direct = node.create_publisher(JointTrajectory, f"{JTC}/joint_trajectory", 1)
+        self._flag, self._stop = Bool, node.create_publisher(Bool, "estop", 1)
+        self._publishers: dict[str, Any] = {}  # made when needed: the filter accepts one a topic
 
     def _on_state(self, message: bytes) -> None:
         self.states += 1
@@ -141,12 +142,23 @@ class Probe:
         self.status.append((message.status[0].level[0], message.status[0].message))
 
     def send(self, place_rad: float, way: Way) -> None:
-        """One waypoint for all joints; `driver` sends it on command/safe."""
+        """One waypoint for all joints: on command/safe for `driver`, on command/raw for `policy`."""
         period_s = (2.0 if way == "single2" else 1.0) * PERIOD_S
         point = self._point(positions=[place_rad, *list(PLACE.values())[1:]])
         point.time_from_start.nanosec = round(1e9 * period_s)
         message = self._message(joint_names=list(PLACE), points=[point])
-        (self._safe if way == "driver" else self._direct).publish(message)
+        message.header.stamp = self._node_time() if way == "policy" else message.header.stamp
+        topic = {"driver": "command/safe", "policy": "command/raw"}.get(way, f"{JTC}/joint_trajectory")
+        if topic not in self._publishers:
+            self._publishers[topic] = self.node.create_publisher(self._message, topic, 1)
+        self._publishers[topic].publish(message)
+
+    def _node_time(self) -> Any:
+        return self.node.get_clock().now().to_msg()
+
+    def press_emergency_stop(self) -> None:
+        """As `ros2 topic pub --once /estop std_msgs/msg/Bool "{data: true}"` does."""
+        self._stop.publish(self._flag(data=True))
 
     def spin(self, seconds: float, true: Callable[[], bool] = lambda: False) -> bool:
         """Receive until `true` or the end of the time."""

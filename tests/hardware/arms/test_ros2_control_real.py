@@ -11,10 +11,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.hardware.arms.real_controller import (
@@ -26,6 +28,7 @@ from tests.hardware.arms.real_controller import (
     driver,
     manager,
     missing_packages,
+    program,
 )
 
 pytestmark = pytest.mark.ros
@@ -92,6 +95,33 @@ def test_arm_follows_by_joint_name(domain: int, tmp_path: Path, controller: str,
         probe.stream(0.6, "driver", lambda now_s: SPEED_RAD_S)
         assert list(places) == sorted(PLACE)
         assert places == pytest.approx(PLACE | {"base": SPEED_RAD_S}, abs=5e-3)
+
+
+def test_emergency_stop_rests_the_arm(domain: int, tmp_path: Path) -> None:
+    """Through the safety filter at 0.4 rad/s: at rest within 0.3 s and 60 mrad, though commands go on."""
+    words = ("safety_filter", "robot=sim_arm", "arm=true", "bus=rclpy")
+    with (
+        manager(tmp_path),
+        driver(tmp_path, JTC),
+        program(tmp_path / "filter.log", sys.executable, "-m", "robo_rl.apps.node", *words),
+    ):
+        probe = Probe(JTC)
+        try:
+            assert probe.spin(START_S, lambda: FOLLOWS in probe.status), (tmp_path / "driver.log").read_text()
+            probe.stream(2.0, "policy", lambda now_s: 0.0)
+            probe.stream(1.0, "policy", lambda now_s: SPEED_RAD_S * now_s)
+            probe.press_emergency_stop()
+            pressed_s = time.time()
+            probe.stream(2.0, "policy", lambda now_s: SPEED_RAD_S * (1.0 + now_s))
+        finally:
+            probe.close()
+    rows = probe.samples()
+    after = rows[rows[:, 0] > pressed_s]
+    assert after[0, 1] == pytest.approx(SPEED_RAD_S, abs=0.1), (tmp_path / "filter.log").read_text()
+    moves_s = after[1:, 0][np.abs(np.diff(after[:, 1])) > 1e-6] - pressed_s
+    print(f"after {moves_s.max(initial=0.0):.3f} s, {1e3 * (after[-1, 1] - after[0, 1]):.1f} mrad")
+    assert moves_s.max(initial=0.0) < 0.3
+    assert abs(after[-1, 1] - after[0, 1]) < 0.06
 
 
 def test_killed_controller_manager_is_reported(domain: int, tmp_path: Path) -> None:
