@@ -19,17 +19,23 @@ the real one. Instead of `stream` there are the driver's outputs: `trajectory`, 
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 from common import emit, parser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the model of tests/
 
-from tests.hardware.arms.real_controller import FORWARD, missing_packages, real_motion
+from tests.hardware.arms.real_controller import FORWARD, RealWay, missing_packages, real_motion
 from tests.hardware.arms.stream_run import Motion, Way, moved, single, stream
 
 JITTERS_S = (0.0, 0.004)
+SINGLE: tuple[RealWay, ...] = ("single1", "single2")
+ROUNDS = 3
 
 
 def ways() -> dict[str, Way]:
@@ -54,32 +60,40 @@ def model() -> None:
 
 
 def real() -> None:
-    """Every way once, with the real controller."""
+    """Every way with the real controller."""
     if missing := missing_packages():
         raise SystemExit(missing)
     for start, from_desired in (("measured", False), ("desired", True)):
-        for way in ("single1", "single2", "trajectory"):
-            direct = way != "trajectory"
-            expected = moved(
-                ways()[way if direct else f"stream{'_joins' * from_desired}"], from_desired, mock=True
-            )
-            found = real_motion(way if direct else "driver", from_desired=from_desired)
-            tell(f"{way}/{start}", found, expected)
-    tell("action/desired", real_motion("driver", output="action"))
-    tell("forward", real_motion("driver", FORWARD))
+        for way in SINGLE:
+            tell(f"{way}/{start}", partial(real_motion, way, from_desired=from_desired), expected(way, start))
+        driven = partial(real_motion, "driver", from_desired=from_desired)
+        tell(f"trajectory/{start}", driven, expected(f"stream{'_joins' * from_desired}", start))
+    tell("action/desired", partial(real_motion, "driver", output="action"))
+    tell("forward", partial(real_motion, "driver", FORWARD))
 
 
-def tell(name: str, found: Motion, expected: Motion | None = None) -> None:
-    """Two lines for one way of commanding."""
+def expected(way: str, start: str) -> Motion:
+    """The model's motion for states at a constant distance behind the commands."""
+    return moved(ways()[way], start == "desired", mock=True)
+
+
+def tell(name: str, measure: Callable[[], Motion], modelled: Motion | None = None) -> None:
+    """Medians of `ROUNDS` measurements of one way of commanding, with the machine's load."""
+    found = [measure() for _ in range(ROUNDS)]
     for key, unit in (("jump_mrad", "mrad"), ("behind_ms", "ms")):
-        extra = {} if expected is None else {"model": round(getattr(expected, key), 2)}
-        emit(f"controller/real/{name}/{key}", getattr(found, key), unit, **extra)
+        values = sorted(getattr(motion, key) for motion in found)
+        extra = {} if modelled is None else {"model": round(getattr(modelled, key), 2)}
+        load = round(os.getloadavg()[0], 1)
+        emit(f"controller/real/{name}/{key}", median(values), unit, runs=values, load=load, **extra)
 
 
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--controller", choices=("model", "real"), default="model")
-    real() if options.parse_args().controller == "real" else model()
+    if options.parse_args().controller == "real":
+        real()
+    else:
+        model()
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ PACKAGES = (
 )  # fmt: skip
 PLACE = {"base": 0.0, "shoulder": 0.4, "elbow": 1.2, "forearm": 0.0, "wrist": 0.9, "flange": 0.0}  # rad
 START_S, STOP_S, SETTLE_S, MOVE_S = 60.0, 10.0, 0.5, 2.2
-Way = Literal["single1", "single2", "driver", "policy"]
+RealWay = Literal["single1", "single2", "driver", "policy"]
 
 
 def missing_packages() -> str:
@@ -141,7 +141,7 @@ class Probe:
     def _on_status(self, message: Any) -> None:
         self.status.append((message.status[0].level[0], message.status[0].message))
 
-    def send(self, place_rad: float, way: Way) -> None:
+    def send(self, place_rad: float, way: RealWay) -> None:
         """One waypoint for all joints: on command/safe for `driver`, on command/raw for `policy`."""
         period_s = (2.0 if way == "single2" else 1.0) * PERIOD_S
         point = self._point(positions=[place_rad, *list(PLACE.values())[1:]])
@@ -167,7 +167,7 @@ class Probe:
             self._executor.spin_once(timeout_sec=left_s)
         return true()
 
-    def stream(self, seconds: float, way: Way, target: Callable[[float], float]) -> float:
+    def stream(self, seconds: float, way: RealWay, target: Callable[[float], float]) -> float:
         """Send target(time [s]) every period; returns the wall clock's time at the beginning [s]."""
         begin_s, wall_s = time.monotonic(), time.time()
         for i in range(round(seconds / PERIOD_S)):
@@ -203,7 +203,9 @@ class Probe:
         self.context.shutdown()
 
 
-def real_motion(way: Way, controller: str = JTC, from_desired: bool = True, output: str = "auto") -> Motion:
+def real_motion(
+    way: RealWay, controller: str = JTC, from_desired: bool = True, output: str = "auto"
+) -> Motion:
     """Motion of the real controller at 1 kHz, with states 48 mrad behind, as of a servo that lags 48 ms."""
     update_hz = 1000
     with tempfile.TemporaryDirectory(prefix="robo-rl-") as name:
@@ -219,7 +221,7 @@ def real_motion(way: Way, controller: str = JTC, from_desired: bool = True, outp
                 probe.close()
 
 
-def _moved(probe: Probe, way: Way, update_hz: int, folder: Path) -> Motion:
+def _moved(probe: Probe, way: RealWay, update_hz: int, folder: Path) -> Motion:
     def ready() -> bool:
         return probe.states > 0 and (way != "driver" or (0, "follows commands") in probe.status)
 
