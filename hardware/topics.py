@@ -79,6 +79,15 @@ CHUNK = Topic(
     "action_head, recorder",
     "waypoints from one inference, with the stamp of the state that the policy observed",
 )
+HEARTBEAT = Topic(
+    "policy/heartbeat",
+    Flag,
+    STATE,
+    "100 Hz",
+    "arm_policy",
+    "action_head",
+    "true while the policy's node runs; false when its inference has died or the node ends",
+)
 METADATA = Topic(
     "policy/metadata",
     Text,
@@ -104,7 +113,7 @@ RAW = Topic(
     "50-100 Hz",
     "action_head",
     "safety_filter, recorder",
-    "one waypoint, before the safety filter",
+    "one waypoint, before the safety filter; none: hold at once",
 )
 LOOP_STATUS = Topic(
     "loop/status",
@@ -321,6 +330,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     depth_topic("<name>"),
     camera_info_topic("<name>"),
     CHUNK,
+    HEARTBEAT,
     METADATA,
     POLICY_STATUS,
     RAW,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hardware.bus.protocol import Profile
-from hardware.messages import Diagnostics, JointJog, Twist
+from hardware.messages import Diagnostics, Flag, JointJog, Twist
 
 SILENT_S = 5.0  # time without a message after which a topic of states or pictures counts as silent
 
@@ -14,11 +14,12 @@ SILENT_S = 5.0  # time without a message after which a topic of states or pictur
 def watch(topic: str, kind: type[Any], profile: Profile, now_s: float) -> TopicWatch | None:
     """A watch for a topic of states or pictures; None for other topics.
 
-    Commands, teleoperation and latched topics may be silent; the diagnostics node reports stale diagnostics.
+    Commands, teleoperation, heartbeats and latched topics may be silent; the diagnostics node reports stale
+    diagnostics.
     """
     return (
         TopicWatch(topic, now_s)
-        if profile in (Profile.STATE, Profile.SENSOR) and kind not in (Diagnostics, JointJog, Twist)
+        if profile in (Profile.STATE, Profile.SENSOR) and kind not in (Diagnostics, Flag, JointJog, Twist)
         else None
     )
 

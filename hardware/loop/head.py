@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from hardware.loop.chunk_acceptance import chunk_fault
 from hardware.loop.chunk_order import ChunkOrder
+from hardware.loop.heartbeat import PolicyHeartbeat, default_timeout_s
 from hardware.loop.observation import ObservationHistory, Seen
 from hardware.loop.player import ChunkPlayer, resampled
 from hardware.loop.timing import LoopTiming
@@ -41,17 +42,21 @@ class ActionHead:
     """One command per tick, or none. `decide` None plays chunks unchanged.
 
     names: joints of the chunks, in the order of commands; None: those of each chunk.
+    heartbeat_s: longest time without a heartbeat of the policy; None: `default_timeout_s`; 0: not limited.
     """
 
     def __init__(
         self, period_s: float, state_period_s: float, decide: Decide | None = None, steps: int = 1,
-        names: Sequence[str] | None = None,
+        names: Sequence[str] | None = None, heartbeat_s: float | None = None,
     ) -> None:  # fmt: skip
         self.timing, self.player = LoopTiming(period_s), ChunkPlayer()
         self.episode = 0  # resets
         self.refused = ""  # why the last chunk was refused; empty when it was accepted, or is merely late
         self._names = None if names is None else tuple(names)
         self._period_s, self._state_period_s, self._decide = period_s, state_period_s, decide
+        timeout_s = default_timeout_s(period_s) if heartbeat_s is None else heartbeat_s
+        self.needs_chunks = decide is None or decide.needs_chunks
+        self._heartbeat = PolicyHeartbeat(timeout_s if self.needs_chunks else 0.0, period_s)
         self._history = ObservationHistory(steps)
         self._seen: Seen | None = None
         self._seen_s = -math.inf
@@ -71,7 +76,19 @@ class ActionHead:
         self._order.see(stamp_s, self.player.played)
         self._seen, self._seen_s = seen, received_s
 
-    def on_chunk(self, message: JointTrajectory) -> bool:
+    def on_heartbeat(self, alive: bool, received_s: float) -> None:
+        """Take a heartbeat of the policy. alive: false from a policy that ends: its chunk is dropped."""
+        self._heartbeat.receive(alive, received_s)
+        if not alive:
+            self.player.drop()
+
+    def policy_is_missing(self, now_s: float) -> bool:
+        """True while the policy's heartbeat is late: its chunk pauses, and is dropped after 5 periods."""
+        if self._heartbeat.is_lost(now_s):
+            self.player.drop()
+        return self._heartbeat.is_missing(now_s)
+
+    def on_chunk(self, message: JointTrajectory, received_s: float) -> bool:
         """Take a chunk; False when it is malformed (see `refused`), out of order, or too late."""
         self.refused = chunk_fault(message, self._names)
         if self.refused:
@@ -80,13 +97,14 @@ class ActionHead:
         if start is None:
             self.refused = self._order.fault
             return False
+        self._heartbeat.note_chunk(received_s)
         rows = message.position_rad
         if self._names is not None and message.names != self._names:
             rows = rows[:, [message.names.index(name) for name in self._names]]
         return self.player.offer(resampled(rows, message.times_s, self._period_s), start)
 
     def tick(self, now_s: float) -> Float[ndarray, " j"] | None:
-        """Command of this tick; None when the state is stale or nothing is queued.
+        """Command of this tick; None when the state is stale, the policy is missing or nothing is queued.
 
         Call `done` after sending it.
         """
@@ -95,6 +113,8 @@ class ActionHead:
             self._rest -= 1
             return None
         if now_s - self._seen_s > STALE_STATE_PERIODS * self._state_period_s:
+            return None
+        if self.policy_is_missing(now_s):
             return None
         if self._decide is None:
             return self.player.next()

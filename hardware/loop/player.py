@@ -31,6 +31,10 @@ class ChunkPlayer:
         """Begin a new episode: nothing is queued, and nothing has been played."""
         self.played, self._chunk = 0, None
 
+    def drop(self) -> None:
+        """Forget the queue, in the same episode."""
+        self._chunk = None
+
     @property
     def left(self) -> int:
         """Number of actions still queued."""

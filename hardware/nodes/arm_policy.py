@@ -13,16 +13,17 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.layout import action_joints
 from hardware.loop.chunk_acceptance import horizon_fault
+from hardware.loop.heartbeat import HEARTBEAT_S
 from hardware.loop.inference import Inference
 from hardware.loop.observation import ArmObserver, ObservationHistory
 from hardware.loop.plan import RunningPlan
-from hardware.messages import Floats, JointState, JointTrajectory, Text
+from hardware.messages import Flag, Floats, JointState, JointTrajectory, Text
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
 from hardware.safety.timing import STALE_STATE_PERIODS
-from hardware.topics import CHUNK, GOAL, JOINT_STATES, METADATA, POLICY_STATUS
+from hardware.topics import CHUNK, GOAL, HEARTBEAT, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.shapes import Float
@@ -35,7 +36,7 @@ _HUNG_S = 2.0  # an inference that takes longer is reported as hanging
 
 class ArmPolicyNode:
     """`joint_states`, `goal`, pictures in; `policy/chunk` out, a new one every `bundle.execute` control
-    periods.
+    periods, and `policy/heartbeat`, until the node ends or its inference has died.
 
     No inference on a state older than 3 periods, or on a picture older than `pictures.age_s`.
     """
@@ -60,6 +61,7 @@ class ArmPolicyNode:
         self.took, self._last_s = Durations(), 0.0  # seconds of all inferences, and of the newest
         self._faults, self._waits_for = FaultLog(bus.name, say), ""
         self._send, self._own = CHUNK.publisher(bus), OwnStatus(bus, POLICY_STATUS, hardware_id=robot.name)
+        self._beat, self._alive = HEARTBEAT.publisher(bus), True
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         JOINT_STATES.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
@@ -67,6 +69,7 @@ class ArmPolicyNode:
             bus.service(name, callback)
         bus.timer(1.0 / bundle.env.control_hz, self._tick)
         bus.timer(_POLL_S, self._poll)
+        bus.timer(HEARTBEAT_S, self._send_heartbeat)
         bus.timer(_STATUS_S, self._report)
 
     @property
@@ -82,6 +85,7 @@ class ArmPolicyNode:
     def stop(self, why: str) -> str:
         """Stop inference."""
         self._enabled = False
+        self._end_heartbeat()
         self._own.leave(why)
         self._report()
         last = f", the last in {1e3 * self._last_s:.1f} ms" if self._inferred else ""
@@ -162,6 +166,7 @@ class ArmPolicyNode:
     def _poll(self) -> None:
         answer = self._inference.poll()
         if self._inference.fault:
+            self._end_heartbeat()
             return self._faults.begin(self._inference.fault, self._bus.now())
         if answer is None or self._pending is None:
             return None
@@ -176,6 +181,16 @@ class ArmPolicyNode:
             waypoints = chunk.astype(np.float64)
             self._send(JointTrajectory(stamp_s, self._joints, waypoints, times_s, self._robot.frame_id))
         return None
+
+    def _send_heartbeat(self) -> None:
+        if self._alive:
+            self._beat(Flag(True))
+
+    def _end_heartbeat(self) -> None:
+        """Tell the head at once that no more chunks come."""
+        if self._alive:
+            self._alive = False
+            self._beat(Flag(False))
 
     def _report(self) -> None:
         waits_s = 0.0 if self._pending is None else self._bus.now() - self._pending[1]

@@ -210,6 +210,8 @@ class ArmFilter:
             return Reason.STALE_STATE
         if self._commands.is_fresh(now_s):
             return None
+        if self._commands.hold_requested:
+            return Reason.HOLD_REQUESTED
         return Reason.STALE_COMMAND if self._commands.received_any else Reason.WAITING
 
     def _count(self, reason: Reason) -> None:

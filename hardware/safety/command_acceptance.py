@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from hardware.description import RobotDescription
 from hardware.messages import JointTrajectory
-from hardware.safety.intake import Order, read_command
+from hardware.safety.intake import Order, is_hold_request, read_command
 from hardware.safety.limits import Target
 from hardware.safety.reasons import Reason
 from hardware.safety.timing import STALE_COMMAND_PERIODS, START_PERIODS, age_limit_s, is_stale
@@ -28,13 +28,15 @@ class CommandAcceptance:
     - each stamp of a sender is accepted once, and never after a later one;
     - the first command since arming, a takeover or a pause of 5 periods lies within `start_jump_rad` of the
       measured position; a sender that was reset pauses for longer (`hardware.loop.head`);
-    - a command that has grown stale is dropped and never followed again (`expire`).
+    - a command that has grown stale is dropped and never followed again (`expire`);
+    - after a request for a hold nothing is followed until a later command is accepted.
     """
 
     def __init__(self, robot: RobotDescription, look_s: float) -> None:
         """look_s: time until the filter looks again; see `age_limit_s`."""
         self.target: Target | None = None
         self.received_any = False  # accepted a command since arming or the last takeover
+        self.hold_requested = False  # the newest message accepted asked for a hold
         self._robot, self._period_s = robot, 1.0 / robot.command_hz
         self._velocity_rad_s = robot.column("velocity_rad_s")
         self._age_limit_s = age_limit_s(STALE_COMMAND_PERIODS * self._period_s, look_s)
@@ -52,11 +54,12 @@ class CommandAcceptance:
         """Give command to the human, or back to the policy. The next sender begins from where the arm is."""
         if begins != self._intervening:
             self._intervening, self.target, self.received_any = begins, None, False
+            self.hold_requested = False
 
     def restart(self) -> None:
         """Accept any first command, as after arming."""
         self.forget_stamps()
-        self.target, self.received_any = None, False
+        self.target, self.received_any, self.hold_requested = None, False, False
 
     def forget_stamps(self) -> None:
         """Accept any stamp next, as after a clock was set back."""
@@ -67,18 +70,22 @@ class CommandAcceptance:
         self, message: JointTrajectory, source: Source, received_s: float, measured_rad: Joints | None
     ) -> Reason | None:
         """Accept a command, or return why it is dropped. measured_rad: None while the filter is not armed."""
+        if is_hold_request(message):
+            return self._take_hold(message, source, measured_rad)
         position = read_command(message, self._robot.names)
         if isinstance(position, Reason):
             return position
-        if refused := self._refusal(message, source, position, received_s, measured_rad):
+        if refused := self._refusal(message, source, measured_rad):
             if refused is Reason.NOT_ARMED and source == self.source:
                 self._unarmed_s = received_s
             return refused
+        if self._jumps(position, received_s, measured_rad):
+            return Reason.JUMP_AT_START
         if self._is_first(received_s):
             self.target = None
         self._orders[source].take(message.stamp_s)
         self.target, self._received_s = Target(position, self._speed_to(position)), received_s
-        self.received_any = True
+        self.received_any, self.hold_requested = True, False
         return None
 
     def is_fresh(self, now_s: float) -> bool:
@@ -98,24 +105,30 @@ class CommandAcceptance:
         """True when a command of the sender in command was dropped just now because nothing was armed."""
         return not is_stale(now_s, self._unarmed_s, self._age_limit_s)
 
+    def _take_hold(
+        self, message: JointTrajectory, source: Source, measured_rad: Joints | None
+    ) -> Reason | None:
+        """Accept a request for a hold, or return why it is dropped."""
+        if refused := self._refusal(message, source, measured_rad):
+            return refused
+        self._orders[source].take(message.stamp_s)
+        self.target, self.hold_requested = None, self.received_any
+        return None
+
     def _refusal(
-        self,
-        message: JointTrajectory,
-        source: Source,
-        position: Joints,
-        received_s: float,
-        measured_rad: Joints | None,
+        self, message: JointTrajectory, source: Source, measured_rad: Joints | None
     ) -> Reason | None:
         if measured_rad is None:
             return Reason.NOT_ARMED
         if source != self.source:
             return Reason.OUTRANKED if source == "policy" else Reason.NOT_INTERVENING
-        if late := self._orders[source].judge(message.stamp_s):
-            return late
-        if not self._is_first(received_s):
-            return None
-        far = np.abs(position - measured_rad) > self._robot.start_jump_rad
-        return Reason.JUMP_AT_START if far.any() else None
+        return self._orders[source].judge(message.stamp_s)
+
+    def _jumps(self, position: Joints, received_s: float, measured_rad: Joints | None) -> bool:
+        """True for a first command that is too far from the measured position."""
+        if measured_rad is None or not self._is_first(received_s):
+            return False
+        return bool((np.abs(position - measured_rad) > self._robot.start_jump_rad).any())
 
     def _is_first(self, received_s: float) -> bool:
         """True for this sender's first command since arming, a takeover or a pause."""

@@ -71,6 +71,11 @@ def read_command(message: JointTrajectory, names: Sequence[str]) -> Joints | Rea
     return ordered
 
 
+def is_hold_request(message: JointTrajectory) -> bool:
+    """True for a trajectory without waypoints, by which a sender asks for a hold at once."""
+    return np.shape(message.position_rad)[:1] == (0,) and np.shape(message.times_s) == (0,)
+
+
 def read_state(message: JointState, names: Sequence[str]) -> Joints | None:
     """Measured positions in the order of `names`; None when one is missing or not finite.
 

@@ -80,6 +80,11 @@ class Reason(Enum):
     STATE_JUMP = Rule(Effect.STOP, "the state changed by more than the robot can move", quad=False)
     # Causes of a hold of an arm, which becomes a stop if it lasts.
     WAITING = Rule(Effect.HOLD, "no command has arrived yet", quad=False)
+    HOLD_REQUESTED = Rule(
+        Effect.HOLD,
+        "the sender of commands asked for a hold, as action_head does without a policy",
+        quad=False,
+    )
     STALE_COMMAND = Rule(Effect.HOLD, "no new command for 2 periods", quad=False)
     STALE_STATE = Rule(Effect.HOLD, "no new state for 3 periods", quad=False)
     # Causes of an immediate stop of an arm.

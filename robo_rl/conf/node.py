@@ -100,6 +100,12 @@ class ActionHeadNodeConfig(NodeConfig):
         None, "bundle of arm_policy: single-step and residual ones run here; none: play chunks"
     )
     start: bool = setting(True, "command as soon as an action exists; otherwise by the service ~/start")
+    heartbeat_s: float | None = setting(
+        None,
+        "longest time without a heartbeat of arm_policy, after which its chunk is not played on [s]; none: "
+        "1.25 periods of commands, at least 0.025; more for a policy behind Wi-Fi; 0: not limited",
+        at_least=0.0,
+    )
     picture_age_s: float | None = setting(
         None, "largest age of a picture [s]; none: 3 periods of its camera", at_least=0.0
     )

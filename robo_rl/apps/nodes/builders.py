@@ -54,6 +54,7 @@ def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
     from hardware.nodes.recorder import RecorderConfig, RecorderNode
     from hardware.topics import (
         EPISODE,
+        HEARTBEAT,
         RECORDER_REQUEST,
         TOPICS,
         camera_info_topic,
@@ -62,9 +63,8 @@ def recorder(config: RecorderNodeConfig, bus: Bus) -> Node:
         image_topic,
     )
 
-    plain = [
-        topic for topic in TOPICS if "<name>" not in topic.name and topic not in (RECORDER_REQUEST, EPISODE)
-    ]
+    unrecorded = RECORDER_REQUEST, EPISODE, HEARTBEAT
+    plain = [topic for topic in TOPICS if "<name>" not in topic.name and topic not in unrecorded]
     names = [name for name in config.cameras.split("+") if name]
     if wrong := [name for name in names if not name.isidentifier()]:
         raise ConfigError(
@@ -103,6 +103,7 @@ def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
 def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
     from hardware.checks.arm_contract import check_contract
     from hardware.description import load_description
+    from hardware.loop.heartbeat import HEARTBEAT_S, LEAST_TIMEOUT_S
     from hardware.nodes.action_head import ActionHeadNode
     from hardware.nodes.shared.pictures import PictureSettings
     from policies.deploy.bundle import load_bundle
@@ -114,7 +115,14 @@ def action_head(config: ActionHeadNodeConfig, bus: Bus) -> Node:
     if bundle is not None:
         check_contract(bundle, robot)
     pictures = PictureSettings(config.picture_age_s, config.transport)
-    return ActionHeadNode(bus, robot, bundle, start=config.start, pictures=pictures)
+    heartbeat_s = config.heartbeat_s
+    if heartbeat_s is not None and 0.0 < heartbeat_s < LEAST_TIMEOUT_S:
+        raise ConfigError(
+            f"heartbeat_s={heartbeat_s:g} cannot be used: arm_policy sends a heartbeat every "
+            f"{HEARTBEAT_S:g} s, and two may be late. Expected {LEAST_TIMEOUT_S:g} s or more, or 0 to play "
+            "the last chunk of a dead policy to its end."
+        )
+    return ActionHeadNode(bus, robot, bundle, start=config.start, pictures=pictures, heartbeat_s=heartbeat_s)
 
 
 def task(config: TaskNodeConfig, bus: Bus) -> Node:

@@ -9,17 +9,22 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hardware.bus.dds.bus import DdsBus
+from hardware.bus.in_process import InProcessWorld
 from hardware.messages import JointTrajectory
 from hardware.topics import SAFE, SAFETY_STATE
 from robo_rl.apps import node as node_verb
 from robo_rl.apps.node import main
+from robo_rl.apps.nodes import builders
 from robo_rl.apps.nodes.node_life import Ending
 from robo_rl.apps.nodes.node_table import NODES
+from robo_rl.conf.node import ActionHeadNodeConfig
+from robo_rl.core.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -180,3 +185,13 @@ def test_missing_package_error_names_package_and_python() -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert f"The package 'numpy' is not installed for {sys.executable}" in done.stderr
+
+
+@pytest.mark.parametrize("heartbeat_s", [0.001, 0.02])
+def test_head_refuses_a_timeout_of_less_than_two_heartbeats(heartbeat_s: float) -> None:
+    """Every policy would count as dead."""
+    config = ActionHeadNodeConfig(robot="sim_arm", heartbeat_s=heartbeat_s)
+    with pytest.raises(ConfigError, match=r"every 0\.01 s.*Expected 0\.025 s or more, or 0"):
+        builders.action_head(config, InProcessWorld().bus("head"))
+    for allowed in (None, 0.0, 0.2):
+        builders.action_head(replace(config, heartbeat_s=allowed), InProcessWorld().bus("head"))

@@ -46,24 +46,24 @@ def test_hostile_chunks_are_refused_with_a_reason(why: str) -> None:
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(0.5, None, 0.0)
     begin_s = time.process_time()
-    assert not head.on_chunk(HOSTILE[why])
+    assert not head.on_chunk(HOSTILE[why], 0.0)
     assert time.process_time() - begin_s < 0.1
     assert why in head.refused
-    assert head.on_chunk(chunk([0.02, 0.04], stamp_s=0.5))
+    assert head.on_chunk(chunk([0.02, 0.04], stamp_s=0.5), 0.0)
     assert not head.refused
 
 
 def test_chunk_of_the_largest_length_is_accepted() -> None:
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(1.0, None, 0.0)
-    assert head.on_chunk(chunk(np.linspace(0.06, HORIZON_S, MOST_WAYPOINTS)))
+    assert head.on_chunk(chunk(np.linspace(0.06, HORIZON_S, MOST_WAYPOINTS)), 0.0)
 
 
 def test_joints_of_a_chunk_are_reordered() -> None:
     """Waypoints are sorted into the order of the robot's description."""
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(1.0, None, 0.0)
-    assert head.on_chunk(chunk([0.02], [[3.0, 1.0, 2.0]], names=("c", "a", "b")))
+    assert head.on_chunk(chunk([0.02], [[3.0, 1.0, 2.0]], names=("c", "a", "b")), 0.0)
     command = head.tick(0.0)
     assert command is not None
     assert command.tolist() == [1.0, 2.0, 3.0]
@@ -110,7 +110,7 @@ def test_repeatedly_refused_chunks_are_reported(stamps_s: list[float], cure: str
     """Not after one or two of them, which may have been under way during a reset."""
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(5.0, None, 0.0)
-    told = [head.on_chunk(chunk([0.02], stamp_s=stamp_s)) or head.refused for stamp_s in stamps_s]
+    told = [head.on_chunk(chunk([0.02], stamp_s=stamp_s), 0.0) or head.refused for stamp_s in stamps_s]
     assert "" in told
     assert cure in str(told[-1])
 
@@ -119,10 +119,10 @@ def test_simulated_clock_may_restart() -> None:
     """Chunks of the new time are played, one of the old time is not."""
     head = ActionHead(0.02, 0.02, names=NAMES)
     head.on_state(100.0, None, 0.0)
-    assert head.on_chunk(chunk([0.02], stamp_s=100.0))
+    assert head.on_chunk(chunk([0.02], stamp_s=100.0), 0.0)
     head.on_state(0.02, None, 0.1)
-    assert not head.on_chunk(chunk([0.02], stamp_s=100.02))
-    assert head.on_chunk(chunk([0.02, 0.04], stamp_s=0.02))
+    assert not head.on_chunk(chunk([0.02], stamp_s=100.02), 0.0)
+    assert head.on_chunk(chunk([0.02, 0.04], stamp_s=0.02), 0.0)
 
 
 def test_states_without_stamps_are_ordered_by_receipt() -> None:
@@ -147,5 +147,5 @@ def test_reset_head_pauses_for_six_ticks() -> None:
     head.on_state(1.0, None, 0.0)
     head.reset()
     head.on_state(2.0, None, 0.0)
-    assert head.on_chunk(chunk([0.02, 0.04], stamp_s=2.0))
+    assert head.on_chunk(chunk([0.02, 0.04], stamp_s=2.0), 0.0)
     assert [head.tick(0.0) is None for _ in range(8)] == [True] * 6 + [False] * 2

@@ -54,7 +54,8 @@ class Cell:
 
     def __init__(
         self, bundle: Bundle, delay_s: float = 0.03, inference: type[DelayedInference] = DelayedInference,
-        realtime: bool = False, pictures: PictureSettings = USUAL, **robot: Any,
+        realtime: bool = False, pictures: PictureSettings = USUAL, heartbeat_s: float | None = None,
+        **robot: Any,
     ) -> None:  # fmt: skip
         self.world, self.arm, self.said = InProcessWorld(), LagArm(), list[str]()
         bus = {name: self.world.bus(name) for name in ("robot", "policy", "head", "filter", "task")}
@@ -68,7 +69,9 @@ class Cell:
                 bus["policy"], bundle, described, self.inference, True, say, realtime, pictures
             )
         decides = bundle if bundle.chunk == 1 else None
-        self.head = ActionHeadNode(bus["head"], described, decides, say=self.said.append, pictures=pictures)
+        self.head = ActionHeadNode(
+            bus["head"], described, decides, True, self.said.append, pictures, heartbeat_s
+        )
         self.raw: list[JointTrajectory] = []
         self.chunks: list[JointTrajectory] = []
         RAW.subscribe(bus["task"], lambda m, at: self.raw.append(m))

@@ -17,6 +17,7 @@ from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.loop.sampler import guided_sampler
 from hardware.messages import Diagnostics, Floats, JointState
+from hardware.nodes.action_head import MISSING
 from hardware.nodes.arm_policy import ArmPolicyNode
 from hardware.safety.reasons import Reason
 from hardware.topics import CHUNK, JOINT_STATES, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
@@ -144,7 +145,7 @@ def test_dead_inference_is_reported_once(chunks: Bundle) -> None:
     cell.until(1.0)
     cell.inference.fault = "the inference process has died"
     cell.until(2.0)
-    assert cell.said == ["policy: the inference process has died"]
+    assert cell.said == ["policy: the inference process has died", f"head: {MISSING}"]
     assert cell.bus["task"].call("policy/start", 1.0) == (
         False,
         "not started: the inference process has died",

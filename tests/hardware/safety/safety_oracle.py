@@ -30,7 +30,7 @@ class Oracle:
         self.measured_s = self.command_s = -math.inf
         self.now_s = -math.inf
         self.may_send = self.emergency = self.human = self.stopping = False
-        self.first = True
+        self.first, self.held = True, False  # held: the newest message accepted asked for a hold
         self.last: dict[str, float | None] = {"policy": None, "teleop": None}
         self.sent: Any = None
         self.speed = np.zeros(len(robot.names))
@@ -65,14 +65,19 @@ class Oracle:
             return
         assert self.may_send, "a command was taken while not armed"
         assert not self.stopping, "a command was taken while stopping"
-        assert np.shape(message.position_rad) == (1, len(self.robot.names)), "wrong shape taken"
-        assert np.isfinite(message.position_rad).all(), "a value that is not finite was taken"
-        assert sorted(message.names) == sorted(self.robot.names), "other joints taken"
+        self.held = len(message.position_rad) == len(message.times_s) == 0
+        if not self.held:
+            assert np.shape(message.position_rad) == (1, len(self.robot.names)), "wrong shape taken"
+            assert np.isfinite(message.position_rad).all(), "a value that is not finite was taken"
+            assert sorted(message.names) == sorted(self.robot.names), "other joints taken"
         assert source == ("teleop" if self.human else "policy"), "the wrong one was heard"
         stamp_s, before = message.stamp_s, self.last[source]
         assert math.isfinite(stamp_s), "a stamp that is not finite was taken"
         unstamped = stamp_s == before == 0.0  # of a program that says "now"
         assert before is None or stamp_s > before or unstamped, "a command was taken out of order"
+        self.last[source] = stamp_s
+        if self.held:
+            return
         paused = not -1e-6 <= received_s - self.command_s <= 5.0 * self.period_s + 1e-6
         if self.first or paused:
             place = np.array(
@@ -81,7 +86,7 @@ class Oracle:
             assert (np.abs(place - self.measured) <= self.robot.start_jump_rad).all(), (
                 "a jump at the start was taken"
             )
-        self.last[source], self.first, self.command_s = stamp_s, False, received_s
+        self.first, self.command_s = False, received_s
 
     def emergency_stop(self, pressed: bool) -> None:
         self.emergency = pressed
@@ -89,7 +94,7 @@ class Oracle:
 
     def intervention(self, begins: bool) -> None:
         if begins != self.human:
-            self.human, self.first, self.command_s = begins, True, -math.inf
+            self.human, self.first, self.command_s, self.held = begins, True, -math.inf, False
 
     def stop(self) -> None:
         self.stopping = self.stopping or self.may_send
@@ -151,7 +156,12 @@ class Oracle:
     def _follows(self, now_s: float) -> bool:
         """True if there is a command that may be followed."""
         fresh = now_s - self.command_s <= 2.0 * self.period_s + 1e-6
-        return not self.stopping and fresh and now_s - self.measured_s <= 3.0 / self.robot.state_hz + 1e-6
+        return (
+            not self.stopping
+            and not self.held
+            and fresh
+            and now_s - self.measured_s <= 3.0 / self.robot.state_hz + 1e-6
+        )
 
     def _range(self, out: Any) -> None:
         """Outside the range only after starting there, and never further out than the command before."""

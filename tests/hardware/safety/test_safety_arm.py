@@ -166,6 +166,51 @@ def test_invalid_command_is_dropped_as_a_whole(message: JointTrajectory, reason:
     assert (bench.tick(0.1) > 0.02).all()
 
 
+def hold_request(number: int) -> JointTrajectory:
+    """Trajectory without waypoints, with the stamp of this number."""
+    return JointTrajectory(command(ZERO, number).stamp_s, NAMES, np.zeros((0, 3)), np.zeros(0))
+
+
+def test_trajectory_without_waypoints_is_held_at_once() -> None:
+    """The arm brakes in the same tick, not 2 periods after the last command; the next command is followed."""
+    bench = Bench()
+    moving = [bench.tick(0.25)[0] for _ in range(4)]
+    assert bench.filter.on_command(hold_request(4), "policy", bench.now_s)
+    bench.now_s += PERIOD_S
+    braked = bench.filter.tick(bench.now_s)
+    assert braked[0] - moving[-1] < moving[-1] - moving[-2]
+    assert bench.filter.reason is Reason.HOLD_REQUESTED
+    assert bench.filter.counts[Reason.HOLD_REQUESTED] == 1
+    assert bench.filter.on_command(command(np.full(3, 0.25), 5), "policy", bench.now_s)
+    bench.filter.tick(bench.now_s)
+    assert bench.filter.reason is None
+
+
+def test_hold_request_obeys_the_rules_of_commands() -> None:
+    """Not one of the sender that is not in command, an earlier one, or one before arming."""
+    bench = Bench()
+    for _ in range(4):
+        bench.tick(0.1)
+    for message, source, reason in (
+        (hold_request(9), "teleop", Reason.NOT_INTERVENING),
+        (hold_request(1), "policy", Reason.OUT_OF_ORDER),
+    ):
+        assert not bench.filter.on_command(message, source, bench.now_s)
+        assert bench.filter.dropped is reason
+    bench.tick(0.1)
+    assert bench.filter.reason is None
+    unarmed = Bench(armed=False)
+    assert not unarmed.filter.on_command(hold_request(0), "policy", unarmed.now_s)
+
+
+def test_hold_request_before_any_command_is_a_wait() -> None:
+    """After arming, waiting for the first command has no limit."""
+    bench = Bench()
+    assert bench.filter.on_command(hold_request(0), "policy", bench.now_s)
+    bench.follow(0.0, ticks=1)
+    assert bench.filter.phase is Phase.ARMED
+
+
 def test_joints_are_matched_by_name() -> None:
     """State and command in different orders, with a gripper that the description does not have."""
     bench = Bench(armed=False)

@@ -20,6 +20,7 @@ WILD = Regime("plain", 0.1, 0.7, 1e-3, 0.05, 0.1, 0.2, 0.05, 0.3)
 BOXED = Regime("boxed", 0.1, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 BLOCKED = Regime("plain", 0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 SHAKEN = Regime("plain", 0.1, 0.0, 0.05, 0.0, 0.0, 0.0, 0.0, 0.0)
+HELD = Regime("plain", 0.1, 0.7, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0)
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -68,6 +69,18 @@ def no_velocity(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(limits, "towards", racing)
 
 
+def no_hold_on_request(patch: pytest.MonkeyPatch) -> None:
+    inner = CommandAcceptance._take_hold
+
+    def deaf(self: CommandAcceptance, *request: Any) -> Any:
+        target = self.target
+        refused = inner(self, *request)
+        self.target = target
+        return refused
+
+    patch.setattr(CommandAcceptance, "_take_hold", deaf)
+
+
 def no_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(intake.Order, "judge", lambda self, stamp_s: None)
 
@@ -112,13 +125,14 @@ REGIMES = {
     no_walls: BOXED,
     no_step: BLOCKED,
     no_bound_on_the_way_back: SHAKEN,
+    no_hold_on_request: HELD,
 }  # where the wild one would not show it
 
 
 @pytest.mark.parametrize(
     "broken",
     [no_step, no_range, no_acceleration, no_velocity, no_order, no_guard, no_age, no_rank, no_latch,
-     no_arming, no_finiteness, no_walls, no_bound_on_the_way_back],
+     no_arming, no_finiteness, no_walls, no_bound_on_the_way_back, no_hold_on_request],
 )  # fmt: skip
 def test_oracle_catches_each_mutant(broken: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within 300 sequences; the unchanged filter passes the same ones."""

@@ -115,8 +115,11 @@ class Run:
             position = [position[:, :2], np.repeat(position, 2, axis=0), position[0], position[:, :0]][
                 int(self.rng.integers(4))
             ]
+        times_s = np.array([PERIOD_S])
+        if self.chance(0.2 * self.regime.event):  # the sender asks for a hold
+            position, times_s = np.zeros((0, 3)), np.zeros(0)
         names = NAMES if not self.chance(self.regime.nasty * 0.1) else ("a", "b", "d")
-        message = JointTrajectory(stamp_s, names, position, np.array([PERIOD_S]))
+        message = JointTrajectory(stamp_s, names, position, times_s)
         source: Any = "teleop" if self.chance(0.1 + 0.8 * self.oracle.human) else "policy"
         taken = self.filter.on_command(message, source, self.now_s)
         self.oracle.command(message, source, self.now_s, taken)
