@@ -74,6 +74,7 @@ class FlightOracle:
         self.newest: float | None = None  # stamp
         self.late_from: float | None = None
         self.blind_from, self.cause, self.passed = math.nan, "", 0
+        self.tipped: list[float] = []  # receipts of states in a row that would cut the motors
 
     @property
     def silent(self) -> bool:
@@ -84,8 +85,15 @@ class FlightOracle:
         axes = "".join(frames).lower()
         if "ned" in axes or "frd" in axes or (not self.silent and self.frames not in (None, frames)):
             return
-        if state is not None:
-            self.state, self.frames = state, frames
+        if state is None:
+            return
+        if (self.armed or self.landing) and _angle(state.up) > self.b.cut_tilt:
+            self.tipped.append(state.received)
+            if len(self.tipped) < 3 and (len(self.tipped) < 2 or state.received - self.tipped[0] < 0.05):
+                return  # one wrong state of the estimator
+        else:
+            self.tipped.clear()
+        self.state, self.frames = state, frames
 
     def told(self, values: Numbers, stamp: float, ours: bool, received: float, taken: bool) -> None:
         """A command arrives; `taken` is the filter's answer. ours: of this craft's level."""

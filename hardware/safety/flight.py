@@ -21,6 +21,7 @@ from hardware.safety.frames import Frames
 from hardware.safety.intake import Order
 from hardware.safety.landing import Lander
 from hardware.safety.reasons import Effect, Reason
+from hardware.safety.tilt_confirmation import TiltConfirmation
 from hardware.safety.timing import SLACK_S, STALE_COMMAND_PERIODS, STALE_STATE_PERIODS, is_stale
 from robo_rl.core.flight.envelope import FlightEnvelope
 
@@ -55,7 +56,7 @@ class FlightFilter:
         self.phase, self.counts = FlightPhase.DISARMED, Counter[Reason]()
         self.reason: Reason | None = Reason.NOT_ARMED  # why the policy does not fly; None while it does
         self._period_s, self._state_period_s = 1.0 / command_hz, 1.0 / state_hz
-        self._order, self._frames = Order(), Frames()
+        self._order, self._frames, self._tilted = Order(), Frames(), TiltConfirmation()
         self.fault = ""  # fault of the frames of the newest state
         self._state: Odometry | None = None
         self._command: Four | None = None
@@ -66,10 +67,16 @@ class FlightFilter:
         self.dropped: Reason | None = None  # why the newest command was dropped; None when it was accepted
 
     def on_state(self, message: Odometry, received_s: float) -> None:
-        """Take a state of the estimator; it is dropped when it is invalid or in a wrong frame."""
+        """Take a state of the estimator.
+
+        It is dropped when it is invalid, in a wrong frame, or tilted beyond recovery and not confirmed yet.
+        """
         self.fault = self._frames.fault(message, may_change=self.phase is FlightPhase.DISARMED)
         if self.fault or not is_state(message) or not math.isfinite(received_s):
             self._count(Reason.BAD_STATE)
+            return
+        if not self._is_believed(message, received_s):
+            self._count(Reason.TILT_UNCONFIRMED)
             return
         self._frames.take(message)
         self._state, self._state_s = message, received_s
@@ -206,6 +213,14 @@ class FlightFilter:
             self.stop(Reason.NO_FLIGHT_STATE if blind else Reason.NO_COMMAND)
         else:
             self.reason = late
+
+    def _is_believed(self, state: Odometry, received_s: float) -> bool:
+        """False for a state that would cut the motors of a flying craft, unless others before it agree."""
+        flies = self.phase in (FlightPhase.FLYING, FlightPhase.LANDING)
+        if not flies or tilt(state) <= self.envelope.cut_tilt_rad:
+            self._tilted.reset()
+            return True
+        return self._tilted.confirms(received_s)
 
     def _state_is_stale(self, now_s: float) -> bool:
         return is_stale(now_s, self._state_s, STALE_STATE_PERIODS * self._state_period_s)

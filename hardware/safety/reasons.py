@@ -77,6 +77,11 @@ class Reason(Enum):
         Effect.DROPPED,
         "the state is not finite, lacks a joint, uses a wrong frame, or is outside the possible range",
     )
+    TILT_UNCONFIRMED = Rule(
+        Effect.DROPPED,
+        "the state is tilted beyond recovery; three in a row, or two over 50 ms, are believed",
+        arm=False,
+    )
     STATE_JUMP = Rule(Effect.STOP, "the state changed by more than the robot can move", quad=False)
     # Causes of a hold of an arm, which becomes a stop if it lasts.
     WAITING = Rule(Effect.HOLD, "no command has arrived yet", quad=False)

@@ -17,8 +17,8 @@ from tests.hardware.nodes.cell import Cell, DelayedInference
 KILL_S = 1.003
 
 
-def running(chunks: Bundle, until_s: float = KILL_S, **settings: float) -> Cell:
-    cell = Cell(chunks, **settings)
+def running(chunks: Bundle, until_s: float = KILL_S, heartbeat_s: float | None = None) -> Cell:
+    cell = Cell(chunks, heartbeat_s=heartbeat_s)
     cell.give(Floats(np.array([0.5])))
     cell.until(until_s)
     assert cell.filter.filter.reason is None

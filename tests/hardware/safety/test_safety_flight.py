@@ -165,11 +165,65 @@ def test_leaving_the_envelope_ends_the_policy_commands(reason: Reason, state: Od
     assert flight.filter.counts[Reason.NOT_ARMED] >= 1
 
 
+def tipped(flight: Flight, states: int, after_s: float = DT_S) -> list[Any]:
+    """Outputs of periods in each of which the estimator says 2.2 rad, beyond `cut_tilt_rad`."""
+    flight.heard, outs = False, []
+    for _ in range(states):
+        flight.now_s += after_s
+        flight.filter.on_state(odometry(quat=lean(2.2)), flight.now_s)
+        flight.tell(flight.hover())
+        outs.append(flight.filter.tick(flight.now_s))
+    return outs
+
+
+@pytest.mark.parametrize("states", [1, 2])
+def test_wrong_attitude_of_one_or_two_states_does_not_end_a_flight(states: int) -> None:
+    """Neither motors off nor a landing, and no command for an attitude that the craft does not have."""
+    flight = Flight()
+    flight.begin()
+    outs = tipped(flight, states)
+    assert all(out == pytest.approx(flight.hover()) for out in outs)
+    flight.heard = True
+    for _ in range(5):
+        flight.fly(flight.hover())
+    assert (flight.filter.phase, flight.filter.reason) == (FlightPhase.FLYING, None)
+    assert flight.filter.counts[Reason.TILT_UNCONFIRMED] == states
+    assert tipped(flight, 2)[-1] == pytest.approx(flight.hover())  # counted anew
+
+
+def test_craft_that_tipped_over_is_cut_at_its_third_state() -> None:
+    """20 ms after the first one, at 100 Hz."""
+    flight = Flight()
+    flight.begin()
+    outs = tipped(flight, 3)
+    assert [bool((out == -1.0).all()) for out in outs] == [False, False, True]
+    assert flight.filter.reason is Reason.UPSIDE_DOWN
+
+
+def test_rare_states_are_believed_from_the_second_on() -> None:
+    """At 10 Hz a third one would come 0.2 s after the first, in which a craft falls by 0.6 m."""
+    flight = Flight()
+    flight.begin()
+    outs = tipped(flight, 2, after_s=0.1)
+    assert (outs[-1] == -1.0).all()
+
+
+def test_tilt_is_confirmed_during_a_landing_too() -> None:
+    """Otherwise one wrong state would drop a craft that lands."""
+    flight = Flight()
+    flight.begin()
+    flight.filter.stop()
+    tipped(flight, 1)
+    assert flight.filter.phase is FlightPhase.LANDING
+    tipped(flight, 2)
+    assert flight.filter.reason is Reason.UPSIDE_DOWN
+
+
 def test_motors_are_cut_upside_down() -> None:
     """Beyond 2.1 rad no thrust brings it back; "off" is sent five times, then nothing."""
     flight = Flight()
     flight.begin()
-    flight.heard = False
+    tipped(flight, 2)
     flight.filter.on_state(odometry(quat=lean(2.2)), flight.now_s + DT_S)
     outs = [flight.fly(flight.hover()) for _ in range(8)]
     assert [out is None for out in outs] == [False] * 5 + [True] * 3
