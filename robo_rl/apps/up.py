@@ -40,6 +40,7 @@ ARGUMENTS = (
     "calibration",
     "record",
     "realtime",
+    "heartbeat_s",
 )
 
 

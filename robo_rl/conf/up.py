@@ -47,6 +47,10 @@ class UpConfig:
     realtime: bool | None = setting(
         None, "real-time chunking: infer the next chunk while the present one runs; for flow policies"
     )
+    heartbeat_s: str | None = setting(
+        None,
+        "longest time without a heartbeat of the policy [s]; 0: not limited; none: set by the command rate",
+    )
     record: str | None = setting(None, "folder of recordings; empty: nothing is recorded")
     namespace: str = setting("", "namespace of the robot, so that several can share a network")
     bus: str = one_of("dds", "auto", "rclpy", help="transport of messages; dds needs no ROS")

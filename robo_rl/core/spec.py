@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.named_numbers import count_fault
 
 if TYPE_CHECKING:  # robot nodes read specs and start without torch
     import torch
@@ -40,6 +41,8 @@ class ArraySpec:
         object.__setattr__(self, "shape", _sizes(self.shape))
         _text(self.dtype, "dtype")
         _text(self.unit, "unit")
+        if len(self.shape) == 1:
+            _named(self.unit, self.shape[0])
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -94,6 +97,7 @@ class ActionSpec:
             raise ConfigError(
                 f"Action limits need finite low < high in every dimension, found {self.low} and {self.high}."
             )
+        _named(self.unit, len(self.low))
 
     @property
     def dim(self) -> int:
@@ -194,6 +198,11 @@ def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{what} of a contract is {value!r}, text was expected.")
     return value
+
+
+def _named(unit: str, count: int) -> None:
+    if fault := count_fault(_text(unit, "unit"), count):
+        raise ConfigError(fault)
 
 
 def _whole(value: object, what: str) -> int:

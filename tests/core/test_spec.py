@@ -123,3 +123,20 @@ def test_policies_do_not_see_privileged_observations() -> None:
     assert spec.for_policies().for_policies() == spec.for_policies()
     assert sense_of("privileged.task", spec.obs["privileged.task"]) == "privileged"
     assert DirectPolicy(spec).normalizer.keys == ("state",)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda unit: ActionSpec((-1.0,) * 3, (1.0,) * 3, unit),
+        lambda unit: ArraySpec((3,), unit=unit),
+    ],
+)
+def test_unit_names_all_numbers_or_none(make: Callable[[str], object]) -> None:
+    """A robot's program would otherwise find out only when it starts to move."""
+    for unit in ("rad: a, b, c", "rad: a, b; m: x", "rad", "", "motor command: -1 stopped, 1 full speed"):
+        make(unit)
+    for unit in ("rad: a, b", "rad: a, b, c; m: x"):
+        names = unit.count(",") + 2 if ";" in unit else 2
+        with pytest.raises(ConfigError, match=f"'{unit}' names {names} numbers, but there are 3"):
+            make(unit)

@@ -171,7 +171,7 @@ def test_impossible_rates_are_refused(chunks: Bundle, hz: float) -> None:
     assert any(f"state {hz:g} Hz" in found for found in mismatches(other(chunks, arm_env(), rates), arm()))
 
 
-@pytest.mark.parametrize("unit", ["rad", "", "rad: a, b"])
+@pytest.mark.parametrize("unit", ["rad", "", "m: a, b"])
 def test_joints_without_names_are_a_matter_of_the_dataset(unit: str, chunks: Bundle) -> None:
     """The robot's description is right: the cure is the unit in the dataset's contract."""
     env = arm_env()
