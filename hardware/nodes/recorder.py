@@ -18,9 +18,9 @@ from hardware.bus.clocks import ReceiptStamps
 from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Answer, Bus, CompleteBus, Profile, RawBus
 from hardware.bus.wire import WIRE
-from hardware.messages import Diagnostics, Flag, Text
+from hardware.messages import Flag, Text
 from hardware.nodes.shared.dropped import DropTeller
-from hardware.recording.recording import FLUSH_S, IN_PROGRESS, Channel, Recording
+from hardware.recording.recording import FLUSH_S, IN_PROGRESS, Channel, Recording, is_frame
 from hardware.recording.salvage import salvage
 from hardware.topics import EPISODE, JOINT_STATES, ODOM, RECORDER_REQUEST, SUCCESS, TELEOP, Topic
 from robo_rl.core.errors import BusError, DataError, LockedError, MissingDependencyError
@@ -57,10 +57,7 @@ class RecorderNode:
         self._bus, self._folder, self._say = bus, Path(config.out), say
         self._types, all_topics = ros_types(), (*topics, SUCCESS)
         self._channels = {t.name: Channel(WIRE[t.kind].ros_type, t.profile) for t in all_topics}
-        told = (topic for topic in topics if topic.profile is not Profile.LATCHED)
-        self._frames = {
-            topic.name for topic in told if topic.kind not in (Diagnostics, Flag)
-        }  # a recording is of these
+        self._frames = {name for name, channel in self._channels.items() if is_frame(channel)}
         self._empty = True  # no message on any of them so far
         self._latched: dict[str, bytes] = {}  # last value of each latched topic, as CDR
         self._running: Recording | None = None

@@ -20,6 +20,8 @@ from hardware.bus.dds.cdr import RosTypes
 from hardware.bus.names import resolve
 from hardware.bus.protocol import Profile
 from hardware.bus.quality import QUALITY
+from hardware.bus.wire import WIRE
+from hardware.messages import Diagnostics, Flag
 from robo_rl.core.errors import DataError, MissingDependencyError
 from robo_rl.core.packages import pip_install
 
@@ -36,6 +38,12 @@ class Channel:
 
     ros_type: str
     profile: Profile
+
+
+def is_frame(channel: Channel) -> bool:
+    """True for a topic of states, pictures or commands; a recording without any of them is empty."""
+    status = WIRE[Diagnostics].ros_type, WIRE[Flag].ros_type
+    return channel.profile is not Profile.LATCHED and channel.ros_type not in status
 
 
 class Recording:

@@ -17,7 +17,7 @@ from hardware.bus.dds.cdr import RosTypes
 from hardware.bus.protocol import Profile
 from hardware.bus.wire import WIRE
 from hardware.messages import Text
-from hardware.recording.recording import CUT_OFF, IN_PROGRESS, Channel, Recording
+from hardware.recording.recording import CUT_OFF, IN_PROGRESS, Channel, Recording, is_frame
 from hardware.topics import EPISODE
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import fsync_dir
@@ -38,11 +38,16 @@ class CompleteRecords:
     # (number of the channel, time of receipt [Unix ns], CDR as a view of the file)
     messages: list[tuple[int, int, memoryview]] = field(default_factory=list)
 
+    def has_frames(self) -> bool:
+        """True with a message other than what every recording begins with, or the status of a node."""
+        return any(is_frame(self.channels[channel][1]) for channel, _, _ in self.messages)
+
 
 def salvage(folder: Path, types: RosTypes, namespace: str = "") -> list[str]:
     """Commit the interrupted recordings of `folder`. Returns one sentence per recording.
 
-    namespace: of the recorder. Raises DataError when the disk is full; the interrupted recording then remains
+    A recording without any state, picture or command is deleted, as the recorder does on saving. namespace:
+    of the recorder. Raises DataError when the disk is full; the interrupted recording then remains
     unchanged. A kill at any instant loses and doubles nothing: the next call continues.
     """
     for temporary in sorted(folder.glob(f"{_TEMPORARY}*")):
@@ -50,13 +55,15 @@ def salvage(folder: Path, types: RosTypes, namespace: str = "") -> list[str]:
     reports = []
     for unfinished in sorted((folder / IN_PROGRESS).glob("*")):
         found = read_complete(unfinished)
-        if found.messages:
+        if found.has_frames():
             reports.append(
                 f"{_commit(folder, unfinished, found, types, namespace)} was cut off; its "
                 f"{len(found.messages)} messages are kept."
             )
         else:
-            reports.append(f"{unfinished.name} was cut off before its first message, and is removed.")
+            reports.append(
+                f"{unfinished.name} was cut off before its first state, picture or command, and is removed."
+            )
             shutil.rmtree(unfinished)
     return reports
 

@@ -35,9 +35,11 @@ from hardware.topics import (
     GOAL,
     JOINT_JOG,
     JOINT_STATES,
+    POLICY_STATUS,
     RECORDER_REQUEST,
     SAFE,
     SAFETY_STATE,
+    TASK,
     camera_info_topic,
     compressed_topic,
     image_topic,
@@ -347,11 +349,38 @@ def test_killed_recording_is_salvaged(bus: DdsBus, tmp_path: Path) -> None:
     assert not list((tmp_path / IN_PROGRESS).iterdir())
 
 
+def test_killed_recording_without_states_is_removed(tmp_path: Path) -> None:
+    """Every recording begins with the task and the goal, and nodes report their status: neither is data."""
+    types, world = ros_types(), InProcessWorld()
+    topics = (JOINT_STATES, TASK, POLICY_STATUS)
+    config = RecorderConfig(str(tmp_path), start=True)
+    bus = world.bus("arm")
+    tell, report = TASK.publisher(bus), POLICY_STATUS.publisher(bus)
+    state = JOINT_STATES.publisher(bus)
+    for number, states in enumerate((0, 1)):
+        recorder_bus = world.bus(f"recorder{number}")
+        recorder = RecorderNode(recorder_bus, config, topics, lambda text: None)
+        tell(m.Text("pick"))
+        report(m.Diagnostics(0.0, ()))
+        for _ in range(states):
+            state(joints(1))
+        until_s = world.now() + 0.1
+        recorder_bus.spin(lambda until_s=until_s: world.now() >= until_s)
+        assert recorder._running is not None
+        recorder._running._flush()
+        recorder._running.abandon()  # killed
+        recorder._lock.close()
+        recorder_bus.close()
+        (sentence,) = salvage(tmp_path, types)
+        assert ("before its first state, picture or command, and is removed" in sentence) == (not states)
+        assert len(list(tmp_path.glob("episode_*"))) == states
+
+
 def test_truncated_file_keeps_its_complete_messages(tmp_path: Path) -> None:
     """At every length: no error, no message that was not written, never fewer messages than in a
     shorter file.
     """
-    types, channels = ros_types(), {"x": Channel("std_msgs/msg/String", Profile.LATCHED)}
+    types, channels = ros_types(), {"x": Channel("std_msgs/msg/String", Profile.COMMAND)}
     running = Recording(tmp_path / "a", "episode", channels, types)
     texts = [types.encode(m.Text(f"message {number}")) for number in range(5)]
     for number, cdr in enumerate(texts):
