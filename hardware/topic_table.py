@@ -25,15 +25,15 @@ def topic_rows() -> list[str]:
 def quality_rows() -> list[str]:
     """Markdown lines, one per profile."""
     rows = [
-        "| profile | publisher offers | subscriber asks for | durability | keep last |",
+        "| profile | publisher offers | subscriber requests | durability | keep last |",
         "| --- | --- | --- | --- | --- |",
     ]
     words = {True: "reliable", False: "best effort"}
     for profile, quality in QUALITY.items():
         durability = "transient local" if quality.latched else "volatile"
         offers = words[quality.offers_reliable]
-        asks = "any, by three subscriptions" if quality.latched else words[quality.asks_reliable]
-        rows.append(f"| {profile.value} | {offers} | {asks} | {durability} | {quality.depth} |")
+        requests = "any, by three subscriptions" if quality.latched else words[quality.requests_reliable]
+        rows.append(f"| {profile.value} | {offers} | {requests} | {durability} | {quality.depth} |")
     return rows
 
 

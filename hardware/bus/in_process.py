@@ -260,7 +260,7 @@ class InProcessBus:
         return resolve(name, self.namespace, self.name)
 
 
-def _fits(offered: Quality, asked: Quality) -> int | None:
+def _fits(offered: Quality, requested: Quality) -> int | None:
     """None if the two match, otherwise the id of the DDS policy that differs."""
-    reliable = any(not ask.reliable for ask in asked.asked()) or offered.offers_reliable
+    reliable = any(not qos.reliable for qos in requested.requested()) or offered.offers_reliable
     return None if reliable else _RELIABILITY

@@ -42,9 +42,9 @@ def resolve(name: str, namespace: str, node: str) -> str:
     return full
 
 
-def domain_id(asked: int | None) -> int:
-    """`asked`, otherwise ROS_DOMAIN_ID, otherwise 0. Raises BusNameError unless it is from 0 to 232."""
-    text = str(asked) if asked is not None else os.environ.get("ROS_DOMAIN_ID", "") or "0"
+def domain_id(given: int | None) -> int:
+    """`given`, otherwise ROS_DOMAIN_ID, otherwise 0. Raises BusNameError unless it is from 0 to 232."""
+    text = str(given) if given is not None else os.environ.get("ROS_DOMAIN_ID", "") or "0"
     if not (text.isdecimal() and int(text) <= 232):
         raise BusNameError(f"ROS_DOMAIN_ID is '{text}'; expected a whole number from 0 to 232.")
     return int(text)

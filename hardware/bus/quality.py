@@ -15,19 +15,23 @@ class Quality:
     """Quality of service of a profile; `depth` and `latched` hold for publishers and subscribers."""
 
     offers_reliable: bool
-    asks_reliable: bool
+    requests_reliable: bool
     latched: bool
     depth: int
 
-    def asked(self) -> tuple[Ask, ...]:
+    def requested(self) -> tuple[RequestedQos, ...]:
         """Subscriptions for a topic of this profile; the first matches every publisher of the type.
 
         A latched topic needs three. Transient local alone does not match ordinary publishers, such as `ros2
         topic pub`, and volatile alone does not receive earlier messages.
         """
         if not self.latched:
-            return (Ask(self.asks_reliable, latched=False),)
-        return (Ask(False, latched=False), Ask(True, latched=False), Ask(True, latched=True))
+            return (RequestedQos(self.requests_reliable, latched=False),)
+        return (
+            RequestedQos(False, latched=False),
+            RequestedQos(True, latched=False),
+            RequestedQos(True, latched=True),
+        )
 
     def recorded(self) -> Quality:
         """Quality of the recorder's subscription, with long queues for states and commands: disks are slow.
@@ -38,8 +42,8 @@ class Quality:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Reliability and durability that one subscription asks for."""
+class RequestedQos:
+    """Reliability and durability that one subscription requests."""
 
     reliable: bool
     latched: bool
@@ -70,12 +74,12 @@ QUALITY = {
 }
 # Ids of DDS policies -> meaning of a mismatch.
 MISMATCHES = {
-    2: "durability (the subscriber asks for earlier messages, the publisher does not keep them)",
+    2: "durability (the subscriber requests earlier messages, the publisher does not keep them)",
     4: "deadline",
     5: "latency budget",
     6: "ownership",
     8: "liveliness",
-    11: "reliability (the subscriber asks for reliable, the publisher offers best effort)",
+    11: "reliability (the subscriber requests reliable, the publisher offers best effort)",
     23: "data representation (XCDR1 against XCDR2)",
     24: "type (the two use different messages under one name)",
 }

@@ -158,17 +158,17 @@ class DdsBus:
         full, made = self._topic(topic, kind)
         quality = QUALITY[profile].recorded() if recorded else QUALITY[profile]
         type_hash = self._ros.type_hash(WIRE[kind].ros_type)
-        asked, repeats = quality.asked(), Repeats()
+        requested, repeats = quality.requested(), Repeats()
 
         def on_sample(cdr: bytes, info: Any, received_s: float) -> None:
             sent = info.publication_handle, info.source_timestamp, cdr
-            if len(asked) == 1 or repeats.fresh(sent):
+            if len(requested) == 1 or repeats.fresh(sent):
                 on_message(cdr, received_s)
 
-        for ask in asked:
-            dds = DataReader(self._participant, made, self._types.reader_qos(ask, quality, type_hash))
+        for qos in requested:
+            dds = DataReader(self._participant, made, self._types.reader_qos(qos, quality, type_hash))
             # The first reader matches every publisher, so only its mismatches are reported.
-            first = ask is asked[0]
+            first = qos is requested[0]
             self._attach(DdsReader(full, dds, on_sample, watched, first, quality.depth, recorded))
             self._graph.add([dds], [])
 

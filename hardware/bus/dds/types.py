@@ -20,7 +20,7 @@ from cyclonedds.util import duration
 from hardware.bus.dds.cdr import RosTypes
 from hardware.bus.dds.descriptions import described
 from hardware.bus.dds.loopback import confine
-from hardware.bus.quality import Ask, Quality
+from hardware.bus.quality import Quality, RequestedQos
 from robo_rl.core.errors import BusError
 
 BLOCK_MS = 100  # largest time that a writer waits for a slow reader, so that logging cannot block control
@@ -210,6 +210,6 @@ def writer_qos(quality: Quality, type_hash: str) -> Qos:
     return endpoint_qos(quality.offers_reliable, quality.latched, quality.depth, f"typehash={type_hash};")
 
 
-def reader_qos(ask: Ask, quality: Quality, type_hash: str) -> Qos:
+def reader_qos(requested: RequestedQos, quality: Quality, type_hash: str) -> Qos:
     """Quality of service that one subscription of a profile asks for."""
-    return endpoint_qos(ask.reliable, ask.latched, quality.depth, f"typehash={type_hash};")
+    return endpoint_qos(requested.reliable, requested.latched, quality.depth, f"typehash={type_hash};")

@@ -196,10 +196,10 @@ class RosBus:
         topic_watch = watch(full, kind, profile, self.now()) if watched else None
         quality, repeats = QUALITY[profile], Repeats()
         quality = quality.recorded() if raw else quality
-        asked = quality.asked()
+        requested = quality.requested()
 
         def receive(message: Any, info: Any) -> None:
-            if len(asked) > 1 and not repeats.fresh((info["source_timestamp"], _content(message))):
+            if len(requested) > 1 and not repeats.fresh((info["source_timestamp"], _content(message))):
                 return
             received_s = self._received_s(info)
             if topic_watch is not None and (notice := topic_watch.on_message(received_s)) is not None:
@@ -207,11 +207,11 @@ class RosBus:
             on_message(message, received_s)
 
         ros_type = message_class(WIRE[kind].ros_type)
-        for ask in asked:
+        for qos in requested:
             # The first one matches every publisher, so only its mismatches are reported.
-            events = {} if ask is asked[0] else {"event_callbacks": silent_events()}
+            events = {} if qos is requested[0] else {"event_callbacks": silent_events()}
             self._node.create_subscription(
-                ros_type, topic, receive, qos_profile(ask, quality.depth), raw=raw, **events
+                ros_type, topic, receive, qos_profile(qos, quality.depth), raw=raw, **events
             )
         self._waits.changed()
         if topic_watch is not None:
@@ -265,10 +265,10 @@ class RosBus:
         caller = self._service_caller()
         absent = BusError(f"No node '{full}' answers within {timeout_s:g} s: start it.")
 
-        def ask(service: str, kind: Any, request: Any) -> Any:
-            return caller.ask(service, kind, request, max(0.0, end_s - self.now()), absent)
+        def call(service: str, kind: Any, request: Any) -> Any:
+            return caller.call(service, kind, request, max(0.0, end_s - self.now()), absent)
 
-        return read_parameters(ask, full, names)
+        return read_parameters(call, full, names)
 
     def trajectory_action(self, name: str) -> RosTrajectoryAction:
         """See `ActionBus.trajectory_action`."""

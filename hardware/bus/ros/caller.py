@@ -34,10 +34,10 @@ class ServiceCaller:
     def trigger(self, full: str, timeout_s: float) -> Answer:
         """Response of the Trigger service `full`. Raises BusError when none comes in time."""
         kind = message_class(TRIGGER)
-        response = self.ask(full, kind, kind.Request(), timeout_s)
+        response = self.call(full, kind, kind.Request(), timeout_s)
         return bool(response.success), str(response.message)
 
-    def ask(
+    def call(
         self, full: str, kind: Any, request: Any, timeout_s: float, absent: BusError | None = None
     ) -> Any:
         """Response of the service `full` of this type.

@@ -18,13 +18,13 @@ CANCELED = 5  # action_msgs/GoalStatus
 SUCCESSFUL = 0  # FollowJointTrajectory_Result
 
 
-def read_parameters(ask: Callable[[str, Any, Any], Any], node: str, names: Sequence[str]) -> dict[str, Any]:
-    """Values of those of these parameters that the node has. ask(service, type, request) calls a service."""
+def read_parameters(call: Callable[[str, Any, Any], Any], node: str, names: Sequence[str]) -> dict[str, Any]:
+    """Values of those of these parameters that the node has. call(service, type, request) calls a service."""
     listing = message_class("rcl_interfaces/srv/ListParameters")
-    known = set(ask(f"{node}/list_parameters", listing, listing.Request()).result.names)
+    known = set(call(f"{node}/list_parameters", listing, listing.Request()).result.names)
     wanted = [name for name in names if name in known]
     getting = message_class("rcl_interfaces/srv/GetParameters")
-    values = ask(f"{node}/get_parameters", getting, getting.Request(names=wanted)).values if wanted else []
+    values = call(f"{node}/get_parameters", getting, getting.Request(names=wanted)).values if wanted else []
     return {
         name: value for name, each in zip(wanted, values, strict=True) if (value := _value(each)) is not None
     }

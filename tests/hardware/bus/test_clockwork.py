@@ -84,4 +84,4 @@ def test_silence_and_its_end_are_reported_once() -> None:
 def test_profiles_are_compatible_with_themselves() -> None:
     """No subscriber requests more than the publisher of its profile offers."""
     assert set(QUALITY) == set(Profile)
-    assert all(quality.offers_reliable >= quality.asks_reliable for quality in QUALITY.values())
+    assert all(quality.offers_reliable >= quality.requests_reliable for quality in QUALITY.values())

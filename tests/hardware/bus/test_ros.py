@@ -21,7 +21,7 @@ from hardware.bus import watch
 from hardware.bus.choose import choose, make_bus
 from hardware.bus.dds.cdr import ros_types
 from hardware.bus.protocol import Bus, Profile, RawBus
-from hardware.bus.quality import Ask
+from hardware.bus.quality import RequestedQos
 from hardware.bus.ros import messages as ros_messages
 from hardware.bus.ros.bus import RosBus
 from hardware.bus.ros.quality import qos_profile
@@ -95,7 +95,7 @@ def test_rclpy_decodes_what_the_fast_decoder_does_not(node: RosBus, world: World
     got: list[m.JointTrajectory] = []
     node.subscribe("goal", m.JointTrajectory, Profile.COMMAND, lambda record, _: got.append(record))
     kind = ros_messages.message_class("trajectory_msgs/msg/JointTrajectory")
-    button = node._node.create_publisher(kind, "goal", qos_profile(Ask(True, False), 1))
+    button = node._node.create_publisher(kind, "goal", qos_profile(RequestedQos(True, False), 1))
     point = ros_messages.new(
         "trajectory_msgs/msg/JointTrajectoryPoint", positions=np.array([0.5]), velocities=np.array([1.0])
     )
@@ -145,7 +145,10 @@ def test_latched_subscription_matches_every_quality_once(
     """`ros2 topic pub` is volatile, a driver's button may be best effort: an emergency stop has to arrive."""
     got: list[bool] = []
     node.subscribe("estop", m.Flag, Profile.LATCHED, lambda record, _: got.append(record.on))
-    kind, qos = ros_messages.message_class("std_msgs/msg/Bool"), qos_profile(Ask(reliable, latched), 1)
+    kind, qos = (
+        ros_messages.message_class("std_msgs/msg/Bool"),
+        qos_profile(RequestedQos(reliable, latched), 1),
+    )
     button = node._node.create_publisher(kind, "estop", qos)
     for pressed in (True, False, False, True):
         button.publish(ros_messages.new("std_msgs/msg/Bool", data=pressed))

@@ -15,7 +15,7 @@ pytest.importorskip("ros2cli", reason="no ROS 2 is sourced here: ros2cli is miss
 
 
 from hardware.bus.protocol import Profile
-from hardware.bus.quality import Ask
+from hardware.bus.quality import RequestedQos
 from hardware.bus.ros.bus import RosBus
 from hardware.bus.ros.quality import qos_profile
 from hardware.messages import Flag, JointState
@@ -75,7 +75,7 @@ def test_rclpy_logs_incompatible_quality(
     bus.subscribe("command", Flag, Profile.COMMAND, lambda record, _: None)
     from std_msgs.msg import Bool
 
-    other._node.create_publisher(Bool, "command", qos_profile(Ask(reliable=False, latched=False), 1))
+    other._node.create_publisher(Bool, "command", qos_profile(RequestedQos(reliable=False, latched=False), 1))
     late_s = bus.now() + 5.0
     bus.spin(lambda: bus.now() > late_s)
     said = capfd.readouterr()
