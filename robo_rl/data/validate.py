@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.spec import EnvSpec, image_fault
 from robo_rl.core.text.counts import counted
 from robo_rl.data.checks import Fault, episode_faults
 from robo_rl.data.episodes.commit import LOCK, numbers
@@ -34,7 +35,7 @@ def validate(path: str | Path, progress: Callable[[int, int], None] | None = Non
             return [
                 Fault(None, f"The folder {folder}/ is missing.", "Restore it from a copy.", "missing_folder")
             ]
-    faults = [*_numbering(root), *_staging(root)]
+    faults = [*_contract(meta.env), *_numbering(root), *_staging(root)]
     spread, repeats = _ActionSpread(meta.env.action.dim), RepeatedEpisodes()
     found = numbers(root)
     for i, number in enumerate(found):
@@ -57,6 +58,14 @@ def _check_episode(
         spread.add(episode)
         repeats.add(episode)
     return faults
+
+
+def _contract(env: EnvSpec) -> Iterator[Fault]:
+    """Images that no writer accepts today and no policy trains on; older writers took float images."""
+    advice = "Read the episodes, convert these images to uint8, and write them with DatasetWriter."
+    for key, array in env.obs.items():
+        if fault := image_fault(key, array):
+            yield Fault(None, fault, advice, "wrong_image")
 
 
 def _numbering(root: Path) -> Iterator[Fault]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from robo_rl.core.spec import ArraySpec
+from robo_rl.data.episodes import dataset_writer
 from robo_rl.data.info import dataset_info
 from robo_rl.data.store import DatasetWriter, Episode
 from robo_rl.data.validate import Fault, validate
+from tests.data import recordings
 from tests.data.recordings import ENV, STATE_ENV, action, add_frames, interrupt, record, state
 
 EPISODE = "episodes/000001"
@@ -283,3 +287,17 @@ def test_episodes_that_were_recorded_twice(tmp_path: Path) -> None:
     assert faults["repeated_seed"].severity == "warning"
     assert "1 seed occurs in several episodes: 0 = 2." in faults["repeated_seed"].fault
     assert faults.keys() == {"duplicate_episode", "repeated_seed"}
+
+
+def test_float_images_of_an_older_writer_are_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training would refuse the dataset, so `validate` must not call it valid."""
+    monkeypatch.setattr(dataset_writer, "image_fault", lambda key, array: "")
+    monkeypatch.setattr(recordings, "image", lambda seed, frame, shape: np.zeros(shape, np.float32))
+    obs = {"state": ENV.obs["state"], "image.front": ArraySpec((16, 12, 3), "float32")}
+    path = record(
+        tmp_path / "set", [3], env=replace(env, obs={k: env.obs[k] for k in ("state", "image.front")})
+    )
+    (fault,) = validate(path)
+    assert (fault.severity, fault.kind) == ("error", "wrong_image")
+    assert "'image.front' is float32 (16, 12, 3), but an image must be uint8" in str(fault)
+    assert "convert these images to uint8" in str(fault)
