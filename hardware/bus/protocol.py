@@ -63,8 +63,9 @@ class Bus(Protocol):
         """Call callback(names) when a topic's publishers change; one name each, such as "/arm/action_head".
 
         This node's own publishers count, and so does a publisher that was killed, until its lease ends (10
-        s). In process and over DDS the call comes before the first message of a new publisher is delivered;
-        with rclpy at most 0.2 s after ROS has discovered it. Raises BusError for an unusable name.
+        s). The call comes before the first message of a new publisher is delivered. With rclpy it comes at
+        most 0.2 s after the discovery where this node does not subscribe to the topic, and always on Humble.
+        Raises BusError for an unusable name.
         """
         ...
 

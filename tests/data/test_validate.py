@@ -294,9 +294,7 @@ def test_float_images_of_an_older_writer_are_a_fault(tmp_path: Path, monkeypatch
     monkeypatch.setattr(dataset_writer, "image_fault", lambda key, array: "")
     monkeypatch.setattr(recordings, "image", lambda seed, frame, shape: np.zeros(shape, np.float32))
     obs = {"state": ENV.obs["state"], "image.front": ArraySpec((16, 12, 3), "float32")}
-    path = record(
-        tmp_path / "set", [3], env=replace(env, obs={k: env.obs[k] for k in ("state", "image.front")})
-    )
+    path = record(tmp_path / "set", [3], env=replace(ENV, obs=obs))
     (fault,) = validate(path)
     assert (fault.severity, fault.kind) == ("error", "wrong_image")
     assert "'image.front' is float32 (16, 12, 3), but an image must be uint8" in str(fault)

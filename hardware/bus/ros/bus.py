@@ -25,6 +25,7 @@ from hardware.bus.receiving import discarded_datagrams, enlarge_buffers
 from hardware.bus.ros.caller import TRIGGER, ServiceCaller
 from hardware.bus.ros.messages import from_ros, message_class, to_ros
 from hardware.bus.ros.parameters import given, show
+from hardware.bus.ros.publishers import RosPublisherWatch
 from hardware.bus.ros.quality import offered, qos_profile, silent_events
 from hardware.bus.ros.remote import ACTIVITY, RosTrajectoryAction, controller_states, read_parameters
 from hardware.bus.ros.waits import waits_of
@@ -40,7 +41,7 @@ if TYPE_CHECKING:  # only nodes that have a lifecycle import rclpy's
 
 IDLE_S = 0.05  # largest time between two checks of `until`
 CHECK_S = 1.0  # period of the check for silent topics
-PUBLISHERS_S = 0.2  # period of the look at the publishers of a watched topic
+PUBLISHERS_S = 0.2  # period of the look at the publishers of a watched topic, without messages on it
 CLOSE_S = 1.0  # time that `close` waits for published messages to be delivered
 
 
@@ -88,6 +89,7 @@ class RosBus:
         self._waits = waits_of(self._context, self._node, self._executor, self._warn)
         self._publishers: list[Any] = []
         self._watches: list[TopicWatch] = []
+        self._publisher_watches: dict[str, list[RosPublisherWatch]] = {}
         self._caller: ServiceCaller | None = None
         self._lifecycle: RosLifecycle | None = None
         self._timers = Timers()
@@ -196,11 +198,13 @@ class RosBus:
         topic_watch = watch(full, kind, profile, self.now()) if watched else None
         quality, repeats = QUALITY[profile], Repeats()
         quality = quality.recorded() if raw else quality
-        requested = quality.requested()
+        requested, made = quality.requested(), list[Any]()
 
         def receive(message: Any, info: Any) -> None:
             if len(requested) > 1 and not repeats.fresh((info["source_timestamp"], _content(message))):
                 return
+            for publishers in self._publisher_watches.get(full, ()):
+                publishers.on_message(made[0])  # the first subscription matches every publisher
             received_s = self._received_s(info)
             if topic_watch is not None and (notice := topic_watch.on_message(received_s)) is not None:
                 self._warn(notice)
@@ -210,8 +214,11 @@ class RosBus:
         for qos in requested:
             # The first one matches every publisher, so only its mismatches are reported.
             events = {} if qos is requested[0] else {"event_callbacks": silent_events()}
-            self._node.create_subscription(
-                ros_type, topic, receive, qos_profile(qos, quality.depth), raw=raw, **events
+            depth = quality.depth
+            made.append(
+                self._node.create_subscription(
+                    ros_type, topic, receive, qos_profile(qos, depth), raw=raw, **events
+                )
             )
         self._waits.changed()
         if topic_watch is not None:
@@ -221,18 +228,10 @@ class RosBus:
         """See `Bus.watch_publishers`."""
         resolve(topic, self.namespace, self.name)
         full = self._node.resolve_topic_name(topic)
-        known: tuple[str, ...] | None = None
-
-        def look() -> None:
-            nonlocal known
-            found = self._node.get_publishers_info_by_topic(full)
-            names = tuple(sorted(f"{end.node_namespace.rstrip('/')}/{end.node_name}" for end in found))
-            if names != known:
-                known = names
-                callback(names)
-
-        look()
-        self.timer(PUBLISHERS_S, look)
+        publishers = RosPublisherWatch(self._node, full, callback)
+        self._publisher_watches.setdefault(full, []).append(publishers)
+        publishers.look()
+        self.timer(PUBLISHERS_S, publishers.look)
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         """See `Bus.timer`. In steady time, so that timers run on when simulated time is paused."""

@@ -43,6 +43,7 @@ class World:
 
     subscriptions: list[Any] = field(default_factory=list)
     publishers: list[Any] = field(default_factory=list)
+    unseen: list[Any] = field(default_factory=list)  # publishers that are matched, but not in the graph yet
     latched: dict[str, list[Any]] = field(default_factory=dict)
     services: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -183,7 +184,9 @@ class Node:
         return sum(publisher.topic == topic_name for publisher in world.publishers)
 
     def get_publishers_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[Any]:
-        found = (publisher.node for publisher in world.publishers if publisher.topic == topic_name)
+        """Publishers in the graph, which lags behind the middleware where `world.unseen` says so."""
+        seen = [publisher for publisher in world.publishers if publisher not in world.unseen]
+        found = (publisher.node for publisher in seen if publisher.topic == topic_name)
         return [SimpleNamespace(node_name=n.get_name(), node_namespace=n.get_namespace()) for n in found]
 
     def create_publisher(
@@ -218,6 +221,7 @@ class Node:
             qos=qos_profile,
             raw=raw,
             warns=event_callbacks is None or event_callbacks.use_default_callbacks,
+            get_publisher_count=lambda: self.count_publishers(self.resolve_topic_name(topic)),
         )
         world.subscriptions.append(made)
         self.subscriptions.append(made)

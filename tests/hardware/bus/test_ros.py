@@ -24,6 +24,7 @@ from hardware.bus.protocol import Bus, Profile, RawBus
 from hardware.bus.quality import RequestedQos
 from hardware.bus.ros import messages as ros_messages
 from hardware.bus.ros.bus import RosBus
+from hardware.bus.ros.publishers import UNNAMED
 from hardware.bus.ros.quality import qos_profile
 from hardware.bus.ros.remote import controller_states
 from hardware.bus.shield import shielded
@@ -342,3 +343,26 @@ def test_states_of_controllers_come_from_the_manager(
     state = SimpleNamespace(label="inactive")
     activity = SimpleNamespace(controllers=[SimpleNamespace(name="jtc", state=state)], hardware_components=[])
     assert controller_states(activity) == {"jtc": "inactive"}
+
+
+def test_second_publisher_is_told_before_its_first_message(node: RosBus, world: World) -> None:
+    """The graph of ROS does not show it yet, and the next look at it is 0.2 s away."""
+    heard: list[tuple[str, Any]] = []
+    node.subscribe("chatter", m.Text, Profile.COMMAND, lambda text, at: heard.append(("message", text.text)))
+    node.watch_publishers("chatter", lambda names: heard.append(("publishers", names)))
+    first, second = RosBus("first", "lab"), RosBus("second", "lab")
+    say = first.publisher("chatter", m.Text, Profile.COMMAND)
+    say(m.Text("one"))
+    wait_for(node, lambda: ("message", "one") in heard)
+    rival = second.publisher("chatter", m.Text, Profile.COMMAND)
+    world.unseen.append(world.publishers[-1])
+    rival(m.Text("two"))
+    wait_for(node, lambda: ("message", "two") in heard)
+    before = heard[: heard.index(("message", "two"))]
+    assert before[-1] == ("publishers", ("/lab/first", UNNAMED))
+    world.unseen.clear()
+    wait_for(node, lambda: heard[-1] == ("publishers", ("/lab/first", "/lab/second")))
+    world.publishers.clear()
+    wait_for(node, lambda: heard[-1] == ("publishers", ()))  # without another message
+    for bus in (first, second):
+        bus.close()

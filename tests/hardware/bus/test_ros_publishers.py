@@ -19,6 +19,7 @@ import pytest
 
 from hardware.bus.choose import make_bus
 from hardware.bus.protocol import Bus
+from hardware.messages import JointTrajectory
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason
@@ -64,6 +65,34 @@ def test_second_publisher_stops_the_filter(topic: str, domain: int) -> None:
             assert node.filter.arm(bus.now()) == (False, f"not armed: {node.filter.rivals}")
             process.terminate()
             wait_for(bus, lambda: node.filter.arm(bus.now())[0])
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_second_publisher_is_noticed_before_its_first_command(domain: int) -> None:
+    """The middleware has matched it by then, whether or not the graph of ROS shows it."""
+    publishers, early = list[int](), list[float]()
+    with closing(make_bus("listener", bus="rclpy")) as bus, closing(make_bus("others", bus="rclpy")) as other:
+        say, numbers = RAW.publisher(other), count()
+
+        def on_command(message: JointTrajectory, received_s: float) -> None:
+            if np.abs(message.position_rad).max() == 1.0:  # of the second publisher
+                early.append(received_s) if publishers[-1] < 2 else rivals.append(received_s)
+
+        rivals = list[float]()
+        RAW.subscribe(bus, on_command)
+        bus.watch_publishers(RAW.name, lambda names: publishers.append(len(names)))
+        bus.timer(0.02, lambda: say(command(np.zeros(3), next(numbers))))
+        wait_for(bus, lambda: publishers[-1] == 1)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.hardware.nodes.stranger", RAW.name, "rclpy"],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ['PYTHONPATH']}"},
+        )
+        try:
+            wait_for(bus, lambda: len(rivals) > 20)
+            assert early == []
         finally:
             process.kill()
             process.wait()
