@@ -5,6 +5,7 @@ ROS.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from hardware.bus.choose import check_installed, choose
 from hardware.bus.names import domain_id, namespace_of
 from robo_rl.apps.nodes.node_sets import NodeSet, load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
+from robo_rl.apps.nodes.ros.network import network_notice, network_variables
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
 from robo_rl.conf.up import UpConfig
 
@@ -54,6 +56,7 @@ def main(config: UpConfig) -> int:
     bus = choose(config.bus)
     check_installed(bus)  # reports what is missing once, before anything starts
     common = [f"bus={bus}", f"namespace={config.namespace}"]
+    network = network_variables(config.network, bus, os.environ)
     words = chosen.commands(texts)
     checked = subprocess.run(
         [sys.executable, "-m", "robo_rl.apps.nodes.preflight", json.dumps(words)], check=False
@@ -63,6 +66,8 @@ def main(config: UpConfig) -> int:
     commands = {name: child_command("robo_rl.apps.node", [*given, *common]) for name, given in words.items()}
     with namespace_lock(domain_id(None), config.namespace):
         print(f"up: {chosen.about} Nodes: {', '.join(commands)}. Ctrl-C stops them.", flush=True)
+        if notice := network_notice(network):
+            print(f"up: {notice}", flush=True)
         if not COMMANDING & words.keys():
             print(f"up: none of these nodes commands the robot{_wants(chosen)}.", flush=True)
         for name, given in words.items():
@@ -71,7 +76,8 @@ def main(config: UpConfig) -> int:
                     f"up: nothing moves before the filter is armed: robo-rl call {name}/arm, or arm=true.",
                     flush=True,
                 )
-        return Supervisor(commands, partial(print, flush=True), _key_reader(words)).run(config.seconds)
+        say = partial(print, flush=True)
+        return Supervisor(commands, say, _key_reader(words), network).run(config.seconds)
 
 
 def _key_reader(words: Mapping[str, Sequence[str]]) -> str | None:

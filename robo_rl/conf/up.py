@@ -54,6 +54,9 @@ class UpConfig:
     record: str | None = setting(None, "folder of recordings; empty: nothing is recorded")
     namespace: str = setting("", "namespace of the robot, so that several can share a network")
     bus: str = one_of("dds", "auto", "rclpy", help="transport of messages; dds needs no ROS")
+    network: str = one_of(
+        "loopback", "lan", help="bus=rclpy: discover nodes of this machine alone, or of the network too"
+    )
     seconds: float | None = setting(None, "stop after this time [s]", at_least=0.0)
 
 

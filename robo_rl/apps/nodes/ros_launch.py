@@ -8,6 +8,7 @@ from typing import Any
 
 from hardware.bus.names import domain_id
 from robo_rl.apps.nodes.node_sets import MODULE, NodeSet, load_set
+from robo_rl.apps.nodes.ros.network import NETWORKS, network_notice, network_variables
 from robo_rl.apps.nodes.ros.robot_state import robot_state_publisher
 from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
 from robo_rl.core.errors import BusError, ConfigError
@@ -26,6 +27,11 @@ COMMON = {
         "",
         "URDF file of the robot: robot_state_publisher publishes /tf and robot_description; empty: nobody "
         "does",
+    ),
+    "network": (
+        "loopback",
+        "bus:=rclpy: loopback discovers nodes of this machine alone, lan those of the network too; without "
+        "effect where a variable of ROS or DDS chooses the network",
     ),
     "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
 }
@@ -56,7 +62,8 @@ def describe(*names: str) -> Any:
             DeclareLaunchArgument(argument.name, default_value=default, description=argument.meaning),
         )
     for name, (text, meaning) in COMMON.items():
-        choices = {"choices": ["true", "false"]} if name == "use_sim_time" else {}
+        allowed = {"use_sim_time": ["true", "false"], "network": list(NETWORKS)}
+        choices = {"choices": allowed[name]} if name in allowed else {}
         declared[name] = DeclareLaunchArgument(name, default_value=text, description=meaning, **choices)
     explicit: set[str] = set()  # arguments that the user gave, known only before they are declared
     note = OpaqueFunction(function=lambda context: explicit.update(context.launch_configurations))
@@ -91,8 +98,11 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
         own = explicit_parameters(words, chosen.settings_from(words[0], explicit))
         return [*files, {"use_sim_time": value("use_sim_time") == "true", **own}]
 
+    network = network_variables(value("network"), value("bus"), os.environ)
+    if notice := network_notice(network):
+        print(f"launch: {notice.replace('network=lan', 'network:=lan')}", flush=True)
     models = (
-        [robot_state_publisher(value("urdf"), value("use_sim_time") == "true", space)]
+        [robot_state_publisher(value("urdf"), value("use_sim_time") == "true", space, network)]
         if value("urdf")
         else []
     )
@@ -108,6 +118,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
             parameters=parameters(words),
             output="screen",
             emulate_tty=True,
+            additional_env=network,
             sigterm_timeout=f"{rest_s(name):g}",  # after SIGINT
             on_exit=_stop_all(name),
         )

@@ -90,7 +90,8 @@ def namespace_lock(domain: int, namespace: str) -> FolderLock:
 class Supervisor:
     """Runs `commands` (name -> argv). `say` prints one line.
 
-    key_reader: the process that reads the terminal's keys.
+    key_reader: the process that reads the terminal's keys. environment: variables to add to that of this
+    process.
     """
 
     def __init__(
@@ -98,7 +99,9 @@ class Supervisor:
         commands: Mapping[str, Sequence[str]],
         say: Callable[[str], None] = print,
         key_reader: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self._environment = dict(environment or {})
         self._say, self._commands, self._key_reader = say, commands, key_reader
         self._width = max(map(len, commands))
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -132,7 +135,7 @@ class Supervisor:
             stdin=None if name == self._key_reader else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1", SUPERVISOR: str(os.getpid())},
+            env=os.environ | self._environment | {"PYTHONUNBUFFERED": "1", SUPERVISOR: str(os.getpid())},
             start_new_session=True,
         )
         self._running[name] = process

@@ -88,6 +88,7 @@ class Node:
         # from here on of ExecuteLocal
         output: str = "log",
         emulate_tty: bool = False,
+        additional_env: dict[str, str] | None = None,
         sigterm_timeout: str = "5",
         sigkill_timeout: str = "5",
         on_exit: Any = None,
@@ -100,6 +101,7 @@ class Node:
         self.executable, self.package, self.name, self.namespace = executable, package, name, namespace
         self.remappings, self.parameters = remappings or [], list(parameters or [])
         self.arguments, self.on_exit, self.respawn, self.output = arguments or [], on_exit, respawn, output
+        self.additional_env = additional_env or {}
         self.sigterm_timeout_s = float(sigterm_timeout)
 
 

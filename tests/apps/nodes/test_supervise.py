@@ -212,3 +212,12 @@ def test_nodes_come_to_rest_when_their_supervisor_is_killed() -> None:
     rest = supervisor.stdout.read().splitlines()  # ends when both nodes have
     supervisor.stdout.close()
     assert rest.count("braking after SIGTERM") == 2
+
+
+def test_variables_are_added_to_the_environment_of_the_nodes() -> None:
+    """Beside those of this process, which are unchanged."""
+    lines: list[str] = []
+    show = [sys.executable, "-c", "import os; print(os.environ['NETWORK'], 'PATH' in os.environ)"]
+    Supervisor({"robot": show}, lines.append, environment={"NETWORK": "lo"}).run()
+    assert "robot | lo True" in lines
+    assert "NETWORK" not in os.environ

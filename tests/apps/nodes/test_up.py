@@ -418,3 +418,9 @@ def test_one_set_per_domain_and_namespace() -> None:
         other.kill()
     with namespace_lock(domain, ""):
         pass
+
+
+def test_network_is_a_setting_of_nodes_on_rclpy(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nodes without ROS take an interface, which has a name."""
+    assert main(["up", "arm_sim", "bus=dds", "network=lan"]) == ConfigError.exit_code
+    assert "ROBO_RL_INTERFACE=eth0" in capsys.readouterr().err

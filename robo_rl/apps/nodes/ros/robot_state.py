@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,15 @@ def urdf_text(path: str) -> str:
     return text
 
 
-def robot_state_publisher(path: str, use_sim_time: bool, namespace: dict[str, str]) -> Any:
+def robot_state_publisher(
+    path: str, use_sim_time: bool, namespace: dict[str, str], environment: Mapping[str, str]
+) -> Any:
     """Launch action that publishes tf, tf_static and robot_description from joint_states.
 
     By default it publishes on /tf in every namespace, so robots with the same frames would overwrite
-    each other; here each namespace has its own topic. Raises MissingDependencyError where the ROS package is
-    not installed.
+    each other; here each namespace has its own topic. environment: variables to add to that of the launch.
+
+    Raises MissingDependencyError where the ROS package is not installed.
     """
     from ament_index_python.packages import PackageNotFoundError, get_package_prefix
     from launch_ros.actions import Node
@@ -57,4 +61,5 @@ def robot_state_publisher(path: str, use_sim_time: bool, namespace: dict[str, st
             {"robot_description": ParameterValue(text, value_type=str), "use_sim_time": use_sim_time}
         ],
         output="screen",
+        additional_env=dict(environment),
     )
