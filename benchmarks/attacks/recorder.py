@@ -7,6 +7,7 @@ folder, and `recorder_oracle` reads what is there.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -295,10 +296,15 @@ class Attack:
 
     def fill(self, largest_rest: int) -> float:
         """Leave up to so many bytes of the disk, and return the time."""
-        disk = self.folder.parent
-        free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+        disk, rest = self.folder.parent, self.rng.randint(0, largest_rest)
         with (disk / "filler").open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, free - self.rng.randint(0, largest_rest)))
+            while (size := os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - rest) > 0:
+                try:
+                    os.posix_fallocate(file.fileno(), 0, size)
+                    break
+                except OSError as error:  # the recorder has taken some of it meanwhile
+                    if error.errno != errno.ENOSPC:
+                        raise
         self.done["full_disks"] += 1
         return time.monotonic()
 
