@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robo_rl.core.shapes import Float
+from robo_rl.nets.support import Support
 
 
 class CriticEnsemble(nn.Module):
@@ -22,29 +24,39 @@ class CriticEnsemble(nn.Module):
 
     bias: initial output bias of every head; with sparse 0/1 rewards the base's success rate is a better start
     than 0. Initial weights of each head follow torch.nn.Linear. margin: default margin of a policy that
-    chooses between two actions by `compare`; training may change it.
+    chooses between two actions by `compare`; training may change it. support: atoms of categorical critics,
+    which give a distribution of returns; Q is its mean. None: each head gives Q itself.
     """
 
     def __init__(
         self, in_dim: int, hidden: Sequence[int], heads: int = 2, layer_norm: bool = True, bias: float = 0.0,
-        margin: float = 0.0,
+        margin: float = 0.0, support: Support | Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self._config = {"in_dim": in_dim, "hidden": list(hidden), "heads": heads, "layer_norm": layer_norm}
         self.heads, self.layer_norm, self.margin = heads, layer_norm, margin
-        sizes = (in_dim, *hidden, 1)
+        self.support = Support(**support) if isinstance(support, Mapping) else support
+        sizes = (in_dim, *hidden, 1 if self.support is None else self.support.atoms)
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for fan_in, fan_out in pairwise(sizes):
             bound = 1.0 / math.sqrt(fan_in)
             self.weights.append(nn.Parameter(torch.empty(heads, fan_in, fan_out).uniform_(-bound, bound)))
             self.biases.append(nn.Parameter(torch.empty(heads, 1, fan_out).uniform_(-bound, bound)))
-        with torch.no_grad():
-            self.biases[-1].fill_(bias)
+        if self.support is None:
+            with torch.no_grad():
+                self.biases[-1].fill_(bias)
 
     def forward(
         self, x: Float[Tensor, "b i"], action: Float[Tensor, "b a"], heads: int | None = None
     ) -> Float[Tensor, "k b"]:
         """Q of the first `heads` heads, by default of all."""
+        outputs = self.outputs(x, action, heads)
+        return outputs.squeeze(-1) if self.support is None else self.support.mean(outputs)
+
+    def outputs(
+        self, x: Float[Tensor, "b i"], action: Float[Tensor, "b a"], heads: int | None = None
+    ) -> Float[Tensor, "k b n"]:
+        """Outputs of the heads: Q, n = 1, or the logits of the n atoms of categorical critics."""
         k = heads or self.heads
         h = torch.cat([x, action], dim=-1).expand(k, -1, -1)
         last = len(self.weights) - 1
@@ -54,7 +66,7 @@ class CriticEnsemble(nn.Module):
                 if self.layer_norm:
                     h = F.layer_norm(h, h.shape[-1:])
                 h = torch.relu(h)
-        return h.squeeze(-1)
+        return h
 
     def compare(
         self,
@@ -78,4 +90,6 @@ class CriticEnsemble(nn.Module):
         return mean[0] - apart[0], mean[1] + apart[1]
 
     def config(self) -> dict[str, Any]:
-        return self._config | {"margin": self.margin}
+        """Arguments that rebuild these critics."""
+        support = {} if self.support is None else {"support": asdict(self.support)}
+        return self._config | {"margin": self.margin} | support

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings, one_of, setting
+from robo_rl.nets.support import Support
 
 
 @dataclass
@@ -15,11 +16,28 @@ class LearnerConfig:
 
     actor: str = one_of("gaussian", "deterministic", help="gaussian: SAC; deterministic: TD3")
     hidden: list[int] = setting([128, 128], "neurons of the hidden layers of actor and critics")
+    critic_hidden: list[int] | None = setting(
+        None, "neurons of the hidden layers of the critics; none: same as hidden"
+    )
     activation: str = one_of("relu", "tanh", help="activation of the actor's hidden layers")
     layer_norm: bool = setting(True, "LayerNorm in actor and critics")
     actor_norm: bool | None = setting(None, "LayerNorm in the actor; none: same as layer_norm")
     heads: int = setting(2, "critics in the ensemble", at_least=1)
     target_subset: int = setting(2, "random critics whose minimum is the target (REDQ)", at_least=1)
+    target_reduce: str = one_of(
+        "min",
+        "own",
+        help="value of the next decision: minimum over target_subset critics, or each critic's own",
+    )
+    critic_loss: str = one_of(
+        "mse",
+        "c51",
+        "hl_gauss",
+        help="squared error of Q, or cross-entropy of a distribution of returns on atoms",
+    )
+    atoms: int = setting(101, "c51, hl_gauss: number of atoms", at_least=2)
+    v_min: float = setting(-10.0, "c51, hl_gauss: first atom, at most the lowest return")
+    v_max: float = setting(10.0, "c51, hl_gauss: last atom, at least the highest return")
     actor_reduce: str = one_of(
         "min", "mean", "first", help="Q that the actor maximises: min or mean over critics, or the first"
     )
@@ -81,6 +99,13 @@ def check_learner(cfg: LearnerConfig) -> None:
         raise ConfigError(f"learner.explore_min_scale must lie in [0, 1], found {cfg.explore_min_scale}.")
     if cfg.actor == "gaussian" and not math.exp(-5.0) < cfg.init_std < math.exp(2.0):
         raise ConfigError(f"learner.init_std must lie in (0.0068, 7.38), found {cfg.init_std}.")
+    if cfg.critic_loss != "mse":
+        support_of(cfg)
+    if cfg.critic_loss == "c51" and cfg.return_floor:
+        raise ConfigError(
+            "learner.return_floor bounds values, and learner.critic_loss=c51 learns distributions: set "
+            "critic_loss=mse or hl_gauss."
+        )
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":
         raise ConfigError(
             "learner.conservative weighs actions by their density: it needs learner.actor=gaussian."
@@ -94,3 +119,8 @@ def check_learner(cfg: LearnerConfig) -> None:
         raise ConfigError(
             "learner.auto_alpha starts from learner.alpha, which must then be positive, found 0."
         )
+
+
+def support_of(cfg: LearnerConfig) -> Support | None:
+    """Atoms of the critics; None for critics that give Q itself. Raises ConfigError if they make no range."""
+    return None if cfg.critic_loss == "mse" else Support(cfg.atoms, cfg.v_min, cfg.v_max)

@@ -15,9 +15,9 @@ from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.conservative import conservative_term
 from robo_rl.rl.off_policy.context import LearnerContext
-from robo_rl.rl.off_policy.losses import Info, critic_loss
+from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.off_policy.networks import Networks
-from robo_rl.rl.off_policy.targets import subset_min
+from robo_rl.rl.off_policy.value_loss import Bonus, make_value_loss
 
 
 @runtime_checkable
@@ -30,12 +30,16 @@ class Critics(Protocol):
     critic_opt: FlatAdam  # of `critic`
     bootstrap_gate: CriticEnsemble  # compares candidates when a target is computed
 
-    def fit(self, batch: Batch, target: Float[Tensor, " b"]) -> Info:
-        """One update towards `target`."""
+    def fit(self, batch: Batch, target: Tensor) -> Info:
+        """One update towards `target`, see `value_loss`."""
         ...
 
-    def next_value(self, batch: Batch, u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
-        """Value of u as the next decision."""
+    def backup(self, batch: Batch, u: Float[Tensor, "b d"], bonus: Bonus) -> Tensor:
+        """Target of `fit` if u is the next decision. bonus: entropy, added to its value."""
+        ...
+
+    def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:
+        """Target of `fit` that states these returns; NaN where one is unknown."""
         ...
 
     def follow(self) -> None:
@@ -47,30 +51,34 @@ class Critics(Protocol):
 
 
 class QCritics:
-    """An ensemble Q(s, a) by temporal differences, with Cal-QL's term where `conservative` > 0."""
+    """An ensemble Q(s, a) by temporal differences, with Cal-QL's term where `conservative` > 0.
+
+    `critic_loss` selects the loss.
+    """
 
     def __init__(self, nets: Networks, context: LearnerContext) -> None:
         cfg = context.cfg
         self.context, self.actor = context, nets.actor
         self.critic, self.target = nets.critic, nets.target
         self.bootstrap_gate = nets.target
+        self.loss = make_value_loss(context)
         self.critic_opt = FlatAdam(self.critic, cfg.lr_critic, cfg.grad_clip)
         self._target_flat = flatten_parameters(self.target)
 
-    def fit(self, batch: Batch, target: Float[Tensor, " b"]) -> Info:
-        q = self.critic(self.context.critic_input(batch.obs), batch.critic_action)
-        loss, info = critic_loss(q, target)
+    def fit(self, batch: Batch, target: Tensor) -> Info:
+        loss, info, q = self.loss.loss(batch, self.critic, target)
         if (weight := self.context.cfg.conservative) > 0.0:
             gap, more = conservative_term(batch, q, self.critic, gaussian(self.actor), self.context)
             loss, info = loss + weight * gap, info | more
         self.critic_opt.step(loss)
         return info
 
-    def next_value(self, batch: Batch, u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
-        context = self.context
-        action = context.map.to_critic(u, batch.next_ctx)
-        q = self.target(context.critic_input(batch.next_obs), action)
-        return subset_min(q, context.cfg.target_subset, context.generator)
+    def backup(self, batch: Batch, u: Float[Tensor, "b d"], bonus: Bonus) -> Tensor:
+        action = self.context.map.to_critic(u, batch.next_ctx)
+        return self.loss.target(batch, self.target, action, bonus)
+
+    def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:
+        return self.loss.returns_target(returns)
 
     @torch.no_grad()
     def follow(self) -> None:

@@ -29,7 +29,7 @@ from robo_rl.rl.off_policy.losses import Info, floored_target, residual_penalty,
 from robo_rl.rl.off_policy.multipliers import Multipliers
 from robo_rl.rl.off_policy.networks import make_networks
 from robo_rl.rl.off_policy.noise_aliased import Decoder, NoiseAliasedCritics
-from robo_rl.rl.off_policy.targets import backup, next_action
+from robo_rl.rl.off_policy.targets import next_action
 
 
 class OffPolicyLearner:
@@ -103,7 +103,10 @@ class OffPolicyLearner:
 
     def burn_in(self, batch: Batch, monte_carlo: bool) -> Info:
         """One critic update to the base's value: Monte-Carlo returns, or TD with u = 0. The actor stays."""
-        info = self.critics.fit(batch, batch.mc_return if monte_carlo else self.base_target_of(batch))
+        returns = self.critics.returns_target
+        info = self.critics.fit(
+            batch, returns(batch.mc_return) if monte_carlo else self.base_target_of(batch)
+        )
         self._follow()
         return info
 
@@ -119,19 +122,21 @@ class OffPolicyLearner:
         }
 
     @torch.no_grad()
-    def target_of(self, batch: Batch) -> tuple[Float[Tensor, " b"], Info]:
+    def target_of(self, batch: Batch) -> tuple[Tensor, Info]:
         """(TD target, logs): the next decision is the actor's, or the base's where the gate prefers it."""
         u, bonus = next_action(batch, self.actor, self.target_actor, self.multipliers.alpha, self.context)
         if self.cfg.gate:
             state = self.context.critic_input(batch.next_obs)
             u = gated(u, state, batch.next_ctx, self.critics.bootstrap_gate, self.map)
-        return backup(batch, self.critics.next_value(batch, u), bonus)
+        if bonus is None:
+            return self.critics.backup(batch, u, 0.0), {}
+        return self.critics.backup(batch, u, bonus), {"critic/entropy_bonus": (batch.discount * bonus).mean()}
 
     @torch.no_grad()
-    def base_target_of(self, batch: Batch) -> Float[Tensor, " b"]:
+    def base_target_of(self, batch: Batch) -> Tensor:
         """TD target with the base's own next decision, u = 0."""
         zero = batch.reward.new_zeros(len(batch.reward), self.map.dim)
-        return backup(batch, self.critics.next_value(batch, zero))[0]
+        return self.critics.backup(batch, zero, 0.0)
 
     def update_actor(self, batch: Batch) -> Info:
         """One step of the actor up the critics, less entropy, penalty and norm bound."""

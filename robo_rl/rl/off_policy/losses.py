@@ -47,6 +47,24 @@ def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, " b"]) -> tuple[T
     }
 
 
+def categorical_loss(
+    logits: Float[Tensor, "k b n"], q: Float[Tensor, "k b"], target: Float[Tensor, "... b n"]
+) -> tuple[Tensor, Info]:
+    """Cross-entropy -sum_j p_j log softmax(logits)_j: mean over the batch, sum over heads.
+
+    Rows of zeros in `target` (returns that are not known yet) add nothing. `critic/target_at_bounds` is the
+    probability of the first and the last atom: if it grows, the returns exceed v_min or v_max.
+    """
+    entropy = -(target * torch.log_softmax(logits, dim=-1)).sum(-1)
+    loss = entropy.mean(dim=1).sum()
+    return loss, {
+        "critic/loss": loss.detach(),
+        "critic/q": q.detach().mean(),
+        "critic/q_abs_max": q.detach().abs().max(),
+        "critic/target_at_bounds": (target[..., 0] + target[..., -1]).mean(),
+    }
+
+
 def sac_actor_loss(
     q: Float[Tensor, " b"], log_prob: Float[Tensor, " b"], alpha: Tensor | float
 ) -> tuple[Tensor, Info]:

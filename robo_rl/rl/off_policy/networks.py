@@ -8,6 +8,7 @@ import torch
 
 from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.rl.off_policy.config import support_of
 from robo_rl.rl.off_policy.context import LearnerContext
 
 
@@ -43,7 +44,10 @@ def make_action_critics(in_dim: int, context: LearnerContext) -> tuple[CriticEns
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(drawn_seed(context.generator))
         critic, target = (
-            CriticEnsemble(in_dim, cfg.hidden, cfg.heads, cfg.layer_norm).to(context.device) for _ in range(2)
+            CriticEnsemble(in_dim, cfg.critic_hidden or cfg.hidden, cfg.heads, cfg.layer_norm).to(
+                context.device
+            )
+            for _ in range(2)
         )
     target.load_state_dict(critic.state_dict())
     return critic, target
@@ -64,4 +68,7 @@ def _actor(obs_dim: int, context: LearnerContext) -> Actor:
 def _critic(obs_dim: int, context: LearnerContext) -> CriticEnsemble:
     cfg = context.cfg
     in_dim = context.views.critic_width(obs_dim) + context.map.critic_dim
-    return CriticEnsemble(in_dim, cfg.hidden, cfg.heads, cfg.layer_norm, margin=cfg.gate_margin)
+    return CriticEnsemble(
+        in_dim, cfg.critic_hidden or cfg.hidden, cfg.heads, cfg.layer_norm, margin=cfg.gate_margin,
+        support=support_of(cfg),
+    )  # fmt: skip

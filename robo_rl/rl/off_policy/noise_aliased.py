@@ -21,9 +21,10 @@ from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.exploration import independent_sample
-from robo_rl.rl.off_policy.losses import Info, critic_loss
+from robo_rl.rl.off_policy.losses import Info, critic_loss, td_target
 from robo_rl.rl.off_policy.networks import Networks, make_action_critics
-from robo_rl.rl.off_policy.targets import subset_min
+from robo_rl.rl.off_policy.targets import reduce_heads
+from robo_rl.rl.off_policy.value_loss import Bonus
 
 
 @runtime_checkable
@@ -46,6 +47,11 @@ class NoiseAliasedCritics:
             raise ConfigError(
                 "method.algorithm=noise_aliased has no conservative term: set learner.conservative=0."
             )
+        if cfg.critic_loss != "mse":
+            raise ConfigError(
+                f"method.algorithm=noise_aliased learns Q by squared errors, found learner.critic_loss="
+                f"{cfg.critic_loss}. Set learner.critic_loss=mse."
+            )
         self.context, self.latent, self.base, self.actor = context, context.map, base, nets.actor
         self.critic = self.bootstrap_gate = nets.critic  # Q_W is not bootstrapped: no target network
         width = obs_dim + base.execute * self.latent.shape[1]
@@ -59,7 +65,7 @@ class NoiseAliasedCritics:
         chunk = self.base.sample_from(obs, noise.view(-1, *self.latent.shape))
         return chunk[:, : self.base.execute].flatten(1)
 
-    def fit(self, batch: Batch, target: Float[Tensor, " b"]) -> Info:
+    def fit(self, batch: Batch, target: Tensor) -> Info:
         """Q_A to `target`, then Q_W to Q_A."""
         loss, info = critic_loss(self.action_critic(batch.obs, batch.action), target)
         self.action_opt.step(loss)
@@ -79,10 +85,13 @@ class NoiseAliasedCritics:
         second = (torch.arange(len(u), device=u.device) % 2 == 1).unsqueeze(1)
         return self.latent.to_critic(torch.where(second, uniform, u), batch.ctx)
 
-    def next_value(self, batch: Batch, u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
+    def backup(self, batch: Batch, u: Float[Tensor, "b d"], bonus: Bonus) -> Tensor:
         chunk = self.decode(batch.next_obs, self.latent.to_critic(u, batch.next_ctx))
-        q = self.action_target(batch.next_obs, chunk)
-        return subset_min(q, self.context.cfg.target_subset, self.context.generator)
+        q = reduce_heads(self.action_target(batch.next_obs, chunk), self.context)
+        return td_target(batch.reward, batch.discount, q + bonus)
+
+    def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:
+        return returns
 
     @torch.no_grad()
     def follow(self) -> None:

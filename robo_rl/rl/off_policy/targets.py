@@ -1,4 +1,4 @@
-"""Parts of a TD target: the next decision of SAC or TD3, and the ensemble's value of it (REDQ)."""
+"""Parts of a TD target: the next decision of SAC or TD3, and the heads that value it (REDQ)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.rl.off_policy.context import LearnerContext
-from robo_rl.rl.off_policy.losses import Info, td_target
 
 
 def next_action(
@@ -28,18 +27,28 @@ def next_action(
     return (target_actor.mode(x) + noise).clamp(-1.0, 1.0), None
 
 
-def backup(
-    batch: Batch, value: Float[Tensor, " b"], bonus: Float[Tensor, " b"] | None = None
-) -> tuple[Float[Tensor, " b"], Info]:
-    """(r + discount * (value + bonus), logs of the bonus)."""
-    if bonus is None:
-        return td_target(batch.reward, batch.discount, value), {}
-    target = td_target(batch.reward, batch.discount, value + bonus)
-    return target, {"critic/entropy_bonus": (batch.discount * bonus).mean()}
-
-
 def subset_min(q: Float[Tensor, "k b"], size: int, generator: torch.Generator) -> Float[Tensor, " b"]:
     """Minimum over `size` random heads (REDQ, Chen et al. 2021); over all heads if there are no more."""
-    if size < len(q):
-        q = q[torch.randperm(len(q), generator=generator, device=q.device)[:size]]
-    return q.amin(dim=0)
+    return q[_subset(len(q), size, generator)].amin(dim=0)
+
+
+def reduce_heads(q: Float[Tensor, "k b"], context: LearnerContext) -> Float[Tensor, "..."]:
+    """Value of the next decision by `target_reduce`: (b,), or (k, b) if each head learns from its own."""
+    cfg = context.cfg
+    return subset_min(q, cfg.target_subset, context.generator) if cfg.target_reduce == "min" else q
+
+
+def lowest_of_subset(
+    outputs: Float[Tensor, "k b n"], q: Float[Tensor, "k b"], context: LearnerContext
+) -> Float[Tensor, "b n"]:
+    """Outputs of the head with the lowest Q, among `target_subset` random heads."""
+    heads = _subset(len(q), context.cfg.target_subset, context.generator)
+    outputs, lowest = outputs[heads], q[heads].argmin(dim=0)
+    return outputs.gather(0, lowest.view(1, -1, 1).expand(1, -1, outputs.shape[-1])).squeeze(0)
+
+
+def _subset(heads: int, size: int, generator: torch.Generator) -> Tensor | slice:
+    """`size` random heads, or all if there are no more."""
+    if size >= heads:
+        return slice(None)
+    return torch.randperm(heads, generator=generator, device=generator.device)[:size]
