@@ -6,14 +6,13 @@ twelve times the overhead of a step over one.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from robo_rl.core.shapes import Float
+from robo_rl.nets.adam import StaticAdam
 
 
 def flatten_parameters(module: nn.Module) -> Float[Tensor, " p"]:
@@ -30,41 +29,28 @@ def flatten_parameters(module: nn.Module) -> Float[Tensor, " p"]:
     return flat
 
 
-def flat_gradient(loss: Tensor, module: nn.Module) -> Float[Tensor, " p"]:
-    """d loss / d parameters as one vector. Sets no `.grad` in the networks of the loss."""
+def flat_gradient(loss: Tensor, module: nn.Module, out: Tensor | None = None) -> Float[Tensor, " p"]:
+    """d loss / d parameters as one vector, in `out` if given. Sets no `.grad` in the networks of the loss."""
     gradients: Sequence[Tensor] = torch.autograd.grad(loss, list(module.parameters()))
-    return torch.cat([g.flatten() for g in gradients])
+    return torch.cat([g.flatten() for g in gradients], out=out)
 
 
-class FlatAdam:
-    """Adam over all parameters of one module as a single vector. clip: bound on the gradient's norm; 0:
-    none.
+class FlatAdam(StaticAdam):
+    """Adam over all parameters of one module as a single vector, `flat`.
+
+    clip: bound on the gradient's norm; 0: none.
     """
 
-    def __init__(self, module: nn.Module, lr: float, clip: float = 0.0) -> None:
+    def __init__(
+        self, module: nn.Module, lr: float, clip: float = 0.0, weight_decay: float = 0.0, beta2: float = 0.999
+    ) -> None:
         self.module, self.clip = module, clip
         self.flat = flatten_parameters(module)
-        self.optimizer = torch.optim.Adam([self.flat], lr=lr, fused=True)
+        super().__init__([self.flat], lr, weight_decay, beta2)
 
-    def step(self, loss: Tensor) -> None:
+    def descend(self, loss: Tensor) -> None:
         """One step down the gradient of `loss` in the module's parameters."""
-        self.flat.grad = flat_gradient(loss, self.module)
+        flat_gradient(loss, self.module, out=self.flat.grad)
         if self.clip > 0.0:
-            nn.utils.clip_grad_norm_([self.flat], self.clip)
-        self.optimizer.step()
-
-    def set_lr(self, lr: float) -> None:
-        """Change the learning rate."""
-        self.optimizer.param_groups[0]["lr"] = lr
-
-    def restart(self) -> None:
-        """Reset the moments."""
-        self.optimizer.state.clear()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Copy of the moments."""
-        return copy.deepcopy(self.optimizer.state_dict())
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore moments of `state_dict`."""
-        self.optimizer.load_state_dict(dict(state))
+            nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        self.step()

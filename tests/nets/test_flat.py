@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 
-from robo_rl.nets.flat import flat_gradient, flatten_parameters
+from robo_rl.nets.flat import FlatAdam, flat_gradient, flatten_parameters
 from robo_rl.nets.mlp import mlp
 
 
@@ -53,3 +55,47 @@ def test_an_optimiser_over_the_buffer_is_one_over_the_parameters() -> None:
         other(x).square().mean().backward()
         second.step()
     torch.testing.assert_close(net(x), other(x))
+
+
+def test_the_optimiser_of_a_module_is_torchs() -> None:
+    """The same bits as torch's fused Adam and AdamW over the buffer, with a bound on the gradient's norm."""
+    for decay in (0.0, 0.1):
+        net, other, x = net_pair()
+        flat = flatten_parameters(other)
+        kind = torch.optim.AdamW if decay else torch.optim.Adam
+        theirs = kind([flat], lr=0.1, betas=(0.9, 0.95), weight_decay=decay, fused=True)
+        ours = FlatAdam(net, 0.1, clip=0.5, weight_decay=decay, beta2=0.95)
+        for _ in range(5):
+            ours.descend(net(x).square().mean())
+            flat.grad = flat_gradient(other(x).square().mean(), other)
+            torch.nn.utils.clip_grad_norm_([flat], 0.5)
+            theirs.step()
+        assert torch.equal(ours.flat, flat)
+
+
+def test_nothing_of_an_optimiser_moves_in_memory() -> None:
+    """A captured graph keeps addresses: steps, loading, restarting and another rate write in place."""
+    net, _, x = net_pair()
+    made = FlatAdam(net, 0.1)
+    fresh = made.state_dict()
+    made.descend(net(x).square().mean())
+    places = [tensor.data_ptr() for tensor in (made.flat, made.flat.grad, *made.tensors())]  # type: ignore[union-attr]
+    moments = [tensor.clone() for tensor in made.tensors()]
+    later = made.state_dict()
+    made.restart()
+    assert all(tensor.eq(0.0).all() for tensor in made.tensors())
+    made.load_state_dict(later)
+    assert all(torch.equal(a, b) for a, b in zip(made.tensors(), moments, strict=True))
+    made.load_state_dict(fresh)
+    assert all(tensor.eq(0.0).all() for tensor in made.tensors())
+    made.load_state_dict({"state": {}, "param_groups": [{"lr": 0.3}]})  # as saved before the first step, once
+    made.set_lr(0.2)
+    made.descend(net(x).square().mean())
+    assert places == [tensor.data_ptr() for tensor in (made.flat, made.flat.grad, *made.tensors())]  # type: ignore[union-attr]
+
+
+def net_pair() -> tuple[torch.nn.Module, torch.nn.Module, torch.Tensor]:
+    """Two networks with the same weights, and an input."""
+    torch.manual_seed(0)
+    net = mlp(3, (4,), 1)
+    return net, copy.deepcopy(net), torch.randn(6, 3)

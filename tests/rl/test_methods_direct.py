@@ -50,6 +50,6 @@ def test_target_entropy_counts_per_dimension() -> None:
     for log_prob, up in ((0.9, False), (1.1, True)):
         multipliers = learner.multipliers
         before = float(multipliers.log_alpha.detach())
-        multipliers.optimizer.state.clear()  # type: ignore[union-attr]
+        multipliers.optimizer.restart()  # type: ignore[union-attr]
         multipliers.step(torch.zeros(8, 2), torch.zeros(8, 0), torch.full((8,), log_prob))
         assert (float(multipliers.log_alpha.detach()) > before) == up

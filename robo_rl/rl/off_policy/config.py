@@ -19,7 +19,7 @@ class LearnerConfig:
     critic_hidden: list[int] | None = setting(
         None, "neurons of the hidden layers of the critics; none: same as hidden"
     )
-    activation: str = one_of("relu", "tanh", help="activation of the actor's hidden layers")
+    activation: str = one_of("relu", "tanh", "silu", help="activation of the actor's hidden layers")
     layer_norm: bool = setting(True, "LayerNorm in actor and critics")
     actor_norm: bool | None = setting(None, "LayerNorm in the actor; none: same as layer_norm")
     heads: int = setting(2, "critics in the ensemble", at_least=1)
@@ -49,6 +49,10 @@ class LearnerConfig:
     batch: int = setting(128, "decisions per update", at_least=1)
     lr_actor: float = setting(3e-4, "learning rate of the actor and of the multipliers", at_least=0.0)
     lr_critic: float = setting(3e-4, "learning rate of the critics", at_least=0.0)
+    weight_decay: float = setting(
+        0.0, "decay of all weights per update, times the rate (AdamW)", at_least=0.0
+    )
+    adam_beta2: float = setting(0.999, "Adam's decay of squared gradients, in [0, 1)", at_least=0.0)
     actor_delay: int = setting(1, "critic updates per actor update", at_least=1)
     target_delay: int = setting(1, "critic updates per step of the target networks", at_least=1)
     grad_clip: float = setting(
@@ -93,19 +97,15 @@ def check_learner(cfg: LearnerConfig) -> None:
         raise ConfigError(
             f"learner.gamma and learner.tau must lie in (0, 1], found {cfg.gamma} and {cfg.tau}."
         )
+    if cfg.adam_beta2 >= 1.0:
+        raise ConfigError(f"learner.adam_beta2 must lie in [0, 1), found {cfg.adam_beta2}.")
     if not 0.0 <= cfg.explore_correlation < 1.0:
         raise ConfigError(f"learner.explore_correlation must lie in [0, 1), found {cfg.explore_correlation}.")
     if not 0.0 <= cfg.explore_min_scale <= 1.0:
         raise ConfigError(f"learner.explore_min_scale must lie in [0, 1], found {cfg.explore_min_scale}.")
     if cfg.actor == "gaussian" and not math.exp(-5.0) < cfg.init_std < math.exp(2.0):
         raise ConfigError(f"learner.init_std must lie in (0.0068, 7.38), found {cfg.init_std}.")
-    if cfg.critic_loss != "mse":
-        support_of(cfg)
-    if cfg.critic_loss == "c51" and cfg.return_floor:
-        raise ConfigError(
-            "learner.return_floor bounds values, and learner.critic_loss=c51 learns distributions: set "
-            "critic_loss=mse or hl_gauss."
-        )
+    _check_critics(cfg)
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":
         raise ConfigError(
             "learner.conservative weighs actions by their density: it needs learner.actor=gaussian."
@@ -118,6 +118,15 @@ def check_learner(cfg: LearnerConfig) -> None:
     if cfg.auto_alpha and cfg.alpha <= 0.0:
         raise ConfigError(
             "learner.auto_alpha starts from learner.alpha, which must then be positive, found 0."
+        )
+
+
+def _check_critics(cfg: LearnerConfig) -> None:
+    support_of(cfg)
+    if cfg.critic_loss == "c51" and cfg.return_floor:
+        raise ConfigError(
+            "learner.return_floor bounds values, and learner.critic_loss=c51 learns distributions: set "
+            "critic_loss=mse or hl_gauss."
         )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.shapes import Float
 from robo_rl.core.views import Views
+from robo_rl.nets.flat import FlatAdam
 from robo_rl.rl.off_policy.config import LearnerConfig
 
 
@@ -26,6 +27,11 @@ class LearnerContext:
     def device(self) -> torch.device:
         """Device of networks, batches and random numbers: the generator's."""
         return self.generator.device
+
+    def adam(self, module: nn.Module, lr: float) -> FlatAdam:
+        """Optimiser of one network."""
+        cfg = self.cfg
+        return FlatAdam(module, lr, cfg.grad_clip, cfg.weight_decay, cfg.adam_beta2)
 
     def actor_input(self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b i"]:
         """Input of the actor: its view of the observation, and the map's context."""

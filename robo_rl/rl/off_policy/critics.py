@@ -62,7 +62,7 @@ class QCritics:
         self.critic, self.target = nets.critic, nets.target
         self.bootstrap_gate = nets.target
         self.loss = make_value_loss(context)
-        self.critic_opt = FlatAdam(self.critic, cfg.lr_critic, cfg.grad_clip)
+        self.critic_opt = context.adam(self.critic, cfg.lr_critic)
         self._target_flat = flatten_parameters(self.target)
 
     def fit(self, batch: Batch, target: Tensor) -> Info:
@@ -70,7 +70,7 @@ class QCritics:
         if (weight := self.context.cfg.conservative) > 0.0:
             gap, more = conservative_term(batch, q, self.critic, gaussian(self.actor), self.context)
             loss, info = loss + weight * gap, info | more
-        self.critic_opt.step(loss)
+        self.critic_opt.descend(loss)
         return info
 
     def backup(self, batch: Batch, u: Float[Tensor, "b d"], bonus: Bonus) -> Tensor:

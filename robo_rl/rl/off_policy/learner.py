@@ -58,7 +58,7 @@ class OffPolicyLearner:
         self.critics: Critics = (
             QCritics(nets, context) if base is None else NoiseAliasedCritics(obs_dim, nets, context, base)
         )
-        self.actor_opt = FlatAdam(self.actor, cfg.lr_actor, cfg.grad_clip)
+        self.actor_opt = context.adam(self.actor, cfg.lr_actor)
         self._target_actor_flat = flatten_parameters(self.target_actor)
         self.exploration = Exploration(context)
         self.multipliers = Multipliers(context)
@@ -151,7 +151,7 @@ class OffPolicyLearner:
         penalty, size = residual_penalty(u, cfg.penalty)
         saturation = {"actor/saturation": (u.detach().abs() > 0.95).float().mean()}
         term, more = self.multipliers.step(u, batch.ctx, log_prob)
-        self.actor_opt.step(loss + penalty + term)
+        self.actor_opt.descend(loss + penalty + term)
         return info | size | saturation | more
 
     def _judged(self, batch: Batch, u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:

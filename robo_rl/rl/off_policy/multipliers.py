@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.shapes import Float
+from robo_rl.nets.adam import StaticAdam
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.losses import Info, norm_bound_loss, temperature_loss
 
@@ -26,7 +26,7 @@ class Multipliers:
         self.log_alpha = torch.tensor(cfg.alpha, device=context.device).log().requires_grad_(cfg.auto_alpha)
         self.log_norm = torch.zeros((), device=context.device, requires_grad=cfg.norm_bound > 0.0)
         tuned = [p for p in (self.log_alpha, self.log_norm) if p.requires_grad]
-        self.optimizer = torch.optim.Adam(tuned, lr=cfg.lr_actor, fused=True) if tuned else None
+        self.optimizer = StaticAdam(tuned, cfg.lr_actor) if tuned else None
 
     @property
     def alpha(self) -> Tensor:
@@ -50,8 +50,10 @@ class Multipliers:
             term, norm_loss = norm_bound_loss(self.log_norm, shift.square().mean(), cfg.norm_bound)
             loss = loss + norm_loss
             info["actor/norm_multiplier"] = self.log_norm.detach().exp()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        tuned = self.optimizer.parameters
+        for parameter, gradient in zip(tuned, torch.autograd.grad(loss, tuned), strict=True):
+            assert parameter.grad is not None
+            parameter.grad.copy_(gradient)
         self.optimizer.step()
         return term, info
 
@@ -60,7 +62,7 @@ class Multipliers:
         return {
             "log_alpha": self.log_alpha.detach().clone(),
             "log_norm": self.log_norm.detach().clone(),
-            "optimizer": copy.deepcopy(self.optimizer.state_dict()) if self.optimizer else {},
+            "optimizer": self.optimizer.state_dict() if self.optimizer else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

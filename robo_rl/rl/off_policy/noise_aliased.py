@@ -56,8 +56,8 @@ class NoiseAliasedCritics:
         self.critic = self.bootstrap_gate = nets.critic  # Q_W is not bootstrapped: no target network
         width = obs_dim + base.execute * self.latent.shape[1]
         self.action_critic, self.action_target = make_action_critics(width, context)
-        self.critic_opt = FlatAdam(self.critic, cfg.lr_critic, cfg.grad_clip)
-        self.action_opt = FlatAdam(self.action_critic, cfg.lr_critic, cfg.grad_clip)
+        self.critic_opt = context.adam(self.critic, cfg.lr_critic)
+        self.action_opt = context.adam(self.action_critic, cfg.lr_critic)
         self._target_flat = flatten_parameters(self.action_target)
 
     def decode(self, obs: Float[Tensor, "b f"], noise: Float[Tensor, "b k"]) -> Float[Tensor, "b executed"]:
@@ -68,12 +68,12 @@ class NoiseAliasedCritics:
     def fit(self, batch: Batch, target: Tensor) -> Info:
         """Q_A to `target`, then Q_W to Q_A."""
         loss, info = critic_loss(self.action_critic(batch.obs, batch.action), target)
-        self.action_opt.step(loss)
+        self.action_opt.descend(loss)
         noise = self.regression_noise(batch)
         with torch.no_grad():
             values = self.action_critic(batch.obs, self.decode(batch.obs, noise))
         alias = (self.critic(batch.obs, noise) - values).square().mean(dim=1).sum()
-        self.critic_opt.step(alias)
+        self.critic_opt.descend(alias)
         return info | {"critic/alias_loss": alias.detach()}
 
     @torch.no_grad()

@@ -140,9 +140,9 @@ class PpoLearner:
         log_prob = normal_log_prob(u, mean, self.std)
         loss, info = clipped_surrogate(log_prob, old, standardized(advantage), self.ppo.clip)
         penalty, size = residual_penalty(mean, self.cfg.penalty)
-        self.actor_opt.step(loss + penalty)
+        self.actor_opt.descend(loss + penalty)
         loss, more = value_loss(self._value(x), returns)
-        self.critic_opt.step(loss)
+        self.critic_opt.descend(loss)
         return info | size | more
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
