@@ -101,7 +101,7 @@ def our_updates(name: str, width: int) -> Callable[[int], None]:
 
     def update(times: int) -> None:
         for _ in range(times):
-            tuner.learner.update(tuner._sample())
+            tuner.learner.update(tuner.runner.sample())
 
     return update
 

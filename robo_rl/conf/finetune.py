@@ -113,6 +113,9 @@ class FinetuneVerb:
         "auto",
         "device of policies, replay and learning: cpu, cuda or cuda:<number>; auto: the simulator's own",
     )
+    graphs: str = one_of(
+        "auto", "off", help="updates on a GPU as captured graphs, or operation by operation; same results"
+    )
     eval_every: int = setting(
         2000,
         "environment steps between evaluations, of which the best policy is kept; 0: first and last only",

@@ -18,8 +18,8 @@ import torch
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
 from robo_rl.core.settings import check_settings, one_of, setting
-from robo_rl.data.replay import Batch
 from robo_rl.rl.collect import Act, Collector
+from robo_rl.rl.graphs import GraphCache
 from robo_rl.rl.guard import Guard
 from robo_rl.rl.mix import MixConfig, ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig
@@ -27,6 +27,7 @@ from robo_rl.rl.off_policy.gate import margin_at
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.running import CollectedEpisode
+from robo_rl.rl.update_runner import UpdateRunner
 
 Phase = Literal["offline", "base", "burn_in", "online"]
 
@@ -80,6 +81,7 @@ class FineTuner:
         generator: torch.Generator,
         logger: Logger | None = None,
         say: Callable[[str], None] = lambda _: None,
+        graphs: GraphCache | None = None,
     ) -> None:
         check_settings(config)
         if config.base_steps < 1 and config.burn_in:
@@ -96,10 +98,10 @@ class FineTuner:
         self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
         per_step = config.updates_per_step
         self._updates_per_step = config.utd * collector.env.num_envs if per_step is None else per_step
+        self.runner = UpdateRunner(learner, mix, generator, graphs or GraphCache())
         self.offline, self.burned_in, self.debt, self.reverts = 0, 0, 0.0, 0
         self._good: dict[str, Any] | None = None  # weights at the guard's last "good"
         self._last: Info = {}
-        self._batch: Batch | None = None  # the last batch of this step
         self.warned = False  # a warning about diverging critics was given
 
     @property
@@ -130,7 +132,7 @@ class FineTuner:
         anchors = self.mix.stores.get("base") if phase == "base" else None
         # `or` would replace an empty store, which is falsy.
         self.collector.writer.store = self.mix["online"] if anchors is None else anchors
-        self._batch = None
+        self.runner.batch = None
         self.collector.begin(self._warm_up() if phase == "base" else self._explore)
         if phase == "online":
             self._learn()
@@ -167,8 +169,7 @@ class FineTuner:
 
     def _learn_offline(self, updates: int) -> None:
         # All other stores are empty and leave their share to the demonstrations.
-        for _ in range(updates):
-            self._last = self._last | self.learner.update(self._sample())
+        self._last = self._last | self.runner.update(updates)
         before, total = self.offline, self.config.offline_updates
         self.offline += updates
         if self.offline * 10 // total > before * 10 // total:
@@ -179,28 +180,15 @@ class FineTuner:
             self._log(self._last)
 
     def _burn_in(self, updates: int) -> None:
-        monte_carlo = self.config.burn_in_target == "mc"
-        for _ in range(updates):
-            self._last = self.learner.burn_in(self._sample(), monte_carlo)
+        self._last = self.runner.burn_in(updates, self.config.burn_in_target == "mc")
         self.burned_in += updates
         self._log(self._last)
 
     def _learn(self) -> None:
         self.debt += self._updates_per_step
-        while self.debt >= 1.0:
-            self._batch = self._sample()
-            self._last = self._last | self.learner.update(self._batch)
-            self.debt -= 1.0
-
-    def _sample(self) -> Batch:
-        cfg = self.config.learner
-        return self.mix.sample(
-            cfg.batch,
-            self.generator,
-            gamma=cfg.gamma,
-            n_step=cfg.n_step,
-            timeout_is_failure=cfg.timeout_is_failure,
-        )
+        due = int(self.debt)
+        self.debt -= due
+        self._last = self._last | self.runner.update(due)
 
     def mark_weights_good(self) -> None:
         """Make the current weights, trained by an earlier run, those that the guard restores."""
@@ -225,7 +213,9 @@ class FineTuner:
         """Logs that reveal divergence: Q of base and actor, and |Q| relative to the largest possible
         return.
         """
-        values: dict[str, Any] = {} if self._batch is None else dict(self.learner.diagnose(self._batch))
+        values: dict[str, Any] = (
+            {} if self.runner.batch is None else dict(self.learner.diagnose(self.runner.batch))
+        )
         limit = self.collector.reward.largest / max(1.0 - self.config.learner.gamma, 1e-9)
         if limit > 0.0 and "critic/q_abs_max" in self._last:
             values["critic/q_over_limit"] = over = float(self._last["critic/q_abs_max"]) / limit

@@ -38,16 +38,27 @@ class ReplayMix:
     def __getitem__(self, name: str) -> Replay:
         return self.stores[name]
 
+    def ready(self) -> tuple[str, ...]:
+        """Names of the buffers that hold data. Reads the device while one is empty."""
+        return tuple(name for name in self.fractions if not self.stores[name].empty)
+
     def sample(
-        self, size: int, generator: torch.Generator, *, gamma: float, n_step: int, timeout_is_failure: bool
+        self,
+        size: int,
+        generator: torch.Generator,
+        *,
+        gamma: float,
+        n_step: int,
+        timeout_is_failure: bool,
+        ready: tuple[str, ...] | None = None,
     ) -> Batch:
-        """Batch of `size` decisions, ordered by buffer."""
-        ready = {name: f for name, f in self.fractions.items() if not self.stores[name].empty}
+        """Batch of `size` decisions, ordered by buffer. ready: buffers to draw from; None: `ready()`."""
+        ready = self.ready() if ready is None else ready
         if not ready:
             raise ConfigError(
                 "All replay buffers are empty: collect more with the base first (raise base_steps)."
             )
-        counts = shares(size, list(ready.values()))
+        counts = shares(size, [self.fractions[name] for name in ready])
         parts = [
             self.stores[name].sample(
                 count, generator, gamma=gamma, n_step=n_step, timeout_is_failure=timeout_is_failure

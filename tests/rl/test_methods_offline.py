@@ -73,7 +73,7 @@ def test_offline_learning_takes_demonstrations_alone_and_no_step() -> None:
     assert tuner.phase == "offline"
     tuner.advance(most_updates=30)
     assert (tuner.learner.updates, tuner.env_steps, tuner.phase) == (30, 0, "offline")
-    assert tuner._sample().demo.min() == 1.0
+    assert tuner.runner.sample().demo.min() == 1.0
     tuner.advance(most_updates=30)
     assert (tuner.learner.updates, tuner.phase) == (50, "base")
     env.close()

@@ -71,7 +71,7 @@ def test_dawn_keeps_the_bases_own_transitions_as_anchors() -> None:
     env.close()
     assert torch.equal(anchors, stored(tuner.mix["base"], "critic_action"))
     assert len(tuner.mix["online"]) > 0
-    data = tuner._sample()
+    data = tuner.runner.sample()
     known = {row.tobytes() for row in stored(tuner.mix["base"], "obs").numpy()}
     assert sum(row.tobytes() in known for row in data.obs[-4:].numpy()) == 4  # 25 % of 16, behind the others
 

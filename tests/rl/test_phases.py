@@ -21,7 +21,7 @@ def with_anchors(config: FinetuneConfig) -> tuple[FineTuner, Any]:
     """A tuner whose mix has a separate buffer for the base's transitions."""
     tuner, env, _ = make_tuner(MAP, config)
     stores = {"online": tuner.mix["online"], "base": Replay(600, 3, widths(MAP))}
-    tuner.mix = ReplayMix(stores, {"online": 0.5, "base": 0.5})
+    tuner.mix = tuner.runner.mix = ReplayMix(stores, {"online": 0.5, "base": 0.5})
     return tuner, env
 
 

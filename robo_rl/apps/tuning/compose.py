@@ -25,6 +25,7 @@ from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.demos import demo_replay
 from robo_rl.rl.distillation.dagger import corrects_steps
+from robo_rl.rl.graphs import update_graphs
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
@@ -123,13 +124,14 @@ def build_session(
     say: Callable[[str], None] = print,
     device: torch.device | str = "cpu",
     masked: bool | None = None,
+    graphs: str = "auto",
 ) -> TuningSession:
     """A run that is ready to start. Raises ConfigError or CheckpointError if base, map and data do not fit
     together.
 
     dense_reward: the environment gives a reward at every step, so demonstrations are used with their recorded
     rewards. device: of the base, the environment's tensors, and all that is made here.
-    masked: form of selections of lanes, see `Lanes`; None: the device's own.
+    masked: form of selections of lanes, see `Lanes`; None: the device's own. graphs: see `update_graphs`.
     """
     action_map = build_map(method.map, base)
     check_together(method, action_map)
@@ -153,7 +155,8 @@ def build_session(
         off_policy = build_learner(method, base, features, action_map, rng)
         mix = ReplayMix(stores, vars(method.mix))
         draws = generator("replay", seed, device=device)
-        tuner = FineTuner(method, collector, off_policy, mix, draws, logger, say)
+        captured = update_graphs(torch.device(device), graphs, (rng, draws))
+        tuner = FineTuner(method, collector, off_policy, mix, draws, logger, say, captured)
     deploy = scale if method.deploy_noise is None else method.deploy_noise
     return TuningSession(tuner, deployed(base, tuner.learner, action_map), deploy, ("train", seed))
 

@@ -69,6 +69,7 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         tuning = build_session(
             method, base, train_env, seed=config.seed, demos=demos, device=device,
             dense_reward=has_dense_reward(name, config.reward), logger=session.metrics, say=session.bar.write,
+            graphs=config.graphs,
         )  # fmt: skip
         start_from(tuning.tuner, config.init)
         session.raise_if_stopped()  # nothing was done since the last checkpoint

@@ -7,6 +7,7 @@ noise-aliased critics (`noise_aliased`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,17 +88,26 @@ class OffPolicyLearner:
 
     # Learning
 
+    @property
+    def period(self) -> int:
+        """Updates after which the pattern of `actor_delay` and `target_delay` repeats."""
+        return math.lcm(self.cfg.actor_delay, self.cfg.target_delay)
+
     def update(self, batch: Batch) -> Info:
         """One critic update, and one actor update every `actor_delay`-th time."""
+        self.updates += 1
+        return self.update_number(self.updates, batch)
+
+    def update_number(self, number: int, batch: Batch) -> Info:
+        """The update with this number, from 1. Changes tensors in place and nothing else (see `graphs`)."""
         target, info = self.target_of(batch)
         if self.cfg.return_floor:
             target, floored = floored_target(target, batch.return_floor)
             info |= floored
         info |= self.critics.fit(batch, target)
-        self.updates += 1
-        if self.updates % self.cfg.actor_delay == 0:
+        if number % self.cfg.actor_delay == 0:
             info |= self.update_actor(batch)
-        if self.updates % self.cfg.target_delay == 0:
+        if number % self.cfg.target_delay == 0:
             self._follow()
         return info
 
