@@ -38,7 +38,7 @@ TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     DEMO_TOPIC: ("demo",),
     "Fine-tuning": ("finetune", "pusht", "pixels"),
     "Single-step head": ("head",),
-    "Learners": ("learner",),
+    "Learners": ("learner", "many_lanes"),
     "Quadcopters: one craft": ("hover", "tracking", "waypoints", "race", "vision", "quad_chain", "c"),
     "Quadcopters: obstacles, swarms, missions": ("obstacles", "swarm", "mission"),
     "Engines": ("engine", "quad"),

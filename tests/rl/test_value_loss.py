@@ -147,3 +147,19 @@ def test_critics_rebuild_from_their_arguments() -> None:
     x, a = torch.randn(3, 4), torch.randn(3, 1)
     assert torch.equal(made(x, a), again(x, a))
     assert made.config()["hidden"] == [8]
+
+
+@pytest.mark.parametrize("kind", ["mse", "c51"])
+def test_half_precision_is_for_matrix_products_alone(kind: str) -> None:
+    """Q, losses, weights and moments stay float32; Q differs by rounding, and targets are close."""
+    full, half = (learner(critic_loss=kind, precision=name) for name in ("float32", "bfloat16"))
+    data = batch(reward=torch.rand(32), discount=torch.full((32,), 0.9))
+    found, expected = half.target_of(data)[0], full.target_of(data)[0]
+    assert found.dtype == torch.float32
+    assert not torch.equal(found, expected)
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.02)
+    for _ in range(3):
+        info, other = half.update(data), full.update(data)
+    assert {value.dtype for value in info.values()} == {torch.float32}
+    torch.testing.assert_close(info["critic/loss"], other["critic/loss"], rtol=0.05, atol=1e-3)
+    assert all(value.dtype == torch.float32 for value in half.critics.critic_opt.tensors())

@@ -49,6 +49,11 @@ class LearnerConfig:
     batch: int = setting(128, "decisions per update", at_least=1)
     lr_actor: float = setting(3e-4, "learning rate of the actor and of the multipliers", at_least=0.0)
     lr_critic: float = setting(3e-4, "learning rate of the critics", at_least=0.0)
+    precision: str = one_of(
+        "float32",
+        "bfloat16",
+        help="of the critics' matrix products; weights, targets and losses are always float32",
+    )
     weight_decay: float = setting(
         0.0, "decay of all weights per update, times the rate (AdamW)", at_least=0.0
     )

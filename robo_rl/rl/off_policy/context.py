@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +29,13 @@ class LearnerContext:
     def device(self) -> torch.device:
         """Device of networks, batches and random numbers: the generator's."""
         return self.generator.device
+
+    def evaluate(self, critic: Callable[..., Tensor], *inputs: Any) -> Tensor:
+        """Output of critics as float32. Matrix products are computed in `precision`."""
+        if self.cfg.precision == "float32":
+            return critic(*inputs)
+        with torch.autocast(self.device.type, torch.bfloat16):
+            return critic(*inputs).float()
 
     def adam(self, module: nn.Module, lr: float) -> FlatAdam:
         """Optimiser of one network."""

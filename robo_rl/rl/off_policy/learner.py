@@ -168,7 +168,7 @@ class OffPolicyLearner:
         """Q of u, reduced over heads as `actor_reduce` says."""
         heads = 1 if self.cfg.actor_reduce == "first" else None
         action = self.map.to_critic(u, batch.ctx)
-        q: Tensor = self.critic(self.context.critic_input(batch.obs), action, heads)
+        q = self.context.evaluate(self.critic, self.context.critic_input(batch.obs), action, heads)
         return q.amin(dim=0) if self.cfg.actor_reduce == "min" else q.mean(dim=0)
 
     @torch.no_grad()

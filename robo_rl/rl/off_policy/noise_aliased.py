@@ -67,12 +67,13 @@ class NoiseAliasedCritics:
 
     def fit(self, batch: Batch, target: Tensor) -> Info:
         """Q_A to `target`, then Q_W to Q_A."""
-        loss, info = critic_loss(self.action_critic(batch.obs, batch.action), target)
+        evaluate = self.context.evaluate
+        loss, info = critic_loss(evaluate(self.action_critic, batch.obs, batch.action), target)
         self.action_opt.descend(loss)
         noise = self.regression_noise(batch)
         with torch.no_grad():
-            values = self.action_critic(batch.obs, self.decode(batch.obs, noise))
-        alias = (self.critic(batch.obs, noise) - values).square().mean(dim=1).sum()
+            values = evaluate(self.action_critic, batch.obs, self.decode(batch.obs, noise))
+        alias = (evaluate(self.critic, batch.obs, noise) - values).square().mean(dim=1).sum()
         self.critic_opt.descend(alias)
         return info | {"critic/alias_loss": alias.detach()}
 
@@ -87,8 +88,8 @@ class NoiseAliasedCritics:
 
     def backup(self, batch: Batch, u: Float[Tensor, "b d"], bonus: Bonus) -> Tensor:
         chunk = self.decode(batch.next_obs, self.latent.to_critic(u, batch.next_ctx))
-        q = reduce_heads(self.action_target(batch.next_obs, chunk), self.context)
-        return td_target(batch.reward, batch.discount, q + bonus)
+        q = self.context.evaluate(self.action_target, batch.next_obs, chunk)
+        return td_target(batch.reward, batch.discount, reduce_heads(q, self.context) + bonus)
 
     def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:
         return returns

@@ -50,7 +50,8 @@ class Regression:
         self.context = context
 
     def target(self, batch: Batch, critic: CriticEnsemble, action: Tensor, bonus: Bonus) -> Tensor:
-        q = reduce_heads(critic(self.context.critic_input(batch.next_obs), action), self.context)
+        q = self.context.evaluate(critic, self.context.critic_input(batch.next_obs), action)
+        q = reduce_heads(q, self.context)
         return td_target(batch.reward, batch.discount, q + bonus)
 
     def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:
@@ -59,7 +60,8 @@ class Regression:
     def loss(
         self, batch: Batch, critic: CriticEnsemble, target: Tensor
     ) -> tuple[Tensor, Info, Float[Tensor, "k b"]]:
-        q = critic(self.context.critic_input(batch.obs), batch.critic_action)
+        x = self.context.critic_input(batch.obs)
+        q = self.context.evaluate(critic, x, batch.critic_action)
         return (*critic_loss(q, target), q)
 
 
@@ -77,7 +79,8 @@ class HlGauss(Regression):
     def loss(
         self, batch: Batch, critic: CriticEnsemble, target: Tensor
     ) -> tuple[Tensor, Info, Float[Tensor, "k b"]]:
-        logits = critic.outputs(self.context.critic_input(batch.obs), batch.critic_action)
+        x = self.context.critic_input(batch.obs)
+        logits = self.context.evaluate(critic.outputs, x, batch.critic_action)
         q = self.support.mean(logits)
         return (*categorical_loss(logits, q, self.histogram(target)), q)
 
@@ -90,7 +93,8 @@ class C51(HlGauss):
     """
 
     def target(self, batch: Batch, critic: CriticEnsemble, action: Tensor, bonus: Bonus) -> Tensor:
-        logits = critic.outputs(self.context.critic_input(batch.next_obs), action)
+        x = self.context.critic_input(batch.next_obs)
+        logits = self.context.evaluate(critic.outputs, x, action)
         if self.context.cfg.target_reduce == "min":
             logits = lowest_of_subset(logits, self.support.mean(logits), self.context)
         weights = torch.softmax(logits, dim=-1)
