@@ -25,7 +25,7 @@ PARTS = {
     "loop": "reads by the host, noise and replay of 4,096 lanes on the device",
     "engine": "MuJoCo Warp: env steps per second, results copied and left on the device",
     "finetune": "the whole loop on arm/lift in MuJoCo Warp: env steps per second with one update per step",
-    "learner": "updates per second of SAC and TD3, small and large batches, beside Stable-Baselines3",
+    "learner": "updates per second, as graphs and single operations, beside Stable-Baselines3",
     "dynamics": "quadcopter dynamics: drone-steps per second",
     "base": "updates per second when a base policy is trained, beside one CPU core",
     "head": "decisions per second of a single-step head and of a flow policy, batch 1 and 4,096",

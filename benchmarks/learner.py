@@ -5,9 +5,13 @@
 
 Both learn on one thread, with networks of equal sizes and SB3's default settings (method=sac and method=td3
 have the same). A gradient step is a batch from the replay, both losses and both optimisers; the two take
-turns, so that a busy machine slows them alike. Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256
+turns, so that a busy machine slows them alike. `--compiled` adds torch.compile, which takes minutes.
+
+Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256
 x 256, batch 256: matrix products take most of the time), learner/<sac|td3>/64x64/updates_ratio_vs_sb3 (small
-ones: overhead does), learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return.
+ones: overhead does), learner/<method>/<updates_per_cpu_s|matmul_share|bfloat16_ratio|compiled_ratio> for
+every method of METHODS with the same networks and batch, learner/adam/flat_ratio_vs_<foreach|fused>,
+learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from common import emit, parser, verb
+from learner_costs import emit_adam, emit_compiled, emit_costs
 
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.tuning.compose import build_session
@@ -38,6 +43,7 @@ from sim.registry import make_env
 
 ENVS = ("Hopper-v5", "HalfCheetah-v5")
 LEARNERS = ("sac", "td3")
+METHODS = (*LEARNERS, "rlpd", "fast_td3", "fast_sac")  # whose updates are taken apart
 WARM_UP = 1000  # environment steps before the first gradient step
 EVAL_EPISODES = 10
 
@@ -54,11 +60,23 @@ def main() -> None:
     options.add_argument("--envs", default=",".join(ENVS), help="Gymnasium ids, separated by commas")
     options.add_argument("--learners", default=",".join(LEARNERS), help="sac, td3 or both")
     options.add_argument("--jobs", type=int, default=2, help="number of parallel trainings")
+    options.add_argument(
+        "--compiled", action="store_true", help="also compile the updates with torch.compile"
+    )
     args = options.parse_args()
+    torch.set_num_threads(1)
     learners = args.learners.split(",")
     for name in learners:
         for width, label in ((256, name), (64, f"{name}/64x64")):
             ratio(name, width, label, rounds=4 if args.quick else 20)
+    emit_adam(rounds=10)
+    for name in METHODS:
+        plain, half = (
+            our_updates(name, 256, f"learner.precision={kind}") for kind in ("float32", "bfloat16")
+        )
+        emit_costs(name, plain, half, rounds=2 if args.quick else 10)
+        if args.compiled:
+            emit_compiled(name, plain, our_updates(name, 256, compiled=True), rounds=2 if args.quick else 10)
     if args.returns:
         env_steps, count = (2000, 1) if args.quick else (args.env_steps, args.seeds)
         seeds = range(args.first_seed, args.first_seed + count)
@@ -88,20 +106,27 @@ def ratio(name: str, width: int, label: str, rounds: int) -> None:
     )
 
 
-def our_updates(name: str, width: int) -> Callable[[int], None]:
-    overrides = [f"method.learner.hidden=[{width},{width}]", f"method.base_steps={WARM_UP}"]
-    config = load_config(
-        "finetune", [f"method={name}", "out=.", "env=gym/Hopper-v5", *overrides], FinetuneVerb
-    )
+def our_updates(name: str, width: int, *settings: str, compiled: bool = False) -> Callable[[int], None]:
+    """Updates of a method on Hopper, with two hidden layers of this width and batches of 256."""
+    layers = f"[{width},{width}]"
+    overrides = [f"learner.hidden={layers}", "learner.critic_hidden=null", "learner.batch=256", "mix.demo=0",
+                 "mix.online=1", "replay_capacity=100000", f"base_steps={WARM_UP}", *settings]  # fmt: skip
+    words = [f"method={name}", "out=.", "env=gym/Hopper-v5", *(f"method.{word}" for word in overrides)]
+    config = load_config("finetune", words, FinetuneVerb)
     env = make_env("gym/Hopper-v5", 1)
-    tuner = build_session(config.method, empty_policy(env.spec, None, None), env, seed=0, demos=None).tuner
+    tuner: Any = build_session(
+        config.method, empty_policy(env.spec, None, None), env, seed=0, demos=None
+    ).tuner
     tuner.collector.reset(env.reset(EpisodeSeeds("benchmark")), [next(EpisodeSeeds("benchmark"))])
     while tuner.phase != "online":
         tuner.advance()
+    learner, sample = tuner.learner, tuner.runner.sample
+    one = torch.compile(learner.update_number) if compiled else learner.update_number
 
     def update(times: int) -> None:
         for _ in range(times):
-            tuner.learner.update(tuner.runner.sample())
+            learner.updates += 1
+            one(learner.updates, sample())
 
     return update
 

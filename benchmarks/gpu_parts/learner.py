@@ -1,7 +1,10 @@
-"""Updates per second of SAC and TD3 on random decisions, and of Stable-Baselines3 on the same device.
+"""Updates per second on random decisions: operation by operation, as CUDA graphs, and in half precision.
 
-gpu/learner/<sac|td3>/<batch>/updates_per_s (networks of 256 x 256; one sample of the replay, both losses,
-both optimisers). gpu/learner/<name>/256/updates_ratio_vs_sb3 where stable_baselines3 is installed.
+gpu/learner/<sac|td3|fast_td3|fast_sac>/<batch>/updates_per_s: one sample of the replay, all losses and
+optimisers, two hidden layers of 256; the fast methods with their own networks. On a GPU this is a graph of 8
+updates, and .../graph_ratio compares it with single operations, .../bfloat16_ratio with float32. .../equal is
+1 if graphs and single operations give the same bits. gpu/learner/<sac|td3>/256/updates_ratio_vs_sb3 where
+stable_baselines3 is installed.
 """
 
 from __future__ import annotations
@@ -12,56 +15,106 @@ from typing import Any
 import torch
 from timing import emit, facts, options, seconds, unit
 
+from robo_rl.apps.cli.config import load_config
+from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import generator
 from robo_rl.data.replay import Replay
+from robo_rl.rl.graphs import update_graphs
+from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from robo_rl.rl.update_runner import UpdateRunner
 
-OBS, ACTION = 32, 8
-KINDS = {"sac": {"actor": "gaussian"}, "td3": {"actor": "deterministic", "actor_delay": 2}}
+OBS, ACTION, TOGETHER = 32, 8, 8
+METHODS = ("sac", "td3", "fast_td3", "fast_sac")
 
 
 def main() -> None:
     args = options(__doc__)
-    batches = (256,) if args.quick else (256, 8192, 32768)
-    calls = 20 if args.quick or args.device == "cpu" else 500
-    for name in KINDS:
+    small = args.device == "cpu" or args.quick
+    calls = 2 if args.device == "cpu" else 10 if args.quick else 60
+    for name in METHODS:
         rates = {}
-        for batch in batches:
-            rates[batch] = 1.0 / seconds(ours(name, batch, args.device), calls, args.device, warm_up=20)
-            line = f"gpu/learner/{name}/{batch}/updates_per_{unit(args.device)}"
-            emit(line, round(rates[batch], 1), "updates/s", **facts(args.device))
-        try:
-            theirs = sb3(name, args.device)
-        except ModuleNotFoundError as error:
-            print(f"no comparison with Stable-Baselines3: {error.name} is not installed")
-            continue
-        rate = 1.0 / seconds(theirs, calls, args.device, warm_up=20)
-        ratio = round(rates[256] / rate, 2)
-        emit(
-            f"gpu/learner/{name}/256/updates_ratio_vs_sb3",
-            ratio,
-            "ratio",
-            sb3=round(rate, 1),
-            **facts(args.device),
-        )
+        for batch in (256,) if small else (256, 8192, 32768):
+            taken_s = {
+                kind: seconds(lambda made=made: made.update(TOGETHER), calls, args.device, warm_up=5)  # type: ignore[misc]
+                / TOGETHER
+                for kind, made in variants(name, batch, args.device).items()
+            }
+            rates[batch] = 1.0 / taken_s["graph"]
+            line = f"gpu/learner/{name}/{batch}"
+            about = facts(args.device)
+            emit(f"{line}/updates_per_{unit(args.device)}", round(rates[batch], 1), "updates/s", **about)
+            for kind, label in (("single", "graph_ratio"), ("half", "bfloat16_ratio")):
+                if kind in taken_s:
+                    emit(f"{line}/{label}", round(taken_s[kind] / taken_s["graph"], 3), "ratio", **about)
+        if args.device == "cuda":
+            emit(f"gpu/learner/{name}/equal", float(equal(name)), "1 or 0", **facts(args.device))
+        if name in ("sac", "td3"):
+            compare(name, rates[256], calls * TOGETHER, args.device)
 
 
-def ours(name: str, batch: int, device: str) -> Callable[[], object]:
-    """One update from a full replay."""
-    cfg = LearnerConfig(hidden=[256, 256], heads=2, batch=batch, **KINDS[name])
+def variants(name: str, batch: int, device: str) -> dict[str, UpdateRunner]:
+    """The same updates in their forms; the CPU has no graphs, and there half precision is a benchmark of its
+    own.
+    """
+    if device == "cpu":
+        return {"graph": ours(name, batch, device)}
+    return {
+        "graph": ours(name, batch, device),
+        "single": ours(name, batch, device, graphs="off"),
+        "half": ours(name, batch, device, precision="bfloat16"),
+    }
+
+
+def equal(name: str) -> bool:
+    """True if 64 updates as graphs give the weights of 64 updates as single operations, bit by bit."""
+    made = [ours(name, 256, "cuda", graphs=graphs) for graphs in ("auto", "off")]
+    for each in made:
+        for _ in range(8):
+            each.update(TOGETHER)
+    first, second = (each.learner for each in made)
+    pairs = zip(first.weights().values(), second.weights().values(), strict=True)
+    return all(torch.equal(a[key], b[key]) for a, b in pairs for key in a)
+
+
+def ours(name: str, batch: int, device: str, graphs: str = "auto", **settings: Any) -> UpdateRunner:
+    """Updates of a method from a full replay."""
+    cfg: LearnerConfig = load_config("finetune", [f"method={name}", "out=."], FinetuneVerb).method.learner
+    cfg.batch = batch
+    for key, value in settings.items():
+        setattr(cfg, key, value)
     learner = OffPolicyLearner(OBS, DirectMap(ACTION), cfg, generator("gpu", device=device))
     lanes, rng = Lanes.all(1024, device), generator("gpu", "replay", device=device)
     widths = {"obs": OBS, "next_obs": OBS, "critic_action": ACTION, "action": 0, "ctx": 0, "next_ctx": 0}
     store = Replay(64 * 1024, 1024, widths, device=device)
     one, no = torch.ones(1024, device=device), torch.zeros(1024, dtype=torch.bool, device=device)
+    flags = {"terminated": no, "truncated": no, "cut": no}
     for _ in range(64):
-        values = {key: torch.rand(1024, width, device=device) for key, width in widths.items()}
-        flags = {"terminated": no, "truncated": no, "cut": no}
+        values = {key: torch.rand(1024, width, generator=rng, device=device) for key, width in widths.items()}
         store.add(lanes, values | flags | {"reward": one, "steps": one, "demo": one}, cfg.gamma)
-    return lambda: learner.update(store.sample(batch, rng, gamma=cfg.gamma, n_step=cfg.n_step))
+    mix = ReplayMix({"online": store}, {"online": 1.0})
+    captured = update_graphs(torch.device(device), graphs, (learner.generator, rng))
+    return UpdateRunner(learner, mix, rng, captured)
+
+
+def compare(name: str, rate: float, calls: int, device: str) -> None:
+    """gpu/learner/<name>/256/updates_ratio_vs_sb3."""
+    try:
+        theirs = sb3(name, device)
+    except ModuleNotFoundError as error:
+        print(f"no comparison with Stable-Baselines3: {error.name} is not installed")
+        return
+    their_rate = 1.0 / seconds(theirs, calls, device, warm_up=20)
+    emit(
+        f"gpu/learner/{name}/256/updates_ratio_vs_sb3",
+        round(rate / their_rate, 2),
+        "ratio",
+        sb3=round(their_rate, 1),
+        **facts(device),
+    )
 
 
 def sb3(name: str, device: str) -> Callable[[], object]:

@@ -36,7 +36,7 @@ def test_without_a_gpu_every_part_is_left_out_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("part", "names"),
     [
-        ("learner", {"gpu/learner/sac/256/updates_per_cpu-s", "gpu/learner/td3/256/updates_per_cpu-s"}),
+        ("learner", {"gpu/learner/sac/256/updates_per_cpu-s", "gpu/learner/fast_td3/256/updates_per_cpu-s"}),
         ("base", {"gpu/base/mlp/updates_per_cpu-s", "gpu/base/unet1d/updates_per_cpu-s"}),
         ("head", {"gpu/head/single_step/1/decisions_per_cpu-s", "gpu/head/flow/4096/decisions_per_cpu-s"}),
         ("dynamics", {"gpu/dynamics/rk4/drone_steps_per_cpu-s"}),
