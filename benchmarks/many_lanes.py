@@ -48,7 +48,7 @@ class Task:
 
 
 TASKS = {
-    "Pendulum-v1": Task("gym/Pendulum-v1", 128, 40_960, -200.0, 1e-3, (64, 64), 0.1, -60.0, 10.0),
+    "Pendulum-v1": Task("gym/Pendulum-v1", 128, 24_576, -200.0, 1e-3, (64, 64), 0.1, -60.0, 10.0),
     "HalfCheetah-v5": Task("gym/HalfCheetah-v5", 64, 102_400, 1000.0, 3e-4, (128, 64), 0.1, -10.0, 30.0),
 }
 # updates per step of all environments, and their batch: about equal CPU time
@@ -68,14 +68,14 @@ def main() -> None:
     found: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in names}
     with ProcessPoolExecutor(args.jobs, initializer=exit_with_parent) as pool:
         runs = {
-            pool.submit(train, task, name, seed, env_steps): (name, seed) for seed in seeds for name in names
+            pool.submit(train, task, name, seed, env_steps): (name, seed) for name in names for seed in seeds
         }
         for run in as_completed(runs):
             name, seed = runs[run]
             found[name][seed] = run.result()
             print(f"{name} seed {seed}: {found[name][seed]}", file=sys.stderr, flush=True)
-    for name in names:
-        report(args.env, task, name, [found[name][seed] for seed in seeds], env_steps)
+            if len(found[name]) == len(seeds):
+                report(args.env, task, name, [found[name][each] for each in seeds], env_steps)
 
 
 def train(task: Task, name: str, seed: int, env_steps: int) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def train(task: Task, name: str, seed: int, env_steps: int) -> dict[str, Any]:
             "finetune", f"method={name}", f"env={task.env}", f"out={out}", f"seed={seed}",
             f"env_steps={env_steps}", f"num_envs={task.lanes}", f"method.base_steps={10 * task.lanes}",
             f"method.updates_per_step={updates}", f"method.reward_scale={task.reward_scale}",
-            "method.replay_capacity=200000", f"eval_every={max(env_steps // 10, 1)}", "eval_episodes=10",
+            "method.replay_capacity=200000", f"eval_every={max(env_steps // 8, 1)}", "eval_episodes=5",
             f"final_episodes={FINAL_EPISODES}", "checkpoint_every=1000000000",
             *(f"method.learner.{key}={value}" for key, value in learner.items()),
         )  # fmt: skip
