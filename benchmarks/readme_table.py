@@ -37,6 +37,7 @@ DEMO_TOPIC, OTHER = "The demo", "Other"
 TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     DEMO_TOPIC: ("demo",),
     "Fine-tuning": ("finetune", "pusht", "pixels"),
+    "Learning inside the denoising": ("denoising",),
     "Single-step head": ("head",),
     "Learners": ("learner", "many_lanes"),
     "Quadcopters: one craft": ("hover", "tracking", "waypoints", "race", "vision", "quad_chain", "c"),

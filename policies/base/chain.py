@@ -1,4 +1,4 @@
-"""Sampling of a process: the deterministic path, stochastic chains and their log-probabilities.
+"""Sampling of a process: the deterministic path, stochastic chains and the statistics of their transitions.
 
 These functions use a process through its `DenoisingTransitions` only, and a policy through its network and
 condition.
@@ -7,36 +7,40 @@ condition.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from policies.base.process import DenoisingTransitions, Index, Net, Process
+from policies.base.process import DenoisingTransitions, Index, Net, Process, per_sample
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
+# (x (b, Tp, a), t (b,), cond (b, c)) -> std (b, Tp, a) of the transition that starts at x
+NoiseStd = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Explore:
-    """Stochastic transitions of a chain and their noise level.
+    """Stochastic transitions of a chain and their noise.
 
-    level: see `policies.base.process`. steps: transitions that may be stochastic, None for all. min_std:
-    lower bound of the std (DPPO samples with at least 0.1). skip_below: a transition whose std is below this
-    is deterministic and has no log-probability: its density ratio would dominate all others.
+    level: see `policies.base.process`. steps: transitions that may be stochastic, None for all. min_std: a
+    transition whose std is below this floor follows the deterministic path and has no log-probability: its
+    density ratio would dominate all others. noise: learned std, in place of the process's; the means are then
+    those of the deterministic path.
     """
 
     level: float = 1.0
     steps: tuple[int, ...] | None = None
-    min_std: float = 0.0
-    skip_below: float = 0.02
+    min_std: float = 0.02
+    noise: NoiseStd | None = None
 
 
 @dataclass(frozen=True)
 class DenoisingChain:
-    """Path from noise to action: K transitions, of which S were stochastic."""
+    """Path from noise to action: K transitions, of which S may be stochastic."""
 
     x: Float[Tensor, "b K1 Tp a"]  # K + 1 points; x[:, 0] is the noise, x[:, -1] the action before clipping
     steps: tuple[int, ...]  # the S stochastic transitions, ascending
@@ -47,6 +51,71 @@ class DenoisingChain:
     def total(self) -> int:
         """Number K of transitions."""
         return self.x.shape[1] - 1
+
+
+class ChainSampler:
+    """Stochastic chains of one process and network, with tables that are made once.
+
+    steps: the transitions that are stochastic and have a log-probability, ascending.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        net: Net,
+        total: int,
+        explore: Explore,
+        device: torch.device | None = None,
+    ) -> None:
+        self.net, self.total, self.explore = net, total, explore
+        self._still = process.transitions(total, device=device)
+        level = 0.0 if explore.noise is not None else explore.level
+        self._moved = process.transitions(total, level, device)
+        self.steps = stochastic_steps(self._moved, explore)
+
+    def sample(
+        self,
+        cond: Float[Tensor, "b c"],
+        noise: Float[Tensor, "b Tp a"],
+        step_noise: Float[Tensor, "b K Tp a"],
+        chosen: Bool[Tensor, "b K"] | None = None,
+    ) -> DenoisingChain:
+        """A chain. step_noise[:, k]: standard normal draw of transition k.
+
+        chosen: rows in which a transition of `steps` is stochastic, None for all; elsewhere it follows the
+        deterministic path, and its log-probability is 0.
+        """
+        points, log_probs = [noise], []
+        for k in range(self.total):
+            x = points[-1]
+            out = self.net(x, self._still.time(k, x), cond)
+            mean = self._still.stats(out, x, k)[0]
+            if k not in self.steps:
+                points.append(mean)
+                continue
+            moved, std = self._spread(out, cond, x, k)
+            following = moved + std * step_noise[:, k]
+            log_prob = gaussian_log_prob(following, moved, std)
+            if chosen is not None:
+                here = per_sample(chosen[:, k])
+                following, log_prob = torch.where(here, following, mean), torch.where(here, log_prob, 0.0)
+            points.append(following)
+            log_probs.append(log_prob)
+        empty = noise.new_zeros(len(noise), 0, *noise.shape[1:])
+        stacked = torch.stack(log_probs, dim=1) if log_probs else empty
+        return DenoisingChain(torch.stack(points, dim=1), self.steps, stacked, self.explore)
+
+    def stats(
+        self, cond: Float[Tensor, "b c"], x: Float[Tensor, "b Tp a"], k: Index
+    ) -> tuple[Float[Tensor, "b Tp a"], Tensor]:
+        """Mean and std of x_{k+1} under the current weights; k may differ between samples."""
+        return self._spread(self.net(x, self._moved.time(k, x), cond), cond, x, k)
+
+    def _spread(self, out: Tensor, cond: Tensor, x: Tensor, k: Index) -> tuple[Tensor, Tensor]:
+        mean, std = self._moved.stats(out, x, k)
+        if self.explore.noise is None:
+            return mean, std
+        return mean, self.explore.noise(x, self._moved.time(k, x), cond)
 
 
 def deterministic_sample(
@@ -69,12 +138,14 @@ def deterministic_path(
 
 
 def stochastic_steps(transitions: DenoisingTransitions, explore: Explore) -> tuple[int, ...]:
-    """Transitions of `explore` whose std, after `min_std`, is not negligible."""
-    stds = transitions.std.clamp(min=explore.min_std).tolist()
+    """Transitions of `explore` whose std is learned, or not below `min_std`."""
+    stds = transitions.std.tolist()
     wanted = range(len(stds)) if explore.steps is None else sorted(explore.steps)
     if any(not 0 <= k < len(stds) for k in wanted):
         raise ConfigError(f"Explored steps must lie in [0, {len(stds) - 1}], found {explore.steps}.")
-    return tuple(k for k in wanted if stds[k] >= max(explore.skip_below, 1e-12))
+    if explore.noise is not None:
+        return tuple(wanted)
+    return tuple(k for k in wanted if stds[k] >= max(explore.min_std, 1e-12))
 
 
 def sample_chain(
@@ -86,37 +157,8 @@ def sample_chain(
     explore: Explore,
 ) -> DenoisingChain:
     """Sample a stochastic chain. step_noise[:, k]: standard normal draw of transition k of K."""
-    total = step_noise.shape[1]
-    still = process.transitions(total, device=noise.device)
-    moved = process.transitions(total, explore.level, noise.device)
-    steps = stochastic_steps(moved, explore)
-    points, log_probs = [noise], []
-    for k in range(total):
-        x = points[-1]
-        out = net(x, moved.time(k, x), cond)
-        if k not in steps:
-            points.append(still.stats(out, x, k)[0])
-            continue
-        mean, std = moved.stats(out, x, k)
-        std = std.clamp(min=explore.min_std)
-        points.append(mean + std * step_noise[:, k])
-        log_probs.append(gaussian_log_prob(points[-1], mean, std))
-    stacked = torch.stack(log_probs, dim=1) if log_probs else noise.new_zeros(len(noise), 0, *noise.shape[1:])
-    return DenoisingChain(torch.stack(points, dim=1), steps, stacked, explore)
-
-
-def transition_log_prob(
-    transitions: DenoisingTransitions,
-    net: Net,
-    cond: Float[Tensor, "b c"],
-    x: Float[Tensor, "b Tp a"],
-    x_next: Float[Tensor, "b Tp a"],
-    k: Index,
-    min_std: float = 0.0,
-) -> Float[Tensor, "b Tp a"]:
-    """Log-density of each element of one transition; k may differ between samples."""
-    mean, std = transitions.stats(net(x, transitions.time(k, x), cond), x, k)
-    return gaussian_log_prob(x_next, mean, std.clamp(min=min_std))
+    sampler = ChainSampler(process, net, step_noise.shape[1], explore, noise.device)
+    return sampler.sample(cond, noise, step_noise)
 
 
 def log_prob(
@@ -125,12 +167,8 @@ def log_prob(
     """`chain.log_prob` under the current weights; equal to the stored one while the weights are unchanged."""
     if not chain.steps:
         return chain.log_prob
-    transitions = process.transitions(chain.total, chain.explore.level, chain.x.device)
-    floor = chain.explore.min_std
-    each = [
-        transition_log_prob(transitions, net, cond, chain.x[:, k], chain.x[:, k + 1], k, floor)
-        for k in chain.steps
-    ]
+    sampler = ChainSampler(process, net, chain.total, chain.explore, chain.x.device)
+    each = [gaussian_log_prob(chain.x[:, k + 1], *sampler.stats(cond, chain.x[:, k], k)) for k in chain.steps]
     return torch.stack(each, dim=1)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.base.chain import (
+    ChainSampler,
     DenoisingChain,
     Explore,
     deterministic_path,
@@ -147,6 +148,11 @@ class GenerativePolicy(nn.Module):
     def log_prob(self, obs: Obs, chain: DenoisingChain) -> Float[Tensor, "b S Tp a"]:
         """Log-probabilities of the chain under the current weights, per element."""
         return log_prob(self.process, self.net, self.features(obs), chain)
+
+    def chain_sampler(self, explore: Explore) -> ChainSampler:
+        """Stochastic chains from precomputed features, under the current weights."""
+        device = next(self.net.parameters()).device
+        return ChainSampler(self.process, self.net, self.process.steps, explore, device)
 
     # -- checkpoint
     # --------------------------------------------------------------------------------------------------

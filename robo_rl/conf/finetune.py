@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from robo_rl.conf.fields import REQUIRED, logger_setting, one_of, setting
+from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.loop import FinetuneConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig
 from sim.vec.intervention import InterventionConfig
+
+ON_POLICY = ("ppo", "denoising")  # algorithms that learn from their own rollouts alone
 
 
 @dataclass
@@ -18,7 +21,9 @@ class MapConfig:
         "steering",
         "residual",
         "direct",
-        help="actor's output: initial noise of the base, correction of its action, or the action",
+        "chain",
+        help="actor's output: initial noise of the base, correction of its action, the action, or the base's "
+        "denoising chain",
     )
     magnitude: float = setting(1.5, "steering: largest shift of a noise element, in standard deviations")
     origin: str = one_of(
@@ -42,10 +47,13 @@ class MethodConfig(FinetuneConfig):
         "off_policy",
         "noise_aliased",
         "ppo",
-        help="learner: off-policy (SAC, TD3), noise-aliased critics (DSRL), or PPO on the denoising chain",
+        "denoising",
+        help="learner: off-policy (SAC, TD3), noise-aliased critics (DSRL), PPO of an actor, or PPO of the "
+        "base's denoising network",
     )
     map: MapConfig = field(default_factory=MapConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)
+    denoising: DenoisingConfig = field(default_factory=DenoisingConfig)
     reward_source: str = one_of(
         "task",
         "interventions",
@@ -65,7 +73,7 @@ class MethodConfig(FinetuneConfig):
         None, "number of actions executed from each chunk; none: the base's own", at_least=1
     )
     base_noise: float = setting(
-        1.0, "residual: scale of the base's initial noise in training; 0: zero noise", at_least=0.0
+        1.0, "residual, denoising: scale of the base's initial noise in training; 0: zero noise", at_least=0.0
     )
     episode_limit_factor: float | None = setting(
         None,
@@ -74,7 +82,8 @@ class MethodConfig(FinetuneConfig):
     )
     deploy_noise: float | None = setting(
         None,
-        "residual: scale of the base's initial noise in evaluation and deployment; none: base_noise",
+        "residual, denoising: scale of the base's initial noise in evaluation and deployment; none: "
+        "base_noise",
         at_least=0.0,
     )
 

@@ -1,11 +1,12 @@
 """Action maps: from the actor's output `u` to the executed action, or to the base policy's initial noise.
 
-Direct, residual and steering methods differ only in the dimension and time scale of `u`, in what the robot
-executes, and in the critic's input. Learners use an `ActionMap` and treat all kinds alike. Deployed policies
-use the same maps, so training and robot agree.
+Direct, residual, steering and denoising methods differ only in the dimension and time scale of `u`, in what
+the robot executes, and in the critic's input. Learners use an `ActionMap` and treat all kinds alike. Deployed
+policies use the same maps, so training and robot agree.
 
-`u` lies in [-1, 1]^dim, and u = 0 reproduces the base policy bit for bit. `ctx` is the map's second input:
-the base action for a residual, the base's own noise for steering, nothing for direct control.
+`u` lies in [-1, 1]^dim, and u = 0 reproduces the base policy bit for bit; for a `ChainMap`, u is a denoising
+chain. `ctx` is the map's second input: the base action for a residual, the base's own noise for steering,
+nothing for direct control and for chains.
 """
 
 from __future__ import annotations
@@ -121,6 +122,33 @@ class LatentMap:
     def config(self) -> dict[str, Any]:
         """Arguments that rebuild this map."""
         return {"magnitude": self.magnitude, "origin": self.origin, "rank": self.rank}
+
+
+class ChainMap:
+    """The actor is the base itself: u holds a denoising chain, and its last point is the chunk, clipped.
+
+    u = (x_0, ..., x_K, j), with the K + 1 points flattened and one number for the policy head. A chain that
+    follows the deterministic path reproduces the base bit for bit. The chain starts from the base's noise,
+    which is part of u, so that there is no ctx.
+    """
+
+    timescale: TimeScale = "chunk"
+
+    def __init__(self, chunk: int, action_dim: int, transitions: int, execute: int) -> None:
+        self.shape, self.transitions, self.execute = (chunk, action_dim), transitions, execute
+        self.dim = (transitions + 1) * chunk * action_dim + 1
+        self.ctx_dim, self.critic_dim = 0, execute * action_dim
+
+    def to_chunk(self, u: Float[Tensor, "b dim"]) -> Float[Tensor, "b Tp a"]:
+        """The chunk at the end of the chain."""
+        return self.points(u)[:, -1].clamp(-1.0, 1.0)
+
+    def points(self, u: Float[Tensor, "b dim"]) -> Float[Tensor, "b K1 Tp a"]:
+        """The K + 1 points of the chain, a view."""
+        return u[:, :-1].unflatten(1, (self.transitions + 1, *self.shape))
+
+    def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b 0"]) -> Float[Tensor, "b k"]:
+        return self.to_chunk(u)[:, : self.execute].flatten(1)
 
 
 def cosine_basis(length: int, rank: int) -> Float[Tensor, "length rank"]:

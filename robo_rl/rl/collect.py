@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from robo_rl.core.action_map import ActionMap, LatentMap
+from robo_rl.core.action_map import ActionMap, ChainMap, LatentMap
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import Indices, Obs, PlanningExecutor, ResumableNoise, VecEnv
 from robo_rl.core.shapes import Bool, Float
@@ -156,8 +156,15 @@ class Collector:
             chunk = base.executor.plan(lanes, steered)
             self._open(lanes, features, ctx, u, steered.flatten(1), chunk)
             return
+        if isinstance(self.map, ChainMap) and act is not None:
+            u = act(features, noise.flatten(1))  # the chain is the plan: the base samples no other
+            chunk = self.map.to_chunk(u)
+            base.executor.queue(lanes, chunk)
+            self._open(lanes, features, noise.flatten(1)[:, :0], u, base.executed_part(chunk), chunk)
+            return
         chunk = base.executor.plan(lanes, noise)
-        ctx = base.executed_part(chunk).clone()  # a copy, because the chunk is corrected in place below
+        # a copy, because the chunk is corrected in place below
+        ctx = base.executed_part(chunk)[:, : self.map.ctx_dim].clone()
         u = None if act is None else act(features, ctx)
         if u is not None:
             ta = base.executor.execute

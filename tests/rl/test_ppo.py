@@ -16,6 +16,7 @@ from policies.executor import ChunkExecutor
 from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import EpisodeSeeds, generator
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.loop import FinetuneConfig
@@ -79,6 +80,21 @@ def test_advantages_by_hand() -> None:
     first_lane = [10.0 + 0.45 * (11.0 + 0.45 * last), 11.0 + 0.45 * last, last]
     second_lane = [10.0 + 0.45 * 11.0, 11.0, 12.0]  # a time-out at the second decision
     torch.testing.assert_close(advantage, torch.tensor([first_lane, second_lane]))
+
+
+def test_a_time_out_can_count_as_failure() -> None:
+    """learner.timeout_is_failure: V = 10 after a time-out is kept without it, and 0 with it."""
+    rollout = Rollout(1, 1, {"obs": 1, "ctx": 0, "u": 1, "next_obs": 1, "next_ctx": 0})
+    one, no = torch.ones(1), torch.zeros(1, dtype=torch.bool)
+    row = torch.zeros(1, 1)
+    values = {"obs": row, "ctx": row[:, :0], "u": row, "next_obs": row, "next_ctx": row[:, :0]}
+    ends = {"reward": one, "steps": one, "terminated": no, "truncated": ~no}
+    rollout.add(Lanes.all(1), values | ends, gamma=0.9)
+    for fails, expected in ((False, 1.0 + 9.0 - 10.0), (True, 1.0 - 10.0)):
+        data = rollout.transitions(
+            lambda obs, ctx: torch.full(obs.shape[:-1], 10.0), 0.95, None, timeout_is_failure=fails
+        )
+        torch.testing.assert_close(data.advantage, torch.tensor([expected]))
 
 
 def test_lambda_one_is_the_return_and_zero_is_the_td_error() -> None:
@@ -158,9 +174,9 @@ def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
         ratios: list[Tensor] = []
         plain_step = learner._step
 
-        def step(x: Tensor, u: Tensor, old: Tensor, *rest: Tensor) -> Any:
-            ratios.append((learner.log_prob(x, u) - old).exp())
-            return plain_step(x, u, old, *rest)
+        def step(x: Tensor, data: RolloutTransitions, old: Tensor, rows: Tensor) -> Any:
+            ratios.append((learner.log_prob(x, data.u) - old).exp())
+            return plain_step(x, data, old, rows)
 
         learner._step = step  # type: ignore[method-assign]
         info = plain_update(data, total)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from robo_rl.apps.tuning.compose import check_demos, check_interventions
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
-from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.rl.mix import used_fractions
@@ -35,12 +35,12 @@ def check_config(config: FinetuneVerb) -> None:
         raise ConfigError("Learning from scratch needs env=<environment>; all names: robo-rl info")
     if config.demos is not None:
         DatasetMeta.load(Path(config.demos))
-    check_start(method.warmup, method.algorithm == "ppo", config.init)
+    check_start(method.warmup, method.algorithm in ON_POLICY, config.init)
     if config.init is not None:
         finetune_run(config.init)
     if method.name == "auto":  # its stages leave out what they have no data for
         return
     check_interventions(method)
-    if method.algorithm != "ppo":
+    if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from policies.base.generative import GenerativePolicy
 from policies.base.noise import EpisodeNoise
 from policies.checkpoint import check_compatible
 from policies.executor import ChunkExecutor
@@ -15,14 +16,16 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
+from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
 from robo_rl.conf.finetune import MapConfig, MethodConfig
-from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.action_map import ActionMap, ChainMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import generator
+from robo_rl.core.spec import sense_of
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
-from robo_rl.rl.collect import Collector
+from robo_rl.rl.collect import Collector, Store
 from robo_rl.rl.demos import demo_replay
 from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.graphs import update_graphs
@@ -62,6 +65,8 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
                 "ignores its noise input. Steer its own base, or train a residual on it (method=residual)."
             )
         return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
+    if config.kind == "chain":
+        return chain_map(base)
     if config.kind == "residual":
         if isinstance(base, DirectPolicy) and base.actor is None:
             raise ConfigError("A residual needs a base to correct: give base=<policy folder>.")
@@ -93,6 +98,11 @@ def ignores_noise(policy: SavedPolicy) -> bool:
 def check_together(method: MethodConfig, action_map: ActionMap) -> None:
     """Raise ConfigError for settings of the learner that do not apply to this map."""
     learner = method.learner
+    if (method.algorithm == "denoising") != isinstance(action_map, ChainMap):
+        raise ConfigError(
+            f"method.algorithm={method.algorithm} does not fit method.map.kind={method.map.kind}: chains are "
+            "learned by method.algorithm=denoising, and nothing else is."
+        )
     if method.reward_source == "interventions" and action_map.timescale == "chunk":
         raise ConfigError(
             "Rewards before an intervention belong to a single step, but this map decides entire chunks. Set "
@@ -136,37 +146,100 @@ def build_session(
     action_map = build_map(method.map, base)
     check_together(method, action_map)
     features = feature_dim(base, env, device)
-    rng, widths = generator("learner", seed, device=device), store_widths(base, features, action_map)
-    executor = ChunkExecutor(base, env.num_envs, device=device, masked=masked)
     # Steering explores over the noise distribution of the base's training, whatever its origin.
     scale = 1.0 if method.map.kind == "steering" else method.base_noise
-    noise = EpisodeNoise((base.chunk, base.action_spec.dim), scale, device=device)
-    gamma, reward = method.learner.gamma, reward_transform(method)
-    tuner: Tuner
-    if method.algorithm == "ppo":
-        rollout = Rollout(env.num_envs, method.ppo.rollout, widths | {"u": action_map.dim}, device)
-        collector = Collector(env, executor, noise, action_map, gamma, rollout, reward=reward)
-        on_policy = PpoLearner(features, action_map, method.learner, method.ppo, rng)
-        tuner = PpoTuner(method, method.ppo, collector, on_policy, rollout, logger)
-    else:
-        stores = build_stores(method, base, env.num_envs, widths, action_map, demos, dense_reward, device)
-        online, human = stores["online"], stores.get("intervention")
-        collector = Collector(env, executor, noise, action_map, gamma, online, human, reward)
-        off_policy = build_learner(method, base, features, action_map, rng)
-        mix = ReplayMix(stores, vars(method.mix))
-        draws = generator("replay", seed, device=device)
-        captured = update_graphs(torch.device(device), graphs, (rng, draws))
-        tuner = FineTuner(method, collector, off_policy, mix, draws, logger, say, captured)
+    parts = Parts(
+        method=method, base=base, env=env, map=action_map, features=features,
+        widths=store_widths(base, features, action_map),
+        noise=EpisodeNoise((base.chunk, base.action_spec.dim), scale, device=device),
+        reward=reward_transform(method), rng=generator("learner", seed, device=device),
+        draws=generator("replay", seed, device=device),
+        demos=demos, dense_reward=dense_reward, logger=logger, say=say, device=device, masked=masked,
+        graphs=graphs,
+    )  # fmt: skip
+    tuner, policy = FAMILIES[method.algorithm](parts)
     deploy = scale if method.deploy_noise is None else method.deploy_noise
-    return TuningSession(tuner, deployed(base, tuner.learner, action_map), deploy, ("train", seed))
+    return TuningSession(tuner, policy, deploy, ("train", seed))
 
 
-def build_learner(
-    method: MethodConfig, base: SavedPolicy, features: int, action_map: ActionMap, rng: torch.Generator
-) -> OffPolicyLearner:
-    """The off-policy learner of a method."""
+@dataclass(frozen=True)
+class Parts:
+    """What a family of methods is composed from."""
+
+    method: MethodConfig
+    base: SavedPolicy
+    env: VecEnv
+    map: ActionMap
+    features: int
+    widths: dict[str, int]
+    noise: EpisodeNoise
+    reward: RewardTransform
+    rng: torch.Generator  # of the learner
+    draws: torch.Generator  # of the replay
+    demos: EpisodeStore | None
+    dense_reward: bool
+    logger: Logger | None
+    say: Callable[[str], None]
+    device: torch.device | str
+    masked: bool | None
+    graphs: str  # see `update_graphs`
+
+    def collector(self, base: SavedPolicy, store: Store, interventions: Store | None = None) -> Collector:
+        """Collection with this base into this store."""
+        executor = ChunkExecutor(base, self.env.num_envs, device=self.device, masked=self.masked)
+        gamma = self.method.learner.gamma
+        return Collector(self.env, executor, self.noise, self.map, gamma, store, interventions, self.reward)
+
+
+def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
+    """SAC or TD3 over an action map; for algorithm=noise_aliased with the base in its critics."""
+    method, base = parts.method, parts.base
+    stores = build_stores(
+        method, base, parts.env.num_envs, parts.widths, parts.map, parts.demos, parts.dense_reward,
+        parts.device,
+    )  # fmt: skip
+    collector = parts.collector(base, stores["online"], stores.get("intervention"))
     aliased = base if method.algorithm == "noise_aliased" else None
-    return OffPolicyLearner(features, action_map, method.learner, rng, base=aliased)
+    learner = OffPolicyLearner(parts.features, parts.map, method.learner, parts.rng, base=aliased)
+    mix = ReplayMix(stores, vars(method.mix))
+    captured = update_graphs(torch.device(parts.device), parts.graphs, (parts.rng, parts.draws))
+    tuner = FineTuner(method, collector, learner, mix, parts.draws, parts.logger, parts.say, captured)
+    return tuner, deployed(base, learner, parts.map)
+
+
+def build_ppo(parts: Parts) -> tuple[Tuner, SavedPolicy]:
+    """PPO of a Gaussian actor over an action map."""
+    method = parts.method
+    learner = PpoLearner(parts.features, parts.map, method.learner, method.ppo, parts.rng)
+    return on_policy_tuner(parts, parts.base, learner), deployed(parts.base, learner, parts.map)
+
+
+def build_denoising(parts: Parts) -> tuple[Tuner, SavedPolicy]:
+    """PPO of the base's own denoising network. The policy is the base with new weights."""
+    assert isinstance(parts.base, GenerativePolicy)
+    policy, method = tunable(parts.base), parts.method
+    if any(sense_of(key, array) != "state" for key, array in policy.obs_spec.items()):
+        parts.say("The encoder of pictures and points stays as it is: only the denoising network learns.")
+    head = chain_head(policy, parts.features, method.denoising, method.ppo.clip, parts.rng)
+    learner = PpoLearner(parts.features, parts.map, method.learner, method.ppo, parts.rng, head=head)
+    return on_policy_tuner(parts, policy, learner), policy
+
+
+def on_policy_tuner(parts: Parts, base: SavedPolicy, learner: PpoLearner) -> PpoTuner:
+    """Rollouts of this base and learner."""
+    method = parts.method
+    widths = parts.widths | {"u": parts.map.dim}
+    rollout = Rollout(parts.env.num_envs, method.ppo.rollout, widths, parts.device)
+    collector = parts.collector(base, rollout)
+    return PpoTuner(method, method.ppo, collector, learner, rollout, parts.logger)
+
+
+FAMILIES: dict[str, Callable[[Parts], tuple[Tuner, SavedPolicy]]] = {  # method.algorithm -> its composition
+    "off_policy": build_off_policy,
+    "noise_aliased": build_off_policy,
+    "ppo": build_ppo,
+    "denoising": build_denoising,
+}
 
 
 def reward_transform(method: MethodConfig) -> RewardTransform:

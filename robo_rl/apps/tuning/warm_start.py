@@ -10,6 +10,7 @@ import torch
 
 from policies.checkpoint import check_compatible, load_policy
 from policies.tuned.direct import DirectPolicy
+from robo_rl.conf.finetune import ON_POLICY
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.state_io import load_state
 from robo_rl.core.spec import EnvSpec
@@ -105,7 +106,7 @@ def finetune_run(init: str) -> RunDir:
             f"{init} is {verb}, which has no action-value critics to start from. {accepted}. Give such a "
             "run, or give this one's policy as base= to a method that improves it (steering, residual)."
         )
-    if method["algorithm"] == "ppo":
+    if method["algorithm"] in ON_POLICY:
         raise CheckpointError(
             f"{init} is a run of robo-rl finetune with PPO (method={method.get('name')}), which has no "
             f"action-value critics. {accepted}. Give such a run."

@@ -27,6 +27,11 @@ class PpoConfig:
     minibatches: int = setting(1, "minibatches per pass", at_least=1)
     target_kl: float = setting(0.1, "KL divergence after which no further pass is made", at_least=0.0)
     clip: float = setting(0.2, "clip of the probability ratio", at_least=0.0)
+    dual_clip: float = setting(
+        0.0,
+        "bound on the loss of a bad decision, as a multiple of its advantage, above 1; 0: no bound",
+        at_least=0.0,
+    )
     gae_lambda: float = setting(
         0.95, "lambda of GAE: 0 uses the critic alone, 1 the return", at_least=0.0, at_most=1.0
     )
@@ -38,6 +43,7 @@ class PpoConfig:
     normalize_reward: bool = setting(True, "divide rewards by the running standard deviation of returns")
     clip_reward: float = setting(5.0, "clip of normalised rewards", at_least=0.0)
     value_bias: float = setting(0.25, "initial output of the critic")
+    critic_warmup: int = setting(0, "first rounds, in which only the critic learns", at_least=0)
     warmup: int = setting(5, "rounds of learning rate warm-up; a cosine decay follows", at_least=0)
 
 
@@ -91,14 +97,24 @@ def normal_log_prob(u: Float[Tensor, "b d"], mean: Float[Tensor, "b d"], std: fl
 
 
 def clipped_surrogate(
-    log_prob: Float[Tensor, " b"], old: Float[Tensor, " b"], advantage: Float[Tensor, " b"], clip: float
+    log_prob: Float[Tensor, " b"],
+    old: Float[Tensor, " b"],
+    advantage: Float[Tensor, " b"],
+    clip: float | Float[Tensor, " b"],
+    dual_clip: float = 0.0,
 ) -> tuple[Tensor, Info]:
     """-E[min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)] (eq. 7). Logs the KL estimate E[(ratio - 1) - log
     ratio].
+
+    dual_clip c > 1: where A < 0, the minimum is at least c A (Ye et al. 2020, eq. 5); 0: no such bound.
     """
     log_ratio = log_prob - old
     ratio = log_ratio.exp()
-    loss = -torch.minimum(ratio * advantage, ratio.clamp(1.0 - clip, 1.0 + clip) * advantage).mean()
+    bounded = ratio.clamp(1.0 - clip, 1.0 + clip)
+    gain = torch.minimum(ratio * advantage, bounded * advantage)
+    if dual_clip:
+        gain = torch.where(advantage < 0.0, torch.maximum(gain, dual_clip * advantage), gain)
+    loss = -gain.mean()
     with torch.no_grad():
         kl, clipped = ((ratio - 1.0) - log_ratio).mean(), ((ratio - 1.0).abs() > clip).float().mean()
     return loss, {"actor/loss": loss.detach(), "actor/kl": kl, "actor/clipped": clipped}

@@ -19,26 +19,26 @@ from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.flat import FlatAdam
 from robo_rl.nets.mlp import mlp
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
-from robo_rl.rl.off_policy.losses import Info, residual_penalty
+from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.off_policy.networks import drawn_seed
+from robo_rl.rl.on_policy.head import GaussianHead, HeadTerms, PolicyHead
 from robo_rl.rl.on_policy.ppo import (
     PpoConfig,
     clipped_surrogate,
-    exploration_std,
     learning_rate_factor,
-    normal_log_prob,
     standardized,
     value_loss,
 )
 from robo_rl.rl.on_policy.rollout import RolloutTransitions
 
+_ROWS_AT_ONCE = 16_384  # rows of one forward pass without gradients
+
 
 class PpoLearner:
-    """Gaussian actor u ~ N(mean(s, ctx), std^2) and critic. std is scheduled, not learned; the map clips the
-    action.
+    """A policy head and a critic. The head is a Gaussian actor u ~ N(mean(s, ctx), std^2) if none is given.
 
-    The actor's mean starts at 0, which is the base. All random numbers come from `generator`. views: parts of
-    an observation that actor and critic see.
+    That actor's mean starts at 0, which is the base. All random numbers come from `generator`. views: parts
+    of an observation that actor and critic see.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class PpoLearner:
         ppo: PpoConfig,
         generator: torch.Generator,
         views: Views = ALL,
+        head: PolicyHead | None = None,
     ) -> None:
         check_learner(cfg)
         check_settings(ppo, "ppo.")
@@ -66,30 +67,32 @@ class PpoLearner:
             )
         self.map, self.cfg, self.ppo, self.generator, self.views = action_map, cfg, ppo, generator, views
         self.updates = self.rounds = 0
-        self.std = ppo.std  # current standard deviation of u
         if action_map.ctx_dim and views != ALL:
             raise ConfigError("Separate views of actor and critic need an action map without context.")
-        in_dim, hidden = views.actor_width(obs_dim) + action_map.ctx_dim, tuple(cfg.hidden)
+        hidden = tuple(cfg.hidden)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(drawn_seed(generator))
-            norm = cfg.layer_norm if cfg.actor_norm is None else cfg.actor_norm
-            actor = ActorConfig("deterministic", in_dim, action_map.dim, hidden, norm)
-            actor = replace(actor, squash=ppo.squash, activation=cfg.activation)
-            self.actor = make_actor(actor).to(generator.device)
+            self.head = self._gaussian(obs_dim) if head is None else head
             state_dim = views.critic_width(obs_dim) + action_map.ctx_dim
             self.critic = mlp(state_dim, hidden, 1, layer_norm=cfg.layer_norm).to(generator.device)
+        self.actor: Any = self.head.module
         nn.init.constant_(self.critic[-1].get_parameter("bias"), ppo.value_bias)
         self.actor_opt = FlatAdam(self.actor, cfg.lr_actor, cfg.grad_clip)
         self.critic_opt = FlatAdam(self.critic, cfg.lr_critic, cfg.grad_clip)
+
+    def _gaussian(self, obs_dim: int) -> GaussianHead:
+        cfg, in_dim = self.cfg, self.views.actor_width(obs_dim) + self.map.ctx_dim
+        norm = cfg.layer_norm if cfg.actor_norm is None else cfg.actor_norm
+        actor = ActorConfig("deterministic", in_dim, self.map.dim, tuple(cfg.hidden), norm)
+        actor = replace(actor, squash=self.ppo.squash, activation=cfg.activation)
+        made = make_actor(actor).to(self.generator.device)
+        return GaussianHead(made, self.views, self.ppo, cfg.penalty)
 
     @torch.no_grad()
     def act(
         self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"], explore: bool
     ) -> Float[Tensor, "b d"]:
-        mean = self.actor.act(obs[:, self.views.actor], ctx)
-        if not explore:
-            return mean
-        return mean + self.std * torch.randn(mean.shape, generator=self.generator, device=mean.device)
+        return self.head.act(obs, ctx, self.generator, explore=explore)
 
     @torch.no_grad()
     def value(self, obs: Float[Tensor, "... f"], ctx: Float[Tensor, "... c"]) -> Float[Tensor, "..."]:
@@ -100,9 +103,16 @@ class PpoLearner:
         value: Tensor = self.critic(x[..., self.views.critic])
         return value.squeeze(-1)
 
-    def log_prob(self, x: Float[Tensor, "b i"], u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
-        """log pi(u | x)."""
-        return normal_log_prob(u, self.actor.mode(x[:, self.views.actor]), self.std)
+    def log_prob(self, x: Float[Tensor, "b i"], u: Float[Tensor, "b d"]) -> Float[Tensor, " r"]:
+        """log pi of every term of these decisions, decision after decision."""
+        rows = torch.arange(len(x) * self.head.terms, device=x.device)
+        parts = [self._evaluate(x, u, part).log_prob for part in rows.split(_ROWS_AT_ONCE)]
+        return torch.cat(parts)
+
+    def _evaluate(self, x: Tensor, u: Tensor, rows: Tensor) -> HeadTerms:
+        """Terms of these rows. Row r is term r % terms of decision r // terms."""
+        decision, term = rows // self.head.terms, rows % self.head.terms
+        return self.head.evaluate(x[decision], u[decision], term)
 
     def update(self, data: RolloutTransitions, total_rounds: int) -> Info:
         """Logs of the last minibatch of one round: at most `epochs` passes over a rollout of the current
@@ -116,34 +126,36 @@ class PpoLearner:
             old = self.log_prob(x, data.u)
         info: Info = {}
         for epoch in range(self.ppo.epochs):
-            for rows in self._minibatches(len(x)):
-                info = self._step(x[rows], data.u[rows], old[rows], data.advantage[rows], data.returns[rows])
+            for rows in self._minibatches(len(old)):
+                info = self._step(x, data, old, rows)
                 self.updates += 1
             info["train/epochs"] = torch.tensor(epoch + 1.0)
-            if float(info["actor/kl"]) > self.ppo.target_kl:
+            if "actor/kl" in info and float(info["actor/kl"]) > self.ppo.target_kl:
                 break
         self.rounds += 1
-        self.std = exploration_std(self.ppo, self.rounds / max(1, total_rounds))
-        return info | {"actor/std": torch.tensor(self.std)}
+        return info | self.head.next_round(self.rounds / max(1, total_rounds), self.generator)
 
-    def _minibatches(self, size: int) -> tuple[Tensor | slice, ...]:
-        """Indices of the minibatches, in random order; a single one is the entire rollout in its own
-        order.
-        """
+    def _minibatches(self, size: int) -> tuple[Tensor, ...]:
+        """Rows of the minibatches, in random order; a single one is the entire rollout in its own order."""
+        device = self.generator.device
         if self.ppo.minibatches == 1:
-            return (slice(None),)
-        order = torch.randperm(size, generator=self.generator, device=self.generator.device)
+            return (torch.arange(size, device=device),)
+        order = torch.randperm(size, generator=self.generator, device=device)
         return order.tensor_split(min(size, self.ppo.minibatches))
 
-    def _step(self, x: Tensor, u: Tensor, old: Tensor, advantage: Tensor, returns: Tensor) -> Info:
-        mean = self.actor.mode(x[:, self.views.actor])
-        log_prob = normal_log_prob(u, mean, self.std)
-        loss, info = clipped_surrogate(log_prob, old, standardized(advantage), self.ppo.clip)
-        penalty, size = residual_penalty(mean, self.cfg.penalty)
-        self.actor_opt.descend(loss + penalty)
-        loss, more = value_loss(self._value(x), returns)
+    def _step(self, x: Tensor, data: RolloutTransitions, old: Tensor, rows: Tensor) -> Info:
+        decision = rows // self.head.terms
+        info: Info = {}
+        if self.rounds >= self.ppo.critic_warmup:
+            now = self._evaluate(x, data.u, rows)
+            clip, factor = self.head.trust(data.u[decision], rows % self.head.terms)
+            advantage = standardized(data.advantage[decision]) * factor
+            loss, info = clipped_surrogate(now.log_prob, old[rows], advantage, clip, self.ppo.dual_clip)
+            self.actor_opt.descend(loss + now.loss)
+            info |= now.info
+        loss, more = value_loss(self._value(x[decision]), data.returns[decision])
         self.critic_opt.descend(loss)
-        return info | size | more
+        return info | more
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
         """Copy of the actor's and the critic's weights, for `load_weights`."""
@@ -165,7 +177,7 @@ class PpoLearner:
         state = {name: copy.deepcopy(getattr(self, name).state_dict()) for name in names}
         return state | {
             "counters": [self.updates, self.rounds],
-            "std": self.std,
+            "head": self.head.state_dict(),
             "generator": self.generator.get_state(),
         }
 
@@ -173,5 +185,5 @@ class PpoLearner:
         for name in ("actor", "critic", "actor_opt", "critic_opt"):
             getattr(self, name).load_state_dict(state[name])
         self.updates, self.rounds = (int(count) for count in state["counters"])
-        self.std = float(state.get("std", self.ppo.std))
+        self.head.load_state_dict(state.get("head", state))  # older checkpoints hold the Gaussian's std
         self.generator.set_state(state["generator"])

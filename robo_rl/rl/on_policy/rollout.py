@@ -69,7 +69,9 @@ class Rollout:
         slot = (stored.read(self.count) - 1).clamp(min=0)
         stored.put(self.data["reward"], slot, torch.full_like(slot, reward, dtype=torch.float32))
 
-    def transitions(self, value: Value, lam: float, scale: RewardScale | None) -> RolloutTransitions:
+    def transitions(
+        self, value: Value, lam: float, scale: RewardScale | None, *, timeout_is_failure: bool = False
+    ) -> RolloutTransitions:
         """All decisions with their advantages and returns, lane after lane."""
         used = int(self.count.max())
         data = {name: column[:, :used] for name, column in self.data.items()}
@@ -80,7 +82,8 @@ class Rollout:
             reward = scale(reward, data["discount"], ended, valid)
         now, then = value(data["obs"], data["ctx"]), value(data["next_obs"], data["next_ctx"])
         ended = ended | _last(valid)  # V(s') replaces the return after the rollout
-        advantage = gae(reward, data["discount"], now, then, data["terminated"], ended, lam)
+        terminated = data["terminated"] | data["truncated"] if timeout_is_failure else data["terminated"]
+        advantage = gae(reward, data["discount"], now, then, terminated, ended, lam)
         return RolloutTransitions(
             data["obs"][valid],
             data["ctx"][valid],

@@ -110,7 +110,10 @@ class PpoTuner:
         return self.learner.act(obs, ctx, explore=True)
 
     def _learn(self) -> None:
-        data = self.rollout.transitions(self.learner.value, self.ppo.gae_lambda, self._scale)
+        data = self.rollout.transitions(
+            self.learner.value, self.ppo.gae_lambda, self._scale,
+            timeout_is_failure=self.config.learner.timeout_is_failure,
+        )  # fmt: skip
         info: Info = self.learner.update(data, self.total_rounds)
         self.rollout.clear(self.collector.running)
         self._steps = 0

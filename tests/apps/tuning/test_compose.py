@@ -27,9 +27,11 @@ from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.rollout import eval_seeds, evaluate
 from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import MixConfig
 from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.on_policy.ppo import PpoConfig
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
 
@@ -49,6 +51,15 @@ def method(
     )  # fmt: skip
 
 
+def denoising(**settings: Any) -> MethodConfig:
+    """Four rollouts of eight steps in three lanes."""
+    ppo = PpoConfig(rollout=8, epochs=2, minibatches=2, warmup=0)
+    return replace(
+        method("chain", algorithm="denoising"), base_steps=0, burn_in=0, ppo=ppo,
+        denoising=DenoisingConfig(level=0.7, **settings),
+    )  # fmt: skip
+
+
 METHODS: dict[str, MethodConfig] = {
     "DSRL-SAC": method("steering"),
     "steering from the base's noise, low rank": method("steering", origin="gaussian", rank=2, norm_bound=0.5),
@@ -60,6 +71,9 @@ METHODS: dict[str, MethodConfig] = {
     "gated residual": method("residual", DEMOS, actor="deterministic", gate=True),
     "residual of chunks": method("residual", per_chunk=True),
     "DAWN": method("residual", ANCHORS),
+    "DPPO": denoising(first_clip=0.001, discount=0.9),
+    "Flow-SDE": denoising(random_step="rollout", reduce="sum"),
+    "Flow-Noise": denoising(noise_range=[0.1, 0.3], ratio="chain", entropy=0.01),
     "SAC": method("direct", auto_alpha=True, entropy_in_target=True),
     "RLPD": method("direct", DEMOS, heads=4, target_subset=2, entropy_in_target=True),
 }
@@ -146,12 +160,18 @@ def same_tuner(one: Any, other: Any) -> None:
     for name, weights in one.learner.weights().items():
         for key, value in weights.items():
             assert torch.equal(value, other.learner.weights()[name][key]), (name, key)
-    for name, store in one.mix.stores.items():
+    for name, store in stores_of(one).items():
         for key, value in store.data.items():
-            assert torch.equal(value.nan_to_num(-9.0), other.mix[name].data[key].nan_to_num(-9.0)), (
-                name,
-                key,
-            )
+            found = stores_of(other)[name].data[key]
+            assert torch.equal(value.nan_to_num(-9.0), found.nan_to_num(-9.0)), (name, key)
+
+
+def stores_of(tuner: Any) -> dict[str, Any]:
+    """Replay buffers; of PPO the rollout, whose rows beyond `count` are of no use and not restored."""
+    if isinstance(tuner, FineTuner):
+        return dict(tuner.mix.stores)
+    assert not tuner.rollout.count.any()
+    return {}
 
 
 @pytest.mark.parametrize("name", [name for name, config in METHODS.items() if config.map.kind != "direct"])
@@ -169,6 +189,32 @@ def test_evaluation_at_step_zero_equals_the_base(name: str, demos: EpisodeStore)
     env.close()
     assert results[0].success == results[1].success
     assert results[0].length == results[1].length
+
+
+def test_denoising_trains_a_copy_and_samples_no_other_plan(demos: EpisodeStore) -> None:
+    """The base stays as it is, the policy shares the learner's weights, and no chunk is sampled in vain."""
+    base, config = flow_policy(SPEC), METHODS["DPPO"]
+    before = {key: value.clone() for key, value in base.state_dict().items()}
+    env = make_env(3)
+    made = build_session(config, base, env, seed=0, demos=None, say=lambda _: None)
+    made.tuner.collector.base.executor.plan = None  # type: ignore[assignment]
+    begin(made, env)
+    to_the_end(made)
+    env.close()
+    assert made.tuner.learner.updates == 4 * 2 * 2
+    assert all(torch.equal(value, before[key]) for key, value in base.state_dict().items())
+    tuned = made.policy.net.state_dict()  # type: ignore[attr-defined]
+    actor = made.tuner.learner.actor.state_dict()
+    assert all(torch.equal(actor[f"net.{key}"], value) for key, value in tuned.items())
+    assert any(not torch.equal(value, before[f"net.{key}"]) for key, value in tuned.items())
+
+
+@pytest.mark.parametrize("kind", ["steering", "residual"])
+def test_chains_and_their_learner_belong_together(kind: str) -> None:
+    """A chain has no SAC, and an actor has no denoising."""
+    for config in (method("chain"), method(kind, algorithm="denoising")):
+        with pytest.raises(ConfigError, match="does not fit"):
+            build_session(config, flow_policy(SPEC), make_env(1), seed=0, demos=None)
 
 
 def test_residual_learns_with_noise_and_is_deployed_without() -> None:
@@ -253,6 +299,7 @@ def test_ignored_noise_is_detected_in_any_layer() -> None:
         (MapConfig("steering"), lambda: DirectPolicy(SPEC), "generative base"),
         (MapConfig("residual"), lambda: DirectPolicy(SPEC), "needs a base"),
         (MapConfig("steering"), lambda: steered("zero"), "ignores it"),
+        (MapConfig("chain"), lambda: steered("gaussian"), "of kind 'steered'"),
         (MapConfig("residual", per_chunk=True), lambda: residual(flow_policy(SPEC)), "per_chunk=false"),
         (MapConfig("direct"), lambda: flow_policy(SPEC), "kind 'generative'"),
         (MapConfig("steering", rank=5), lambda: flow_policy(SPEC), "rank"),

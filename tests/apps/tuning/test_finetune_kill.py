@@ -23,9 +23,13 @@ from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files import state_io
 from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import MixConfig
 from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.on_policy.ppo import PpoConfig
+from robo_rl.rl.on_policy.ppo_learner import PpoLearner
+from robo_rl.rl.on_policy.tuner import PpoTuner
 from robo_rl.runs.run_dir import RunDir
 from tests.apps.tuning.dying import Killed, dying
 from tests.policies.small import flow_policy
@@ -102,6 +106,34 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
     "before the policy is saved": (loop, "save_policy", 1, False),
     "while the policy is saved": (loop, "write_json", 1, False),
 }
+
+
+DENOISING_DEATHS: dict[str, tuple[Any, str, int, bool]] = {
+    "in the middle of a rollout": (PpoTuner, "advance", 30, True),
+    "in the middle of an update": (PpoLearner, "_step", 5, True),
+    "in an evaluation": (loop, "measure", 3, False),
+}
+
+
+@pytest.mark.parametrize("death", DENOISING_DEATHS)
+def test_denoising_resumes_to_the_same_bits(
+    death: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 7 for learning inside the denoising, with one drawn step for each rollout and learned noise."""
+    method = MethodConfig(
+        name="flow_sde", env_steps=140, base_steps=0, burn_in=0, algorithm="denoising",
+        map=MapConfig("chain"), learner=LearnerConfig(hidden=[8]),
+        ppo=PpoConfig(rollout=14, epochs=2, minibatches=2),
+        denoising=DenoisingConfig(random_step="rollout", noise_range=[0.1, 0.2]),
+    )  # fmt: skip
+    assert finetune.main(config(base, tmp_path / "whole", method=method)) == 0
+    where, name, call, after = DENOISING_DEATHS[death]
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, dying(getattr(where, name), call, after))
+        with pytest.raises(Killed):
+            finetune.main(config(base, tmp_path / "run", method=method))
+    assert finetune.main(config(base, tmp_path / "run", method=method, resume=True)) == 0
+    same_run(tmp_path / "whole", tmp_path / "run")
 
 
 @pytest.mark.parametrize("death", DEATHS)

@@ -16,7 +16,7 @@ from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.tuning import compose
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.warm_start import empty_policy, start_from
-from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
@@ -301,6 +301,56 @@ PAPER: dict[str, dict[str, Any]] = {
         "ppo.clip_reward": 5.0,
         "ppo.value_bias": 0.25,
     },
+    "dppo": {
+        "algorithm": "denoising",
+        "map.kind": "chain",
+        "denoising.trained_steps": 10,
+        "denoising.level": 1.0,
+        "denoising.min_std": 0.1,
+        "denoising.ratio": "transition",
+        "denoising.random_step": "none",
+        "denoising.reduce": "mean",
+        "denoising.first_clip": 0.001,
+        "denoising.clip_rate": 3.0,
+        "denoising.discount": 0.99,
+        "ppo.clip": 0.01,
+        "ppo.epochs": 10,
+        "ppo.target_kl": 1.0,
+        "ppo.gae_lambda": 0.95,
+        "learner.gamma": 0.999,
+        "learner.hidden": [256, 256, 256],
+        "learner.lr_actor": 1e-4,
+        "learner.lr_critic": 1e-3,
+    },
+    "flow_sde": {
+        "algorithm": "denoising",
+        "denoising.level": 0.5,
+        "denoising.noise_range": [],
+        "denoising.ratio": "transition",
+        "ppo.clip": 0.2,
+        "ppo.dual_clip": 3.0,
+        "ppo.epochs": 4,
+        "ppo.gae_lambda": 0.95,
+        "learner.gamma": 0.99,
+    },
+    "flow_noise": {
+        "algorithm": "denoising",
+        "denoising.noise_range": [0.08, 0.16],
+        "denoising.ratio": "chain",
+        "denoising.reduce": "mean",
+        "denoising.entropy": 0.005,
+        "ppo.clip": 0.2,
+        "ppo.gae_lambda": 0.95,
+        "learner.gamma": 0.99,
+    },
+    "reinflow": {
+        "algorithm": "denoising",
+        "denoising.noise_range": [0.10, 0.24],
+        "denoising.ratio": "chain",
+        "denoising.entropy": 0.03,
+        "ppo.clip": 0.01,
+        "learner.lr_actor": 4.5e-5,
+    },
 }
 
 
@@ -335,6 +385,9 @@ def small(name: str, *overrides: str) -> MethodConfig:
         f"method.ramp_steps={min(60, config.ramp_steps)}",
         "method.ppo.rollout=10",
         "method.ppo.epochs=2",
+        f"method.ppo.minibatches={min(2, config.ppo.minibatches)}",
+        "method.ppo.critic_warmup=0",
+        "method.denoising.trained_steps=null",
     ]
     return method(name, *settings, *overrides)
 
@@ -384,7 +437,7 @@ def test_no_method_reads_the_device_in_its_loop(name: str, demos: EpisodeStore) 
     tuner.advance()
     with HostReads().watching() as found:
         for _ in range(READ_EVERY - 2):
-            if config.algorithm == "ppo":  # `advance` learns at the end of a rollout
+            if config.algorithm in ON_POLICY:  # `advance` learns at the end of a rollout
                 tuner.collector.begin(tuner._explore)
                 tuner.collector.finish()
             else:
@@ -418,7 +471,13 @@ def test_method_has_the_values_of_its_paper(name: str) -> None:
 
 def test_every_published_method_is_checked() -> None:
     """All methods but this project's own."""
-    assert set(PAPER) == set(METHODS) - {"steering", "residual", "residual_far", "residual_dense"}
+    assert set(PAPER) == set(METHODS) - {
+        "steering",
+        "residual",
+        "residual_far",
+        "residual_dense",
+        "denoising",
+    }
 
 
 def test_dsrl_variants_differ_only_in_the_learner() -> None:

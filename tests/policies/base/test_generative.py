@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.base.chain import DenoisingChain, Explore, transition_log_prob
+from policies.base.chain import DenoisingChain, Explore, gaussian_log_prob
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy
@@ -41,19 +41,12 @@ def test_recomputed_log_probs_equal_stored_ones(process: str, net: str) -> None:
 def test_shuffled_transitions_have_the_same_log_probs(process: str) -> None:
     """PPO's minibatches mix samples and transitions: one call with a k per sample."""
     policy, obs = policy_of(process, "mlp"), observations(ENV, 3, 2)
-    explore = Explore(level=0.7, min_std=0.05)
+    explore, total = Explore(level=0.7, min_std=0.05), policy.process.steps
     with torch.no_grad():
-        chain = policy.sample_chain(obs, torch.randn(3, 8, 2), torch.randn(3, 4, 8, 2), explore)
+        chain = policy.sample_chain(obs, torch.randn(3, 8, 2), torch.randn(3, total, 8, 2), explore)
         rows, k = torch.tensor([2, 0, 1, 2]), torch.tensor([1, 2, 0, 2])
-        mixed = transition_log_prob(
-            policy.process.transitions(4, explore.level),
-            policy.net,
-            policy.features(obs)[rows],
-            chain.x[rows, k],
-            chain.x[rows, k + 1],
-            k,
-            explore.min_std,
-        )
+        following = policy.chain_sampler(explore).stats(policy.features(obs)[rows], chain.x[rows, k], k)
+        mixed = gaussian_log_prob(chain.x[rows, k + 1], *following)
     torch.testing.assert_close(mixed, chain.log_prob[rows, k], atol=1e-5, rtol=1e-5)
 
 
@@ -75,7 +68,20 @@ def test_nearly_deterministic_steps_stay_out_of_the_chain() -> None:
     chain = policy.sample_chain(obs, noise, draws, Explore(level=1.0))
     assert chain.steps == (0, 1, 2, 3)
     assert policy.sample_chain(obs, noise, other, Explore(level=1.0)).x.equal(chain.x)
-    assert policy.sample_chain(obs, noise, draws, Explore(level=1.0, min_std=0.1)).steps == (0, 1, 2, 3, 4)
+
+
+def test_a_step_below_the_floor_follows_the_deterministic_path() -> None:
+    """A std raised to a floor would add noise that no gradient shapes, and a ratio that dominates."""
+    policy, obs = policy_of("diffusion"), observations(ENV, 3, 2)
+    stds = policy.process.transitions(5, 1.0).std
+    floor = float(stds[2:4].mean())  # between the third and the fourth
+    assert stds[2] > floor > stds[3]
+    noise, draws = torch.randn(3, 8, 2), torch.randn(3, 5, 8, 2)
+    chain = policy.sample_chain(obs, noise, draws, Explore(level=1.0, min_std=floor))
+    assert chain.steps == (0, 1, 2)
+    other = draws.clone()
+    other[:, 3:] += 10.0
+    assert policy.sample_chain(obs, noise, other, Explore(level=1.0, min_std=floor)).x.equal(chain.x)
 
 
 def test_chain_without_exploration_is_the_sample() -> None:

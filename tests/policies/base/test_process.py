@@ -120,7 +120,7 @@ def test_exact_nets_reach_the_data_distribution(config: ProcessConfig, level: fl
     rng = torch.Generator().manual_seed(0)
     noise = torch.randn(n, 1, 1, generator=rng)
     draws = torch.randn(n, steps, 1, 1, generator=rng)
-    chain = sample_chain(process, net, torch.zeros(n, 1), noise, draws, Explore(level, skip_below=1e-6))
+    chain = sample_chain(process, net, torch.zeros(n, 1), noise, draws, Explore(level, min_std=1e-6))
     end = chain.x[:, -1]
     assert end.mean().item() == pytest.approx(mean, abs=0.01)
     assert end.std().item() == pytest.approx(std, rel=0.08)

@@ -1,0 +1,58 @@
+"""Parts of a run that learns inside the denoising of its base: a copy to train, its chains, its noise."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from policies.base.chain import Explore
+from policies.base.generative import GenerativePolicy
+from policies.registry import SavedPolicy
+from robo_rl.core.action_map import ChainMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.nets.noise_net import NoiseNet
+from robo_rl.rl.denoising.config import DenoisingConfig, check_denoising
+from robo_rl.rl.denoising.head import ChainHead
+from robo_rl.rl.off_policy.networks import drawn_seed
+
+
+def chain_map(base: SavedPolicy) -> ChainMap:
+    """Map of chains over this base. Raises ConfigError for a base without a denoising network of its own."""
+    if not isinstance(base, GenerativePolicy):
+        raise ConfigError(
+            f"Learning inside the denoising needs a diffusion or flow policy as base=, found a policy of "
+            f"kind '{base.kind}'. Give the policy of robo-rl train, or choose method=residual."
+        )
+    return ChainMap(base.chunk, base.action_spec.dim, base.process.steps, base.execute)
+
+
+def tunable(base: GenerativePolicy) -> GenerativePolicy:
+    """A copy of the base whose denoising network can be trained; the encoder of its observations is kept."""
+    policy = copy.deepcopy(base).eval()
+    policy.requires_grad_(False)
+    policy.net.requires_grad_(True)
+    return policy
+
+
+def chain_head(
+    policy: GenerativePolicy,
+    features: int,
+    config: DenoisingConfig,
+    clip: float,
+    generator: torch.Generator,
+) -> ChainHead:
+    """Head over the denoising network of this policy, and that of the noise if it is learned."""
+    check_denoising(config)
+    total = policy.process.steps
+    steps = tuple(range(total - min(config.trained_steps or total, total), total))
+    module, noise = nn.ModuleDict({"net": policy.net}), None
+    if config.noise_range:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(drawn_seed(generator))
+            shape, (low, high) = (policy.chunk, policy.action_spec.dim), config.noise_range
+            noise = NoiseNet(shape, features, low, high, config.noise_hidden)
+        module["noise"] = noise.to(next(policy.net.parameters()))
+    chains = policy.chain_sampler(Explore(config.level, steps, config.min_std, noise))
+    return ChainHead(chains, module, chain_map(policy), config, clip, generator)

@@ -1,0 +1,68 @@
+"""Bandit for denoising methods: one decision per episode, reward = -distance of the chunk to a target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from policies.base.generative import GenerativePolicy
+from robo_rl.apps.cli.config import load_config
+from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.seeding import generator
+from robo_rl.rl.on_policy.ppo_learner import PpoLearner
+from robo_rl.rl.on_policy.rollout import RolloutTransitions
+
+
+def method(name: str, *overrides: str) -> MethodConfig:
+    return load_config("finetune", [f"method={name}", "out=x", *overrides], FinetuneVerb).method
+
+
+def target_of(features: Tensor) -> Tensor:
+    """(b, 1, 2): the best action of every step of the chunk."""
+    return torch.stack([features[:, 0].tanh(), features[:, 1].sin()], dim=-1).unsqueeze(1) * 0.5
+
+
+def spread_base(policy: GenerativePolicy, updates: int = 200) -> GenerativePolicy:
+    """The policy after imitating chunks with a std of 0.4 around the target."""
+    torch.manual_seed(0)
+    optimizer = torch.optim.Adam(policy.net.parameters(), 2e-3)
+    for _ in range(updates):
+        features = torch.randn(256, policy.encoder.dim)
+        chunk = (target_of(features) + 0.4 * torch.randn(256, 1, 2)).clamp(-1.0, 1.0)
+        chunk, noise = chunk.expand(-1, policy.chunk, -1), torch.randn(256, policy.chunk, 2)
+        loss = policy.process.bc_loss(policy.net, features, chunk, noise, torch.rand(256)).mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return policy.eval()
+
+
+class Bandit:
+    """A learner over a copy of `base`, and rounds of `lanes` decisions."""
+
+    def __init__(self, base: GenerativePolicy, config: MethodConfig, lanes: int = 256) -> None:
+        self.policy, self.map, rng = tunable(base), chain_map(base), generator("bandit", 0)
+        self.features = torch.randn(lanes, base.encoder.dim, generator=rng).to(next(base.parameters()))
+        self.target = target_of(self.features)
+        dim = base.encoder.dim
+        self.head = chain_head(self.policy, dim, config.denoising, config.ppo.clip, rng)
+        self.learner = PpoLearner(dim, self.map, config.learner, config.ppo, rng, head=self.head)
+        self.noise, self.rng = torch.randn(lanes, *self.map.shape, generator=rng).to(self.features), rng
+
+    def reward(self, chunk: Tensor) -> Tensor:
+        return -(chunk - self.target).square().mean(dim=(1, 2)).sqrt()
+
+    def deterministic(self) -> float:
+        """Mean reward of the deployed policy."""
+        with torch.no_grad():
+            return float(self.reward(self.policy.sample_from(self.features, self.noise)).mean())
+
+    def round(self, total: int) -> dict[str, Any]:
+        noise = torch.randn(self.noise.shape, generator=self.rng).to(self.noise)
+        u = self.learner.act(self.features, noise.flatten(1), explore=True)
+        none, reward = self.features[:, :0], self.reward(self.map.to_chunk(u))
+        advantage = reward - self.learner.value(self.features, none)
+        return self.learner.update(RolloutTransitions(self.features, none, u, advantage, reward), total)
