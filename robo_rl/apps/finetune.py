@@ -8,10 +8,11 @@ from robo_rl.apps.tuning.auto import finetune_auto
 from robo_rl.apps.tuning.check import check_config
 from robo_rl.apps.tuning.compose import build_map, check_together
 from robo_rl.apps.tuning.loop import run_method
+from robo_rl.apps.tuning.remote import LAUNCHER_KEYS, opened_cluster
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base
 from robo_rl.conf.finetune import FinetuneVerb
-from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 
 
 def main(config: FinetuneVerb) -> int:
@@ -22,7 +23,11 @@ def main(config: FinetuneVerb) -> int:
         return finetune_auto(config)
     base = load_base(config)
     check_together(config.method, build_map(config.method.map, base))
-    with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
-        outcome = run_method(config, config.method, base, run)
+    free, again = FREE_KEYS | LAUNCHER_KEYS, {"resume": config.resume, "overwrite": config.overwrite}
+    with (
+        opened_cluster(config) as actors,
+        RunDir.create(config.out, config, **again, free=free) as run,
+    ):
+        outcome = run_method(config, config.method, base, run, actors)
         report(config, base, outcome, run)
     return 0

@@ -116,8 +116,31 @@ class FinetuneVerb:
         None, "longest episode, in steps; none: the environment's own limit", at_least=1
     )
     seed: int = setting(0, "seed of everything random in the training", at_least=0)
-    num_envs: int = setting(4, "number of environments that are stepped in parallel", at_least=1)
-    num_workers: int = setting(0, "number of simulator processes; 0: simulate in this process", at_least=0)
+    num_envs: int = setting(
+        4, "number of environments that are stepped in parallel, with launcher=ray by each actor", at_least=1
+    )
+    num_workers: int = setting(
+        0, "number of simulator processes, with launcher=ray of each actor; 0: no other process", at_least=0
+    )
+    launcher: str = one_of(
+        "none", "ray", help="who steps the environments: this process, or actors that Ray runs; needs Ray"
+    )
+    actors: int = setting(1, "launcher=ray: processes that hold environments", at_least=1)
+    ray_address: str | None = setting(
+        None, "launcher=ray: cluster, host:port or auto; none: a local one of this run, on loopback only"
+    )
+    block_steps: int = setting(
+        32, "launcher=ray: control steps of an actor's environments between two deliveries", at_least=1
+    )
+    staleness: int = setting(
+        2,
+        "launcher=ray: blocks per actor that are learned from while an actor acts with the same weights, at "
+        "most; 0: actors and learner take turns",
+        at_least=0,
+    )
+    object_store_mb: int = setting(
+        256, "launcher=ray: shared memory of a local Ray cluster [MB]", at_least=80
+    )
     device: str = setting(
         "auto",
         "device of policies, replay and learning: cpu, cuda or cuda:<number>; auto: the simulator's own",

@@ -38,6 +38,7 @@ PACKAGES = (
     Package("wandb", "wandb", "wandb", "curves in Weights & Biases, logger=wandb"),
     Package("mlflow", "mlflow-skinny", "mlflow", "curves in MLflow, logger=mlflow"),
     Package("sqlalchemy", "SQLAlchemy", "mlflow", "MLflow without a server"),
+    Package("ray", "ray", "ray", "fine-tuning with actors, launcher=ray"),
     Package("huggingface_hub", "huggingface_hub", "hub", "push and pull"),
     Package("scipy", "scipy", "train", "intervals and tests of success rates"),
     Package("matplotlib", "matplotlib", "train", "plots of reports"),

@@ -121,6 +121,16 @@ class Replay:
         slot = (lanes.read(self.head) - 1) % self.slots
         lanes.put(self.data["reward"], slot, torch.full_like(slot, reward, dtype=torch.float32))
 
+    def cut_running(self, lanes: Lanes) -> None:
+        """Mark that the running episodes of these lanes end unseen: what is added next does not follow.
+
+        Their newest decisions are bootstrapped, and their returns stay unknown.
+        """
+        unfinished = lanes.where(lanes.read(self.head > self.episode_start))
+        slot = (unfinished.read(self.head) - 1) % self.slots
+        unfinished.put(self.data["cut"], slot, torch.ones_like(slot, dtype=torch.bool))
+        unfinished.write(self.episode_start, unfinished.read(self.head))
+
     def _close_episodes(self, lanes: Lanes, gamma: float) -> None:
         """Compute the returns of the episodes that end with the newest decision of these lanes."""
         end = lanes.read(self.head)

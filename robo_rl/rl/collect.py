@@ -8,7 +8,7 @@ between, while worker processes simulate.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from robo_rl.core.shapes import Bool, Float
 from robo_rl.rl.running import CollectedEpisode, RewardTransform, RunningDecisions, RunningEpisodes
 
 Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u
+Learn = Callable[[float], None]  # does the updates that belong to so many steps of all lanes
+Phase = Literal["offline", "base", "burn_in", "online"]
 READ_EVERY = 50  # control steps between two reads of the results of episodes from a GPU
 
 
@@ -29,6 +31,35 @@ class Store(Protocol):
 
     def add(self, lanes: Lanes, values: Mapping[str, Tensor], gamma: float) -> None: ...
     def set_last_reward(self, lanes: Lanes, reward: float) -> None: ...
+
+
+@runtime_checkable
+class Experience(Protocol):
+    """Source of decisions: lanes of this process (`Collector`), or actors in other processes.
+
+    reward: the transform of the task's reward, which knows the largest one so far.
+    """
+
+    env_steps: int
+    reward: RewardTransform
+
+    @property
+    def num_lanes(self) -> int:
+        """Number of parallel environments, of all processes together."""
+        ...
+
+    def collect(
+        self, phase: Phase, act: Act | None, store: Store, learn: Learn | None
+    ) -> list[CollectedEpisode]:
+        """Put more decisions into `store` and let the learner do the updates that belong to them.
+
+        Returns the episodes that ended. act: policy of a local collector; None: the base alone. learn: None
+        in phases without updates. `env_steps` may stay the same, where nothing has arrived yet.
+        """
+        ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class DecisionWriter:
@@ -118,6 +149,22 @@ class Collector:
     def reset(self, obs: Obs, episode_seeds: Indices) -> None:
         """Start every lane after a reset of the environment. Call once, before the first `begin`."""
         self.base.reset(obs, self._lanes, episode_seeds)
+
+    @property
+    def num_lanes(self) -> int:
+        """Number of parallel environments."""
+        return self.env.num_envs
+
+    def collect(
+        self, phase: Phase, act: Act | None, store: Store, learn: Learn | None
+    ) -> list[CollectedEpisode]:
+        """One control step of all lanes; the learner works while the simulators do."""
+        self.writer.store = store
+        self.begin(act)
+        if learn is not None:
+            learn(1.0)
+        self.finish()
+        return self.drain_when_due()
 
     @property
     def running(self) -> Bool[Tensor, " n"]:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
 from robo_rl.core.settings import check_settings, one_of, setting
-from robo_rl.rl.collect import Act, Collector
+from robo_rl.rl.acting import ActingPolicy
+from robo_rl.rl.collect import Experience, Phase
 from robo_rl.rl.graphs import GraphCache
 from robo_rl.rl.guard import Guard
 from robo_rl.rl.mix import MixConfig, ReplayMix
@@ -28,8 +29,6 @@ from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.running import CollectedEpisode
 from robo_rl.rl.update_runner import UpdateRunner
-
-Phase = Literal["offline", "base", "burn_in", "online"]
 
 
 @dataclass
@@ -75,7 +74,7 @@ class FineTuner:
     def __init__(
         self,
         config: FinetuneConfig,
-        collector: Collector,
+        collector: Experience,
         learner: OffPolicyLearner,
         mix: ReplayMix,
         generator: torch.Generator,
@@ -97,7 +96,14 @@ class FineTuner:
         self.generator, self.logger, self.say = generator, logger, say
         self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
         per_step = config.updates_per_step
-        self._updates_per_step = config.utd * collector.env.num_envs if per_step is None else per_step
+        self._updates_per_step = config.utd * collector.num_lanes if per_step is None else per_step
+        self.acting = ActingPolicy(
+            learner,
+            generator,
+            warmup=config.warmup,
+            warmup_noise=config.warmup_noise,
+            ramp_steps=config.ramp_steps,
+        )
         self.runner = UpdateRunner(learner, mix, generator, graphs or GraphCache())
         self.offline, self.burned_in, self.debt, self.reverts = 0, 0, 0.0, 0
         self._good: dict[str, Any] | None = None  # weights at the guard's last "good"
@@ -121,7 +127,7 @@ class FineTuner:
         return self.env_steps >= self.config.env_steps and self.phase == "online"
 
     def advance(self, most_updates: int = 100) -> list[CollectedEpisode]:
-        """Episodes that ended in one control step of all lanes, or in part of a phase without steps."""
+        """Episodes that ended in one step of the collector, or in part of a phase without steps."""
         phase = self.phase
         if phase == "offline":
             self._learn_offline(min(most_updates, self.config.offline_updates - self.offline))
@@ -131,41 +137,23 @@ class FineTuner:
             return []
         anchors = self.mix.stores.get("base") if phase == "base" else None
         # `or` would replace an empty store, which is falsy.
-        self.collector.writer.store = self.mix["online"] if anchors is None else anchors
+        store = self.mix["online"] if anchors is None else anchors
         self.runner.batch = None
-        self.collector.begin(self._warm_up() if phase == "base" else self._explore)
-        if phase == "online":
-            self._learn()
-        self.collector.finish()
-        episodes = self.collector.drain_when_due()
+        learn = self._learn if phase == "online" else None
+        act = self._explore if self.acting.explores(phase) else self.acting.warm_up()
+        episodes = self.collector.collect(phase, act, store, learn)
         self._set_gate_margin()
         self._watch(episodes, phase)
         return episodes
 
     def _explore(self, obs: torch.Tensor, ctx: torch.Tensor) -> torch.Tensor:
-        u = self.learner.act(obs, ctx, explore=True)
-        if self.env_steps >= self.config.ramp_steps:
-            return u
-        drawn = torch.rand(len(u), 1, generator=self.generator, device=u.device)
-        chosen = drawn < self.env_steps / self.config.ramp_steps
-        return torch.where(chosen, u, 0.0)
+        return self.acting.explore(obs, ctx, self.env_steps)
 
     def _set_gate_margin(self) -> None:
         """Set the margin of the deployed gate, which falls with the remaining steps; training ignores it."""
         cfg = self.config
         margin = margin_at(cfg.learner.gate_margin, self.env_steps, cfg.base_steps, cfg.env_steps)
         self.learner.critic.margin = margin
-
-    def _warm_up(self) -> Act | None:
-        """Policy that acts before learning starts; None: the base alone."""
-        if self.config.warmup == "actor":
-            return self._explore
-        return self._perturb if self.config.warmup_noise > 0.0 else None
-
-    def _perturb(self, obs: torch.Tensor, ctx: torch.Tensor) -> torch.Tensor:
-        shape = (len(obs), self.learner.map.dim)
-        uniform = torch.rand(shape, generator=self.generator, device=obs.device) * 2.0 - 1.0
-        return self.config.warmup_noise * uniform
 
     def _learn_offline(self, updates: int) -> None:
         # All other stores are empty and leave their share to the demonstrations.
@@ -184,8 +172,9 @@ class FineTuner:
         self.burned_in += updates
         self._log(self._last)
 
-    def _learn(self) -> None:
-        self.debt += self._updates_per_step
+    def _learn(self, steps: float = 1.0) -> None:
+        """Do the updates that belong to this many steps of all lanes."""
+        self.debt += self._updates_per_step * steps
         due = int(self.debt)
         self.debt -= due
         self._last = self._last | self.runner.update(due)

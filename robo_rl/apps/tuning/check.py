@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from robo_rl.apps.tuning.compose import check_demos, check_interventions
+from robo_rl.apps.tuning.remote import check_launcher
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
 from robo_rl.core.errors import ConfigError
@@ -22,6 +23,7 @@ def check_config(config: FinetuneVerb) -> None:
     method = config.method
     if config.device != "auto":
         pick_device(config.device)
+    check_launcher(config)
     RunDir.check_new(config.out, resume=config.resume, overwrite=config.overwrite)
     if config.base is not None:
         find_policy(config.base)

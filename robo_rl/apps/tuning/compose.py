@@ -22,7 +22,7 @@ from robo_rl.core.action_map import ActionMap, ChainMap, DirectMap, LatentMap, R
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import generator
-from robo_rl.core.spec import sense_of
+from robo_rl.core.spec import EnvSpec, sense_of
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.collect import Collector, Store
@@ -145,21 +145,46 @@ def build_session(
     """
     action_map = build_map(method.map, base)
     check_together(method, action_map)
-    features = feature_dim(base, env, device)
-    # Steering explores over the noise distribution of the base's training, whatever its origin.
-    scale = 1.0 if method.map.kind == "steering" else method.base_noise
+    features = feature_dim(base, env.spec, device)
     parts = Parts(
         method=method, base=base, env=env, map=action_map, features=features,
-        widths=store_widths(base, features, action_map),
-        noise=EpisodeNoise((base.chunk, base.action_spec.dim), scale, device=device),
-        reward=reward_transform(method), rng=generator("learner", seed, device=device),
+        widths=store_widths(base, features, action_map), rng=generator("learner", seed, device=device),
         draws=generator("replay", seed, device=device),
         demos=demos, dense_reward=dense_reward, logger=logger, say=say, device=device, masked=masked,
         graphs=graphs,
     )  # fmt: skip
     tuner, policy = FAMILIES[method.algorithm](parts)
-    deploy = scale if method.deploy_noise is None else method.deploy_noise
-    return TuningSession(tuner, policy, deploy, ("train", seed))
+    return TuningSession(tuner, policy, deployed_noise(method), ("train", seed))
+
+
+def base_noise(method: MethodConfig) -> float:
+    """Scale of the base's initial noise in training.
+
+    Steering explores over the noise distribution of the base's training, whatever its origin.
+    """
+    return 1.0 if method.map.kind == "steering" else method.base_noise
+
+
+def deployed_noise(method: MethodConfig) -> float:
+    """Scale of the initial noise in evaluation and deployment."""
+    return base_noise(method) if method.deploy_noise is None else method.deploy_noise
+
+
+def build_collector(
+    method: MethodConfig,
+    base: SavedPolicy,
+    env: VecEnv,
+    action_map: ActionMap,
+    store: Store,
+    interventions: Store | None,
+    device: torch.device | str = "cpu",
+    masked: bool | None = None,
+) -> Collector:
+    """Collector of a method over the lanes of this environment."""
+    executor = ChunkExecutor(base, env.num_envs, device=device, masked=masked)
+    noise = EpisodeNoise((base.chunk, base.action_spec.dim), base_noise(method), device=device)
+    gamma, reward = method.learner.gamma, reward_transform(method)
+    return Collector(env, executor, noise, action_map, gamma, store, interventions, reward)
 
 
 @dataclass(frozen=True)
@@ -172,8 +197,6 @@ class Parts:
     map: ActionMap
     features: int
     widths: dict[str, int]
-    noise: EpisodeNoise
-    reward: RewardTransform
     rng: torch.Generator  # of the learner
     draws: torch.Generator  # of the replay
     demos: EpisodeStore | None
@@ -186,9 +209,9 @@ class Parts:
 
     def collector(self, base: SavedPolicy, store: Store, interventions: Store | None = None) -> Collector:
         """Collection with this base into this store."""
-        executor = ChunkExecutor(base, self.env.num_envs, device=self.device, masked=self.masked)
-        gamma = self.method.learner.gamma
-        return Collector(self.env, executor, self.noise, self.map, gamma, store, interventions, self.reward)
+        return build_collector(
+            self.method, base, self.env, self.map, store, interventions, self.device, self.masked
+        )
 
 
 def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
@@ -199,12 +222,19 @@ def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
         parts.device,
     )  # fmt: skip
     collector = parts.collector(base, stores["online"], stores.get("intervention"))
-    aliased = base if method.algorithm == "noise_aliased" else None
-    learner = OffPolicyLearner(parts.features, parts.map, method.learner, parts.rng, base=aliased)
+    learner = build_learner(method, base, parts.features, parts.map, parts.rng)
     mix = ReplayMix(stores, vars(method.mix))
     captured = update_graphs(torch.device(parts.device), parts.graphs, (parts.rng, parts.draws))
     tuner = FineTuner(method, collector, learner, mix, parts.draws, parts.logger, parts.say, captured)
     return tuner, deployed(base, learner, parts.map)
+
+
+def build_learner(
+    method: MethodConfig, base: SavedPolicy, features: int, action_map: ActionMap, rng: torch.Generator
+) -> OffPolicyLearner:
+    """The off-policy learner of a method."""
+    aliased = base if method.algorithm == "noise_aliased" else None
+    return OffPolicyLearner(features, action_map, method.learner, rng, base=aliased)
 
 
 def build_ppo(parts: Parts) -> tuple[Tuner, SavedPolicy]:
@@ -288,11 +318,11 @@ def deployed(base: SavedPolicy, learner: OffPolicyLearner | PpoLearner, action_m
     return DirectPolicy(base.env, base.normalizer, learner.actor)
 
 
-def feature_dim(base: SavedPolicy, env: VecEnv, device: torch.device | str = "cpu") -> int:
+def feature_dim(base: SavedPolicy, env: EnvSpec, device: torch.device | str = "cpu") -> int:
     """Width of the base's features."""
     zeros = {
         key: torch.zeros(1, base.obs_steps, *spec.shape, dtype=spec.torch_dtype, device=device)
-        for key, spec in env.spec.obs.items()
+        for key, spec in env.obs.items()
     }
     return int(base.features(zeros).shape[1])
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,19 +12,22 @@ import torch
 from policies.checkpoint import load_policy, save_policy
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
+from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
 from robo_rl.apps.tuning.report import measure
 from robo_rl.apps.tuning.start import env_name, env_options, training_episode_limit, with_planning_interval
+from robo_rl.apps.tuning.training_lanes import LocalLanes, RemoteLanes, TrainingLanes
 from robo_rl.apps.tuning.warm_start import start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
-from robo_rl.core.seeding import EpisodeSeeds, derive_seed
+from robo_rl.core.seeding import derive_seed
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
+from robo_rl.rl.scale.remote_collector import RemoteCollector
 from robo_rl.runs.device import copied_to, run_device
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.runs.metrics import Metrics
@@ -34,8 +38,17 @@ from sim.vec.on_device import env_on
 from sim.vec.recorded import Recorded
 
 
-def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, run: RunDir) -> TuningResult:
-    """Train one method in `run`; a resumed run continues from its last checkpoint."""
+def run_method(
+    config: FinetuneVerb,
+    method: MethodConfig,
+    base: SavedPolicy,
+    run: RunDir,
+    actors: OpenFleet | None = None,
+) -> TuningResult:
+    """Train one method in `run`; a resumed run continues from its last checkpoint.
+
+    actors: starts actors that hold the environments; None: they are in this process.
+    """
     if config.env_steps is not None:
         method = replace(method, env_steps=config.env_steps)
     if method.execute is not None and method.map.kind != "direct":
@@ -45,9 +58,9 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
     if replayed and (said := select_episodes(EpisodeStore(str(config.demos)), "unfailed").sentence()):
         print(said)
     name, options = env_name(config), env_options(config)
-    limited = options | {"max_episode_steps": training_episode_limit(config, method, demos)}
+    limit = training_episode_limit(config, method, demos)
     with (
-        closing(make_env(name, config.num_envs, config.num_workers, **limited)) as env,
+        _training_env(config, limit, actors) as env,
         closing(make_env(name, min(10, config.final_episodes), 0, **options)) as eval_env,
         resumable(
             run,
@@ -59,21 +72,32 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
         ) as session,
     ):
         state = session.take_state()
-        device = run_device(config.device, getattr(env, "device", torch.device("cpu")))
-        train_env = with_interventions(method, name, env, config.seed)
-        if config.record != "none":
-            train_env = _recorded(config, train_env, eval_env.spec, demos, run, fresh=state is None)
-        train_env = env_on(train_env, device)
-        if device.type != "cpu":
-            base = copied_to(base, device)
-        tuning = build_session(
-            method, base, train_env, seed=config.seed, demos=demos, device=device,
-            dense_reward=has_dense_reward(name, config.reward), logger=session.metrics, say=session.bar.write,
-            graphs=config.graphs,
-        )  # fmt: skip
+        shared: Any = {
+            "demos": demos,
+            "dense_reward": has_dense_reward(name, config.reward),
+            "logger": session.metrics,
+            "say": session.bar.write,
+        }
+        lanes: TrainingLanes
+        if env is None:
+            assert actors is not None
+            tuning = remote_session(config, method, base, eval_env.spec, actors, limit, **shared)
+            lanes = RemoteLanes()
+        else:
+            device = run_device(config.device, getattr(env, "device", torch.device("cpu")))
+            train_env = with_interventions(method, name, env, config.seed)
+            if config.record != "none":
+                train_env = _recorded(config, train_env, eval_env.spec, demos, run, fresh=state is None)
+            train_env = env_on(train_env, device)
+            if device.type != "cpu":
+                base = copied_to(base, device)
+            tuning = build_session(
+                method, base, train_env, seed=config.seed, device=device, graphs=config.graphs, **shared
+            )
+            lanes = LocalLanes(train_env, tuning.seed_root)
         start_from(tuning.tuner, config.init)
         session.raise_if_stopped()  # nothing was done since the last checkpoint
-        training = _Training(config, tuning, train_env, eval_env, session.metrics)
+        training = _Training(config, tuning, lanes, eval_env, session.metrics)
         training.begin(state)
         del state  # a replay is large
         session.run(
@@ -82,11 +106,26 @@ def run_method(config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, ru
             due=training.learned_offline,
             savable=training.savable,
         )
+    if isinstance(tuning.tuner.collector, RemoteCollector):
+        print(write_actors(tuning.tuner.collector, run))
     if kept := training.keep_best():
         print(kept)
     save_policy(run.policy, tuning.policy, train_note(config, method, tuning, training.curve))
     write_json(run.path / CURVE_FILE, training.curve.to_json())
     return TuningResult(load_policy(run.policy), tuning.noise_scale, training.curve, tuning.tuner.env_steps)
+
+
+@contextmanager
+def _training_env(
+    config: FinetuneVerb, limit: int | None, actors: OpenFleet | None
+) -> Iterator[VecEnv | None]:
+    """Environment of training, in this process; None if actors hold it. limit: steps of an episode."""
+    if actors is not None:
+        yield None
+        return
+    options = env_options(config) | {"max_episode_steps": limit}
+    with closing(make_env(env_name(config), config.num_envs, config.num_workers, **options)) as env:
+        yield env
 
 
 def _recorded(
@@ -132,29 +171,30 @@ class _Training:
     """Tuner and evaluations in the form of the training loop (`resumable`)."""
 
     def __init__(
-        self, config: FinetuneVerb, tuning: TuningSession, env: VecEnv, eval_env: VecEnv, metrics: Metrics
+        self,
+        config: FinetuneVerb,
+        tuning: TuningSession,
+        lanes: TrainingLanes,
+        eval_env: VecEnv,
+        metrics: Metrics,
     ) -> None:
-        self.config, self.tuning, self.env, self.eval_env = config, tuning, env, eval_env
+        self.config, self.tuning, self.lanes, self.eval_env = config, tuning, lanes, eval_env
         self.metrics, self.tuner = metrics, tuning.tuner
         self.curve = LearningCurve()
         self.best: Best | None = None  # None before the first evaluation
         # CPU time at which training continued; None in evaluations and checkpoints
         self._since_cpu_s: float | None = None
         self._offline = 0  # offline updates before the last `advance`
-        self._seeds = EpisodeSeeds(tuning.seed_root)
         # The best of many evaluations is biased upwards, so the final one uses other episodes.
         self._selection = replace(config, eval_seed=derive_seed("selection", config.eval_seed))
 
     def begin(self, state: dict[str, Any] | None) -> None:
-        """Reset the environment, or restore the instant of a checkpoint."""
-        if state is None:
-            obs, first = self.env.reset(self._seeds), EpisodeSeeds(self._seeds.root)
-            self.tuner.collector.reset(obs, [next(first) for _ in range(self.env.num_envs)])
-            return
-        self.curve, self.best = LearningCurve.from_json(state["progress"]), Best.from_state(state["best"])
-        self._seeds = EpisodeSeeds(self._seeds.root, int(state["seeds"]))
-        self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
-        self.tuner.load_state_dict(state["tuner"])
+        """Start the first episodes, or restore the instant of a checkpoint."""
+        if state is not None:
+            self.curve, self.best = LearningCurve.from_json(state["progress"]), Best.from_state(state["best"])
+            self.lanes.restore(state)
+            self.tuner.load_state_dict(state["tuner"])
+        self.lanes.start(self.tuner, fresh=state is None)
 
     @property
     def done(self) -> bool:
@@ -226,16 +266,14 @@ class _Training:
             self.best = Best(self.step, score, self.tuner.learner.weights())
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes: tuner, environment, evaluations."""
+        """Everything that changes: tuner, environments, evaluations."""
         self._pause()
         assert self.best is not None  # `savable`
         return {
             "tuner": self.tuner.state_dict(),
             "best": self.best.to_state(),
-            "env": self.env.snapshot(),
-            "seeds": self._seeds.count,
             "progress": self.curve.to_json(),
-        }
+        } | self.lanes.state_dict()
 
 
 def train_note(

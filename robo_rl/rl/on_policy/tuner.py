@@ -15,8 +15,8 @@ import torch
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
-from robo_rl.rl.collect import Collector
-from robo_rl.rl.loop import FinetuneConfig, Phase
+from robo_rl.rl.collect import Collector, Phase
+from robo_rl.rl.loop import FinetuneConfig
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner

@@ -251,8 +251,8 @@ def test_cpu_seconds_include_the_workers() -> None:
     config = FinetuneVerb(out="unused", eval_every=0)
     session: Any = SimpleNamespace(tuner=_Working(), seed_root=("train", 0))
     nothing: Any = None
-    env: Any = SimpleNamespace(snapshot=dict)
-    training = _Training(config, session, env, nothing, nothing)
+    lanes: Any = SimpleNamespace(state_dict=dict)
+    training = _Training(config, session, lanes, nothing, nothing)
     training.best = Best(0, (0.0, 0.0), {})  # evaluated already
     training.advance()
     assert training.state_dict()["progress"]["train_cpu_s"] >= 0.45
