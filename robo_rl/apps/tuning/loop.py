@@ -108,6 +108,8 @@ def run_method(
         )
     if isinstance(tuning.tuner.collector, RemoteCollector):
         print(write_actors(tuning.tuner.collector, run))
+        if config.ray_address is not None:  # no children of this process, unlike those of a local cluster
+            training.curve.train_cpu_s += tuning.tuner.collector.waiting.actors_cpu_s
     if kept := training.keep_best():
         print(kept)
     save_policy(run.policy, tuning.policy, train_note(config, method, tuning, training.curve))

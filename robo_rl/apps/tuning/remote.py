@@ -204,6 +204,7 @@ def write_actors(collector: RemoteCollector, run: RunDir) -> str:
     waiting, schedule = collector.waiting, collector.schedule
     result = waiting.state_dict() | {
         "actors": len(schedule.slots),
+        "env_steps": collector.env_steps,
         "replaced": schedule.replaced,
         "lost_env_steps": schedule.lost_env_steps,
         "actors_waited_share": waiting.actors_share,

@@ -78,7 +78,7 @@ class RolloutActor:
 
     def _collect(self, grant: Grant, weights: Weights) -> Block:
         assert self._parts is not None  # `about` was called first
-        began_s = time.perf_counter()
+        began_s, cpu_s = time.perf_counter(), time.process_time()
         waited_s = 0.0 if self._idle_since_s is None else began_s - self._idle_since_s
         collector, acting = self._parts.collector, self._parts.acting
         if grant.version != self._version:
@@ -98,6 +98,7 @@ class RolloutActor:
             largest_reward=collector.reward.largest,
             busy_s=self._idle_since_s - began_s,
             waited_s=waited_s,
+            cpu_s=time.process_time() - cpu_s,
         )
 
 

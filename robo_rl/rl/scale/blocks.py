@@ -58,7 +58,7 @@ class Block:
 
     incarnation: how often the actor had been replaced. version: of the weights that acted. env_steps: of all
     lanes. decisions: store -> its decisions. largest_reward: see `RewardTransform`. busy_s, waited_s: wall
-    time of the call, and between the end of the actor's previous call and its start.
+    time of the call, and between the end of the actor's previous call and its start. cpu_s: of the call.
     """
 
     incarnation: int
@@ -69,6 +69,7 @@ class Block:
     largest_reward: float
     busy_s: float
     waited_s: float
+    cpu_s: float
 
     @property
     def size_bytes(self) -> int:

@@ -29,6 +29,9 @@ CONNECT_S = 5.0
 _LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TOKEN = secrets.token_hex(32)  # one for all clusters of this process: Ray keeps the first that it reads
+# Ray's port speaks gRPC, which begins with HTTP/2's preface and a settings frame in both directions.
+_SETTINGS = b"\x04"
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
 _SET_BY_RAY = ("RAY_AUTH_MODE",)
 
 
@@ -38,7 +41,7 @@ def local_cluster(cpus: int, store_mb: int) -> Iterator[None]:
 
     store_mb: size of its object store in /dev/shm. Raises EnvError if it cannot be started.
     """
-    folder = tempfile.mkdtemp(prefix="robo-rl-ray-")
+    folder = tempfile.mkdtemp(prefix="robo-rl-ray-", dir=_short(tempfile.gettempdir()))
     variables = {
         **_LOOPBACK_ONLY,
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -83,6 +86,11 @@ def existing_cluster(address: str, actors: int, cpus: int) -> Iterator[None]:
         yield
 
 
+def _short(folder: str) -> str:
+    """The folder, or /tmp: names of Ray's sockets below it may have at most 107 characters."""
+    return folder if len(folder) <= 24 else "/tmp"
+
+
 @contextmanager
 def _connected(**settings: Any) -> Iterator[None]:
     """Ray's connection; signals keep the effect that they have in the rest of robo-rl."""
@@ -118,6 +126,11 @@ def _described(error: Exception, address: str) -> EnvError | ConfigError:
             f"The Ray cluster at {address} has another version: {words.partition('Version mismatch: ')[2]}. "
             "Install the same Ray and Python on all machines."
         )
+    if "InvalidAuthToken" in words:
+        return ConfigError(
+            f"The Ray cluster at {address} asks for a token. Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to "
+            "the cluster's (`ray get-auth-token` on its first machine)."
+        )
     return ConfigError(f"The Ray cluster at {address} cannot be used: {words}")
 
 
@@ -132,12 +145,19 @@ def _check_reachable(address: str) -> str:
     if not host or not port.isdecimal():
         raise ConfigError(f"ray_address={address} is no address. Give host:port, or auto.")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_S) as connection:
+            connection.sendall(_HTTP2_HELLO)
+            answer = connection.recv(9)
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"No Ray cluster answers at {address} ({error}). Start one by `ray start --head --port={port}`, "
             "or leave out ray_address for a local cluster of the run."
         ) from error
+    if answer[3:4] != _SETTINGS:  # Ray itself would try for minutes
+        raise ConfigError(
+            f"What listens at {address} is no Ray cluster. Give the address that `ray start --head` has "
+            "printed."
+        )
     return host
 
 

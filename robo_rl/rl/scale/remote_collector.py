@@ -121,21 +121,22 @@ class RemoteCollector:
         if phase != self._phase:
             self._phase = phase
             self.schedule.renewed()  # a burn-in has changed the critics
+        began_s, running = time.perf_counter(), self._any_ready()
         self._hand_out(phase)
         if (taken := self._take()) is None:
-            began_s, running = time.perf_counter(), self._any_ready()
             self._receive(WAIT_S)
+            waited_s = time.perf_counter() - began_s
             if running:  # the start of the actors is no waiting for data
-                self.waiting.learner_waited_s += time.perf_counter() - began_s
+                self.waiting.learner_waited_s += waited_s
+                self.waiting.learner_s += waited_s
             return []
         slot, block = taken
         self._admit(slot, block, store)
         if learn is not None:
-            began_s = time.perf_counter()
             learn(block.env_steps / self.num_lanes)
-            self.waiting.learner_busy_s += time.perf_counter() - began_s
         self.schedule.admitted(slot, learned=learn is not None)
         self._receive(0.0)
+        self.waiting.learner_s += time.perf_counter() - began_s
         return block.episodes
 
     def _hand_out(self, phase: Phase) -> None:

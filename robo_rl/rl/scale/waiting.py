@@ -14,10 +14,11 @@ class Waiting:
     learner's when the block arrived.
     """
 
-    learner_busy_s: float = 0.0  # in updates
-    learner_waited_s: float = 0.0  # for blocks
+    learner_s: float = 0.0  # of collecting and learning, with an actor ready; no evaluations, no checkpoints
+    learner_waited_s: float = 0.0  # of these, waiting for blocks
     actors_busy_s: float = 0.0
     actors_waited_s: float = 0.0  # for permission, and with it for weights
+    actors_cpu_s: float = 0.0
     blocks: int = 0
     size_bytes: int = 0  # of all blocks
     most_behind: int = 0
@@ -27,6 +28,7 @@ class Waiting:
         """Add the times of one block."""
         self.actors_busy_s += block.busy_s
         self.actors_waited_s += block.waited_s
+        self.actors_cpu_s += block.cpu_s
         self.blocks += 1
         self.size_bytes += block.size_bytes
         self.most_behind = max(self.most_behind, behind)
@@ -35,7 +37,7 @@ class Waiting:
     @property
     def learner_share(self) -> float:
         """Share of the learner's time in which it waited for data."""
-        return self.learner_waited_s / max(self.learner_busy_s + self.learner_waited_s, 1e-9)
+        return self.learner_waited_s / max(self.learner_s, 1e-9)
 
     @property
     def actors_share(self) -> float:
