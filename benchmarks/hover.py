@@ -17,14 +17,24 @@ hover/rates/pid/...
 compares learners at equal CPU seconds: hover/<method>/<budget>_cpu_s/position_error_m and
 .../terminated_fraction, for first_order, first_order_lqr (initialised as the LQR law), shac, td3, sac and
 ppo.
+
+    python benchmarks/hover.py --first
+
+is the first `robo-rl fly task=hover` after installation, with empty caches of compiled code:
+fly/first_flight_s, from the command to the policy with table, film and bundle, and fly/first_flight_cpu_s.
+Both lines hold the load of the machine: on an idle one the first is no larger than the second.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+import time
 from argparse import Namespace
 from pathlib import Path
 from statistics import fmean
@@ -56,10 +66,14 @@ def main() -> None:
         "--marks", type=int, default=6, help="with --methods: number of points on the first seed's curve"
     )
     options.add_argument("--picture", type=Path, help="with --methods: PNG file for these curves")
+    options.add_argument("--first", action="store_true", help="time the first flight with empty caches")
     args = options.parse_args()
     torch.set_num_threads(1)
     if args.methods and args.level != "motors":
         raise SystemExit("--methods compares learners that command motors: leave out --level.")
+    if args.first:
+        first_flight(args.quick)
+        return
     if args.methods:
         methods(args)
         return
@@ -78,6 +92,27 @@ def main() -> None:
         starts = SharedStarts.of(config, setting)
         trial = starts.fly(starts.controller(controller))
         report(f"{name}/{controller}", [FlyRow.of(controller, trial)])
+
+
+def first_flight(quick: bool) -> None:
+    """Time of the verb in a new process without compiled code from earlier runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        places = ("ROBO_RL_CACHE", "TORCHINDUCTOR_CACHE_DIR")
+        env = os.environ | {name: f"{folder}/{name}" for name in places}
+        small = ["updates=10", "eval_episodes=100", "video=false"] if quick else []
+        call = [sys.executable, "-m", "robo_rl", "fly", "task=hover", f"out={folder}/run", *small]
+        load, start_s, before = os.getloadavg()[0], time.monotonic(), os.times()
+        subprocess.run(call, env=env, check=True, stdout=subprocess.DEVNULL)
+        wall_s, after = time.monotonic() - start_s, os.times()
+        policy = json.loads(Path(folder, "run", "results.json").read_text())["rows"][0]
+    used_s = after.children_user - before.children_user + after.children_system - before.children_system
+    facts = {
+        "load_before": round(load, 1), "load_after": round(os.getloadavg()[0], 1), "cores": os.cpu_count(),
+        "position_error_m": policy["position_error_m"], "train_cpu_s": policy["train_cpu_s"],
+        "compile_cpu_s": policy["compile_cpu_s"],
+    }  # fmt: skip
+    emit("fly/first_flight_s", round(wall_s, 1), "s", **facts)
+    emit("fly/first_flight_cpu_s", round(used_s, 1), "cpu-s", **facts)
 
 
 def methods(args: Namespace) -> None:

@@ -40,7 +40,7 @@ TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     "Learning inside the denoising": ("denoising",),
     "Single-step head": ("head",),
     "Learners": ("learner", "many_lanes"),
-    "Quadcopters: one craft": ("hover", "tracking", "waypoints", "race", "vision", "quad_chain", "c"),
+    "Quadcopters: one craft": ("fly", "hover", "tracking", "waypoints", "race", "vision", "quad_chain", "c"),
     "Quadcopters: obstacles, swarms, missions": ("obstacles", "swarm", "mission"),
     "Engines": ("engine", "quad"),
     "Transfer to another engine": ("transfer",),

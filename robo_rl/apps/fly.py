@@ -10,14 +10,12 @@ from robo_rl.flight.fly.runs import (
     SharedStarts,
     fly_controllers,
     fly_setup,
-    kernel_count,
     start_run,
     train_all,
 )
 from robo_rl.flight.fly.setup import check_own
 from robo_rl.flight.fly.table import print_table
 from robo_rl.flight.rows import FlyRow
-from sim.compile.kernel_count import kernels_expected
 
 
 def main(config: FlyConfig) -> int:
@@ -25,7 +23,7 @@ def main(config: FlyConfig) -> int:
     torch.set_num_threads(1)
     check_own(config)
     config, setting = fly_setup(config)
-    with start_run(config) as run, kernels_expected(kernel_count(config)):
+    with start_run(config) as run:
         rows, trials = train_all(config, setting, run)
         controllers = fly_controllers(SharedStarts.of(config, setting))
         rows += [FlyRow.of(name, trial) for name, trial in controllers.items()]

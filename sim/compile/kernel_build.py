@@ -1,4 +1,4 @@
-"""Building a kernel's machine code, which takes about half a minute and can be interrupted at any time."""
+"""Building a kernel with torch's inductor, which takes half a minute and can be interrupted at any time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build_kernel(graph: torch.fx.GraphModule, examples: Sequence[Tensor], path: 
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.stem}-{os.getpid()}.pt2")
     try:
-        with _stopped_at_once(), warnings.catch_warnings():
+        with stopped_at_once(), warnings.catch_warnings():
             for kind in (FutureWarning, DeprecationWarning):  # torch warns about its own code
                 warnings.simplefilter("ignore", kind)
             exported = torch.export.export(graph, tuple(examples))
@@ -44,17 +44,22 @@ def build_kernel(graph: torch.fx.GraphModule, examples: Sequence[Tensor], path: 
             )
         partial.replace(path)
     except (CppCompileError, InductorError) as error:
-        said = [line.strip() for line in str(error).splitlines() if "error" in line.lower()]
-        raise EnvError(
-            f"The C++ compiler could not build the simulator: {said[-1] if said else error}. Check that "
-            "`g++ --version` works and that 1 GB of memory is free, and start again."
-        ) from error
+        raise no_build(str(error)) from error
     finally:
         partial.unlink(missing_ok=True)
 
 
+def no_build(said: str) -> EnvError:
+    """Error of a failed build. said: output of the compiler, of which the last error is shown."""
+    errors = [line.strip() for line in said.splitlines() if "error" in line.lower()]
+    return EnvError(
+        f"The C++ compiler could not build the simulator: {errors[-1] if errors else said}. Check that "
+        "`g++ --version` works and that 1 GB of memory is free, and start again."
+    )
+
+
 @contextmanager
-def _stopped_at_once() -> Iterator[None]:
+def stopped_at_once() -> Iterator[None]:
     """Let SIGINT and SIGTERM raise KeyboardInterrupt at once.
 
     Ctrl-C also ends the compiler: if the signal were handled later, its exit would be taken for a failed

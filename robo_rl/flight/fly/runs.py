@@ -11,7 +11,6 @@ from torch import Tensor
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.conf.fly import FlyConfig
-from robo_rl.conf.fly_method import RewardMethod
 from robo_rl.core.seeding import derive_seed
 from robo_rl.flight.fly.learners import make_training
 from robo_rl.flight.fly.recipe import resolved, total_updates
@@ -54,16 +53,6 @@ def fly_setup(config: FlyConfig) -> tuple[FlyConfig, FlightSetup]:
     """Settings with all defaults resolved, and their setup. Raises ConfigError as `FlightSetup.of`."""
     setting = FlightSetup.of(config)
     return resolved(config, setting.task), setting
-
-
-def kernel_count(config: FlyConfig) -> int:
-    """Number of kernels that the run compiles at most: training, with a second one for its gradient, and
-    measurement. Another engine's physics is not compiled.
-    """
-    if config.eager:
-        return 0
-    own = int(config.engine == "quad")
-    return own + (own if isinstance(config.method, RewardMethod) else 2)
 
 
 def start_run(config: FlyConfig) -> RunDir:
