@@ -254,6 +254,7 @@ OPS: dict[Any, Callable[..., Any]] = {
     aten.ones.default: _filled(1.0),
     aten.full.default: _filled(),
     aten.new_zeros.default: _filled(0.0),
+    aten.new_full.default: lambda call, like, size, value, **_: call.fill(value),
     aten.scalar_tensor.default: _constant,
     aten.slice.Tensor: _slice,
     aten.select.int: _select,

@@ -181,7 +181,7 @@ def first_sight(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Returns (memory, observation) at the start of an episode. hover: the action that hovers."""
     real = realism or Realism()
-    remembered, task_state = blank_memory(state.shape[1], hover, senses), task.first(external)
+    remembered, task_state = blank_memory(state.shape[1], hover, senses, state.device), task.first(external)
     slots = layout(task, senses, real)
     hidden = hidden_start(state, noise, hover, slots, real, task_state)
     memory = torch.cat([remembered, *hidden])

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import Four
-from sim.engines.quad.layout import POS, VEL
+from sim.engines.quad.layout import POS, VEL, constants
 from sim.flight.realism import Realism
 from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 from sim.tasks.flight.protocol import FlightTask
@@ -51,15 +52,15 @@ def layout(task: FlightTask, senses: FlightSenses, realism: Realism) -> MemoryLa
     )
 
 
-def blank_memory(num: int, hover: Four, senses: FlightSenses) -> Tensor:
+def blank_memory(num: int, hover: Four, senses: FlightSenses, device: torch.device | str = "cpu") -> Tensor:
     """The policy's part at the start of an episode: hover actions, zero integral."""
-    still = torch.zeros(3 * senses.integral, num)
-    return torch.cat([actions_of(hover, senses.history, num), still])
+    still = torch.zeros(3 * senses.integral, num, device=device)
+    return torch.cat([actions_of(hover, senses.history, still), still])
 
 
-def actions_of(hover: Four, times: int, num: int) -> Tensor:
-    """(4 times, n): the hover action, repeated."""
-    return torch.tensor(hover).unsqueeze(1).repeat(times, num)
+def actions_of(hover: Four, times: int, like: Float[Tensor, "k n"]) -> Float[Tensor, "a n"]:
+    """The hover action, repeated: a = 4 times."""
+    return constants(hover, like).repeat(times, like.shape[1])
 
 
 def hidden_start(
@@ -71,8 +72,7 @@ def hidden_start(
     task_state: Tensor,
 ) -> list[Tensor]:
     """The hidden part at the start of an episode: everything from `task_state` on."""
-    num = state.shape[1]
-    still = actions_of(hover, place.own_last + realism.latency_steps, num)
-    drawn = torch.zeros(realism.noise_size, num) if noise is None else noise[SENSED_SIZE:]
+    still = actions_of(hover, place.own_last + realism.latency_steps, state)
+    drawn = state.new_zeros(realism.noise_size, state.shape[1]) if noise is None else noise[SENSED_SIZE:]
     late = [*[state[POS]] * realism.delay_steps, *[state[VEL]] * realism.flow_steps]
     return [task_state, still, *late, *realism.start(drawn), *realism.bias(drawn)]

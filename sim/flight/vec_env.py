@@ -13,7 +13,7 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.keyed_random import keyed_normal, keyed_uniform
 from robo_rl.core.protocols import Obs, StepResult
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float, Int64
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import Craft, load_craft
@@ -33,6 +33,7 @@ from sim.flight.setting import (
 )
 from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 from sim.tasks.flight.protocol import FlightStep, FlightTask
+from sim.vec.device_restarts import DeviceRestarts
 from sim.vec.history import place_of, seeds_of
 from sim.vec.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
@@ -67,7 +68,9 @@ class QuadVecEnv:
     (n,) [m] holds it in the step that ends the episode; it is infinite in all other steps and where the
     episode ended early.
 
-    `measured` and `reference` are inputs of classical controllers and their experts, not of policies.
+    `measured` and `reference` are inputs of classical controllers and their experts, not of policies. All
+    tensors are on `device`, the CPU unless `move_to` was called; from `keep_on_device` on episodes restart by
+    mask, without the host's knowledge.
     """
 
     _state: Tensor  # (17, n)
@@ -97,8 +100,9 @@ class QuadVecEnv:
         )
         self.senses = senses_of(task, options)
         physics, step = level_physics(options.commanded, self.task.dt_s), None
+        self._movable = True
         if (other := other_step(options, self.craft, self.task, num_envs)) is not None:
-            (physics, step), compiled = other, False
+            (physics, step), compiled, self._movable = other, False, False
         small_s = physics.dt_s / physics.substeps
         self.command = make_command(options.commanded, self.craft, small_s)
         self.spec = flight_spec(self.task, self.senses, options, self.command.spec)
@@ -106,19 +110,41 @@ class QuadVecEnv:
         self._params = parameters(self.craft, small_s)
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
-        fn = make_flight(self.craft, physics, self.task, self.senses, step=step, level=options.commanded)
-        self._begin(torch.arange(num_envs), torch.zeros(num_envs, dtype=torch.long))
-        examples = (self._state, self._memory, torch.zeros(4, num_envs), self._params, self._external,
-                    torch.zeros(SENSED_SIZE, num_envs))  # fmt: skip
-        self._flight = compile_kernel(
-            fn, examples, eager=not (num_envs >= 64 if compiled is None else compiled)
+        self._restarts: DeviceRestarts | None = None
+        self._resident = False
+        self._function = make_flight(
+            self.craft, physics, self.task, self.senses, step=step, level=options.commanded
         )
+        self._compiled = num_envs >= 64 if compiled is None else compiled
+        self._place(torch.device("cpu"))
+
+    def _place(self, device: torch.device) -> None:
+        """Put all tensors and the compiled step on a device."""
+        self.device, self._params, num = device, self._params.to(device), self.num_envs
+        self._begin_all(torch.zeros(num, dtype=torch.long, device=device))
+        examples = (self._state, self._memory, self._state.new_zeros(4, num), self._params, self._external,
+                    self._state.new_zeros(SENSED_SIZE, num))  # fmt: skip
+        self._flight = compile_kernel(self._function, examples, eager=not self._compiled)
+
+    def move_to(self, device: torch.device) -> bool:
+        """Compute on this device from now on. Call before `reset`. Returns False for an engine of the CPU."""
+        if self._movable and self.device != device:
+            self._place(device)
+        return self._movable
+
+    def keep_on_device(self) -> bool:
+        self._resident = self._movable
+        return self._resident
 
     def reset(self, seeds: Iterator[int]) -> Obs:
         self._seeds, self._pending = seeds, None
-        taken = torch.tensor(take_seeds(seeds, self.num_envs))
-        self._begin(torch.arange(self.num_envs), taken)
-        return {"state": self._obs.T.contiguous()}
+        self._begin_all(torch.tensor(take_seeds(seeds, self.num_envs), device=self.device))
+        self._restarts = DeviceRestarts(seeds, self.num_envs, self.device) if self._resident else None
+        return self._given()
+
+    def _given(self) -> Obs:
+        """Observations for the caller to keep."""
+        return {"state": self._obs.T.clone(memory_format=torch.contiguous_format)}
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
         self.step_async(action)
@@ -127,7 +153,10 @@ class QuadVecEnv:
     def step_async(self, action: Float[Tensor, "n a"]) -> None:
         if self._seeds is None:
             raise EnvError("step before reset: call reset(seeds) first.")
-        clipped = torch.from_numpy(clipped_action(action, self.spec, self.num_envs))
+        if self._restarts is not None:
+            clipped = self._restarts.clipped(action, self.spec)
+        else:
+            clipped = torch.from_numpy(clipped_action(action, self.spec, self.num_envs)).to(self.device)
         self._pending = self.spec.action.normalize(clipped).T.contiguous()
 
     @torch.no_grad()
@@ -145,14 +174,10 @@ class QuadVecEnv:
         flying = FlightStep(self._from_goal(), self._task_state, self._age, terminated)
         self._tally = self.task.tally(self._tally, flying)
         success, error_m = self.task.verdict(self._tally, flying)
-        ended, seed, final = terminated | truncated, self._episode_seed, self._obs.T.contiguous()
-        obs = final
-        if ended.any():
-            lanes = ended.nonzero()[:, 0]
-            self._begin(lanes, torch.tensor(take_seeds(self._seeds, len(lanes))))
-            obs = self._obs.T.contiguous()
+        ended, seed, final = terminated | truncated, self._episode_seed, self._given()
+        self._restart(ended)
         info = {
-            "final_obs": {"state": final.clone()},
+            "final_obs": final,
             "final_mask": ended,
             "success": success,
             "episode_seed": seed.clone(),
@@ -160,24 +185,34 @@ class QuadVecEnv:
         }
         if error_m is not None:
             info["error_m"] = error_m
-        return {"state": obs.clone()}, self.task.reward(cost), terminated, truncated, info
+        return self._given(), self.task.reward(cost), terminated, truncated, info
 
-    def _begin(self, lanes: Tensor, seeds: Tensor) -> None:
-        """Start fresh episodes in these lanes."""
+    def _restart(self, ended: Bool[Tensor, " n"]) -> None:
+        """Start the next episodes where the last ones ended: by mask, or in these lanes alone."""
+        if self._restarts is not None:
+            self._restarts.note(None, self.spec.name)
+            for name, new in self._first_step(self._restarts.seeds.take(ended, self._episode_seed)).items():
+                setattr(self, name, torch.where(ended, new, getattr(self, name)))
+        elif ended.any():
+            assert self._seeds is not None
+            lanes = ended.nonzero()[:, 0]
+            seeds = torch.tensor(take_seeds(self._seeds, len(lanes)), device=self.device)
+            for name, new in self._first_step(seeds).items():
+                setattr(self, name, getattr(self, name).index_copy(-1, lanes, new))
+
+    def _begin_all(self, seeds: Int64[Tensor, " n"]) -> None:
+        for name, value in self._first_step(seeds).items():
+            setattr(self, name, value)
+
+    def _first_step(self, seeds: Int64[Tensor, " k"]) -> dict[str, Tensor]:
+        """All that changes, at the start of episodes with these seeds. The last axis counts lanes."""
         state, external = self.task.start(
             self.craft, keyed_uniform(seeds, 0, self.task.start_numbers, _START)
         )
         noise = keyed_normal(seeds, 0, SENSED_SIZE, _SENSOR)
         memory, obs = first_sight(state, external, noise, self.command.hover, self.task, self.senses)
-        zero = torch.zeros(len(lanes))
-        if len(lanes) == self.num_envs:
-            self._state, self._memory, self._external, self._obs = state, memory, external, obs
-            self._episode_seed, self._age, self._tally = seeds, torch.zeros_like(seeds), zero
-            return
-        for name, new in (("_state", state), ("_memory", memory), ("_external", external), ("_obs", obs)):
-            setattr(self, name, getattr(self, name).index_copy(1, lanes, new))
-        for name, new in (("_episode_seed", seeds), ("_age", torch.zeros_like(seeds)), ("_tally", zero)):
-            setattr(self, name, getattr(self, name).index_copy(0, lanes, new))
+        age, tally = torch.zeros_like(seeds), torch.zeros_like(state[0])
+        return dict(zip(_SAVED, (state, memory, external, obs, seeds, age, tally), strict=True))
 
     @property
     def _task_state(self) -> Float[Tensor, "k n"]:
@@ -196,6 +231,8 @@ class QuadVecEnv:
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state, seeds included."""
+        if self._restarts is not None:
+            self._seeds = self._restarts.seeds.synchronise()
         place = place_of(self._seeds)
         saved = {name.removeprefix("_"): getattr(self, name).clone() for name in _SAVED}
         seeds = {
@@ -212,14 +249,16 @@ class QuadVecEnv:
                 f"{self.spec.name} with {tuple(self._state.shape)}. Restore it in its own environment."
             )
         for name in _SAVED:
-            setattr(self, name, snapshot[name.removeprefix("_")].clone())
+            setattr(self, name, snapshot[name.removeprefix("_")].to(self.device, copy=True))
         self._seeds = seeds or seeds_of(snapshot) or self._seeds
         self._pending = None
-        return {"state": self._obs.T.contiguous()}
+        if self._resident and self._seeds is not None:
+            self._restarts = DeviceRestarts(self._seeds, self.num_envs, self.device)
+        return self._given()
 
     def render(self, lane: int = 0) -> Tensor:
         values = (self._state, self._from_goal())
-        state, offset = (value[:, lane].numpy().astype(np.float64) for value in values)
+        state, offset = (value[:, lane].cpu().numpy().astype(np.float64) for value in values)
         middle_m, extent_m = self.task.scene
         return torch.from_numpy(picture(state, extent_m, state[POS] - offset, middle_m))
 

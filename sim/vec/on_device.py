@@ -25,10 +25,21 @@ class DeviceEnv(Protocol):
         ...
 
 
+@runtime_checkable
+class MovableEnv(Protocol):
+    """An environment whose engine runs on any device."""
+
+    def move_to(self, device: torch.device) -> bool:
+        """Compute on this device from now on. Call before `reset`. Returns False if that is not possible."""
+        ...
+
+
 def env_on(env: VecEnv, device: torch.device) -> VecEnv:
     """The environment with tensors of this device: by its own engine, or by copies from the host's memory."""
     if device.type == "cpu":
         return env
+    if isinstance(env, MovableEnv):
+        env.move_to(device)
     if isinstance(env, DeviceEnv) and same_device(env.device, device) and env.keep_on_device():
         return env
     return CopiedEnv(env, device)

@@ -6,7 +6,9 @@ times more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -123,6 +125,18 @@ def parameters(
         *drag,
     )
     return torch.stack(rows)
+
+
+def constants(values: Sequence[float], like: Tensor) -> Float[Tensor, "k 1"]:
+    """The numbers as a column of the type and device of `like`. Made once: a copy at every step would delay a
+    GPU.
+    """
+    return _column(tuple(values), like.dtype, like.device)
+
+
+@lru_cache(maxsize=256)
+def _column(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=dtype, device=device).unsqueeze(1)
 
 
 def xyz(vector: Float[Tensor, "3 n"]) -> Vec:

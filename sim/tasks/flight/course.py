@@ -74,7 +74,7 @@ def start_state(
     The attitude is tilted by at most `tilt_rad`, each body rate is at most `rate_rad_s`; `rotor` is the speed
     of all rotors as a fraction of the maximum.
     """
-    state = torch.empty(STATE_SIZE, position_m.shape[1])
+    state = position_m.new_empty(STATE_SIZE, position_m.shape[1])
     state[POS], state[VEL], state[ROTOR] = position_m, velocity_m_s, rotor
     state[QUAT] = tilted(uniform[0:3], tilt_rad)
     state[RATE] = (2.0 * uniform[3:6] - 1.0) * rate_rad_s
@@ -90,7 +90,7 @@ def disturbance(
     """
     weight_n = craft.mass_kg * GRAVITY_M_S2
     normal = math.sqrt(2.0) * torch.erfinv(2.0 * uniform - 1.0)
-    external = torch.zeros(EXTERNAL_SIZE, uniform.shape[1])
+    external = uniform.new_zeros(EXTERNAL_SIZE, uniform.shape[1])
     external[FORCE] = normal[0:3] * (force_std * weight_n)
     external[TORQUE] = normal[3:6] * (torque_std * weight_n)
     return external

@@ -45,7 +45,7 @@ class FollowTask(TrackingTask):
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "27 n"]]:
         """Start states near the origin, where every path begins, and disturbances with an empty path."""
         state, external = HoverTask.start(self, craft, uniform)
-        return state, torch.cat([external, torch.zeros(PATH_SIZE, uniform.shape[1])])
+        return state, torch.cat([external, uniform.new_zeros(PATH_SIZE, uniform.shape[1])])
 
     def relative(self, state: Tensor, external: Tensor, task_state: Tensor) -> Tensor:
         now = external[_NOW]

@@ -117,23 +117,23 @@ class HoverTask:
 
     def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """Position [m], velocity [m/s], acceleration [m/s^2] and yaw [rad] of the goal: all 0."""
-        return torch.zeros(10, external.shape[1])
+        return external.new_zeros(10, external.shape[1])
 
     def start(
         self, craft: Craft, uniform: Float[Tensor, "19 n"]
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "9 n"]]:
         """Start states and the disturbances of their episodes, from uniform numbers in (0, 1)."""
         num, both = uniform.shape[1], 2.0 * uniform - 1.0
-        state = torch.empty(STATE_SIZE, num)
+        state = uniform.new_empty(STATE_SIZE, num)
         state[POS] = both[0:3] * self.start_m
         state[QUAT] = tilted(uniform[3:6], self.start_tilt_rad)
         state[VEL], state[RATE] = both[6:9] * self.start_speed_m_s, both[9:12] * self.start_rate_rad_s
         state[ROTOR] = self.start_rotor
-        rest = torch.zeros(STATE_SIZE, 1)
+        rest = uniform.new_zeros(STATE_SIZE, 1)
         rest[3], rest[ROTOR] = 1.0, craft.hover_speed
         weight_n = craft.mass_kg * GRAVITY_M_S2
         normal = math.sqrt(2.0) * torch.erfinv(both[12:18])
-        external = torch.zeros(EXTERNAL_SIZE, num)
+        external = uniform.new_zeros(EXTERNAL_SIZE, num)
         external[FORCE] = normal[0:3] * (self.force_std * weight_n)
         external[TORQUE] = normal[3:6] * (self.torque_std * weight_n)
         return torch.where(uniform[18] < self.at_goal, rest, state), external

@@ -43,8 +43,8 @@ def observe(state: Tensor, noise: Tensor | None) -> Tensor:
     if noise is None:
         return seen
     sizes = (3, 9, 3, 3)
-    std = noise.new_tensor([s for s, size in zip(OBS_NOISE, sizes, strict=True) for _ in range(size)])
-    return seen + std[:, None] * noise
+    std = torch.cat([noise.new_full((size, 1), s) for s, size in zip(OBS_NOISE, sizes, strict=True)])
+    return seen + std * noise
 
 
 def remember(memory: Tensor, action: Tensor, position_m: Tensor, senses: FlightSenses, dt_s: float) -> Tensor:

@@ -172,7 +172,7 @@ class ObstacleTask(CourseTask):
     def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """The point on the path; with path `none` the goal."""
         led = task_state[1:7] if self.path != "none" else torch.cat([external[_GOAL], 0.0 * external[_GOAL]])
-        return torch.cat([led, torch.zeros(4, led.shape[1])])
+        return torch.cat([led, led.new_zeros(4, led.shape[1])])
 
     def course_terms(self, transition: FlightTransition) -> dict[str, Tensor]:
         """Cost of velocity error, danger and walls. The guidance velocity is a target without gradient."""
@@ -257,7 +257,7 @@ def check_obstacles(task: ObstacleTask, craft: Craft) -> None:
 def field_axes(external: Float[Tensor, "e 1"], world: SwarmWorld) -> Float[Tensor, "2 m"]:
     """Axes [m, world] of all cylinders of one episode."""
     wide, deep = grid(world)
-    bits = external[_BITS, 0].long().unsqueeze(1) >> torch.arange(wide) & 1
+    bits = external[_BITS, 0].long().unsqueeze(1) >> torch.arange(wide, device=external.device) & 1
     row, column = bits.nonzero(as_tuple=True)
     return torch.stack([column + 0.5 - wide / 2, row + 0.5 - deep / 2]) * CELL_M
 

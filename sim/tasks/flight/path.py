@@ -24,7 +24,12 @@ _SAMPLES = 8000
 
 @lru_cache(maxsize=16)
 def lap_reference(
-    track: RaceTrack, speed_m_s: float, dt_s: float, steps: int, before_m: float
+    track: RaceTrack,
+    speed_m_s: float,
+    dt_s: float,
+    steps: int,
+    before_m: float,
+    device: torch.device | None = None,
 ) -> Float[Tensor, "9 t"]:
     """Position [m], velocity [m/s] and acceleration [m/s^2], all world, at each of steps + 1 times.
 
@@ -46,7 +51,7 @@ def lap_reference(
     bend = (second - tangent * (second * tangent).sum(1, keepdims=True)) / rate**2
     speed, gain = speed_m_s * (1.0 - fading)[:, None], (speed_m_s / _RISE_S * fading)[:, None]
     columns = np.concatenate([spline(now), speed * tangent, gain * tangent + speed**2 * bend], axis=1)
-    return torch.from_numpy(columns.T.copy()).float()
+    return torch.from_numpy(columns.T.copy()).float().to(device)
 
 
 def gate_spline(track: RaceTrack) -> tuple[CubicSpline, Float[ndarray, " k"]]:

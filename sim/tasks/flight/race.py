@@ -22,7 +22,7 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Bool, Float
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.layout import EXTERNAL_SIZE, POS
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, constants
 from sim.tasks.flight.course import (
     ATTITUDE_NUMBERS,
     BODY_SCALES,
@@ -139,8 +139,8 @@ class RaceTask(CourseTask):
         """All gates of each flight, GATE_SIZE components each; shift: in (-1, 1)."""
         parts = []
         for k, gate in enumerate(self.track.gates):
-            place = torch.tensor(gate.position_m).unsqueeze(1) + self.gate_shift_m * shift[3 * k : 3 * k + 3]
-            parts += [place, torch.tensor(gate.normal).unsqueeze(1).expand(2, shift.shape[1])]
+            place = constants(gate.position_m, shift) + self.gate_shift_m * shift[3 * k : 3 * k + 3]
+            parts += [place, constants(gate.normal, shift).expand(2, shift.shape[1])]
         return torch.cat(parts)
 
     def first(self, external: Tensor) -> Tensor:
@@ -198,7 +198,12 @@ class RaceTask(CourseTask):
     def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """The smooth path through all gates at the time since the start."""
         path = lap_reference(
-            self.track, self.baseline_speed_m_s, self.dt_s, self.max_steps, self.start_before_m
+            self.track,
+            self.baseline_speed_m_s,
+            self.dt_s,
+            self.max_steps,
+            self.start_before_m,
+            task_state.device,
         )
         step = (task_state[CLOCK] / self.dt_s).round().long().clamp(max=self.max_steps)
         return torch.cat([path[:, step], torch.zeros_like(task_state[:1])])

@@ -18,7 +18,7 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
-from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL, constants
 from sim.tasks.flight.course import horizontal_acceleration_m_s2
 from sim.tasks.flight.hover import START_NUMBERS, HoverTask
 
@@ -86,8 +86,8 @@ class TrackingTask(HoverTask):
         if self.curve is None:
             curve = random_curve(uniform[START_NUMBERS:], self.most_speed_m_s)
         else:
-            curve = torch.tensor(self.curve).unsqueeze(1).expand(-1, uniform.shape[1])
-        position, velocity, _ = curve_at(curve, torch.zeros(uniform.shape[1]))
+            curve = constants(self.curve, uniform).expand(-1, uniform.shape[1])
+        position, velocity, _ = curve_at(curve, torch.zeros_like(uniform[0]))
         state[POS], state[VEL] = state[POS] + position, state[VEL] + velocity
         return state, torch.cat([external, curve])
 

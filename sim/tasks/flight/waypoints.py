@@ -16,7 +16,7 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Bool, Float
 from sim.engines.quad.craft import Craft
-from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL
+from sim.engines.quad.layout import EXTERNAL_SIZE, POS, VEL, constants
 from sim.tasks.flight.course import (
     ATTITUDE_NUMBERS,
     BODY_SCALES,
@@ -95,7 +95,7 @@ class WaypointTask(CourseTask):
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "e n"]]:
         """Start anywhere in the inner room; the disturbance, the points, and the number already reached."""
         both = 2.0 * uniform[12:15] - 1.0
-        low, high = (torch.tensor(x).unsqueeze(1) for x in (self.inner.low_m, self.inner.high_m))
+        low, high = (constants(x, uniform) for x in (self.inner.low_m, self.inner.high_m))
         position = low + (high - low) * uniform[15:18]
         points = random_points(uniform[19:], position, self)
         state, pushed = self.start_with(craft, uniform, position, both * self.start_speed_m_s)
@@ -130,7 +130,7 @@ class WaypointTask(CourseTask):
     def reference(self, external: Tensor, task_state: Tensor) -> Float[Tensor, "10 n"]:
         """The current point, at rest: controllers switch to the next one by the same rule as the policy."""
         target = self.target(external, task_state)
-        return torch.cat([target, torch.zeros(7, target.shape[1])])
+        return torch.cat([target, target.new_zeros(7, target.shape[1])])
 
     def course_terms(self, transition: FlightTransition) -> dict[str, Tensor]:
         """Progress is measured towards the point that was the target when the step began."""
@@ -179,7 +179,7 @@ def random_points(uniform: Float[Tensor, "u n"], start_m: Float[Tensor, "3 n"], 
 
     A point beyond a wall of `inner` is reflected at it.
     """
-    low, high = (torch.tensor(x).unsqueeze(1) for x in (task.inner.low_m, task.inner.high_m))
+    low, high = (constants(x, uniform) for x in (task.inner.low_m, task.inner.high_m))
     nearest, furthest = task.step_m
     points, at = [], start_m
     for k in range(task.count):

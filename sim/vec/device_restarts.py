@@ -30,12 +30,13 @@ class DeviceRestarts:
         unit = spec.action.normalize(torch.where(finite, action, 0.0))
         return spec.action.denormalize(unit)
 
-    def note(self, diverged: Bool[Tensor, " n"], name: str) -> None:
-        """Count worlds whose physics failed in this step.
+    def note(self, diverged: Bool[Tensor, " n"] | None, name: str) -> None:
+        """Count worlds whose physics failed in this step; None where that cannot happen.
 
         Raises EnvError if actions since the last look were not finite; warns of physics that failed.
         """
-        self._diverged = self._diverged + diverged.sum()
+        if diverged is not None:
+            self._diverged = self._diverged + diverged.sum()
         self._steps += 1
         if self._steps % REFILL_EVERY:
             return
