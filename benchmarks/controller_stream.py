@@ -14,7 +14,8 @@ one cycle of the controller is 1 mrad, and how long the command is behind its ta
 
 `real` starts the controller manager of examples/ros2_control at 1 kHz, whose mock hardware stays 48 mrad
 behind its commands, and the node controller_driver. Each line has the model's value for that hardware beside
-the real one. Instead of `stream` there are the driver's outputs: `trajectory`, `action` and `forward`.
+the real one. Where permitted, all of them run before other work (SCHED_FIFO 20). Instead of `stream` there
+are the driver's outputs: `trajectory`, `action` and `forward`.
 """
 
 from __future__ import annotations

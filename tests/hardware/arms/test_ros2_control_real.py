@@ -25,6 +25,7 @@ from tests.hardware.arms.real_controller import (
     PLACE,
     START_S,
     Probe,
+    children,
     driver,
     manager,
     missing_packages,
@@ -69,10 +70,6 @@ def switch(probe: Probe, how: str, target: Callable[[float], float]) -> None:
         probe.stream(0.5, "driver", target)
     assert process.returncode == 0
     probe.stream(1.0, "driver", target)
-
-
-def children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def program_of(pid: int) -> str:
