@@ -109,7 +109,8 @@ def _deciders(
     config: RunConfig, bundle: Bundle, robot: RobotDescription, buses: dict[str, Any]
 ) -> tuple[ArmPolicyNode | None, ActionHeadNode]:
     """Nodes that decide: the head for a bundle of single actions, else the head and an inference process."""
-    head = ActionHeadNode(buses["action_head"], robot, bundle)
+    # Without a limit on heartbeats: policy and head share a thread, and end together.
+    head = ActionHeadNode(buses["action_head"], robot, bundle, heartbeat_s=0.0)
     if bundle.chunk == 1:
         return None, head
     if config.realtime:
