@@ -108,10 +108,14 @@ def first_flight(quick: bool) -> None:
         policy = json.loads(Path(folder, "run", "results.json").read_text())["rows"][0]
     used_s = after.children_user - before.children_user + after.children_system - before.children_system
     facts = {
-        "until_policy_s": round(policy_s, 1), "load_before": round(load, 1), "load_after": round(os.getloadavg()[0], 1), "cores": os.cpu_count(),
-        "position_error_m": policy["position_error_m"], "train_cpu_s": policy["train_cpu_s"],
+        "until_policy_s": round(policy_s, 1),
+        "load_before": round(load, 1),
+        "load_after": round(os.getloadavg()[0], 1),
+        "cores": os.cpu_count(),
+        "position_error_m": policy["position_error_m"],
+        "train_cpu_s": policy["train_cpu_s"],
         "compile_cpu_s": policy["compile_cpu_s"],
-    }  # fmt: skip
+    }
     emit("fly/first_flight_s", round(wall_s, 1), "s", **facts)
     emit("fly/first_flight_cpu_s", round(used_s, 1), "cpu-s", **facts)
 

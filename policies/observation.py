@@ -25,7 +25,7 @@ class ObsEncoder(nn.Module):
     """obs (b, To, *shape) -> (b, To * (state dims + cameras * image features + clouds * point features)).
 
     States are normalised and flattened. Images (RGB, classes or depth) and point clouds are encoded, with one
-    network each. Keys are in the order of the spec; keys outside the spec are ignored.
+    network each. Keys are in the order of the spec; instructions and keys outside the spec are ignored.
     """
 
     def __init__(
@@ -38,8 +38,9 @@ class ObsEncoder(nn.Module):
     ) -> None:
         super().__init__()
         points = PointEncoderConfig() if points is None else points
-        self.spec, self.obs_steps, self.image, self.points = dict(spec), obs_steps, image, points
         senses = {key: sense_of(key, array) for key, array in spec.items()}
+        self.spec = {key: array for key, array in spec.items() if senses[key] != "text"}
+        self.obs_steps, self.image, self.points = obs_steps, image, points
         self.float_keys = tuple(key for key in spec if senses[key] == "state")
         self.image_keys = tuple(key for key in spec if senses[key] in ("image", "segmentation", "depth"))
         self.point_keys = tuple(key for key in spec if senses[key] == "points")

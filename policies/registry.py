@@ -18,6 +18,7 @@ from robo_rl.core.registry import Table, lookup
 
 POLICIES: Table = {
     "generative": ("policies.base.generative:GenerativePolicy", None),
+    "vla": ("policies.vla.policy:VlaPolicy", "vla"),
     "steered": ("policies.tuned.steered:SteeredPolicy", None),
     "residual": ("policies.tuned.residual:ResidualPolicy", None),
     "direct": ("policies.tuned.direct:DirectPolicy", None),

@@ -21,6 +21,7 @@ from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
 from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.core.text.nearest import is_misspelt
+from sim.adapters.metaworld_instructions import is_suite, task_number, tasks_of
 from sim.vec.expert import Expert, WatchingExpert
 from sim.vec.workers import WorkerVecEnv
 
@@ -33,6 +34,7 @@ SUITES = {
     "gymrobotics": ("sim.adapters.gymnasium_robotics:RoboticsLanes", "gymrobotics"),
     "robosuite": ("sim.adapters.robosuite:RobosuiteLanes", "robosuite"),
     "envpool": ("sim.adapters.envpool:EnvPoolLanes", "envpool"),
+    "metaworld suite": ("sim.adapters.metaworld_words:WordsLanes", "sim"),  # of several tasks, see `_kind`
 }
 SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
     "arm": "MANIPULATION",
@@ -63,7 +65,7 @@ BATCHED = {
 OPEN = ("isaaclab",)  # batched suites that know other names, too
 WITH_OPTIONS = ("metaworld", *BATCHED)  # suites whose names may carry options
 TASKS = {  # suite -> (names of its tasks; True where these are all)
-    "metaworld": ("sim.adapters.metaworld_tasks:TASKS", True),
+    "metaworld": ("sim.adapters.metaworld_tasks:NAMES", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
     "arm6": ("sim.arms.arm6.reach:TASKS", True),
@@ -76,12 +78,32 @@ EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "quad": ("sim.flight.expert:FlightExpert", None),
     "arm6": ("sim.arms.arm6.expert:ArmExpert", "sim"),
     "scene": ("sim.scenes.expert:SceneExpert", "sim"),
+    "metaworld suite": ("sim.adapters.metaworld_words:WordsExpert", "sim"),
 }
 
 
 def list_envs() -> list[str]:
     """Names that `make_env` accepts, besides "gym/<id>" for any Gymnasium environment with box spaces."""
-    return [f"{suite}/{task}" for suite in dict.fromkeys((*SUITES, *BATCHED)) for task in _tasks(suite)]
+    suites = dict.fromkeys((*TASKS, *BATCHED))
+    return [f"{suite}/{task}" for suite in suites for task in _tasks(suite)]
+
+
+def tasks_in(name: str) -> tuple[str, ...]:
+    """Tasks of an environment of several tasks, in the order of its `info["task"]`; empty for one task."""
+    suite, task = _split("environment", name)
+    return tasks_of(_with_options(task)[0]) if _kind(suite, task) == "metaworld suite" else ()
+
+
+def task_in(name: str, seed: int) -> int:
+    """Index in `tasks_in(name)` of the task in the episode of this seed; 0 with one task."""
+    tasks = tasks_in(name)
+    return task_number(tasks, seed) if tasks else 0
+
+
+def _kind(suite: str, task: str) -> str:
+    """Key of a name in `SUITES` and `EXPERTS`."""
+    several = suite == "metaworld" and is_suite(_with_options(task)[0])
+    return "metaworld suite" if several else suite
 
 
 def make_env(
@@ -99,7 +121,7 @@ def make_env(
     if _is_batched(suite, task):
         bare, written = _with_options(task)
         return _batched(suite, bare, num_envs, written | given)
-    builder = lookup("suite", SUITES, suite)
+    builder = lookup("suite", SUITES, _kind(suite, task))
     _check_installed(suite)
     known = [field.name for field in fields(builder)][1:]  # the first is the task
     if suite in WITH_OPTIONS:
@@ -137,7 +159,7 @@ def has_dense_reward(name: str, reward: str | None = None) -> bool:
         options = _options_of(suite)
         written = _with_options(task)[1].get("reward")
         return "reward" not in options or (reward or written or options["reward"].default) == "dense"
-    chosen = {item.name: item.default for item in fields(lookup("suite", SUITES, suite))}.get(
+    chosen = {item.name: item.default for item in fields(lookup("suite", SUITES, _kind(suite, task)))}.get(
         "reward", "dense"
     )
     return (reward or chosen) == "dense"
@@ -165,7 +187,7 @@ def _is_batched(suite: str, task: str) -> bool:
 
 def skilled() -> list[str]:
     """Suites whose tasks have scripted experts."""
-    return sorted({*EXPERTS, *SCENES} - {"scene"})
+    return sorted({*EXPERTS, *SCENES} - {"scene", "metaworld suite"})
 
 
 def has_expert(name: str) -> bool:
@@ -186,7 +208,7 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     batched = _is_batched(suite, task)
     if not batched:
         _check_installed(suite)
-    kind = "scene" if suite in SCENES and batched else suite
+    kind = "scene" if suite in SCENES and batched else _kind(suite, task)
     expert: Expert = lookup("expert", EXPERTS, kind)(_with_options(task)[0], noise, seed)
     if env is not None and isinstance(expert, WatchingExpert):
         expert.watch(env)
@@ -202,6 +224,9 @@ def _split(kind: str, name: str) -> tuple[str, str]:
             "contract: import the recordings with env=<that task>."
         )
     bare = _with_options(task)[0] if suite in WITH_OPTIONS else task
+    if suite == "metaworld" and is_suite(bare):
+        tasks_of(bare)  # raises for an unknown one
+        return suite, task
     closed = suite not in OPEN and (suite not in TASKS or TASKS[suite][1])  # True where these are all names
     if suite not in (*SUITES, *BATCHED) or not task or (closed and bare not in _tasks(suite)):
         every = list_envs()

@@ -68,10 +68,11 @@ class GenerativePolicy(nn.Module):
                 "A policy needs obs_steps >= 1 and 1 <= execute <= chunk, found "
                 f"obs_steps={config.obs_steps}, execute={config.execute}, chunk={config.chunk}."
             )
-        self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
+        self.env, self.action_spec = env, env.action
         self.obs_steps, self.chunk, self.execute = config.obs_steps, config.chunk, config.execute
         self._config = config
-        self.encoder = ObsEncoder(self.obs_spec, config.obs_steps, normalizer, config.image, config.points)
+        self.encoder = ObsEncoder(env.obs, config.obs_steps, normalizer, config.image, config.points)
+        self.obs_spec = self.encoder.spec  # without instructions
         self.net = make_net(config.net, env.action.dim, config.chunk, self.encoder.dim)
         self.process = process
 
@@ -84,6 +85,11 @@ class GenerativePolicy(nn.Module):
     def shape(self) -> GenerativeConfig:
         """Configuration of this policy, with the horizons that it was built with."""
         return self._config
+
+    @property
+    def cameras(self) -> int:
+        """Number of pictures in an observation; each has a random crop in training."""
+        return len(self.encoder.cameras)
 
     # -- acting
     # ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_weights
 from policies.training.batches import ALONE, Draws, WindowSource, draws
 from policies.training.data_parallel import averaged_loss, share_state
+from policies.vla.policy import VlaPolicy
 from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
 from robo_rl.core.protocols import Logger, Obs
 from robo_rl.core.settings import check_settings, setting
@@ -26,6 +27,7 @@ from robo_rl.core.shapes import Float
 from robo_rl.nets.ema import ema_decay, ema_update
 from robo_rl.nets.ranks import Ranks
 
+BasePolicy = TypeVar("BasePolicy", bound=GenerativePolicy | VlaPolicy)
 # Settings that may change when a training is resumed, without changing its result.
 FREE_SETTINGS = frozenset({"log_every", "checkpoint_every", "keep_checkpoints"})
 
@@ -66,7 +68,7 @@ def learning_rate(step: int, config: BaseTrainConfig) -> float:
     return config.lr * (config.final_lr + (1.0 - config.final_lr) * cosine)
 
 
-class BaseTrainer:
+class BaseTrainer(Generic[BasePolicy]):
     """Training of one policy, update by update; `result` is the moving average.
 
     Weights, average, the optimiser's moments and the step are the entire state: batches, noise and learning
@@ -78,7 +80,7 @@ class BaseTrainer:
 
     def __init__(
         self,
-        policy: GenerativePolicy,
+        policy: BasePolicy,
         data: WindowSource,
         config: BaseTrainConfig,
         logger: Logger | None = None,
@@ -88,7 +90,9 @@ class BaseTrainer:
         _check_shards(config, ranks)
         self.config, self._data, self._logger, self._ranks = config, data, logger, ranks
         self._device = next(policy.parameters()).device
-        self.policy, self.average = policy, copy.deepcopy(policy).requires_grad_(False)
+        self.policy: BasePolicy = policy
+        self.average: BasePolicy = copy.deepcopy(policy)
+        self.average.requires_grad_(False)
         self.optimizer = _optimizer(policy, config, self._device)
         self._loss: nn.Module = _Loss(policy)
         self.step = 0  # number of updates
@@ -117,9 +121,10 @@ class BaseTrainer:
         if self.step % config.log_every == 0 or self.done:
             _report(self.step, self._ranks.mean(loss), norm, config, self._logger)
 
-    def result(self) -> GenerativePolicy:
+    def result(self) -> BasePolicy:
         """The moving average, frozen and in eval mode."""
-        return self.average.eval()
+        self.average.eval()
+        return self.average
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -149,8 +154,7 @@ class BaseTrainer:
         return next(self._batches)
 
     def _draws(self, action: Float[Tensor, "b Tp a"]) -> Draws:
-        cameras = len(self.policy.encoder.cameras)
-        return draws(self.config.seed, self.step, action, cameras, self._ranks)
+        return draws(self.config.seed, self.step, action, self.policy.cameras, self._ranks)
 
     def _update(self, obs: Obs, action: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:
         """One optimiser step. Returns the loss and the gradient norm before clipping, on the device."""
@@ -170,7 +174,7 @@ class BaseTrainer:
 class _Loss(nn.Module):
     """Mean loss of a batch as a module, whose gradients DistributedDataParallel can average."""
 
-    def __init__(self, policy: GenerativePolicy) -> None:
+    def __init__(self, policy: GenerativePolicy | VlaPolicy) -> None:
         super().__init__()
         self.policy = policy
 
@@ -179,13 +183,13 @@ class _Loss(nn.Module):
 
 
 def train_base(
-    policy: GenerativePolicy,
+    policy: BasePolicy,
     data: WindowSource,
     config: BaseTrainConfig,
     *,
     logger: Logger | None = None,
     on_step: Callable[[int], None] | None = None,
-) -> GenerativePolicy:
+) -> BasePolicy:
     """Train `policy` in place; returns its moving average, frozen and in eval mode.
 
     on_step(updates so far) is called after every update (progress bars). Raises as `BaseTrainer` does.

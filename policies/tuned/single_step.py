@@ -31,7 +31,7 @@ class SingleStepPolicy(nn.Module):
         self, env: EnvSpec, encoder: ObsEncoder, net: NetConfig, obs_steps: int, chunk: int, execute: int
     ) -> None:
         super().__init__()
-        self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
+        self.env, self.obs_spec, self.action_spec = env, encoder.spec, env.action
         self.obs_steps, self.chunk, self.execute = obs_steps, chunk, execute
         self._net_config = net
         self.encoder = encoder

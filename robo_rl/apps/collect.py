@@ -1,17 +1,20 @@
 """`robo-rl collect`: record episodes of a scripted expert or a trained policy into a dataset.
 
 Episodes are recorded in parallel and committed in the order of their seeds. So the dataset does not depend on
-the number of parallel environments or on interruptions, and short episodes are not favoured.
+the number of parallel environments or on interruptions, and short episodes are not favoured. In an
+environment of several tasks, every task gets an equal share of the episodes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robo_rl.conf.schema import CollectConfig
@@ -21,6 +24,7 @@ from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
+from robo_rl.core.text.instruction import INSTRUCTION, to_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 from robo_rl.data.episodes.reader import EpisodeStore
@@ -28,8 +32,9 @@ from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
 from robo_rl.runs.loaded_policy import worker_count
 from robo_rl.runs.progress import progress
-from sim.registry import make_env
+from sim.registry import make_env, tasks_in
 
+TASK_NOTE = "env_task"  # in the note of an episode: its task, in an environment of several
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
 FARTHEST = 100_000  # seeds searched for those of a dataset, which may also hold some of another `seed`
 
@@ -40,11 +45,12 @@ def main(config: CollectConfig) -> int:
     options: dict[str, Any] = {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
     with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
         driver = make_demonstrator(config, env)
-        writer = open_dataset(config, env.spec)
+        writer = open_dataset(config, env.spec.for_policies())
         store = EpisodeStore(config.out)
         have = len(store)
         with progress(config.episodes, "collect", "episode", initial=have) as bar:
-            collection = Collection(config, env, driver, writer, bar)
+            room = Shares.of(tasks_in(config.env), config.episodes, store)
+            collection = Collection(config, env, driver, writer, bar, room)
             try:
                 collection.run(config.episodes - have, first_index(config.seed, store))
             except KeyboardInterrupt as stop:
@@ -68,6 +74,27 @@ def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
     return DatasetWriter.create(config.out, spec, image_codec=codec, stamps=(), info={"commit": commit()})
 
 
+class Shares:
+    """Room for episodes of each task; the same for all, and unlimited in an environment of one task."""
+
+    def __init__(self, tasks: tuple[str, ...], room: list[int]) -> None:
+        self.tasks, self._room = tasks, room
+
+    @classmethod
+    def of(cls, tasks: tuple[str, ...], episodes: int, store: EpisodeStore) -> Shares:
+        """Shares of the tasks in a dataset, less what `store` already holds."""
+        had = Counter(episode.meta.info.get(TASK_NOTE) for episode in store)
+        whole, rest = divmod(episodes, max(1, len(tasks)))
+        return cls(tasks, [whole + (i < rest) - had[task] for i, task in enumerate(tasks)])
+
+    def take(self, number: int) -> bool:
+        """True, and one place less, if the task of this number has room."""
+        if self.tasks:
+            self._room[number] -= 1
+            return self._room[number] >= 0
+        return True
+
+
 def first_index(seed: int, store: EpisodeStore) -> int:
     """Index of the first seed after those already in the dataset."""
     missing = {episode.meta.seed for episode in store}
@@ -83,9 +110,16 @@ class Collection:
     """Runs the lanes and commits their episodes in the order of the seeds."""
 
     def __init__(
-        self, config: CollectConfig, env: VecEnv, driver: Demonstrator, writer: DatasetWriter, bar: Any
+        self,
+        config: CollectConfig,
+        env: VecEnv,
+        driver: Demonstrator,
+        writer: DatasetWriter,
+        bar: Any,
+        shares: Shares,
     ) -> None:
         self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
+        self.shares = shares
         self.tried = self.kept = 0
         self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
         self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest uncommitted one
@@ -103,7 +137,7 @@ class Collection:
             action = self._clipped(self.driver.act())
             following, reward, terminated, _, info = self.env.step(action)
             for row, episode in enumerate(lanes):
-                episode.obs.append({key: value[row].numpy() for key, value in obs.items()})
+                episode.obs.append(self._row(obs, row))
                 episode.action.append(action[row].numpy())
                 episode.reward.append(float(reward[row]))
             obs = following
@@ -137,17 +171,28 @@ class Collection:
     def _end(self, episode: EpisodeBuffer, row: int, info: dict[str, Any], terminated: bool) -> None:
         if int(info["episode_seed"][row]) != episode.seed:
             raise EnvError(f"Lane {row} ran seed {int(info['episode_seed'][row])}, expected {episode.seed}.")
-        episode.obs.append({key: value[row].numpy() for key, value in info["final_obs"].items()})
+        episode.obs.append(self._row(info["final_obs"], row))
         episode.success, episode.terminated, episode.done = bool(info["success"][row]), terminated, True
+        episode.task = int(info["task"][row]) if self.shares.tasks else 0
+
+    @staticmethod
+    def _row(obs: Obs, row: int) -> dict[str, NDArray[Any]]:
+        return {key: value[row].numpy() for key, value in obs.items()}
 
     def _commit(self, wanted: int, most: int) -> None:
         """Commit the finished episodes that have no running one before them."""
         while self._buffers and self._buffers[0].done and self.kept < wanted and self.tried < most:
             episode = self._buffers.pop(0)
             self.tried += 1
-            if episode.success or self.config.keep == "all":
-                write_episode(
-                    self.writer, episode, task=self.config.task or self.config.env, info=self._made_by
-                )
+            if (episode.success or self.config.keep == "all") and self.shares.take(episode.task):
+                write_episode(self.writer, episode, task=self._instruction(episode), info=self._note(episode))
                 self.kept += 1
                 self.bar.update(1)
+
+    def _instruction(self, episode: EpisodeBuffer) -> str:
+        """Text that is stored with the episode: its instruction where it has one."""
+        told = episode.obs[0].get(INSTRUCTION)
+        return self.config.task or (self.config.env if told is None else to_text(told))
+
+    def _note(self, episode: EpisodeBuffer) -> dict[str, Any]:
+        return self._made_by | ({TASK_NOTE: self.shares.tasks[episode.task]} if self.shares.tasks else {})

@@ -52,7 +52,7 @@ def validate(config: DataValidateConfig) -> int:
 
 def _images(info: dict[str, Any]) -> str:
     """Codec of the images; empty for a dataset without images."""
-    pictures = any(spec["dtype"] == "uint8" for spec in info["obs"].values())
+    pictures = any(spec["dtype"] == "uint8" and len(spec["shape"]) == 3 for spec in info["obs"].values())
     return f", images {info['image_codec']}" if pictures else ""
 
 

@@ -18,7 +18,7 @@ from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.eval.rollout import compare, eval_seeds, evaluate
-from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
+from robo_rl.runs.loaded_policy import find_policy, refuse_vla, trained_env_spec, trained_noise
 from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.runs.success_note import success_note, write_success_note
@@ -30,6 +30,7 @@ def main(config: DistillVerb) -> int:
     torch.set_num_threads(1)
     folder = find_policy(config.teacher)
     teacher, noise_scale = load_policy(folder), trained_noise(folder)
+    refuse_vla(teacher, "distilled")
     generative_base(teacher)
     if config.consistency > 0.0 and sampling_path(teacher) is None:
         raise ConfigError(

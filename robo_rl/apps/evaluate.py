@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,14 @@ import torch
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.saved_files import POLICY_FILE
+from policies.told import ToldPolicy
 from robo_rl.conf.schema import EvaluateConfig
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import ChunkPolicy, VecEnv
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import PairedTest, SuccessRate
+from robo_rl.eval.tasks import balanced_seeds, rates_by_task
 from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
@@ -28,7 +30,7 @@ from robo_rl.runs.next_step import after_evaluation
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from robo_rl.runs.success_note import success_note, write_success_note
-from sim.registry import make_env
+from sim.registry import make_env, task_in, tasks_in
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Evaluation:
     against: EvalResult | None
     decisions: tuple[Latency, ...]  # time of one decision of each policy, measured in turns
     runtimes: tuple[str, ...]  # what ran each policy, e.g. "torch on cpu"
+    by_task: dict[str, SuccessRate] = field(default_factory=dict)  # of the policy, in a suite of tasks
 
     @property
     def rate(self) -> SuccessRate:
@@ -56,6 +59,8 @@ def main(config: EvaluateConfig) -> int:
     """Evaluate, and print the results."""
     done = run_evaluation(config)
     print(f"{find_policy(config.policy)} on {done.env}: {done.policy}")
+    for task, rate in done.by_task.items():
+        print(f"  {task}: success {rate}")
     print(f"decision: {done.decisions[0]}, batch of 1, {done.runtimes[0]}")
     if config.against and done.against:
         print(f"{find_policy(config.against)}: {done.against}")
@@ -71,17 +76,19 @@ def run_evaluation(config: EvaluateConfig) -> Evaluation:
     """Evaluate, write the files that `config` names, and save the success note in the policy's folder."""
     check_outputs(config)
     device = pick_device(config.device)
-    first = open_policy(config.policy, device)
-    second = open_policy(config.against, device) if config.against else None
+    first = told(config, open_policy(config.policy, device))
+    second = told(config, open_policy(config.against, device)) if config.against else None
     name = config.env or first.env
+    check_tasks(config, name)
     lanes = min(config.num_envs, config.episodes)
     workers = worker_count(config.num_workers, lanes)
     policies = [actor for actor in (first, second) if actor is not None]
-    with closing(make_env(name, lanes, workers, max_episode_steps=config.max_episode_steps)) as env:
+    options: dict[str, Any] = {"max_episode_steps": config.max_episode_steps, "wordings": config.wordings}
+    with closing(make_env(name, lanes, workers, **options)) as env:
         for actor in policies:
             actor.check(env.spec)
         results = {
-            label: measure(config, actor, env, shown)
+            label: measure(config, actor, env, shown, name)
             for actor, label, shown in zip(
                 policies, ("policy", "against"), ("evaluate", "against"), strict=False
             )
@@ -95,7 +102,42 @@ def run_evaluation(config: EvaluateConfig) -> Evaluation:
     if config.video:
         film(config, first, name)
     runtimes = tuple(actor.runtime for actor in policies)
-    return Evaluation(name, results["policy"], results.get("against"), tuple(latencies), runtimes)
+    by_task = (
+        rates_by_task(results["policy"], tasks_in(name), partial(task_in, name)) if tasks_in(name) else {}
+    )
+    return Evaluation(name, results["policy"], results.get("against"), tuple(latencies), runtimes, by_task)
+
+
+def told(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
+    """The policy, told `instruction` if that is given."""
+    if config.instruction is None:
+        return actor
+    return replace(actor, policy=ToldPolicy(actor.policy, config.instruction))
+
+
+def check_tasks(config: EvaluateConfig, name: str) -> None:
+    """Raise an error for tasks or wordings that the environment has not, or more tasks than episodes."""
+    known = tasks_in(name)
+    if not known and (config.tasks or config.wordings):
+        raise ConfigError(
+            f"{name} is one task, without wordings: tasks= and wordings= need a suite, such as "
+            "suite=metaworld/mt6. Leave them out."
+        )
+    for task in config.tasks:
+        if task not in known:
+            raise UnknownNameError(f"task of {name}", task, known)
+    if (count := len(config.tasks or known)) > config.episodes:
+        raise ConfigError(
+            f"episodes={config.episodes} are fewer than the {count} tasks of {name}. Give more."
+        )
+
+
+def seeds_of(config: EvaluateConfig, name: str) -> list[int]:
+    """Seeds of the episodes, with equal shares of the tasks in a suite."""
+    if not (known := tasks_in(name)):
+        return eval_seeds(config.seed, config.episodes)
+    chosen = [i for i, task in enumerate(known) if not config.tasks or task in config.tasks]
+    return balanced_seeds(config.seed, config.episodes, chosen, partial(task_in, name))
 
 
 def check_outputs(config: EvaluateConfig) -> None:
@@ -106,13 +148,11 @@ def check_outputs(config: EvaluateConfig) -> None:
         raise ConfigError(f"video_episodes={config.video_episodes} cannot exceed episodes={config.episodes}.")
 
 
-def measure(config: EvaluateConfig, actor: LoadedPolicy, env: VecEnv, label: str) -> EvalResult:
+def measure(config: EvaluateConfig, actor: LoadedPolicy, env: VecEnv, label: str, name: str) -> EvalResult:
     """Run every episode of the evaluation once."""
     with progress(config.episodes, label, "episode") as bar:
-        seeds = eval_seeds(config.seed, config.episodes)
-        return evaluate(
-            env, actor.policy, executor_factory(config), noise_of(config, actor), seeds, bar.update
-        )
+        factory, noise = executor_factory(config), noise_of(config, actor)
+        return evaluate(env, actor.policy, factory, noise, seeds_of(config, name), bar.update)
 
 
 def executor_factory(config: EvaluateConfig) -> Callable[[ChunkPolicy, int], ChunkExecutor]:
@@ -169,6 +209,9 @@ def plain(config: EvaluateConfig) -> bool:
         and config.execute is None
         and config.ensemble is None
         and config.max_episode_steps is None
+        and config.instruction is None
+        and config.wordings is None
+        and not config.tasks
     )
 
 
@@ -177,7 +220,7 @@ def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
     from robo_rl.eval.video import record_episodes
 
     with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
-        seeds = eval_seeds(config.seed, config.video_episodes)
+        seeds = seeds_of(config, name)[: config.video_episodes]
         factory, noise = executor_factory(config), noise_of(config, actor)
         record_episodes(
             env, actor.policy, factory, noise, seeds, Path(str(config.video)), name=actor.folder.parent.name

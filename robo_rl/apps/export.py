@@ -12,7 +12,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError
-from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.loaded_policy import find_policy, refuse_vla, trained_env_spec
 from robo_rl.runs.success_note import read_success_note
 
 
@@ -43,6 +43,7 @@ def write(config: ExportConfig) -> tuple[Bundle, Noise]:
     data, measured = read_policy_json(folder), read_success_note(folder)
     noise = noise_mode(config.noise, measured, data["train"])
     policy = load_policy(folder)
+    refuse_vla(policy, "exported")
     same = measured is None or measured["noise"] == (0.0 if noise == "zero" else 1.0)
     if not same and takes_noise(policy):
         measured = None  # measured with the other noise, so not valid for this bundle

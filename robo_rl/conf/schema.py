@@ -196,6 +196,13 @@ class EvaluateConfig:
         None, "number of actions executed from each chunk; none: the policy's own", at_least=1
     )
     ensemble: float | None = setting(None, "decay rate of a temporal ensemble over chunks; none: no ensemble")
+    tasks: list[str] = setting([], "in a suite, the tasks to measure, with equal shares; empty: all of them")
+    instruction: str | None = setting(
+        None, "what the policy is told in every episode; none: the instruction of the episode's task"
+    )
+    wordings: str | None = setting(
+        None, "in a suite, wordings of the instructions: training, or new; none: training"
+    )
     max_episode_steps: int | None = setting(
         None, "longest episode, in steps; none: the environment's own limit", at_least=1
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from policies.base.diffusion import DiffusionConfig
 from policies.base.flow import FlowConfig
 from policies.base.process import ProcessConfig
 from policies.training.base import BaseTrainConfig
+from policies.vla.config import VlaConfig
 from robo_rl.conf.fields import REQUIRED, logger_setting, one_of, setting, variant
 from robo_rl.data.selection import RULES
 from robo_rl.nets.denoiser import MlpDenoiserConfig
@@ -19,6 +21,16 @@ from robo_rl.nets.unet1d import Unet1dConfig
 
 NETS = {"mlp": MlpDenoiserConfig, "unet1d": Unet1dConfig, "transformer": TransformerConfig}
 PROCESSES = {"flow": FlowConfig, "diffusion": DiffusionConfig}
+
+
+@dataclass
+class GenerativeChoice:
+    """`policy=generative`: encoder x net x process, from the groups net, process, image and points."""
+
+    name: str = "generative"
+
+
+POLICIES = {"generative": GenerativeChoice, "vla": VlaConfig}
 
 
 @dataclass
@@ -51,6 +63,7 @@ class TrainConfig(BaseTrainConfig):
     obs_steps: int = setting(1, "To: number of observations in the policy's input, newest last", at_least=1)
     chunk: int = setting(8, "Tp: number of actions in a predicted chunk", at_least=1)
     execute: int = setting(8, "Ta: number of actions executed before the next prediction", at_least=1)
+    policy: Any = variant(POLICIES, "kind of policy; vla reads pictures and an instruction")
     process: ProcessConfig = variant(PROCESSES, "generative process that turns noise into a chunk")
     net: NetConfig = variant(NETS, "network of the policy")
     image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)

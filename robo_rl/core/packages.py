@@ -39,6 +39,7 @@ PACKAGES = (
     Package("mlflow", "mlflow-skinny", "mlflow", "curves in MLflow, logger=mlflow"),
     Package("sqlalchemy", "SQLAlchemy", "mlflow", "MLflow without a server"),
     Package("ray", "ray", "ray", "fine-tuning with actors, launcher=ray"),
+    Package("transformers", "transformers", "vla", "vision-language-action policies"),
     Package("huggingface_hub", "huggingface_hub", "hub", "push and pull"),
     Package("scipy", "scipy", "train", "intervals and tests of success rates"),
     Package("matplotlib", "matplotlib", "train", "plots of reports"),

@@ -55,12 +55,12 @@ class ArraySpec:
 
 def sense_of(key: str, spec: ArraySpec) -> str:
     """Kind of an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8 (indices into
-    `SEGMENTS`), "depth" (h, w) [m], "points" (p, 3) [m], "privileged" (what only a simulator knows), else
-    "state" (numbers of any shape).
+    `SEGMENTS`), "depth" (h, w) [m], "points" (p, 3) [m], "text" (bytes of an instruction), "privileged" (what
+    only a simulator knows), else "state" (numbers of any shape).
     """
     prefix = key.partition(".")[0]
-    if prefix == "privileged":
-        return prefix
+    if prefix in ("instruction", "privileged"):
+        return "text" if prefix == "instruction" else "privileged"
     if spec.dtype == "uint8":
         return "segmentation" if prefix == "segmentation" else "image"
     return prefix if prefix in ("depth", "points") else "state"
@@ -174,8 +174,8 @@ class EnvSpec:
         return not self.name.startswith(f"{ROBOT_SUITE}/")
 
     def for_policies(self) -> EnvSpec:
-        """The same contract without observations `privileged.<name>`: scripted experts read these, policies
-        do not.
+        """The same contract without observations `privileged.<name>`: scripted experts read these, and no
+        dataset and no policy has them.
         """
         seen = {key: array for key, array in self.obs.items() if sense_of(key, array) != "privileged"}
         return self if len(seen) == len(self.obs) else replace(self, obs=seen)

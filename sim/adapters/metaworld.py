@@ -39,7 +39,8 @@ class MetaWorldLanes:
     package's reward / 10, in [0, 1]. `terminate_on_success` ends the episode there.
 
     cameras: names joined by "+"; each adds `image.<camera>` (image_size, image_size, 3). state "robot": only
-    hand xyz and gripper opening, `state` (4,); the expert reads the other 35 numbers from `privileged.task`.
+    hand xyz and gripper opening, `state` (4,); the expert reads the other 35 numbers from `privileged.task`,
+    which no dataset and no policy has.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("metaworld.env_dict",)
@@ -132,6 +133,11 @@ class MetaWorldLane:
         space = env.sawyer_observation_space
         self._low, self._high = space.low, space.high
         self._frame = np.zeros(18)  # hand, gripper, objects of the newest step
+
+    @property
+    def model_and_data(self) -> tuple[Any, Any]:
+        """The simulation, for further pictures of it."""
+        return self._env.model, self._env.data
 
     def reset(self, seed: int) -> LaneObs:
         obs = self._resetter.reset(seed)

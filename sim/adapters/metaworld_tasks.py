@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sim.adapters.metaworld_instructions import SUITES
+
 TASKS: tuple[str, ...] = (
     "assembly-v3",
     "basketball-v3",
@@ -54,3 +56,4 @@ TASKS: tuple[str, ...] = (
     "window-close-v3",
     "window-open-v3",
 )
+NAMES = (*TASKS, *SUITES)  # tasks, and suites of several tasks

@@ -79,6 +79,13 @@ class MujocoRenderer:
         mujoco.mjr_readPixels(self._pixels, None, self._viewport, self._gpu)
         return self._upright(self._pixels)
 
+    def render_of(self, model: Any, data: Any, camera: str) -> NDArray[np.uint8]:
+        """`render` of another simulation of the same model, whose bodies may be elsewhere, through one of its
+        cameras.
+        """
+        self._model, self._data, self._camera = model, data, _camera(model, camera, {})
+        return self.render()
+
     def depth_m(self) -> NDArray[np.float32]:
         """Distance (h, w) along the camera's axis [m]; the sky has the distance of the far plane."""
         self._draw()

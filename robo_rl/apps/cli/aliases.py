@@ -1,7 +1,7 @@
 """Short forms of the command line: `task=... engine=...`, and words without a key such as `robo-rl up <set>`.
 
-`train task=<a flight>` becomes the verb that trains it from scratch. For arms, task, engine, robot and
-control become the environment's name.
+`suite=<name>` is `env=<name>`. `train task=<a flight>` becomes the verb that trains it from scratch. For
+arms, task, engine, robot and control become the environment's name.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
         first := list(takewhile(lambda word: "=" not in word and word[:1] != "-", arguments))
     ):
         return verb, [f"runs=[{','.join(map(quoted, first))}]", *arguments[len(first) :]]
+    if verb in _OF_SCENES and not any(word.startswith("env=") for word in arguments):
+        arguments = [f"env={word[6:]}" if word.startswith("suite=") else word for word in arguments]
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
     if verb in _OF_SCENES and "task" in given and not _is_note(verb, given):
         return verb, _scene(given, arguments)

@@ -14,6 +14,8 @@ from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
 from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
 from policies.training.batches import ALONE, LoaderWindows, TensorWindows, WindowSource
+from policies.vla.config import VlaConfig
+from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.train_ranks import (
     check_equal,
     check_processes,
@@ -89,7 +91,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
 def _lead(
     config: TrainConfig,
     recipe: BaseTrainConfig,
-    policy: GenerativePolicy,
+    policy: GenerativePolicy | VlaPolicy,
     source: WindowSource,
     run: RunDir,
     note: dict[str, Any],
@@ -131,9 +133,9 @@ def _lead(
     save_policy(run.policy, trainer.result(), note)
 
 
-def how_to_be_faster(config: TrainConfig, policy: GenerativePolicy) -> str:
+def how_to_be_faster(config: TrainConfig, policy: GenerativePolicy | VlaPolicy) -> str:
     """Sentence on the settings that make a long training shorter."""
-    images = " It trains an image encoder." if len(policy.encoder.cameras) else ""
+    images = " It trains an image encoder." if policy.cameras else ""
     gpu = "" if device_of(policy).type == "cuda" else ", and device=cuda is much faster where there is a GPU"
     return (
         f"{images} An update is shorter with a smaller batch_size (now {config.batch_size}); there are fewer "
@@ -198,8 +200,10 @@ def _fingerprint(selection: EpisodeSelection) -> dict[str, int]:
     }
 
 
-def fresh_policy(config: TrainConfig, selection: EpisodeSelection) -> GenerativePolicy:
+def fresh_policy(config: TrainConfig, selection: EpisodeSelection) -> GenerativePolicy | VlaPolicy:
     """New policy for the dataset's contract, with weights from the seed and a normaliser from the data."""
+    if isinstance(config.policy, VlaConfig):
+        return fresh_vla(config, config.policy, selection)
     shape = GenerativeConfig(
         obs_steps=config.obs_steps,
         chunk=config.chunk,
@@ -213,6 +217,22 @@ def fresh_policy(config: TrainConfig, selection: EpisodeSelection) -> Generative
     return GenerativePolicy.build(selection.store.spec.for_policies(), fit_normalizer(selection), shape)
 
 
+def fresh_vla(config: TrainConfig, shape: VlaConfig, selection: EpisodeSelection) -> VlaPolicy:
+    """New vision-language-action policy. Raises ConfigError for settings of generative policies."""
+    if config.obs_steps != 1:
+        raise ConfigError(
+            f"policy=vla reads one observation, found obs_steps={config.obs_steps}. Leave it out."
+        )
+    for key in ("process", "net", "image", "points"):
+        if getattr(config, key) != getattr(TrainConfig(), key):
+            raise ConfigError(
+                f"{key}= is a setting of policy=generative and has no effect on policy=vla. Leave it out; "
+                "the settings of policy=vla start with policy. (robo-rl train policy=vla --help all)."
+            )
+    torch.manual_seed(derive_seed("init", config.seed))
+    return VlaPolicy(selection.store.spec, fit_normalizer(selection), shape, config.chunk, config.execute)
+
+
 def fit_normalizer(selection: EpisodeSelection) -> Normalizer:
     """Statistics of every state observation over all frames of the selected episodes."""
     episodes, obs = selection.episodes, selection.store.spec.obs
@@ -221,7 +241,7 @@ def fit_normalizer(selection: EpisodeSelection) -> Normalizer:
 
 
 def window_source(config: TrainConfig, selection: EpisodeSelection) -> WindowSource:
-    """Windows in memory for states; through a loader for images and point clouds."""
+    """Windows in memory for states and words; through a loader for images and point clouds."""
     spec, env = WindowSpec(config.obs_steps, config.chunk), selection.store.spec
     if _has_pictures(env):
         dataset: Dataset[dict[str, Any]] = WindowDataset(config.data, spec, episodes=selection.positions)
@@ -232,7 +252,7 @@ def window_source(config: TrainConfig, selection: EpisodeSelection) -> WindowSou
 
 
 def _has_pictures(env: EnvSpec) -> bool:
-    return any(sense_of(key, array) not in ("state", "privileged") for key, array in env.obs.items())
+    return any(sense_of(key, array) not in ("state", "privileged", "text") for key, array in env.obs.items())
 
 
 def train_note(config: TrainConfig, selection: EpisodeSelection) -> dict[str, Any]:

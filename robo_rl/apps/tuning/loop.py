@@ -87,7 +87,8 @@ def run_method(
             device = run_device(config.device, getattr(env, "device", torch.device("cpu")))
             train_env = with_interventions(method, name, env, config.seed)
             if config.record != "none":
-                train_env = _recorded(config, train_env, eval_env.spec, demos, run, fresh=state is None)
+                spec = eval_env.spec.for_policies()
+                train_env = _recorded(config, train_env, spec, demos, run, fresh=state is None)
             train_env = env_on(train_env, device)
             if device.type != "cpu":
                 base = copied_to(base, device)

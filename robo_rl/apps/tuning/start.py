@@ -18,7 +18,7 @@ from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
-from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.loaded_policy import find_policy, refuse_vla, trained_env_spec
 from sim.registry import make_env
 
 
@@ -30,6 +30,7 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
     if config.base is not None:
         folder = find_policy(config.base)
         policy = load_policy(folder)
+        refuse_vla(policy, "fine-tuned")
         env = config.env or trained_env_spec(folder).name
         with closing(make_env(env, 1, **env_options(config))) as probe:
             check_compatible(policy, probe.spec)

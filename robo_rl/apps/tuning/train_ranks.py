@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -85,7 +86,7 @@ def check_equal(config: TrainConfig, data: Mapping[str, int], ranks: Ranks) -> N
             )
 
 
-def follow(trainer: BaseTrainer, ranks: Ranks) -> None:
+def follow(trainer: BaseTrainer[Any], ranks: Ranks) -> None:
     """Train as a rank that writes nothing. Raises KeyboardInterrupt after a stop request to any rank."""
     vote = StopVote(ranks)
     with stop_between_steps(say=False) as stop:

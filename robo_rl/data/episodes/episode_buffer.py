@@ -25,14 +25,19 @@ class EpisodeBuffer:
     terminated: bool = False
     success: bool = False
     done: bool = False
+    task: int = 0  # its number in an environment of several tasks
 
 
 def write_episode(
     writer: DatasetWriter, episode: EpisodeBuffer, *, task: str = "", info: Mapping[str, Any] | None = None
 ) -> int:
-    """Commit a finished episode; returns its number. Raises DataError and DiskFullError."""
+    """Commit a finished episode; returns its number. Raises DataError and DiskFullError.
+
+    Observations outside the dataset's contract are left out: what only scripted experts read.
+    """
+    seen = [{key: obs[key] for key in obs if key in writer.spec.obs} for obs in episode.obs]
     with writer.episode(task=task, seed=episode.seed, info=info) as stored:
         last = len(episode.action) - 1
         for i, (action, reward) in enumerate(zip(episode.action, episode.reward, strict=True)):
-            stored.add(episode.obs[i], action, reward=reward, terminated=episode.terminated and i == last)
-        return stored.commit(success=episode.success, final_obs=episode.obs[-1])
+            stored.add(seen[i], action, reward=reward, terminated=episode.terminated and i == last)
+        return stored.commit(success=episode.success, final_obs=seen[-1])

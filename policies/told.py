@@ -1,0 +1,46 @@
+"""A policy that is told another instruction than the one in its observation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import ChunkPolicy, Obs
+from robo_rl.core.shapes import Float
+from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
+
+
+class ToldPolicy:
+    """The policy with `instruction` in place of the observed one; a `protocols.ChunkPolicy`.
+
+    Raises ConfigError for text that is no instruction, and for a policy that reads none.
+    """
+
+    def __init__(self, policy: ChunkPolicy, instruction: str) -> None:
+        if INSTRUCTION not in policy.obs_spec:
+            raise ConfigError(
+                f"The policy reads no instruction, only {sorted(policy.obs_spec)}. Leave instruction= out, "
+                "or give a vision-language-action policy (robo-rl train policy=vla)."
+            )
+        self._policy, self._words = policy, torch.from_numpy(to_bytes(instruction).copy())
+        self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
+        self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
+
+    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
+        return self._policy.features(self._told(obs))
+
+    def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        return self._policy.sample(self._told(obs), noise)
+
+    def sample_from(
+        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
+    ) -> Float[Tensor, "b Tp a"]:
+        return self._policy.sample_from(features, noise)
+
+    def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        return self._policy.refine(self._told(obs), action)
+
+    def _told(self, obs: Obs) -> Obs:
+        seen = obs[INSTRUCTION]
+        return {**obs, INSTRUCTION: self._words.to(seen.device).expand_as(seen)}

@@ -1,0 +1,38 @@
+"""Settings of vision-language-action policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from policies.base.flow import FlowConfig
+from robo_rl.core.settings import one_of, setting
+
+
+@dataclass
+class VlaFlowConfig(FlowConfig):
+    """Flow of a VLA: preconditioned velocity, and pi0's Beta(1.5, 1) times (Black et al. 2024)."""
+
+    prediction: str = setting(
+        "preconditioned", "network output: velocity, sample (the action) or preconditioned"
+    )
+    time_power: float = setting(1.5, "p of the density p t^(p-1) of training times; 1 is uniform")
+
+
+@dataclass
+class VlaConfig:
+    """`policy=vla`: pictures, an instruction and states -> chunk of actions."""
+
+    name: str = "vla"
+    backbone: str = one_of("tiny", help="prefix network: tiny, trained from new weights")
+    width: int = setting(96, "width of prefix and action expert, divisible by heads", at_least=8)
+    layers: int = setting(3, "layers of prefix and action expert", at_least=1, at_most=100)
+    heads: int = setting(4, "attention heads", at_least=1)
+    kv_heads: int = setting(2, "heads of keys and values, a divisor of heads", at_least=1)
+    crop: float = setting(
+        0.9,
+        "side of a picture's crop over its side: random in training, else central",
+        above=0.0,
+        at_most=1.0,
+    )
+    draws: int = setting(2, "noise draws for each window of a batch, which share its prefix", at_least=1)
+    process: VlaFlowConfig = field(default_factory=VlaFlowConfig)

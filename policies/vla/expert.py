@@ -1,0 +1,98 @@
+"""Action expert: a transformer whose layers attend to the keys and values of a prefix and to their own.
+
+adaLN on the process time (Peebles & Xie 2023), one token for the state and one for each action of the chunk.
+Layer i sees layer i of the prefix (pi0, Black et al. 2024), so the prefix is computed once per plan.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from policies.vla.cond import Cond
+from robo_rl.core.shapes import Float
+from robo_rl.nets.time_embedding import SinusoidalTime
+
+
+class ExpertBlock(nn.Module):
+    """h + gate * attention, then h + gate * MLP, each of a modulated norm of h."""
+
+    def __init__(self, width: int, heads: int, kv_heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
+        self.modulation = nn.Linear(width, 6 * width)
+        nn.init.zeros_(self.modulation.weight)
+        nn.init.zeros_(self.modulation.bias)
+        self.query = nn.Linear(width, heads * head_dim)
+        self.key_value = nn.Linear(width, 2 * kv_heads * head_dim)
+        self.out = nn.Linear(heads * head_dim, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(
+        self,
+        h: Float[Tensor, "b n w"],
+        code: Float[Tensor, "b w"],
+        keys: Float[Tensor, "b k L d"],
+        values: Float[Tensor, "b k L d"],
+        mask: Tensor,
+    ) -> Float[Tensor, "b n w"]:
+        """mask: (b, 1, 1, L + n), False for padding."""
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.modulation(code).unsqueeze(1).chunk(6, -1)
+        x = modulate(h, shift_a, scale_a)
+        query = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
+        own = self.key_value(x).unflatten(-1, (2, self.kv_heads, self.head_dim)).permute(2, 0, 3, 1, 4)
+        key, value = torch.cat([keys, own[0]], dim=2), torch.cat([values, own[1]], dim=2)
+        group = self.heads // self.kv_heads
+        mixed = F.scaled_dot_product_attention(
+            query, key.repeat_interleave(group, 1), value.repeat_interleave(group, 1), attn_mask=mask
+        )
+        h = h + gate_a * self.out(mixed.transpose(1, 2).flatten(2))
+        hidden = F.gelu(self.up(modulate(h, shift_m, scale_m)), approximate="tanh")
+        out: Tensor = h + gate_m * self.down(hidden)
+        return out
+
+
+class ActionExpert(nn.Module):
+    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, a). kv_heads, head_dim, layers: those of the prefix."""
+
+    def __init__(
+        self,
+        action_dim: int,
+        chunk: int,
+        state_dim: int,
+        width: int,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        layers: int,
+    ) -> None:
+        super().__init__()
+        self.tokens, self.state = nn.Linear(action_dim, width), nn.Linear(state_dim, width)
+        self.position = nn.Parameter(0.02 * torch.randn(chunk + 1, width))
+        self.time = nn.Sequential(
+            SinusoidalTime(width), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()
+        )
+        self.blocks = nn.ModuleList([ExpertBlock(width, heads, kv_heads, head_dim) for _ in range(layers)])
+        self.last_modulation = nn.Linear(width, 2 * width)
+        self.last = nn.Linear(width, action_dim)
+        for layer in (self.last_modulation, self.last):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"], cond: Cond
+    ) -> Float[Tensor, "b Tp a"]:
+        code = self.time(t)
+        h = torch.cat([self.state(cond.state).unsqueeze(1), self.tokens(x)], dim=1) + self.position
+        mask = F.pad(cond.mask, (0, h.shape[1]), value=True)[:, None, None, :]
+        for block, keys, values in zip(self.blocks, cond.keys, cond.values, strict=True):
+            h = block(h, code, keys, values, mask)
+        shift, scale = self.last_modulation(code).unsqueeze(1).chunk(2, dim=-1)
+        out: Tensor = self.last(modulate(h[:, 1:], shift, scale))
+        return out
+
+
+def modulate(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """(1 + scale) * norm(h) + shift."""
+    return torch.addcmul(shift, F.layer_norm(h, h.shape[-1:]), 1.0 + scale)

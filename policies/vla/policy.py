@@ -1,0 +1,208 @@
+"""Vision-language-action policy: pictures, an instruction and states -> chunk of actions by flow matching."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from policies.base.chain import deterministic_sample
+from policies.base.flow import Flow
+from policies.vla.cond import Cond
+from policies.vla.config import VlaConfig, VlaFlowConfig
+from policies.vla.expert import ActionExpert
+from policies.vla.tiny import TinyBackbone
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import Obs
+from robo_rl.core.settings import check_settings
+from robo_rl.core.shapes import Float
+from robo_rl.core.spec import EnvSpec, sense_of
+from robo_rl.core.text.instruction import INSTRUCTION
+from robo_rl.data.normalizer import Normalizer
+
+Crop = Float[Tensor, "b cameras 2"]
+
+
+class VlaPolicy(nn.Module):
+    """chunk = endpoint of the flow from the noise, given a prefix of pictures and words, and the state. A
+    `protocols.ChunkPolicy` whose `sample_from` takes the `Cond` of `encode`.
+
+    The prefix is encoded once per chunk; the action expert then runs once per transition of the process. As
+    in `GenerativePolicy`, nothing is drawn inside, and actions are in [-1, 1].
+    """
+
+    kind = "vla"
+    obs_steps = 1
+
+    def __init__(
+        self, env: EnvSpec, normalizer: Normalizer, config: VlaConfig, chunk: int, execute: int
+    ) -> None:
+        super().__init__()
+        check_config(config, chunk, execute)
+        self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
+        self.chunk, self.execute, self.shape = chunk, execute, config
+        senses = {key: sense_of(key, array) for key, array in env.obs.items()}
+        self.states, self.pictures = (
+            [key for key, sense in senses.items() if sense == wanted] for wanted in ("state", "image")
+        )
+        check_observation(senses, env.name)
+        self.normalizer = normalizer
+        sides = [(env.obs[key].shape[0], env.obs[key].shape[1]) for key in self.pictures]
+        self.backbone = TinyBackbone(sides, config)
+        self.net = ActionExpert(
+            env.action.dim,
+            chunk,
+            sum(math.prod(env.obs[key].shape) for key in self.states),
+            config.width,
+            config.heads,
+            self.backbone.kv_heads,
+            self.backbone.head_dim,
+            self.backbone.layers,
+        )
+        self.process = Flow(config.process)
+
+    @property
+    def cameras(self) -> int:
+        """Number of pictures in an observation; each has a random crop in training."""
+        return len(self.pictures)
+
+    # -- acting
+    # ------------------------------------------------------------------------------------------------------
+
+    def encode(self, obs: Obs, crop: Crop | None = None) -> Cond:
+        """obs (b, 1, *shape) -> keys and values of the prefix, state and pooled features."""
+        self.check(obs)
+        state = self._state(obs)
+        pictures = [obs[key][:, -1] for key in self.pictures]
+        keys, values, mask, pooled = self.backbone(pictures, obs[INSTRUCTION][:, -1], crop)
+        return Cond(keys, values, mask, state, torch.cat([pooled, state], dim=-1))
+
+    def features(self, obs: Obs) -> Float[Tensor, "b f"]:
+        """Pooled features of prefix and state."""
+        return self.encode(obs).pooled
+
+    def sample(
+        self, obs: Obs, noise: Float[Tensor, "b Tp a"], steps: int | None = None
+    ) -> Float[Tensor, "b Tp a"]:
+        """Deterministic endpoint of the process in `steps` transitions; None: the configured K."""
+        return self.sample_from(self.encode(obs), noise, steps)
+
+    def sample_from(
+        self, features: Any, noise: Float[Tensor, "b Tp a"], steps: int | None = None
+    ) -> Float[Tensor, "b Tp a"]:
+        """`sample` from the `Cond` of `encode`. Raises ConfigError for pooled features, from which no action
+        follows.
+        """
+        if not isinstance(features, Cond):
+            raise ConfigError(
+                f"Actions follow from the Cond of `encode`, found {type(features).__name__}. Pooled features "
+                "are for critics; encode the observation."
+            )
+        cond = features
+        if noise.shape != (len(cond), self.chunk, self.action_spec.dim):
+            raise ConfigError(
+                f"Noise has shape {tuple(noise.shape)}, expected ({len(cond)}, {self.chunk}, "
+                f"{self.action_spec.dim}): one full-length draw per observation."
+            )
+        steps = self.process.steps if steps is None else steps
+        return deterministic_sample(self.process, self._velocity(cond), cond.pooled, noise, steps)
+
+    def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        """The action, unchanged."""
+        return action
+
+    # -- learning
+    # ----------------------------------------------------------------------------------------------------
+
+    def bc_loss(
+        self,
+        obs: Obs,
+        chunk: Float[Tensor, "b Tp a"],
+        noise: Float[Tensor, "b Tp a"],
+        u: Float[Tensor, " b"],
+        crop: Crop | None = None,
+    ) -> Float[Tensor, " b"]:
+        """Behaviour-cloning loss of each sample, the mean over `draws` noises and times for one prefix.
+
+        Draw j takes the noise of another row of the batch, and the time u + j / draws modulo 1.
+        """
+        draws, cond = self.shape.draws, self.encode(obs, crop)
+        noises = torch.cat([noise.roll(j, 0) for j in range(draws)])
+        times = torch.cat([(u + j / draws) % 1.0 for j in range(draws)])
+        chunks, many = chunk.repeat(draws, 1, 1), cond.repeat(draws)
+        loss = self.process.bc_loss(self._velocity(many), many.pooled, chunks, noises, times)
+        return loss.view(draws, -1).mean(0)
+
+    def _velocity(self, cond: Cond) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        """The action expert as a network of the process, whose condition is then `cond`."""
+
+        def net(x: Tensor, t: Tensor, pooled: Tensor) -> Tensor:
+            out: Tensor = self.net(x, t, cond)
+            return out
+
+        return net
+
+    def _state(self, obs: Obs) -> Float[Tensor, "b s"]:
+        values = self.normalizer.normalize({key: obs[key] for key in self.states})
+        return torch.cat([values[key].flatten(1) for key in self.states], dim=-1)
+
+    def check(self, obs: Obs) -> None:
+        """Raise ConfigError unless every key is present with shape (b, 1, *shape)."""
+        for key, array in self.obs_spec.items():
+            if key not in obs:
+                raise ConfigError(f"The policy needs observation '{key}', found only {sorted(obs)}.")
+            if tuple(obs[key].shape[1:]) != (1, *array.shape):
+                raise ConfigError(
+                    f"Observation '{key}' has shape {tuple(obs[key].shape)}, expected (batch, "
+                    f"{', '.join(map(str, (1, *array.shape)))})."
+                )
+
+    # -- checkpoint
+    # --------------------------------------------------------------------------------------------------
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "env": self.env.to_json(),
+            "chunk": self.chunk,
+            "execute": self.execute,
+            "vla": asdict(self.shape),
+            "normalizer": {"keys": list(self.normalizer.keys), "clip": self.normalizer.clip},
+        }
+
+    @classmethod
+    def from_config(cls, data: dict[str, Any]) -> VlaPolicy:
+        env, statistics, vla = EnvSpec.from_json(data["env"]), data["normalizer"], dict(data["vla"])
+        config = VlaConfig(**{**vla, "process": VlaFlowConfig(**vla["process"])})
+        shapes = {key: env.obs[key].shape for key in statistics["keys"]}
+        normalizer = Normalizer(shapes, float(statistics["clip"]))
+        return cls(env, normalizer, config, int(data["chunk"]), int(data["execute"]))
+
+
+def check_config(config: VlaConfig, chunk: int, execute: int) -> None:
+    """Raise ConfigError for sizes that do not fit together."""
+    check_settings(config, "policy.")
+    if not 1 <= execute <= chunk:
+        raise ConfigError(f"A policy needs 1 <= execute <= chunk, found execute={execute}, chunk={chunk}.")
+    if config.width % (2 * config.heads) or config.heads % config.kv_heads:
+        raise ConfigError(
+            f"policy.width={config.width} must be divisible by 2 * heads={2 * config.heads}, and "
+            f"policy.heads={config.heads} by kv_heads={config.kv_heads}."
+        )
+
+
+def check_observation(senses: dict[str, str], name: str) -> None:
+    """Raise ConfigError unless there are pictures, an instruction and states, and nothing else."""
+    missing = [sense for sense in ("image", "text", "state") if sense not in senses.values()]
+    if missing or INSTRUCTION not in senses:
+        words = {"image": "pictures (image.<camera>)", "text": f"'{INSTRUCTION}'", "state": "a state"}
+        raise ConfigError(
+            f"A vision-language-action policy reads pictures, an instruction and a state; {name} has "
+            f"{sorted(senses)}, without {' and '.join(words[sense] for sense in missing)}. Collect with "
+            "suite=metaworld/mt6, or train policy=generative."
+        )
+    if other := sorted(key for key, sense in senses.items() if sense not in ("image", "text", "state")):
+        raise ConfigError(f"A vision-language-action policy cannot read {other} of {name}. Record without.")

@@ -1,0 +1,134 @@
+"""Small prefix network with new weights: convolutions for pictures, bytes for words, SmolVLM's text model.
+
+The text model is built from its configuration in `transformers`, without a download. Words come first, so
+that pictures attend to them; positions of pictures do not depend on the number of words.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from policies.vla.config import VlaConfig
+from robo_rl.core.errors import MissingDependencyError
+from robo_rl.core.packages import pip_install
+from robo_rl.core.shapes import Bool, Float, UInt8
+from robo_rl.core.text.instruction import MOST_BYTES
+from robo_rl.nets.image_encoder import ResidualStage, SpatialSoftmax
+
+KEYPOINTS = 32
+Prefix = tuple[tuple[Tensor, ...], tuple[Tensor, ...], Bool[Tensor, "b L"], Float[Tensor, "b w"]]
+
+
+class PictureTokens(nn.Module):
+    """Picture (b, h, w, 3) uint8 -> tokens: a grid of 1/16 of the picture's side, and one of key points."""
+
+    def __init__(self, side: tuple[int, int], width: int, crop: float) -> None:
+        super().__init__()
+        self.side = side
+        self.crop = tuple(max(1, round(length * crop)) for length in side)
+        self.stem = nn.Conv2d(3, 16, 5, stride=2, padding=2)
+        self.fine = nn.Sequential(ResidualStage(16, 32), ResidualStage(32, 64))
+        self.coarse = ResidualStage(64, 64)
+        self.points = nn.Sequential(nn.Conv2d(64, KEYPOINTS, 1), SpatialSoftmax())
+        self.of_points = nn.Linear(2 * KEYPOINTS, width)
+        self.of_cells = nn.Linear(64, width)
+        rows, columns = (-(-length // 16) for length in self.crop)
+        self.position = nn.Parameter(0.02 * torch.randn(rows * columns + 1, width))
+
+    def forward(
+        self, picture: UInt8[Tensor, "b h w 3"], crop: Float[Tensor, "b 2"] | None
+    ) -> Float[Tensor, "b n w"]:
+        x = self._cut(picture, crop).permute(0, 3, 1, 2).float() / 127.5 - 1.0
+        fine = self.fine(F.relu(self.stem(x)))
+        cells = self.of_cells(self.coarse(fine).flatten(2).transpose(1, 2))
+        tokens: Tensor = torch.cat([cells, self.of_points(self.points(fine)).unsqueeze(1)], 1) + self.position
+        return tokens
+
+    def _cut(
+        self, picture: UInt8[Tensor, "b h w 3"], crop: Float[Tensor, "b 2"] | None
+    ) -> UInt8[Tensor, "b ch cw 3"]:
+        free = [side - cut for side, cut in zip(self.side, self.crop, strict=True)]
+        if crop is None:
+            crop = torch.full((len(picture), 2), 0.5, device=picture.device)
+        rows, columns = (
+            (crop[:, i] * (free[i] + 1)).long().clamp(max=free[i])[:, None]
+            + torch.arange(self.crop[i], device=picture.device)
+            for i in range(2)
+        )
+        lanes = torch.arange(len(picture), device=picture.device)
+        return picture[lanes[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+
+class TinyBackbone(nn.Module):
+    """Prefix of pictures and words; see the module."""
+
+    def __init__(self, sides: list[tuple[int, int]], config: VlaConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.layers, self.kv_heads, self.head_dim = config.layers, config.kv_heads, width // config.heads
+        self.width = width
+        self.cameras = nn.ModuleList([PictureTokens(side, width, config.crop) for side in sides])
+        self.words = nn.Embedding(256, width)
+        nn.init.normal_(self.words.weight, std=0.02)
+        self.text = text_model(config)
+
+    def forward(
+        self,
+        pictures: list[UInt8[Tensor, "b h w 3"]],
+        words: UInt8[Tensor, "b n"],
+        crop: Float[Tensor, "b cameras 2"] | None = None,
+    ) -> Prefix:
+        """(keys, values, mask, pooled). words: bytes, 0 is padding. crop: positions in [0, 1)."""
+        if words.device.type == "cpu":  # elsewhere the length would be read from the device
+            words = words[:, : max(1, int((words != 0).sum(1).max()))]
+        seen = [
+            camera(picture, None if crop is None else crop[:, i])
+            for i, (camera, picture) in enumerate(zip(self.cameras, pictures, strict=True))
+        ]
+        tokens = torch.cat([self.words(words.long()), *seen], dim=1)
+        count = tokens.shape[1] - words.shape[1]
+        mask = F.pad(words != 0, (0, count), value=True)
+        place = torch.cat([torch.arange(words.shape[1]), MOST_BYTES + torch.arange(count)]).to(words.device)
+        out = self.text(
+            inputs_embeds=tokens,
+            attention_mask=mask.long(),
+            position_ids=place.expand(len(tokens), -1),
+            use_cache=True,
+        )
+        cached = out.past_key_values.layers
+        weight = mask.unsqueeze(-1).to(tokens.dtype)
+        pooled = (out.last_hidden_state * weight).sum(1) / weight.sum(1)
+        return tuple(c.keys for c in cached), tuple(c.values for c in cached), mask, pooled
+
+
+def text_model(config: VlaConfig) -> nn.Module:
+    """SmolVLM's text model (Llama) of this size. Raises MissingDependencyError without `transformers`."""
+    try:
+        llama: Any = import_module("transformers.models.llama")
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"A vision-language-action policy needs the package '{error.name}', which is not installed. "
+            f"Run: {pip_install('vla')}"
+        ) from error
+    settings = llama.LlamaConfig(
+        vocab_size=1,  # words are embedded by `TinyBackbone`
+        hidden_size=config.width,
+        intermediate_size=3 * config.width,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.kv_heads,
+        head_dim=config.width // config.heads,
+        max_position_embeddings=1024,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=None,
+        attn_implementation="sdpa",
+    )
+    model: nn.Module = llama.LlamaModel(settings)
+    model.embed_tokens.requires_grad_(False)
+    return model

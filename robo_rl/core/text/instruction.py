@@ -1,0 +1,44 @@
+"""Instructions to a policy as an observation: UTF-8 bytes, padded with zeros to a fixed size.
+
+An array of fixed size passes through stores, windows, vector environments and replay like any other.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import UInt8
+from robo_rl.core.spec import ArraySpec
+
+INSTRUCTION = "instruction"  # key of the observation
+MOST_BYTES = 128
+INSTRUCTION_SPEC = ArraySpec((MOST_BYTES,), "uint8", "UTF-8 bytes, padded with zeros")
+
+
+def to_bytes(text: str) -> UInt8[np.ndarray, " 128"]:
+    """Array of an instruction. Raises ConfigError for one that is empty, too long or holds control
+    characters.
+    """
+    text = text.strip()
+    if not text:
+        raise ConfigError("The instruction is empty. Say what to do, such as instruction='open the drawer'.")
+    if control := [character for character in text if unicodedata.category(character)[0] == "C"]:
+        raise ConfigError(
+            f"The instruction holds the control character {control[0]!r}; only printable text was expected, "
+            "on one line. Remove it."
+        )
+    data = text.encode()
+    if len(data) > MOST_BYTES:
+        raise ConfigError(
+            f"The instruction has {len(data)} bytes, at most {MOST_BYTES} were expected: '{text[:40]}...'. "
+            "Say it in fewer words."
+        )
+    return np.frombuffer(data.ljust(MOST_BYTES, b"\0"), np.uint8)
+
+
+def to_text(data: UInt8[np.ndarray, " 128"]) -> str:
+    """Instruction of an array; bytes that are no UTF-8 become the replacement character."""
+    return bytes(np.asarray(data, np.uint8)).rstrip(b"\0").decode(errors="replace")
