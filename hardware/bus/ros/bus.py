@@ -20,7 +20,7 @@ from hardware.bus.lifecycle import Lifecycle
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
-from hardware.bus.quality import QUALITY, Ask, Repeats
+from hardware.bus.quality import QUALITY, Repeats, RequestedQos
 from hardware.bus.receiving import discarded_datagrams, enlarge_buffers
 from hardware.bus.ros.caller import TRIGGER, ServiceCaller
 from hardware.bus.ros.messages import from_ros, message_class, to_ros
@@ -285,7 +285,7 @@ class RosBus:
             def receive(message: Any, info: Any) -> None:
                 callback(controller_states(message))
 
-            kind, latched = message_class(ACTIVITY), qos_profile(Ask(reliable=True, latched=True), 1)
+            kind, latched = message_class(ACTIVITY), qos_profile(RequestedQos(reliable=True, latched=True), 1)
             self._node.create_subscription(kind, f"{manager}/activity", receive, latched)
             self._waits.changed()
 
