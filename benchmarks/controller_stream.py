@@ -21,6 +21,7 @@ are the driver's outputs: `trajectory`, `action` and `forward`.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -64,6 +65,7 @@ def real() -> None:
     """Every way with the real controller."""
     if missing := missing_packages():
         raise SystemExit(missing)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # ends the controller manager, too
     for start, from_desired in (("measured", False), ("desired", True)):
         for way in SINGLE:
             tell(f"{way}/{start}", partial(real_motion, way, from_desired=from_desired), expected(way, start))
