@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.protocols import Obs
-from robo_rl.core.shapes import Int
+from robo_rl.core.shapes import Bool, Int
 
 _NAME = "late_"  # prefix of its keys in a snapshot
 
@@ -38,6 +38,16 @@ class ObservationDelay:
             self._delay if len(self._delay) else torch.zeros(len(next(iter(obs.values()))), dtype=torch.int64)
         )
         self._delay = old.to(delay.device).index_copy(0, worlds, delay)
+
+    def begin_where(self, mask: Bool[Tensor, " n"], obs: Obs, delay: Int[Tensor, " n"]) -> None:
+        """`begin` in the worlds of a mask, by operations of fixed shape. delay: of all worlds."""
+        if self._most == 0:
+            return
+        for key, value in obs.items():
+            past = self._past[key]
+            here = mask.view(-1, *[1] * (past.ndim - 1))
+            self._past[key] = torch.where(here, value.unsqueeze(1), past)
+        self._delay = torch.where(mask, delay, self._delay)
 
     def push(self, obs: Obs) -> Obs:
         """Push the observations `obs` (n, ...) of all worlds and return the delayed ones."""

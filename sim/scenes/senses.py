@@ -100,8 +100,8 @@ class Senses:
 
     @property
     def on_device(self) -> bool:
-        """True if no picture and no delay is involved: then only the state is observed, on the device."""
-        return not self._cameras.specs and self._randomise.obs_delay[1] == 0
+        """True without pictures: then only the state is observed, on the device."""
+        return not self._cameras.specs
 
     def restarted(
         self,
@@ -112,6 +112,7 @@ class Senses:
     ) -> Obs:
         """First observations of the worlds that start (`mask`), and `before` of the others; `on_device`."""
         begun = self._noisy(state, seeds, torch.zeros_like(seeds))
+        self._delay.begin_where(mask, {"state": begun}, self._randomise.obs_delays(seeds))
         return {"state": torch.where(mask.unsqueeze(1), begun, before["state"])}
 
     def visuals_of(self, seed: int) -> VisualRandomisation | None:

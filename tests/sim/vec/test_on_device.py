@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -93,10 +95,14 @@ def test_the_first_gpu_has_two_names() -> None:
 
 
 @pytest.mark.slow
-def test_worlds_that_restart_by_mask_have_the_same_episodes() -> None:
+@pytest.mark.parametrize("delay", [0, 2])
+def test_worlds_that_restart_by_mask_have_the_same_episodes(delay: int, tmp_path: Path) -> None:
     """MuJoCo Warp on its CPU device: results and seeds equal those of restarts one by one, without a read."""
     pytest.importorskip("mujoco_warp", reason="needs the extra [gpu]")
-    made = [make_env("arm/reach:engine=mjwarp", 3, device="cpu", max_episode_steps=7) for _ in range(2)]
+    late = tmp_path / "late.yaml"
+    late.write_text(f"obs_delay: [0, {delay}]\n")
+    name = f"arm/reach:engine=mjwarp,randomise={late}"
+    made = [make_env(name, 3, device="cpu", max_episode_steps=7) for _ in range(2)]
     host, resident = made
     assert resident.keep_on_device()  # type: ignore[attr-defined]
     assert torch.equal(*(env.reset(EpisodeSeeds("mask"))["state"] for env in made))
