@@ -1,12 +1,17 @@
 """Decisions per second of a single-step head and of the flow policy that it replaces.
 
 gpu/head/<single_step|flow>/<batch>/decisions_per_s, in eager torch, and .../graph_decisions_per_s: the same
-as a CUDA graph, on a GPU.
+as a CUDA graph, on a GPU. .../<provider>_decisions_per_s: the exported bundle under ONNX Runtime, with each
+provider that is installed (cpu, cuda, tensorrt); tensors are copied from and to the host.
 """
 
 from __future__ import annotations
 
+import copy
+import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from base import NETS, SPEC
@@ -15,44 +20,61 @@ from timing import emit, facts, options, seconds, unit
 from policies.base.flow import FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.base.process import make_process
+from policies.deploy.bundle import load_bundle
+from policies.deploy.bundle_writer import write_bundle
+from policies.deploy.runner import OnnxPolicy
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.image_encoder import ImageEncoderConfig
 
 
 def main() -> None:
     args = options(__doc__)
+    calls = 5 if args.quick else 200
     for label, steps in (("single_step", 1), ("flow", 10)):
+        policy = made(steps)
         for batch in (1, 4096):
-            work = decide(steps, batch, args.device)
-            calls = 5 if args.quick or args.device == "cpu" else 200
+            work = decide(copy.deepcopy(policy).to(args.device), batch, args.device)
             name = f"gpu/head/{label}/{batch}"
-            taken_s = seconds(work, calls, args.device)
-            emit(
-                f"{name}/decisions_per_{unit(args.device)}",
-                round(batch / taken_s, 1),
-                "decisions/s",
-                **facts(args.device),
-            )
+            rate(f"{name}/decisions_per_{unit(args.device)}", work, batch, calls, args.device)
             if args.device == "cuda":
-                taken_s = seconds(captured(work), calls, args.device)
-                line = f"{name}/graph_decisions_per_s"
-                emit(
-                    line,
-                    round(batch / taken_s, 1),
-                    "decisions/s",
-                    us=round(1e6 * taken_s, 1),
-                    **facts(args.device),
-                )
+                rate(f"{name}/graph_decisions_per_s", captured(work), batch, calls, args.device)
+        with tempfile.TemporaryDirectory() as folder:
+            write_bundle(Path(folder) / "bundle", policy, SPEC, name=label, noise="gaussian", training={})
+            exported(Path(folder) / "bundle", f"gpu/head/{label}", calls, args.device)
 
 
-def decide(steps: int, batch: int, device: str) -> Callable[[], object]:
-    """One chunk for `batch` observations, from an MLP policy with random weights."""
+def rate(name: str, work: Callable[[], object], batch: int, calls: int, device: str) -> None:
+    """Print decisions per second. On a CPU large batches are measured once: they take seconds."""
+    once = device == "cpu" and batch > 1
+    taken_s = seconds(work, 1 if once else calls, device, warm_up=1 if once else 3)
+    emit(name, round(batch / taken_s, 1), "decisions/s", us=round(1e6 * taken_s, 1), **facts(device))
+
+
+def exported(bundle: Path, name: str, calls: int, device: str) -> None:
+    """The bundle under every provider of this device."""
+    for provider in ("cpu",) if device == "cpu" else ("cuda", "tensorrt"):
+        try:
+            policy = OnnxPolicy(load_bundle(bundle), provider)  # type: ignore[arg-type]
+        except ConfigError as error:
+            print(f"{name}: no {provider}: {error}", file=sys.stderr)
+            continue
+        for batch in (1, 4096):
+            line = f"{name}/{batch}/{provider}_decisions_per_{unit(device)}"
+            rate(line, decide(policy, batch, "cpu"), batch, calls, device)
+
+
+def made(steps: int) -> GenerativePolicy:
+    """An MLP policy with random weights."""
     torch.manual_seed(0)
     normalizer = Normalizer.fit({"state": torch.rand(64, 32)})
     config = GenerativeConfig(obs_steps=2, chunk=16, execute=8, net=NETS["mlp"], image=ImageEncoderConfig())
-    policy = (
-        GenerativePolicy(SPEC, normalizer, config, make_process(FlowConfig(steps=steps))).to(device).eval()
-    )
+    return GenerativePolicy(SPEC, normalizer, config, make_process(FlowConfig(steps=steps))).eval()
+
+
+def decide(policy: ChunkPolicy, batch: int, device: str) -> Callable[[], object]:
+    """One chunk for `batch` observations."""
     obs, noise = {"state": torch.rand(batch, 2, 32, device=device)}, torch.randn(batch, 16, 8, device=device)
 
     @torch.no_grad()

@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # heads that decide with NumPy arrays start without torch
 
     from robo_rl.core.protocols import Obs
 
-Device = Literal["auto", "cpu", "cuda"]
-_CUDA, _CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+Device = Literal["auto", "cpu", "cuda", "tensorrt"]
+_CUDA, _CPU, _TENSORRT = "CUDAExecutionProvider", "CPUExecutionProvider", "TensorrtExecutionProvider"
 _TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}  # types of observations and actions
 
 
@@ -91,14 +91,17 @@ class BoundGraph:
 
 
 def providers(device: Device) -> list[str]:
-    """ONNX Runtime providers in order of preference. Raises ConfigError if CUDA is requested and absent."""
+    """ONNX Runtime providers in order of preference. Raises ConfigError if a requested one is absent."""
     available = _onnxruntime().get_available_providers()
-    if device == "cuda" and _CUDA not in available:
+    if device == "auto":
+        return [_CUDA, _CPU] if _CUDA in available else [_CPU]
+    wanted = {"cpu": [_CPU], "cuda": [_CUDA, _CPU], "tensorrt": [_TENSORRT, _CUDA, _CPU]}[device]
+    if wanted[0] not in available:
         raise ConfigError(
-            f"device=cuda needs ONNX Runtime with CUDA, found only {available}. Run: pip install "
-            "onnxruntime-gpu"
+            f"device={device} needs ONNX Runtime with {wanted[0]}, found only {available}. Run: pip install "
+            "onnxruntime-gpu" + (", and TensorRT's libraries." if device == "tensorrt" else "")
         )
-    return [_CUDA, _CPU] if device != "cpu" and _CUDA in available else [_CPU]
+    return [each for each in wanted if each in available]
 
 
 def _options(runtime: Any, threads: int) -> Any:

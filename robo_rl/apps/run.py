@@ -19,7 +19,7 @@ from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from sim.registry import make_env
 
-DEVICES: dict[str, Device] = {"auto": "auto", "cpu": "cpu", "cuda": "cuda"}
+DEVICES: dict[str, Device] = {"auto": "auto", "cpu": "cpu", "cuda": "cuda", "tensorrt": "tensorrt"}
 
 
 def main(config: RunConfig) -> int:

@@ -82,7 +82,7 @@ class ArmPolicyNodeConfig(NodeConfig):
     realtime: bool = setting(
         False, "real-time chunking: infer the next chunk while the present one runs; for flow policies"
     )
-    device: str = one_of("auto", "cpu", "cuda", help="device of ONNX Runtime")
+    device: str = one_of("auto", "cpu", "cuda", "tensorrt", help="device of ONNX Runtime")
     threads: int = setting(1, "threads of ONNX Runtime", at_least=1)
     seed: int = setting(0, "seed of the policy's noise", at_least=0)
     picture_age_s: float | None = setting(

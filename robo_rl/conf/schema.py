@@ -261,7 +261,7 @@ class RunConfig:
     max_episode_steps: int | None = setting(
         None, "longest episode, in steps; none: the environment's own limit", at_least=1
     )
-    device: str = one_of("auto", "cpu", "cuda", help="device of ONNX Runtime")
+    device: str = one_of("auto", "cpu", "cuda", "tensorrt", help="device of ONNX Runtime")
     threads: int = setting(1, "number of threads of ONNX Runtime", at_least=1)
     realtime: bool = setting(False, "robot=sim_arm: real-time chunking, for flow policies")
     out: str | None = setting(None, "write the report into this JSON file")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,12 +150,13 @@ def test_only_modules_are_exported(tmp_path: Path) -> None:
         export_policy(NoisyPolicy(), tmp_path)
 
 
-def test_missing_cuda_is_refused() -> None:
+@pytest.mark.parametrize("device", ["cuda", "tensorrt"])
+def test_a_missing_provider_is_refused(device: Any) -> None:
     """A silent fallback would make a robot ten times slower than measured."""
     if "CUDAExecutionProvider" in providers("auto"):
         pytest.skip("ONNX Runtime has CUDA here")
-    with pytest.raises(ConfigError, match="onnxruntime-gpu"):
-        providers("cuda")
+    with pytest.raises(ConfigError, match=f"device={device} needs .*onnxruntime-gpu"):
+        providers(device)
 
 
 def test_broken_graph_is_refused() -> None:
