@@ -145,7 +145,8 @@ class ChainMap:
 
     def points(self, u: Float[Tensor, "b dim"]) -> Float[Tensor, "b K1 Tp a"]:
         """The K + 1 points of the chain, a view."""
-        return u[:, :-1].unflatten(1, (self.transitions + 1, *self.shape))
+        points: Tensor = u[:, :-1].unflatten(1, (self.transitions + 1, *self.shape))
+        return points
 
     def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b 0"]) -> Float[Tensor, "b k"]:
         return self.to_chunk(u)[:, : self.execute].flatten(1)

@@ -110,8 +110,9 @@ def clipped_surrogate(
     """
     log_ratio = log_prob - old
     ratio = log_ratio.exp()
-    bounded = ratio.clamp(1.0 - clip, 1.0 + clip)
-    gain = torch.minimum(ratio * advantage, bounded * advantage)
+    low: Any = 1.0 - clip  # both numbers, or both tensors
+    high: Any = 1.0 + clip
+    gain = torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
     if dual_clip:
         gain = torch.where(advantage < 0.0, torch.maximum(gain, dual_clip * advantage), gain)
     loss = -gain.mean()
