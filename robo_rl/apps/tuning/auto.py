@@ -23,6 +23,7 @@ from policies.saved_files import POLICY_FILE
 from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.apps.tuning.imitation import imitate
 from robo_rl.apps.tuning.loop import run_method
+from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
 from robo_rl.apps.tuning.report import measure, report
 from robo_rl.apps.tuning.start import env_name, env_options, load_base, with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
@@ -69,7 +70,8 @@ def finetune_auto(config: FinetuneVerb) -> int:
             "To change their settings, run method=steering or method=residual."
         )
     base = load_base(config)
-    with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
+    free, again = FREE_KEYS | LAUNCHER_KEYS, {"resume": config.resume, "overwrite": config.overwrite}
+    with RunDir.create(config.out, config, **again, free=free) as run:
         _run_stages(config, base, run)
     return 0
 
@@ -281,7 +283,7 @@ class _AutoRun:
         if self.demos is None:
             inner.method.mix = MixConfig()
         inner.resume = Path(inner.out, "run.json").exists()
-        free = FREE_KEYS | {"base", "demos"}  # they may be inside the run, which may have been moved
+        free = FREE_KEYS | LAUNCHER_KEYS | {"base", "demos"}  # they may be inside the run, which may have been moved
         run = RunDir.create(inner.out, inner, resume=inner.resume, free=free)
         outcome = run_method(inner, inner.method, start, run)
         self.curve.env_steps += [self.spent + step for step in outcome.curve.env_steps]
