@@ -283,7 +283,8 @@ class _AutoRun:
         if self.demos is None:
             inner.method.mix = MixConfig()
         inner.resume = Path(inner.out, "run.json").exists()
-        free = FREE_KEYS | LAUNCHER_KEYS | {"base", "demos"}  # they may be inside the run, which may have been moved
+        # base and demos may be inside the run, which may have been moved
+        free = FREE_KEYS | LAUNCHER_KEYS | {"base", "demos"}
         run = RunDir.create(inner.out, inner, resume=inner.resume, free=free)
         outcome = run_method(inner, inner.method, start, run)
         self.curve.env_steps += [self.spent + step for step in outcome.curve.env_steps]
