@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 SMALL = {
     "method": "sac",
     "env": "gym/Pendulum-v1",
@@ -80,7 +80,7 @@ def titles(pid: int) -> dict[int, str]:
     }
 
 
-def wait_for(path: Path, step: int, process: subprocess.Popen[str], seconds: float = 240.0) -> None:
+def wait_for(path: Path, step: int, process: subprocess.Popen[str], seconds: float = 400.0) -> None:
     """Wait until a run has saved this step."""
     for _ in range(int(seconds / 0.2)):
         if any(int(folder.name.split(".")[0]) >= step for folder in (path / "checkpoints").glob("[0-9]*")):
@@ -140,7 +140,7 @@ def test_killed_actors_are_replaced_and_a_killed_learner_resumes(tmp_path: Path,
     now = int(max(folder.name for folder in (out / "checkpoints").glob("[0-9]*")).split(".")[0])
     wait_for(out, now + 400, run)
     run.send_signal(signal.SIGTERM)
-    said, _ = run.communicate(timeout=120)
+    said, _ = run.communicate(timeout=400)
     assert run.returncode == 130, said
     assert re.search(
         r"Actor \d \(process \d+ on .*\) has died: its running episodes and at most \d+ steps", said
@@ -196,7 +196,7 @@ def test_a_cluster_of_two_nodes(two_nodes: str, tmp_path: Path, short: Path) -> 
     out = tmp_path / "run"
     command = words(out, env_steps=600, ray_address=two_nodes)
     run = started(words(out, actors=3, ray_address=two_nodes), short)
-    said, _ = run.communicate(timeout=120)
+    said, _ = run.communicate(timeout=400)
     assert run.returncode == 2
     assert "3 actors with 1 CPU each do not fit" in said
     assert not out.exists()
@@ -206,7 +206,7 @@ def test_a_cluster_of_two_nodes(two_nodes: str, tmp_path: Path, short: Path) -> 
     )
     env = os.environ | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     asked = [sys.executable, "-c", program, *command]
-    other = subprocess.run(asked, env=env, capture_output=True, text=True, timeout=120)
+    other = subprocess.run(asked, env=env, capture_output=True, text=True, timeout=400)
     assert other.returncode == 2
     assert re.search(r"has another version: .*Ray: 2\.0\.0", other.stderr), other.stderr
     assert not out.exists()
@@ -214,10 +214,10 @@ def test_a_cluster_of_two_nodes(two_nodes: str, tmp_path: Path, short: Path) -> 
     run = started(command, short)
     wait_for(out, 200, run)
     run.send_signal(signal.SIGINT)
-    said, _ = run.communicate(timeout=120)
+    said, _ = run.communicate(timeout=400)
     assert run.returncode == 130, said
     run = started([*command, "resume=true"], short)
-    said, _ = run.communicate(timeout=300)
+    said, _ = run.communicate(timeout=400)
     assert run.returncode == 0, said
     assert actors_of(out)["replaced"] == 0
 
@@ -225,7 +225,7 @@ def test_a_cluster_of_two_nodes(two_nodes: str, tmp_path: Path, short: Path) -> 
 def test_an_error_of_an_environment_is_told(tmp_path: Path, short: Path) -> None:
     """An actor that cannot build its environment ends the run with its own sentence."""
     run = started(words(tmp_path / "run", num_workers=3), short)
-    said, _ = run.communicate(timeout=240)
+    said, _ = run.communicate(timeout=400)
     assert run.returncode == 2, said
     assert "Actor " in said
     assert "num_workers <= num_envs" in said
