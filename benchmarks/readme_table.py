@@ -39,7 +39,6 @@ TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     "Fine-tuning": ("finetune", "pusht", "pixels"),
     "Learning inside the denoising": ("denoising",),
     "Single-step head": ("head",),
-    "Vision-language-action policies": ("vla",),
     "Learners": ("learner", "many_lanes"),
     "Quadcopters: one craft": ("fly", "hover", "tracking", "waypoints", "race", "vision", "quad_chain", "c"),
     "Quadcopters: obstacles, swarms, missions": ("obstacles", "swarm", "mission"),
