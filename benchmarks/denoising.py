@@ -101,7 +101,8 @@ def train(call: Call) -> None:
     words = [f"base={call.home / 'base'}", f"out={call.out}", f"method={call.method}", f"seed={call.seed}"]
     words += [f"demos={call.home / 'demonstrations'}", "final_episodes=10"]
     if call.method in INSIDE:
-        words += [*TASKS[call.task][2], *call.options, "checkpoint_every=20000", "eval_every=25600"]
+        words += [] if call.quick else [*TASKS[call.task][2]]
+        words += [*call.options, "checkpoint_every=20000", "eval_every=25600"]
     if call.quick:
         words += ["num_envs=8", "env_steps=640", "method.ppo.rollout=40", "eval_episodes=5"]
     if not (call.out / "policy").exists():
