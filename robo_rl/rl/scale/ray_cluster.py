@@ -27,8 +27,6 @@ LOOPBACK = "127.0.0.1"
 CONNECT_S = 5.0
 # Ray replaces 127.0.0.1 by the machine's address unless it is told that there is no cluster of machines.
 _LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-# On a machine with far more programs than cores, Ray's own processes answer late; after 60 s it ends all.
-_PATIENCE = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600", "RAY_health_check_failure_threshold": "60"}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _TOKEN = secrets.token_hex(32)  # one for all clusters of this process: Ray keeps the first that it reads
 # Ray's port speaks gRPC, which begins with HTTP/2's preface and a settings frame in both directions.
@@ -48,7 +46,6 @@ def local_cluster(cpus: int, store_mb: int) -> Iterator[None]:
         **_LOOPBACK_ONLY,
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_TOKEN": _TOKEN,
-        **_PATIENCE,
     }
     try:
         with (
