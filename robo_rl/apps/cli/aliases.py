@@ -35,6 +35,7 @@ _OF_SCENES = (
     "run",
     "identify",
 )  # verbs whose env= can be given as task=
+_OBSERVED = ("cameras", "state", "senses", "points", "image_size")  # options that env= takes beside its name
 _OF_OTHER_VERBS = {"swarm": "swarm", "mission": "mission", "vision": "vision", "vision_hover": "vision"}
 
 
@@ -54,6 +55,8 @@ def by_engine(verb: str, arguments: list[str]) -> tuple[str, list[str]]:
     given = dict(word.split("=", 1) for word in arguments if "=" in word)
     if verb in _OF_SCENES and "task" in given and not _is_note(verb, given):
         return verb, _scene(given, arguments)
+    if verb in _OF_SCENES and "env" in given and given.keys() & set(_OBSERVED):
+        return verb, _observing(given, arguments)
     if verb == "train" and given.get("task") in all_tasks():
         raise ConfigError(
             f"A policy for task={given['task']} is trained on demonstrations. Record some, then train on "
@@ -130,3 +133,10 @@ def _scene(given: dict[str, str], arguments: list[str]) -> list[str]:
     words = ",".join(f"{key}={given[key]}" for key in NAME_OPTIONS if key in given)
     rest = [word for word in arguments if word.split("=", 1)[0] not in ("task", *NAME_OPTIONS)]
     return [f"env={name}{':' if words else ''}{words}", *rest]
+
+
+def _observing(given: dict[str, str], arguments: list[str]) -> list[str]:
+    """`env=arm/lift cameras=view` as `env=arm/lift:cameras=view`."""
+    words = ",".join(f"{key}={given[key]}" for key in _OBSERVED if key in given)
+    name = f"{given['env']}{',' if ':' in given['env'] else ':'}{words}"
+    return [f"env={name}", *(word for word in arguments if word.split("=", 1)[0] not in ("env", *_OBSERVED))]

@@ -60,6 +60,12 @@ def test_task_words_become_an_environment_name() -> None:
         by_engine("view", ["task=stck"])
     with pytest.raises(ConfigError, match="not both"):
         by_engine("view", ["task=lift", "env=arm/stack"])
+    assert by_engine("collect", ["env=metaworld/reach-v3", "cameras=corner", "out=d", "state=robot"]) == (
+        "collect", ["env=metaworld/reach-v3:cameras=corner,state=robot", "out=d"]
+    )  # fmt: skip
+    assert by_engine("view", ["env=arm/lift:engine=pybullet", "cameras=view"]) == (
+        "view", ["env=arm/lift:engine=pybullet,cameras=view"]
+    )  # fmt: skip
     note = ["env=arm/stack", "task=put it there"]
     assert by_engine("collect", note) == ("collect", note)
     same = ["env=arm/stack:engine=pybullet", "task=stack"]
