@@ -17,18 +17,19 @@ from tests.pins import as_locked, declared, locked
 
 TESTS = Path(__file__).resolve().parent
 LEFT_OUT = (
-    "vla",
     "gpu",
     "robosuite",
     "envpool",
 )  # extras that the lock does not bring: tests that need them are skipped where it was installed
 ROBOT_EXTRAS = ("robot", "dds", "ur", "xarm", "crazyflie", "px4")
 ROS = {
+    "ament_index_python.packages",
     "control_msgs",
     "launch_pytest",
     "rclpy",
     "ros2cli",
     "ros2launch",
+    "tf2_msgs",
 }  # come with ROS 2, which no lock can bring
 OURS = ("robo_rl", "policies", "sim", "hardware")
 MADE_FROM_IT = (
