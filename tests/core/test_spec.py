@@ -134,7 +134,8 @@ def test_policies_do_not_see_privileged_observations() -> None:
 )
 def test_unit_names_all_numbers_or_none(make: Callable[[str], object]) -> None:
     """A robot's program would otherwise find out only when it starts to move."""
-    for unit in ("rad: a, b, c", "rad: a, b; m: x", "rad", "", "motor command: -1 stopped, 1 full speed"):
+    free = ("rad", "", "motor command: -1 stopped, 1 full speed", "rad: a, b, fingers: -1 closed, 1 open")
+    for unit in ("rad: a, b, c", "rad: a, b; m: x", *free):
         make(unit)
     for unit in ("rad: a, b", "rad: a, b, c; m: x"):
         names = unit.count(",") + 2 if ";" in unit else 2

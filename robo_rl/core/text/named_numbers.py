@@ -33,11 +33,13 @@ def parse_unit(text: str) -> tuple[Segment, ...]:
 def count_fault(unit: str, count: int) -> str:
     """Sentence on a unit that names joints, and more or fewer numbers than `count`; empty for other units.
 
-    Units without joints are free text, such as "motor command: -1 stopped, 1 full speed".
+    Units without joints are free text, such as "motor command: -1 stopped, 1 full speed", and so are units
+    that explain a number, such as "rad: joint1, fingers: -1 closed, 1 open".
     """
     segments = parse_unit(unit)
     names = sum(len(segment.names) for segment in segments)
-    if names == count or not {segment.unit for segment in segments} & {POSITION, VELOCITY}:
+    explained = any(":" in name for segment in segments for name in segment.names)
+    if names == count or explained or not {segment.unit for segment in segments} & {POSITION, VELOCITY}:
         return ""
     return (
         f"The unit '{unit}' names {names} numbers, but there are {count}. Name each of them, or none: "
