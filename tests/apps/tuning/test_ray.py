@@ -157,7 +157,7 @@ def test_killed_actors_are_replaced_and_a_killed_learner_resumes(tmp_path: Path,
     every = children(run.pid)
     run.kill()
     run.communicate()
-    for _ in range(100):
+    for _ in range(300):
         if not alive(every):
             break
         time.sleep(0.3)
