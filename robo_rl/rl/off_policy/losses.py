@@ -13,9 +13,12 @@ Info = dict[str, Tensor]
 
 
 def td_target(
-    reward: Float[Tensor, " b"], discount: Float[Tensor, " b"], next_value: Float[Tensor, " b"]
-) -> Float[Tensor, " b"]:
-    """r + discount * V(s'). `discount` is gamma^steps, and 0 where the task has ended."""
+    reward: Float[Tensor, "*#b"], discount: Float[Tensor, "*#b"], next_value: Float[Tensor, "*#b"]
+) -> Float[Tensor, "*#b"]:
+    """r + discount * V(s'). `discount` is gamma^steps, and 0 where the task has ended.
+
+    All (b,), or next values (b, atoms) with the others (b, 1).
+    """
     return reward + discount * next_value
 
 
@@ -32,10 +35,11 @@ def floored_target(
     return torch.where(raised, floor, target), {"critic/floored": raised.float().mean()}
 
 
-def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, " b"]) -> tuple[Tensor, Info]:
+def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, "*#heads b"]) -> tuple[Tensor, Info]:
     """Mean squared error per head, summed over heads, so that each head learns as if it were alone.
 
-    NaN targets (Monte-Carlo returns that are not known yet) are masked.
+    target: (b,) for all heads, or each head's own (k, b). NaN targets (Monte-Carlo returns that are not known
+    yet) are masked.
     """
     known = torch.isfinite(target)
     error = torch.where(known, q - torch.where(known, target, 0.0), 0.0)
