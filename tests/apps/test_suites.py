@@ -68,6 +68,7 @@ def test_evaluation_seeds_have_equal_shares_in_their_own_order() -> None:
     assert {task_of(seed) for seed in balanced_seeds(3, 4, [1], task_of)} == {1}
 
 
+@pytest.mark.slow
 def test_one_policy_learns_both_tasks_and_is_measured_in_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

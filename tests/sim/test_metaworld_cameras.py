@@ -39,6 +39,7 @@ def test_states_are_those_without_cameras_and_pictures_follow_the_motion() -> No
             assert (first[key][0] != first[key][1]).any()  # peg and box lie elsewhere
 
 
+@pytest.mark.slow
 def test_contract_holds_with_pictures() -> None:
     """Seeds, resets, snapshots and restores reproduce pictures, too."""
     with closing(make_env(SEEN, 2, max_episode_steps=5)) as env:
