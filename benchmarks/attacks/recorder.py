@@ -1,8 +1,7 @@
 """Attack of the running recorder node by SIGKILL, SIGTERM and full disks, over DDS on the loopback.
 
 This process publishes states, commands and pictures without a pause, and asks for episodes by services and by
-`episode/ask`; the recorder is a process of its own. After each end the next recorder starts in the same
-folder, and `recorder_oracle` reads what is there.
+`episode/ask`. After each end the next recorder starts in the same folder, which `recorder_oracle` reads.
 """
 
 from __future__ import annotations

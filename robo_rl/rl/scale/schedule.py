@@ -1,4 +1,4 @@
-"""Who may collect and who may learn, with bounds on old weights and on data that nobody has learned from.
+"""Permission to collect and to learn, with bounds on old weights and on data that is not learned from yet.
 
 The learner's weights have a version, which rises by one with each block that it learns from. An actor gets
 permission (a grant) to collect a block with the newest version. Three rules hold at every instant:
