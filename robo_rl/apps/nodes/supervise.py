@@ -2,12 +2,14 @@
 
 They start in order and stop in reverse, one after the other: commanding nodes first, then the filter, which
 brakes, and the robot last. The stop begins at Ctrl-C, at SIGTERM, after `seconds`, or when any of them ends.
+When one ends by itself, the filters are asked to brake at once, before the commanding nodes have stopped.
 """
 
 from __future__ import annotations
 
 import os
 import queue
+import select
 import signal
 import subprocess
 import tempfile
@@ -28,6 +30,8 @@ from robo_rl.runs.signals import SUPERVISOR, ended_by, signal_source
 
 REST_S = 8.0  # longest time for a node to come to rest; braking takes 5 s at most
 LANDS = "flight_filter"  # node that may need the time of a landing: without it the craft falls
+FILTERS = ("safety_filter", LANDS)  # nodes that bring the robot to rest
+LOOK_S = 0.05  # longest time between two looks at signals and lines; the end of a node is noticed at once
 # longest time after a second SIGINT: nodes hold at once, but ending them takes seconds on a busy machine
 KILL_S = 5.0
 
@@ -106,6 +110,9 @@ class Supervisor:
         self._width = max(map(len, commands))
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._asked_s: dict[str, float] = {}  # node -> time of the request to stop
+        self._ends = select.poll()  # reports ended processes; without pidfd it only waits
+        self._pidfds: list[int] = []
         self._readers: list[threading.Thread] = []
 
     def run(self, seconds: float | None = None) -> int:
@@ -117,12 +124,16 @@ class Supervisor:
                     self._start(name, argv)
                 why, code = self._watch(signals, None if seconds is None else time.monotonic() + seconds)
             finally:
+                if code:
+                    self._brake()
                 alive = [name for name in reversed(self._running) if self._running[name].poll() is None]
                 self._say(f"up: {why or 'an error'}: stopping {', '.join(alive) or 'nothing'}.")
                 for name in reversed(list(self._running)):
                     self._stop(name, signals)
                 for reader in self._readers:
                     reader.join(1.0)
+                for pidfd in self._pidfds:
+                    os.close(pidfd)
                 self._print()
             self._say("up: all nodes are stopped.")
             return code
@@ -139,6 +150,9 @@ class Supervisor:
             start_new_session=True,
         )
         self._running[name] = process
+        with suppress(AttributeError, OSError):  # neither macOS nor Linux before 5.3 has it
+            self._pidfds.append(os.pidfd_open(process.pid))
+            self._ends.register(self._pidfds[-1], select.POLLIN)
         assert process.stdout is not None
         reader = threading.Thread(target=self._read, args=(name, process.stdout), daemon=True)
         reader.start()
@@ -160,13 +174,25 @@ class Supervisor:
             for name, process in self._running.items():
                 if (code := process.poll()) is not None:
                     return f"{name} has ended by itself ({ending(code)})", 3
-            time.sleep(0.05)
+            self._ends.poll(1e3 * LOOK_S)
+
+    def _brake(self) -> None:
+        """Ask the filters to brake; other nodes are asked in their turn."""
+        for name in FILTERS:
+            if name in self._running:
+                self._ask(name)
+
+    def _ask(self, name: str) -> float:
+        """Ask a node to stop, once; returns the time of the request."""
+        if name not in self._asked_s:
+            self._asked_s[name] = time.monotonic()
+            if self._running[name].poll() is None:
+                self._running[name].send_signal(signal.SIGINT)
+        return self._asked_s[name]
 
     def _stop(self, name: str, signals: Signals) -> None:
         process, hurried = self._running[name], False
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-        asked_s = time.monotonic()
+        asked_s = self._ask(name)
         late_s = asked_s + rest_s(name)
         while process.poll() is None and time.monotonic() < late_s:
             self._print()

@@ -107,6 +107,23 @@ def test_end_of_one_node_stops_all(script: str, said: str) -> None:
     assert sum("at rest" in line for line in lines) + sum("up" in line and "|" in line for line in lines) >= 2
 
 
+def test_filter_brakes_before_the_others_stop_when_a_node_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the policy is noticed at once, and the filter is asked before the head has stopped."""
+    monkeypatch.setattr(supervise, "LOOK_S", 60.0)
+    lines: list[str] = []
+    commands = {
+        "robot": node("r"),
+        "safety_filter": node("f"),
+        "head": node("h", "stubborn"),
+        "policy": [sys.executable, "-c", "import time; time.sleep(0.5)"],
+    }
+    monkeypatch.setattr(supervise, "REST_S", 1.0)
+    assert Supervisor(commands, lines.append).run() == 3
+    rest = lines.index("safety_filter | at rest after 1 signals")
+    assert rest < lines.index("robot         | braking after SIGINT")
+    assert rest < next(i for i, line in enumerate(lines) if line.startswith("up: head did not stop"))
+
+
 TYPIST = """
 import fcntl, sys, termios
 from robo_rl.apps.nodes.supervise import Supervisor
