@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import tempfile
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ def main() -> None:
     options.add_argument("--only", choices=list(TASKS), help="one task; all by default")
     options.add_argument("--methods", default="+".join(METHODS), help="methods of fine-tuning, joined by +")
     options.add_argument("--seeds", type=int, default=3, help="number of seeds")
+    options.add_argument("--env-steps", type=int, help="of each fine-tuning, if not the task's own")
     options.add_argument("--runs", type=Path, help="folder of data and runs; an interrupted one continues")
     args = options.parse_args()
     torch.set_num_threads(1)
@@ -62,6 +63,7 @@ def main() -> None:
         folder = own_folder(args.runs) if args.runs else Path(temporary)
         for name in [args.only] if args.only else ["peg-insert-side"] if args.quick else list(TASKS):
             task = TASKS[name]
+            task = replace(task, env_steps=args.env_steps) if args.env_steps else task
             emit(f"pixels/{name}/render_ms", round(render_ms(task.env), 2), "cpu-ms/env-step", cameras=2)
             for seed in range(1 if args.quick else args.seeds):
                 run_seed(name, task, seed, args.methods.split("+"), folder / name, quick=args.quick)
