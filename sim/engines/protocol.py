@@ -46,6 +46,12 @@ class RestartsByMask(Protocol):
         """`set_state` of the worlds at which `mask` is true. start: of all n worlds."""
         ...
 
+    def randomise_where(self, mask: Bool[Tensor, " n"], changes: Mapping[str, Tensor]) -> None:
+        """`randomise` of these worlds. changes: of all n worlds, each of which `randomise` has changed before
+        in the same way; factors above 0, which is not checked.
+        """
+        ...
+
 
 @runtime_checkable
 class Engine(Protocol):

@@ -81,9 +81,7 @@ class TaskVecEnv:
         self._restarts: DeviceRestarts | None = None
 
     def keep_on_device(self) -> bool:
-        engine = self._engine
-        if isinstance(engine, RestartsByMask) and self._senses.on_device:
-            self._resident = not self._randomise.changes_physics
+        self._resident = isinstance(self._engine, RestartsByMask) and self._senses.on_device
         return self._resident
 
     def _make_spec(self, name: str) -> EnvSpec:
@@ -215,6 +213,8 @@ class TaskVecEnv:
         """`_begin` in the worlds of a mask, by operations of fixed shape. seeds: of all worlds after it."""
         start, goal, memory = self._starts.draw(seeds)
         assert isinstance(self._engine, RestartsByMask)
+        if self._randomise.changes_physics:
+            self._engine.randomise_where(ended, self._randomise.changes(self._engine.scene, seeds))
         self._engine.set_state_where(ended, start)
         counts = begin_counts(self.num_envs, self.device)
         fresh = {

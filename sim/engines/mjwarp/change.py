@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from copy import deepcopy
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import mujoco
 import torch
 import warp as wp
 from torch import Tensor
 
-from robo_rl.core.shapes import Float, Int
-from sim.engines.mujoco.change import DERIVED, change_model
+from robo_rl.core.shapes import Bool, Float, Int
+from sim.engines.mjwarp.derived import DerivedOfMasses
+from sim.engines.mujoco.change import DERIVED
 
 _FIELDS = {  # change -> fields of the model it scales: (name, the one column it scales or None for all)
     "mass_scale": (("body_mass", None), ("body_inertia", None)),
@@ -25,49 +24,63 @@ _FIELDS = {  # change -> fields of the model it scales: (name, the one column it
 
 
 class Changes:
-    """Fields that each world has for itself once one world differs. Until then all worlds share one row."""
+    """Fields that each world has for itself once one world differs. Until then all worlds share one row.
+
+    host: the same model as a mujoco.MjModel.
+    """
 
     def __init__(self, model: Any, num_envs: int, host: Any) -> None:
-        self._model, self._num_envs = model, num_envs
-        self._host, self._changed, self._data = host, deepcopy(host), mujoco.MjData(host)
+        self._model, self._num_envs, self._host = model, num_envs, host
         self._original: dict[str, Tensor] = {}  # (1, ...)
         self._own: dict[str, Tensor] = {}  # (n, ...), zero-copy
+        self._derived: DerivedOfMasses | None = None
 
     def apply(self, worlds: Int[Tensor, " k"], changes: Mapping[str, Tensor]) -> bool:
         """Scale against the original model. Returns True when arrays were replaced: captured graphs are then
         invalid.
         """
-        exchanged = False
-        for change, scale in changes.items():
-            for field, column in _FIELDS[change]:
-                exchanged |= self._split(field)
-                original, own = self._original[field], self._own[field]
-                factor = scale.to(own.device, own.dtype).reshape(
-                    len(worlds), *([-1] if scale.ndim == 2 else [1])
-                )
-                if column is None:  # (k, x) against (1, x) or (1, x, 3)
-                    own[worlds] = original * factor.reshape(*factor.shape, *[1] * (original.ndim - 2))
-                else:  # one column of (1, x, c)
-                    own[worlds, :, column] = original[..., column] * factor
-        if "mass_scale" in changes:
-            exchanged |= self._derive(worlds, changes["mass_scale"].cpu())
+        exchanged = any([self._split(field) for field in self._fields(changes)])  # all, so no generator
+        for field, column, value in self._values(changes):
+            if column is None:
+                self._own[field][worlds] = value
+            else:
+                self._own[field][worlds, :, column] = value
         return exchanged
 
-    def _derive(self, worlds: Int[Tensor, " k"], mass_scale: Float[Tensor, "k nb"]) -> bool:
-        """Quantities derived from masses, by C MuJoCo: MuJoCo Warp's own function loops over all worlds and
-        overwrites their states.
+    def apply_where(self, mask: Bool[Tensor, " n"], changes: Mapping[str, Tensor]) -> None:
+        """`apply` in the worlds of a mask, which every world's own arrays must precede. changes: of all
+        worlds.
         """
-        fields = [field for field in DERIVED if getattr(self._host, field).size]
-        rows: dict[str, list[Tensor]] = {field: [] for field in fields}
-        for mass in mass_scale:
-            change_model(self._changed, self._host, {"mass_scale": mass}, self._data)
-            for field in fields:
-                rows[field].append(torch.from_numpy(getattr(self._changed, field).copy()))
-        exchanged = any([self._split(field) for field in fields])  # all of them, so no generator
-        for field in fields:
-            own = self._own[field]
-            own[worlds] = torch.stack(rows[field]).to(own.device, own.dtype)
-        return exchanged
+        for field, column, value in self._values(changes):
+            own = self._own[field] if column is None else self._own[field][..., column]
+            own.copy_(torch.where(mask.view(-1, *[1] * (own.ndim - 1)), value.to(own.dtype), own))
+
+    def _fields(self, changes: Mapping[str, Tensor]) -> set[str]:
+        """Fields of the model that differ between worlds with these changes."""
+        fields = {field for change in changes for field, _ in _FIELDS[change]}
+        if "mass_scale" in changes:
+            fields |= {field for field in DERIVED if getattr(self._host, field).size}
+        return fields
+
+    def _values(self, changes: Mapping[str, Tensor]) -> Iterator[tuple[str, int | None, Tensor]]:
+        """(field, column or None for all, values) of each changed world."""
+        for change, scale in changes.items():
+            for field, column in _FIELDS[change]:
+                original = self._original[field]
+                factor = scale.to(original).reshape(len(scale), *([-1] if scale.ndim == 2 else [1]))
+                if column is None:  # (k, x) times (1, x) or (1, x, 3)
+                    yield field, None, original * factor.reshape(*factor.shape, *[1] * (original.ndim - 2))
+                else:  # one column of (1, x, c)
+                    yield field, column, original[..., column] * factor
+        if (masses := changes.get("mass_scale")) is not None:
+            for field, value in self._derive(masses).items():
+                yield field, None, value.to(self._original[field].dtype)
+
+    def _derive(self, mass_scale: Float[Tensor, "k nb"]) -> dict[str, Tensor]:
+        """Derived quantities. MuJoCo Warp has a function for them that overwrites the states of worlds."""
+        if self._derived is None:
+            self._derived = DerivedOfMasses(self._host, self._original["body_mass"].device)
+        return self._derived.of(mass_scale)
 
     def _split(self, field: str) -> bool:
         if field in self._own:

@@ -114,6 +114,9 @@ class WarpEngine:
         if self._changes.apply(worlds.to(self.device), changes):
             self._graphs.clear()
 
+    def randomise_where(self, mask: Bool[Tensor, " n"], changes: Mapping[str, Tensor]) -> None:
+        self._changes.apply_where(mask, changes)
+
     def save(self) -> dict[str, Tensor]:
         return {name: tensor.clone() for name, tensor in self._state.items()}
 

@@ -95,13 +95,16 @@ def test_the_first_gpu_has_two_names() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [0, 2])
-def test_worlds_that_restart_by_mask_have_the_same_episodes(delay: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "ranges",
+    ["obs_delay: [0, 0]", "obs_delay: [0, 2]", "mass: [0.5, 2.0]\nkp: [0.8, 1.2]\nfriction: [0.5, 2.0]"],
+)
+def test_worlds_that_restart_by_mask_have_the_same_episodes(ranges: str, tmp_path: Path) -> None:
     """MuJoCo Warp on its CPU device: results and seeds equal those of restarts one by one, without a read."""
     pytest.importorskip("mujoco_warp", reason="needs the extra [gpu]")
-    late = tmp_path / "late.yaml"
-    late.write_text(f"obs_delay: [0, {delay}]\n")
-    name = f"arm/reach:engine=mjwarp,randomise={late}"
+    file = tmp_path / "ranges.yaml"
+    file.write_text(ranges)
+    name = f"arm/reach:engine=mjwarp,randomise={file}"
     made = [make_env(name, 3, device="cpu", max_episode_steps=7) for _ in range(2)]
     host, resident = made
     assert resident.keep_on_device()  # type: ignore[attr-defined]
