@@ -45,6 +45,11 @@ def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
     return engine
 
 
+def takes_option(name: str | None, option: str) -> bool:
+    """True if the engine of this name takes the option; False without an engine."""
+    return option in _TAKES.get(name or "", ())
+
+
 def _has_motors(name: str) -> bool:
     known = _MOTORS.get(name)
     return bool(getattr(lookup("engine", ENGINES, name), "has_motors", False)) if known is None else known

@@ -19,7 +19,8 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
 from robo_rl.runs.loaded_policy import find_policy, refuse_vla, trained_env_spec
-from sim.registry import make_env
+from sim.engines.table import takes_option
+from sim.registry import make_env, option_of
 
 
 def load_base(config: FinetuneVerb) -> SavedPolicy:
@@ -73,7 +74,15 @@ def env_name(config: FinetuneVerb) -> str:
 
 
 def env_options(config: FinetuneVerb) -> dict[str, Any]:
-    return {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
+    """Options of the run's environments that are not in their name."""
+    options = {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
+    return options | engine_device(env_name(config), config.device)
+
+
+def engine_device(name: str, device: str) -> dict[str, str]:
+    """The run's GPU for an engine that can choose one, if the environment's name does not choose another."""
+    chooses = takes_option(option_of(name, "engine"), "device") and option_of(name, "device") is None
+    return {"device": device} if chooses and device.startswith("cuda") else {}
 
 
 def training_episode_limit(

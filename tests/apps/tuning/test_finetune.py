@@ -20,7 +20,7 @@ from policies.deploy.bundle import load_bundle
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning.loop import Best, _Training
-from robo_rl.apps.tuning.start import training_episode_limit, with_planning_interval
+from robo_rl.apps.tuning.start import engine_device, training_episode_limit, with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
@@ -277,3 +277,19 @@ def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.Ca
         assert robo_rl(["export", *words]) == 0
         assert "unknown" not in capsys.readouterr().out
         assert load_bundle(tmp_path / f"bundle{noise}").manifest["measured"]["n"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "chosen"),
+    [
+        ("arm/lift:engine=mjwarp", "cuda:1", {"device": "cuda:1"}),
+        ("arm/lift:engine=mjwarp", "cpu", {}),  # Warp's CPU device is for tests
+        ("arm/lift:engine=mjwarp", "auto", {}),
+        ("arm/lift:engine=mjwarp,device=cuda:0", "cuda:1", {}),
+        ("arm/lift", "cuda:1", {}),
+        ("gym/Pendulum-v1", "cuda", {}),
+    ],
+)
+def test_simulator_on_a_gpu_is_on_that_of_the_run(name: str, device: str, chosen: dict[str, str]) -> None:
+    """Otherwise its results would be copied through the host at every step."""
+    assert engine_device(name, device) == chosen
