@@ -15,8 +15,8 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
-from robo_rl.core.protocols import ChunkPolicy, LaneIds, NoiseSource, Obs
-from robo_rl.core.shapes import Float
+from robo_rl.core.protocols import ChunkPolicy, LaneIds, NoiseSource, Obs, reads_every_step
+from robo_rl.core.shapes import Bool, Float
 
 
 class ChunkExecutor:
@@ -132,6 +132,17 @@ class ChunkExecutor:
         if self.ensemble is not None:
             self._sum = torch.cat([self._sum[:, 1:], torch.zeros_like(self._sum[:, :1])], dim=1)
             self._weight = torch.cat([self._weight[:, 1:], torch.zeros_like(self._weight[:, :1])], dim=1)
+
+    def unread(self, ahead: int = 0) -> Bool[Tensor, " n"]:
+        """Lanes whose next observation no plan will read: it is older than the history of the next one.
+
+        ahead: 1 before the `advance` of the action that leads to this observation, 0 after it. Nowhere for a
+        policy that reads every observation.
+        """
+        unread = self._left - ahead >= self.policy.obs_steps
+        if self.ensemble is not None or reads_every_step(self.policy):
+            unread = torch.zeros_like(unread)
+        return unread
 
     def _chosen(self, lanes: Lanes | LaneIds | None) -> Lanes:
         if lanes is None:

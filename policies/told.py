@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.protocols import ChunkPolicy, Obs
+from robo_rl.core.protocols import ChunkPolicy, Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
 
@@ -26,6 +26,7 @@ class ToldPolicy:
         self._policy, self._words = policy, torch.from_numpy(to_bytes(instruction).copy())
         self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
+        self.reads_every_step = reads_every_step(policy)
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
         return self._policy.features(self._told(obs))

@@ -53,6 +53,7 @@ class GenerativePolicy(nn.Module):
     """
 
     kind = "generative"
+    reads_every_step = False  # see `protocols.reads_every_step`
 
     def __init__(
         self, env: EnvSpec, normalizer: Normalizer, config: GenerativeConfig, process: Process

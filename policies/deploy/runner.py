@@ -36,6 +36,7 @@ class OnnxPolicy:
         assert sample is not None
         self._sample = OnnxGraph(sample, sample.name, device, threads)
         self._refine = None if refine is None else OnnxGraph(refine, refine.name, device, threads)
+        self.reads_every_step = refine is not None
         low, high = torch.tensor(self.action_spec.low), torch.tensor(self.action_spec.high)
         self._low, self._per_unit = low, 2.0 / (high - low)
         self._is_normal = bool((low == -1.0).all() and (high == 1.0).all())

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import frozen_base, parts, rebuild
 from robo_rl.core.action_map import ResidualMap
-from robo_rl.core.protocols import Obs
+from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
 from robo_rl.nets.critic import CriticEnsemble
@@ -34,6 +34,7 @@ class ResidualPolicy(nn.Module):
         self.base, self.actor, self.map, self.gate = frozen_base(base), actor, action_map, gate
         self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
         self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
+        self.reads_every_step = action_map.timescale == "step" or reads_every_step(base)
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
         return self.base.features(obs)

@@ -26,6 +26,7 @@ class SingleStepPolicy(nn.Module):
     """
 
     kind = "single_step"
+    reads_every_step = False  # see `protocols.reads_every_step`
 
     def __init__(
         self, env: EnvSpec, encoder: ObsEncoder, net: NetConfig, obs_steps: int, chunk: int, execute: int

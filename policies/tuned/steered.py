@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import PathPolicy, frozen_base, parts, rebuild
 from robo_rl.core.action_map import LatentMap
-from robo_rl.core.protocols import Obs
+from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
 
@@ -29,6 +29,7 @@ class SteeredPolicy(nn.Module):
         self.base, self.actor, self.map = frozen_base(base), actor, action_map
         self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
         self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
+        self.reads_every_step = reads_every_step(base)
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
         return self.base.features(obs)

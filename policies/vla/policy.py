@@ -36,6 +36,7 @@ class VlaPolicy(nn.Module):
     """
 
     kind = "vla"
+    reads_every_step = False  # see `protocols.reads_every_step`
     obs_steps = 1
 
     def __init__(

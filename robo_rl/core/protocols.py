@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor
 
 from robo_rl.core.lanes import Lanes
-from robo_rl.core.shapes import Float, Int
-from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.shapes import Bool, Float, Int
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
 
 Obs = dict[str, Tensor]  # key -> (n, *shape); "state" in SI units, "image.<camera>" (n, h, w, 3) uint8
 LaneIds = Int[Tensor, " k"]  # indices of lanes
@@ -106,6 +106,29 @@ class ChunkPolicy(Protocol):
         ...
 
 
+def reads_every_step(policy: ChunkPolicy) -> bool:
+    """False for a policy that reads observations only when it plans, as its attribute of this name says."""
+    return bool(getattr(policy, "reads_every_step", True))
+
+
+@runtime_checkable
+class SkipsPictures(Protocol):
+    """A vector environment that need not draw every picture: drawing is most of the work on a CPU."""
+
+    def skip_pictures(self, unread: Bool[Tensor, " n"]) -> None:
+        """Let the next step leave the pictures of these lanes as they are; its other observations are new.
+
+        The last observation of an episode and the first of the next have new pictures in any case.
+        """
+        ...
+
+
+def picture_skipping(env: VecEnv) -> SkipsPictures | None:
+    """The environment, if it observes pictures and need not draw all of them."""
+    senses = {sense_of(key, array) for key, array in env.spec.obs.items()}
+    return env if isinstance(env, SkipsPictures) and not senses <= {"state", "text", "privileged"} else None
+
+
 @runtime_checkable
 class NoiseSource(Protocol):
     """Source of the noise of decision d in the episode of each lane."""
@@ -139,6 +162,13 @@ class Executor(Protocol):
 
 
 @runtime_checkable
+class ForeseesPlans(Protocol):
+    """An executor that knows which observations no plan will read; see `ChunkExecutor.unread`."""
+
+    def unread(self, ahead: int = 0) -> Bool[Tensor, " n"]: ...
+
+
+@runtime_checkable
 class PlanningExecutor(Protocol):
     """Part of `ChunkExecutor` that collection uses."""
 
@@ -155,6 +185,7 @@ class PlanningExecutor(Protocol):
     def queue(self, lanes: Lanes, chunk: Tensor, *, replaces: bool = False) -> None: ...
     def peek(self, lanes: Lanes | LaneIds | None = None) -> Tensor: ...
     def advance(self) -> None: ...
+    def unread(self, ahead: int = 0) -> Tensor: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 

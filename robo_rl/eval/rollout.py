@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
-from robo_rl.core.protocols import ChunkPolicy, NoiseSource, VecEnv
+from robo_rl.core.protocols import ChunkPolicy, ForeseesPlans, NoiseSource, VecEnv, picture_skipping
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, Int
 from robo_rl.eval.protocols import ExecutorFactory, Progress, Watcher
@@ -109,10 +109,13 @@ def evaluate(
     obs = env.reset(_seed_stream(seeds))
     executor.reset(obs)
     noise.reset(range(env.num_envs), log.lane_seed)
+    skipping = picture_skipping(env)
     while len(log.outcomes) < len(seeds):
         if watcher is not None:
             watcher.before_step(env)
         action = env.spec.action.denormalize(executor.act(noise))
+        if skipping is not None and isinstance(executor, ForeseesPlans):
+            skipping.skip_pictures(executor.unread())
         obs, reward, _, _, info = env.step(action)
         steps += env.num_envs
         executor.observe(obs)

@@ -15,7 +15,14 @@ from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap, ChainMap, LatentMap
 from robo_rl.core.lanes import Lanes
-from robo_rl.core.protocols import Indices, Obs, PlanningExecutor, ResumableNoise, VecEnv
+from robo_rl.core.protocols import (
+    Indices,
+    Obs,
+    PlanningExecutor,
+    ResumableNoise,
+    VecEnv,
+    picture_skipping,
+)
 from robo_rl.core.shapes import Bool, Float
 from robo_rl.rl.running import CollectedEpisode, RewardTransform, RunningDecisions, RunningEpisodes
 
@@ -145,6 +152,8 @@ class Collector:
         self.decisions = RunningDecisions(self._lanes, shape, width)
         self.episodes = RunningEpisodes(self._lanes)
         self.env_steps = 0
+        chunks = action_map.timescale == "chunk" and not self._lanes.masked
+        self._skipping = picture_skipping(env) if chunks else None
 
     def reset(self, obs: Obs, episode_seeds: Indices) -> None:
         """Start every lane after a reset of the environment. Call once, before the first `begin`."""
@@ -181,7 +190,15 @@ class Collector:
             self._decide_chunk(act)
             action = self.base.action()
         self._action = action
+        if self._skipping is not None:
+            self._skipping.skip_pictures(self._unread())
         self.env.step_async(self.env.spec.action.denormalize(action))
+
+    def _unread(self) -> Bool[Tensor, " n"]:
+        """Lanes whose next observation is in no history that is read: a plan's or that of a time-out."""
+        executor = self.base.executor
+        last = self.env.spec.max_episode_steps - executor.policy.obs_steps
+        return executor.unread(ahead=1) & (self.episodes.length < last)
 
     def _decide_step(self, act: Act | None) -> None:
         self.base.plan_due()

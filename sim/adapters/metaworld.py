@@ -125,6 +125,7 @@ class MetaWorldLane:
         )
         names = options.camera_names
         self._cameras = CameraPictures(env.model, env.data, options.image_size, names) if names else None
+        self.unread = False  # see `sim.vec.lane.PictureLane`
         self._steps = 0
         # Views of simulator arrays: they stay valid as long as the simulation lives.
         self._hand, self._right, self._left = (
@@ -157,7 +158,7 @@ class MetaWorldLane:
             reward = float(success)
         terminated = success and self._options.terminate_on_success
         ended = terminated, self._steps >= self._options.max_episode_steps
-        return self._seen(obs), reward, *ended, success
+        return self._seen(obs, draw=not self.unread or any(ended)), reward, *ended, success
 
     def info(self) -> Sequence[float]:
         return ()
@@ -173,12 +174,12 @@ class MetaWorldLane:
         # Break the reference cycle made by `build_env`: 20 MB are freed now instead of at garbage collection.
         self._env.__dict__.pop("_get_quat_objects", None)
 
-    def _seen(self, obs: NDArray[np.float64]) -> LaneObs:
-        """Observations of the options from the package's observation (39,)."""
+    def _seen(self, obs: NDArray[np.float64], draw: bool = True) -> LaneObs:
+        """Observations of the options from the package's observation (39,); draw: with pictures, if any."""
         numbers = {"state": obs}
         if self._options.state == "robot":
             numbers = {"state": obs[:ROBOT], "privileged.task": obs[ROBOT:]}
-        return numbers if self._cameras is None else {**numbers, **self._cameras.take()}
+        return {**numbers, **self._cameras.take()} if self._cameras is not None and draw else numbers
 
     def _simulate(self, action: NDArray[np.float32]) -> None:
         """Move the hand's mocap body, set the gripper, and simulate one control step."""

@@ -89,6 +89,7 @@ class WordsLane:
         self._tasks = tasks_of(options.task)
         self._simulations: dict[int, MetaWorldLane] = {}
         self._pictures: dict[int, SharedRenderer] = {}
+        self.unread = False  # see `sim.vec.lane.PictureLane`
         self._number = 0
         self._instruction = np.zeros(INSTRUCTION_SPEC.shape, np.uint8)
 
@@ -96,11 +97,12 @@ class WordsLane:
         self._number = task_number(self._tasks, seed)
         task = self._tasks[self._number]
         self._instruction = to_bytes(wording(task, seed, self._options.wordings == "new"))
-        return self._with_pictures(self._simulation().reset(seed))
+        return self._observed(self._simulation().reset(seed))
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
-        obs, *rest = self._simulation().step(action)
-        return self._with_pictures(obs), *rest  # type: ignore[return-value]  # mypy loses the length
+        obs, reward, terminated, truncated, success = self._simulation().step(action)
+        draw = not self.unread or terminated or truncated
+        return self._observed(obs, draw), reward, terminated, truncated, success
 
     def info(self) -> Sequence[float]:
         return (float(self._number),)
@@ -126,15 +128,19 @@ class WordsLane:
             self._simulations[self._number] = lanes()
         return self._simulations[self._number]
 
-    def _with_pictures(self, obs: LaneObs) -> LaneObs:
+    def _observed(self, obs: LaneObs, draw: bool = True) -> LaneObs:
+        """Observation of the suite from that of the simulation; draw: with pictures."""
+        state = obs["state"]
+        numbers = {"state": state[:4], INSTRUCTION: self._instruction, EXPERT_STATE: state}
+        return {**numbers, **self._shots()} if draw else numbers
+
+    def _shots(self) -> LaneObs:
         simulation = self._simulation()
         if self._number not in self._pictures:
             self._pictures[self._number] = shared_renderer(
                 self._tasks[self._number], self._options.picture_px, simulation
             )
-        shots = self._pictures[self._number].shots(simulation)
-        state = obs["state"]
-        return {"state": state[:4], **shots, INSTRUCTION: self._instruction, EXPERT_STATE: state}
+        return self._pictures[self._number].shots(simulation)
 
 
 class SharedRenderer:

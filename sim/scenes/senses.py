@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -71,13 +71,15 @@ class Senses:
 
     def after_step(
         self, state: Float[Tensor, "n o"], good: Bool[Tensor, " n"], physics: Physics,
-        seeds: Int[Tensor, " n"], age: Int[Tensor, " n"], before: Obs,
+        seeds: Int[Tensor, " n"], age: Int[Tensor, " n"], before: Obs, drawn: Sequence[int],
     ) -> Obs:  # fmt: skip
         """Observations of all worlds after a step.
 
-        before: the last observations, which are kept where a state is not sane. Fresh tensors.
+        before: the last observations, which are kept where a state is not sane. drawn: worlds with new
+        pictures; those of the others are `before`, and all are new with delayed observations. Fresh tensors.
         """
-        pictures = self._cameras.take(physics, range(len(state)))
+        late = bool(self._randomise.obs_delay[1])
+        pictures = self._cameras.take(physics, range(len(state)) if late else drawn, before)
         noisy = torch.where(good[:, None], self._noisy(state, seeds, age), before["state"])
         return self._delay.push({"state": noisy, **pictures})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.protocols import Obs, StepResult
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 from robo_rl.core.spec import EnvSpec
 from sim.actuators.load import load_actuator
 from sim.asset_files import ASSETS
@@ -76,6 +76,7 @@ class TaskVecEnv:
         self._kernels = TaskKernels(self.task, self._drive, self._engine.physics(), rules, compiled=compiled)
         self._seeds: Iterator[int] | None = None
         self._pending: Tensor | None = None
+        self._unread: Tensor | None = None  # lanes whose pictures of the next step are not read
         self.device: torch.device = self._engine.device
         self._resident = False
         self._restarts: DeviceRestarts | None = None
@@ -119,6 +120,10 @@ class TaskVecEnv:
         self.step_async(action)
         return self.step_wait()
 
+    def skip_pictures(self, unread: Bool[Tensor, " n"]) -> None:
+        """See `robo_rl.core.protocols.SkipsPictures`. Call before `step_async`."""
+        self._unread = unread
+
     def step_async(self, action: Float[Tensor, "n a"]) -> None:
         if self._seeds is None:
             raise EnvError("step before reset: call reset(seeds) first.")
@@ -140,7 +145,9 @@ class TaskVecEnv:
         self._age, self._held, self._success = judged.counts
         diverged, success, seed = ~judged.sane, judged.counts.success, self._episode_seed
         ended = judged.terminated | judged.truncated
-        final = self._senses.after_step(judged.obs, judged.sane, self._physics, seed, self._age, self._obs)
+        final = self._senses.after_step(
+            judged.obs, judged.sane, self._physics, seed, self._age, self._obs, self._drawn(ended)
+        )
         self._obs = final
         if self._restarts is not None:
             self._restarts.note(diverged, self.spec.name)
@@ -165,6 +172,13 @@ class TaskVecEnv:
         on_host = {name: value.cpu() for name, value in info.items() if isinstance(value, Tensor)}
         paid, terminated, truncated = (each.cpu() for each in ends)
         return to_host(self._obs), paid, terminated, truncated, on_host | {"final_obs": to_host(final)}
+
+    def _drawn(self, ended: Bool[Tensor, " n"]) -> Sequence[int]:
+        """Worlds whose pictures are drawn after this step."""
+        unread, self._unread = self._unread, None
+        if unread is None:
+            return range(self.num_envs)
+        return (~unread | ended.cpu()).nonzero()[:, 0].tolist()
 
     def _given(self, obs: Obs) -> Obs:
         """Copy of observations for the caller to keep, on the device or in the host's memory."""

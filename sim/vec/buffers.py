@@ -23,6 +23,7 @@ class Buffers:
 
     action: NDArray[np.float32]  # (n, a), clipped to the limits, in the units of `spec.action`
     seed: NDArray[np.int64]  # (n,) seed for the next reset
+    unread: NDArray[np.bool_]  # (n,) pictures of the next step are not read, unless it ends the episode
     obs: dict[str, NDArray[Any]]  # key -> (n, *shape)
     reward: NDArray[np.float32]  # (n,)
     terminated: NDArray[np.bool_]  # (n,)
@@ -48,6 +49,7 @@ class Buffers:
         return Buffers(
             self.action[block],
             self.seed[block],
+            self.unread[block],
             {key: value[block] for key, value in self.obs.items()},
             self.reward[block],
             self.terminated[block],
@@ -71,6 +73,7 @@ def _layout(spec: EnvSpec, n: int, k: int) -> dict[str, tuple[tuple[int, ...], n
     return {
         "action": ((n, spec.action.dim), real),
         "seed": ((n,), np.dtype(np.int64)),
+        "unread": ((n,), flag),
         **obs,
         "reward": ((n,), real),
         "terminated": ((n,), flag),

@@ -51,6 +51,13 @@ class Lane(Protocol):
         ...
 
 
+@runtime_checkable
+class PictureLane(Protocol):
+    """A lane that may leave pictures out of an observation that nobody reads."""
+
+    unread: bool  # True: the next step may return observations without pictures, unless it ends the episode
+
+
 # Builds a lane. Workers need it picklable: a module-level function or a dataclass, no lambda. Its attribute
 # `preload` may name modules that are imported once and shared by all workers; see `start_worker`.
 MakeLane = Callable[[], Lane]

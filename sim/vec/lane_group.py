@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robo_rl.core.errors import EnvError
 from sim.vec.buffers import Buffers
-from sim.vec.lane import Lane, LaneObs, MakeLane
+from sim.vec.lane import Lane, LaneObs, MakeLane, PictureLane
 
 
 class LaneGroup:
@@ -23,6 +23,7 @@ class LaneGroup:
         self.lanes = list(lanes)
         self.buffers = buffers
         self.first = first  # for error messages
+        self._painters = [isinstance(lane, PictureLane) for lane in lanes]
 
     def reset(self, indices: Iterable[int]) -> None:
         """Start an episode with `buffers.seed` in these lanes; reward and endings of the last step remain."""
@@ -34,6 +35,8 @@ class LaneGroup:
         """One step of every lane with `buffers.action`."""
         out = self.buffers
         for i, lane in enumerate(self.lanes):
+            if self._painters[i]:
+                lane.unread = bool(out.unread[i])  # type: ignore[attr-defined]
             obs, reward, terminated, truncated, success = lane.step(out.action[i])
             self._write_obs(i, obs)
             out.reward[i] = reward
@@ -76,7 +79,8 @@ class LaneGroup:
 
     def _write_obs(self, i: int, obs: LaneObs) -> None:
         for key, target in self.buffers.obs.items():
-            target[i] = obs[key]
+            if key in obs or not self.buffers.unread[i]:
+                target[i] = obs[key]
 
 
 def build_lanes(make_lane: MakeLane, count: int) -> list[Lane]:

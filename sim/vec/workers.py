@@ -14,7 +14,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError, RoboRLError
 from robo_rl.core.protocols import Obs, StepResult
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 from sim.vec.history import LaneHistory, SeedsPlace, pack, place_of, seeds_of, unpack
 from sim.vec.in_process import InProcess
 from sim.vec.lane import MakeLane
@@ -70,11 +70,17 @@ class WorkerVecEnv:
         with self._call(after="stepping"):
             self._lanes.submit("step")
 
+    def skip_pictures(self, unread: Bool[Tensor, " n"]) -> None:
+        """See `robo_rl.core.protocols.SkipsPictures`. Call before `step_async`."""
+        self._expect("ready")
+        self._lanes.buffers.unread[:] = unread.numpy()
+
     def step_wait(self) -> StepResult:
         self._expect("stepping")
         with self._call():
             self._lanes.wait()
             out = self._lanes.buffers
+            out.unread[:] = False
             reward, terminated, truncated = fresh(out.reward), fresh(out.terminated), fresh(out.truncated)
             final_mask = terminated | truncated
             info: dict[str, Any] = {
