@@ -1,7 +1,7 @@
 """Control loop: CPU time of a decision at 1 kHz, and time until an arm holds after a process is killed.
 
-    python benchmarks/loop.py                    # in process for a minute, kills over DDS, then loop_dds.py
-    python benchmarks/loop.py --only inproc      # or kill, or dds
+    python benchmarks/loop.py                    # all: in process, remote, kill, dds
+    python benchmarks/loop.py --only inproc      # or remote, or kill, or dds
 
 In process: a multilayer perceptron and the safety filter at 1 kHz with absolute deadlines; the result is CPU
 time of the thread. Kills: simulated arm, safety filter and commander are separate processes on DDS; one of
@@ -52,7 +52,7 @@ HELD = {"policy": Reason.STALE_COMMAND.sentence, "state": Reason.STALE_STATE.sen
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--only", choices=["inproc", "kill", "dds"], help="part to measure")
+    options.add_argument("--only", choices=["inproc", "remote", "kill", "dds"], help="part to measure")
     options.add_argument("--peer", choices=["commander"], help="internal: run as the commanding process")
     args = options.parse_args()
     if args.peer:
@@ -60,6 +60,10 @@ def main() -> None:
     torch.set_num_threads(1)
     if args.only in (None, "inproc"):
         in_process(5.0 if args.quick else 60.0)
+    if args.only in (None, "remote"):
+        import loop_remote
+
+        loop_remote.measure(args.quick)
     if args.only in (None, "kill"):
         for who in HELD:
             times_ms = [kill(who) for _ in range(1 if args.quick else 5)]

@@ -21,7 +21,8 @@ from numpy import ndarray
 from hardware.loop.observation import Seen
 from policies.deploy.bundle import Bundle, load_bundle
 from policies.deploy.graph import Device
-from robo_rl.core.errors import RoboRLError
+from policies.remote.address import Address
+from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.parent_death_signal import exit_with_parent
 from robo_rl.core.shapes import Float
 
@@ -64,12 +65,23 @@ class InferenceProcess:
     """A bundle in a child process that ends with its parent. seed: of the policy's noise.
 
     realtime: chunks continue the chunk being played (`policies.base.realtime`), inferred by torch from the
-    bundle's weights.
+    bundle's weights. remote: server that infers instead of this machine; the bundle is then the contract that
+    it must fulfil.
     """
 
     def __init__(
-        self, bundle: Bundle, device: Device = "auto", threads: int = 1, seed: int = 0, realtime: bool = False
+        self,
+        bundle: Bundle,
+        device: Device = "auto",
+        threads: int = 1,
+        seed: int = 0,
+        realtime: bool = False,
+        remote: Address | None = None,
     ) -> None:
+        if realtime and remote is not None:
+            raise ConfigError(
+                "realtime=true infers from the bundle's weights on this machine; leave it out, or remote=."
+            )
         context = mp.get_context("spawn")
         self.ready, self.fault, self._pending = False, "", False
         shapes = {k: ((bundle.obs_steps, *spec.shape), spec.dtype) for k, spec in bundle.env.obs.items()}
@@ -90,6 +102,7 @@ class InferenceProcess:
             shared,
             out,
             before if realtime else None,
+            remote,
         )
         self.process = context.Process(target=_serve, args=arguments, daemon=True, name="inference")
         self.process.start()
@@ -142,7 +155,7 @@ class InferenceProcess:
 
 def _serve(
     pipe: Connection, folder: str, device: Device, threads: int, seed: int, shared: dict[str, Any], out: Any,
-    before: Any,
+    before: Any, remote: Address | None,
 ) -> None:  # fmt: skip
     """Serve one request at a time in the child, until the parent closes the pipe."""
     import signal
@@ -155,23 +168,25 @@ def _serve(
         signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         try:
-            _answer(pipe, folder, device, threads, seed, shared, out, before)
+            _answer(pipe, folder, device, threads, seed, shared, out, before, remote)
         except RoboRLError as error:
             pipe.send(str(error))
 
 
 def _answer(
     pipe: Connection, folder: str, device: Device, threads: int, seed: int, shared: dict[str, Any], out: Any,
-    before: Any,
+    before: Any, remote: Address | None,
 ) -> None:  # fmt: skip
     import torch
 
-    from hardware.loop.sampler import graph_sampler, guided_sampler
+    from hardware.loop.sampler import graph_sampler, guided_sampler, remote_sampler
     from policies.deploy.runner import bundle_noise
 
     torch.set_num_threads(threads)
     bundle = load_bundle(Path(folder))
-    if before is None:
+    if remote is not None:
+        sample = remote_sampler(bundle, remote)
+    elif before is None:
         sample = graph_sampler(bundle, device, threads)
     else:
         old = torch.from_numpy(_view(before, (bundle.chunk, bundle.env.action.dim), "float32"))

@@ -1,10 +1,11 @@
-"""Sampling of a chunk in the inference process: by the exported graph, or by torch when the last chunk guides
-it.
+"""Sampling of a chunk in the inference process: by the exported graph, by a policy server, or by torch when
+the last chunk guides it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from policies.checkpoint import load_policy
 from policies.deploy.bundle import Bundle
 from policies.deploy.graph import Device
 from policies.deploy.runner import OnnxPolicy
+from policies.remote.address import Address
+from policies.remote.contract import bundle_contract
+from policies.remote.policy import RemotePolicy
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 
@@ -25,6 +29,18 @@ Sampler = Callable[[Obs, Tensor, int, int], Tensor]
 def graph_sampler(bundle: Bundle, device: Device, threads: int) -> Sampler:
     """Sampler that runs the exported graph and ignores the old chunk."""
     policy = OnnxPolicy(bundle, device, threads)
+    return lambda obs, noise, frozen, known: policy.sample(obs, noise)
+
+
+def remote_sampler(bundle: Bundle, address: Address) -> Sampler:
+    """Sampler that asks a policy server. A deadline without one in the address: the time that a chunk lasts.
+
+    Raises CheckpointError for a server of another policy than the bundle's, RemoteError for one that cannot
+    be used.
+    """
+    lasts_s = bundle.chunk / bundle.env.control_hz
+    policy = RemotePolicy(replace(address, deadline_s=address.deadline_s or lasts_s))
+    policy.check_is(bundle_contract(bundle))
     return lambda obs, noise, frozen, known: policy.sample(obs, noise)
 
 

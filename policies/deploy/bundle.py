@@ -123,7 +123,16 @@ def _horizon(horizons: Mapping[str, Any], key: str) -> int:
 
 def check_env(bundle: Bundle, env: EnvSpec) -> None:
     """Raise CheckpointError that names every way in which `env` violates the bundle's contract."""
-    ours, faults = bundle.env, []
+    if faults := env_faults(bundle.env, env):
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' was made for {bundle.env.name} and does not fit {env.name}: "
+            f"{'; '.join(faults)}. Use the robot or environment it was made for, or train on this one."
+        )
+
+
+def env_faults(ours: EnvSpec, env: EnvSpec) -> list[str]:
+    """Ways in which `env` violates the contract `ours` of a policy; `env` may offer further observations."""
+    faults = []
     for key, spec in ours.obs.items():
         found = env.obs.get(key)
         if found is None:
@@ -141,11 +150,7 @@ def check_env(bundle: Bundle, env: EnvSpec) -> None:
         faults.append(f"actions are in '{env.action.unit}', expected '{ours.action.unit}'")
     if abs(env.control_hz - ours.control_hz) > 1e-3 * ours.control_hz:
         faults.append(f"it runs at {env.control_hz:g} Hz, expected {ours.control_hz:g} Hz")
-    if faults:
-        raise CheckpointError(
-            f"The bundle '{bundle.name}' was made for {ours.name} and does not fit {env.name}: "
-            f"{'; '.join(faults)}. Use the robot or environment it was made for, or train on this one."
-        )
+    return faults
 
 
 def sha256_of(path: Path) -> str:

@@ -13,6 +13,7 @@ import torch
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
+from policies.remote.address import is_remote
 from policies.saved_files import POLICY_FILE
 from policies.told import ToldPolicy
 from robo_rl.conf.schema import EvaluateConfig
@@ -25,7 +26,7 @@ from robo_rl.eval.tasks import balanced_seeds, rates_by_task
 from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
-from robo_rl.runs.loaded_policy import LoadedPolicy, find_policy, open_policy, worker_count
+from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, worker_count
 from robo_rl.runs.next_step import after_evaluation
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
@@ -42,6 +43,7 @@ class Evaluation:
     against: EvalResult | None
     decisions: tuple[Latency, ...]  # time of one decision of each policy, measured in turns
     runtimes: tuple[str, ...]  # what ran each policy, e.g. "torch on cpu"
+    places: tuple[Path, ...]  # of the policies: folders, or addresses
     by_task: dict[str, SuccessRate] = field(default_factory=dict)  # of the policy, in a suite of tasks
 
     @property
@@ -58,17 +60,18 @@ class Evaluation:
 def main(config: EvaluateConfig) -> int:
     """Evaluate, and print the results."""
     done = run_evaluation(config)
-    print(f"{find_policy(config.policy)} on {done.env}: {done.policy}")
+    print(f"{done.places[0]} on {done.env}: {done.policy}")
     for task, rate in done.by_task.items():
         print(f"  {task}: success {rate}")
     print(f"decision: {done.decisions[0]}, batch of 1, {done.runtimes[0]}")
     if config.against and done.against:
-        print(f"{find_policy(config.against)}: {done.against}")
+        print(f"{done.places[1]}: {done.against}")
         print(f"decision: {done.decisions[1]}, {done.runtimes[1]}, measured in turns")
         print(verdict(done.policy, done.against))
     if config.video:
         print(f"video:   {config.video}")
-    print(f"Next:   {after_evaluation(find_policy(config.policy), done.rate)}")
+    if not is_remote(config.policy):
+        print(f"Next:   {after_evaluation(done.places[0], done.rate)}")
     return 0
 
 
@@ -105,7 +108,9 @@ def run_evaluation(config: EvaluateConfig) -> Evaluation:
     by_task = (
         rates_by_task(results["policy"], tasks_in(name), partial(task_in, name)) if tasks_in(name) else {}
     )
-    return Evaluation(name, results["policy"], results.get("against"), tuple(latencies), runtimes, by_task)
+    places = tuple(actor.folder for actor in policies)
+    against = results.get("against")
+    return Evaluation(name, results["policy"], against, tuple(latencies), runtimes, places, by_task)
 
 
 def told(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
@@ -222,6 +227,5 @@ def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
     with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
         seeds = seeds_of(config, name)[: config.video_episodes]
         factory, noise = executor_factory(config), noise_of(config, actor)
-        record_episodes(
-            env, actor.policy, factory, noise, seeds, Path(str(config.video)), name=actor.folder.parent.name
-        )
+        shown = actor.folder.parent.name or actor.folder.name
+        record_episodes(env, actor.policy, factory, noise, seeds, Path(str(config.video)), name=shown)

@@ -36,6 +36,11 @@ def main(config: RunConfig) -> int:
         raise ConfigError(
             "realtime=true is for robot=sim_arm only: an environment waits for each chunk. Leave it out."
         )
+    if config.remote:
+        raise ConfigError(
+            "remote=<host>:<port> is for robot=sim_arm. To measure a served policy in an environment: "
+            f"robo-rl evaluate policy=remote:{config.remote}"
+        )
     policy = OnnxPolicy(bundle, DEVICES[config.device], config.threads)
     rate_hz = config.rate_hz or bundle.env.control_hz
     episodes = config.episodes if config.episodes or config.seconds else 1

@@ -42,6 +42,7 @@ ARGUMENTS = (
     "calibration",
     "record",
     "realtime",
+    "remote",
     "heartbeat_s",
 )
 

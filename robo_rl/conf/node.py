@@ -85,6 +85,10 @@ class ArmPolicyNodeConfig(NodeConfig):
     device: str = one_of("auto", "cpu", "cuda", "tensorrt", help="device of ONNX Runtime")
     threads: int = setting(1, "threads of ONNX Runtime", at_least=1)
     seed: int = setting(0, "seed of the policy's noise", at_least=0)
+    remote: str = setting(
+        "",
+        "address of a robo-rl serve that infers this bundle, <host>:<port>[,token=<file>]; empty: infer here",
+    )
     picture_age_s: float | None = setting(
         None, "largest age of a picture [s]; none: 3 periods of its camera", at_least=0.0
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from policies.remote.address import PORT
 from robo_rl.conf.fields import REQUIRED, one_of, setting
 
 
@@ -181,7 +182,8 @@ class EvaluateConfig:
     """`robo-rl evaluate`."""
 
     policy: str = setting(
-        REQUIRED, "policy to measure: policy folder, run, checkpoint (<run>@<step>) or bundle"
+        REQUIRED,
+        "policy to measure: policy folder, run, checkpoint (<run>@<step>), bundle or remote:<host>:<port>",
     )
     against: str | None = setting(None, "second policy, compared on the same episodes")
     env: str | None = setting(None, "environment to measure in; none: the one that the policy was trained on")
@@ -231,6 +233,22 @@ class ExportConfig:
 
 
 @dataclass
+class ServeConfig:
+    """`robo-rl serve`."""
+
+    policy: str = setting(
+        REQUIRED, "policy to serve: policy folder, run, checkpoint (<run>@<step>) or bundle"
+    )
+    host: str = setting("127.0.0.1", "address to listen on; any but this machine's own needs a token")
+    port: int = setting(PORT, "port to listen on; 0: a free one", at_least=0, at_most=65535)
+    token: str | None = setting(
+        None, "file of the secret that clients must know, made if absent; none: the variable ROBO_RL_TOKEN"
+    )
+    clients: int = setting(8, "largest number of clients at a time", at_least=1, at_most=256)
+    device: str = setting("auto", "device that computes the policy: auto, cpu, cuda or cuda:<number>")
+
+
+@dataclass
 class ContractConfig:
     """`robo-rl contract`."""
 
@@ -264,4 +282,7 @@ class RunConfig:
     device: str = one_of("auto", "cpu", "cuda", "tensorrt", help="device of ONNX Runtime")
     threads: int = setting(1, "number of threads of ONNX Runtime", at_least=1)
     realtime: bool = setting(False, "robot=sim_arm: real-time chunking, for flow policies")
+    remote: str | None = setting(
+        None, "robot=sim_arm: a robo-rl serve that infers, <host>:<port>[,token=<file>]; none: infer here"
+    )
     out: str | None = setting(None, "write the report into this JSON file")

@@ -47,6 +47,9 @@ class UpConfig:
     realtime: bool | None = setting(
         None, "real-time chunking: infer the next chunk while the present one runs; for flow policies"
     )
+    remote: str | None = setting(
+        None, "a robo-rl serve that infers the bundle, <host>:<port>[,token=<file>]; empty: infer here"
+    )
     heartbeat_s: str | None = setting(
         None,
         "longest time without a heartbeat of the policy [s]; 0: not limited; none: set by the command rate",

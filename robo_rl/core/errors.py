@@ -78,6 +78,12 @@ class DriverError(RoboRLError):
     exit_code = 3
 
 
+class RemoteError(RoboRLError):
+    """A policy server that cannot be reached, refuses, answers late or not as agreed, or has died."""
+
+    exit_code = 3
+
+
 class DiskFullError(RoboRLError):
     """A full disk, or one with too little space to continue safely."""
 

@@ -1,4 +1,4 @@
-"""Loading a trained policy: from a policy folder, a run, a checkpoint of a run, or a bundle."""
+"""Loading a trained policy: from a policy folder, a run, a checkpoint of a run, a bundle, or a server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from policies.checkpoint import check_compatible, load_policy, read_policy_json
 from policies.deploy.bundle import MANIFEST, check_env, load_bundle
 from policies.deploy.runner import OnnxPolicy
 from policies.registry import SavedPolicy
+from policies.remote.address import is_remote, parse_address
+from policies.remote.policy import RemotePolicy
 from policies.saved_files import POLICY_FILE
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -28,7 +30,7 @@ from robo_rl.runs.run_dir import RunDir
 class LoadedPolicy:
     """A trained policy with its folder, its environment and the scale of its noise."""
 
-    folder: Path
+    folder: Path  # of a remote policy, `remote:<host>:<port>`
     policy: ChunkPolicy
     env: str  # name of the environment of its training
     noise: float  # scale of its initial noise: 1: N(0, I), 0: zero noise
@@ -36,16 +38,23 @@ class LoadedPolicy:
 
     def check(self, env: EnvSpec) -> None:
         """Raise CheckpointError, with the reason, if the policy does not fit `env`."""
-        if (self.folder / MANIFEST).is_file():
+        if isinstance(self.policy, RemotePolicy):
+            self.policy.check(env)
+        elif (self.folder / MANIFEST).is_file():
             check_env(load_bundle(self.folder), env)
         else:
             check_compatible(self.policy, env)
 
 
 def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
-    """Policy of a policy folder, a run, a checkpoint (<run>@<step>) or a bundle. Raises CheckpointError for
-    other paths.
+    """Policy of a policy folder, a run, a checkpoint (<run>@<step>), a bundle, or a server (remote:...).
+
+    Raises CheckpointError for other paths, RemoteError for a server that cannot be used.
     """
+    if is_remote(path):
+        remote = RemotePolicy(parse_address(str(path)))
+        place, told = Path(f"remote:{remote.address}"), remote.contract
+        return LoadedPolicy(place, remote, told.env.name, told.noise, f"{told.runtime} at {remote.address}")
     folder = find_policy(path)
     if (folder / MANIFEST).is_file():
         bundle = load_bundle(folder)
@@ -65,6 +74,11 @@ def find_policy(path: str | Path) -> Path:
     <run>@<step> names the policy of a checkpoint, as `robo-rl train` writes it. Raises CheckpointError if
     there is no policy.
     """
+    if is_remote(path):
+        raise ConfigError(
+            f"{path} is a policy that another process computes; here its files are needed. Give the policy "
+            "folder, run or bundle that is served there."
+        )
     run, at, step = str(path).rpartition("@")
     if at and step.isdecimal() and not Path(path).exists():
         return _checkpoint_policy(RunDir.open(run), int(step))

@@ -178,6 +178,14 @@ VERBS = {
         "write a bundle: weights, ONNX graph and the manifest of its contract",
         "robo-rl export policy=runs/head/policy out=runs/head/bundle",
     ),
+    "serve": _verb(
+        "serve",
+        "schema:ServeConfig",
+        None,
+        "serve a policy to other processes or machines, which use it as policy=remote:<host>:<port>",
+        "robo-rl serve policy=runs/head/bundle",
+        "robo-rl serve policy=runs/vla host=0.0.0.0 token=secret.txt",
+    ),
     "run": _verb(
         "run",
         "schema:RunConfig",

@@ -86,16 +86,18 @@ def arm_policy(config: ArmPolicyNodeConfig, bus: Bus) -> Node:
     from hardware.nodes.arm_policy import ArmPolicyNode
     from hardware.nodes.shared.pictures import PictureSettings
     from policies.deploy.bundle import load_bundle
+    from policies.remote.address import parse_address
 
     bundle, robot = load_bundle(Path(config.bundle)), load_description(config.robot)
     check_contract(bundle, robot)
+    remote = parse_address(config.remote) if config.remote else None
     if config.realtime:
         from hardware.loop.sampler import check_guidable
 
         check_guidable(bundle)
     pictures = PictureSettings(config.picture_age_s, config.transport)
     inference = InferenceProcess(
-        bundle, cast(Any, config.device), config.threads, config.seed, config.realtime
+        bundle, cast(Any, config.device), config.threads, config.seed, config.realtime, remote
     )
     return ArmPolicyNode(bus, bundle, robot, inference, config.start, print, config.realtime, pictures)
 

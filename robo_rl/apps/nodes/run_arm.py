@@ -21,6 +21,7 @@ from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.phase import Phase
 from hardware.topics import GOAL
 from policies.deploy.bundle import Bundle
+from policies.remote.address import parse_address
 from robo_rl.apps.nodes.preflight_goal import SIM_GOAL, SIM_TASK
 from robo_rl.apps.nodes.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
@@ -115,8 +116,9 @@ def _deciders(
         return None, head
     if config.realtime:
         check_guidable(bundle)
+    remote = parse_address(config.remote) if config.remote else None
     inference = InferenceProcess(
-        bundle, cast(Any, config.device), config.threads, config.seed, config.realtime
+        bundle, cast(Any, config.device), config.threads, config.seed, config.realtime, remote
     )
     policy = ArmPolicyNode(
         buses["arm_policy"], bundle, robot, inference, start=True, realtime=config.realtime

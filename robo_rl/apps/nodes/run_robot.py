@@ -71,6 +71,8 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
         )
     if config.realtime and (config.robot != "sim_arm" or bundle.chunk == 1):
         raise ConfigError("realtime=true is for robot=sim_arm and a bundle of chunks; leave it out.")
+    if config.remote and (config.robot != "sim_arm" or bundle.chunk == 1):
+        raise ConfigError("remote=<host>:<port> is for robot=sim_arm and a bundle of chunks; leave it out.")
     if config.robot not in ROBOTS:
         if Path(str(config.robot)).suffix in (".yaml", ".yml"):
             raise ConfigError(

@@ -161,6 +161,11 @@ def test_run_with_real_time_chunking(reach: Bundle, capsys: pytest.CaptureFixtur
         (["robot=sim_arm", "rate_hz=10"], "leave env and rate_hz out"),
         (["robot=sim_quad", "realtime=true"], "realtime=true is for robot=sim_arm and a bundle of chunks"),
         (["realtime=true"], "realtime=true is for robot=sim_arm only: an environment waits for each chunk"),
+        (["remote=127.0.0.1:1"], "evaluate policy=remote:127.0.0.1:1"),
+        (["robot=sim_quad", "remote=127.0.0.1:1"], "is for robot=sim_arm and a bundle of chunks"),
+        (["robot=sim_arm", "remote=127.0.0.1:1,x=1"], "is no address of a policy server"),
+        (["robot=sim_arm", "remote=127.0.0.1:1", "realtime=true"], "leave it out, or remote=."),
+        (["robot=sim_arm", "remote=127.0.0.1:1"], "No policy server answers at 127.0.0.1:1"),
     ],
 )
 def test_mistakes_print_one_sentence(

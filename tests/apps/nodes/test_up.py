@@ -76,6 +76,7 @@ def test_arguments_reach_their_nodes() -> None:
         "robot=mine.yaml",
         "start=true",
         "realtime=false",
+        "remote=",
     ]
     assert "recorder" not in commands
     assert "arm_policy" not in load_set("arm_sim").commands({})

@@ -1,0 +1,160 @@
+"""`robo-rl serve`: a policy for other processes and machines, on a socket."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policies.checkpoint import load_policy
+from policies.deploy.bundle import MANIFEST, load_bundle
+from policies.deploy.export import normalizer_statistics
+from policies.remote.address import PREFIX, Address, is_loopback, is_remote, listen
+from policies.remote.contract import PolicyContract, bundle_contract, normalizer_id
+from policies.remote.server import Arrays, PolicyServer, ServedPolicy
+from policies.remote.token import VARIABLE, make_token, read_token
+from robo_rl.conf.schema import ServeConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import ChunkPolicy, Obs
+from robo_rl.core.shapes import Float
+from robo_rl.runs.device import pick_device
+from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, trained_env_spec
+from robo_rl.runs.signals import stop_between_steps
+
+
+def main(config: ServeConfig) -> int:
+    """Serve until Ctrl-C or SIGTERM. Returns 0 at such an end."""
+    if is_remote(config.policy):
+        raise ConfigError(f"{config.policy} is served already; give clients that address.")
+    with closing(listen(config.host, config.port)) as listener:
+        loopback = is_loopback(listener)
+        token = token_of(config, loopback)
+        served, first_ms = serve_policy(open_policy(config.policy, pick_device(config.device)))
+        contract = served.contract
+        address = reached_at(listener.getsockname())
+        print(f"serve: {contract.name}, for {contract.env.name}; a decision takes {first_ms:.3g} ms.")
+        reach = "this machine alone reaches it" if loopback else "clients need the token"
+        print(f"serve: listening on {address}; {reach}. Ctrl-C stops it.")
+        print(f"Next:   robo-rl evaluate policy={PREFIX}{address}{token_words(config)}", flush=True)
+        server = PolicyServer(served, listener, token, most_clients=config.clients, say=complain)
+        try:
+            with stop_between_steps(say=False) as stop:
+                server.serve(lambda: stop.asked)
+        except KeyboardInterrupt as again:
+            raise KeyboardInterrupt("a decision may be unanswered") from again
+    print(f"serve: stopped after {server.answered} decisions for {server.clients} clients.")
+    return 0
+
+
+def token_of(config: ServeConfig, loopback: bool) -> str | None:
+    """Token that clients must know; None on this machine alone, unless one is given."""
+    if config.token is not None and not Path(config.token).exists():
+        try:
+            token = make_token(config.token)
+        except OSError as error:
+            raise ConfigError(
+                f"token={config.token} cannot be made ({error.strerror}). Give a file in an existing folder."
+            ) from error
+        print(f"serve: a new token is in {config.token}; copy this file to the clients, and keep it secret.")
+        return token
+    given = read_token(config.token)
+    if given is None and not loopback:
+        raise ConfigError(
+            f"host={config.host} is reached from other machines, so clients must know a token. Give "
+            f"token=<file>, which is made if absent, or set {VARIABLE}; host=127.0.0.1 needs none."
+        )
+    return given
+
+
+def serve_policy(loaded: LoadedPolicy) -> tuple[ServedPolicy, float]:
+    """The policy as functions of arrays, after a first decision, and the time of a second one [ms]."""
+    policy, contract = loaded.policy, contract_of(loaded)
+    obs, noise = blank(policy)
+    with torch.no_grad():
+        policy.sample(obs, noise)
+        begin_s = time.perf_counter()
+        policy.sample(obs, noise)
+        took_ms = 1e3 * (time.perf_counter() - begin_s)
+    return ServedPolicy(contract, Sampler(policy), Refiner(policy) if contract.refines else None), took_ms
+
+
+def contract_of(loaded: LoadedPolicy) -> PolicyContract:
+    """Contract of a policy folder or a bundle."""
+    if (loaded.folder / MANIFEST).is_file():
+        return bundle_contract(load_bundle(loaded.folder), loaded.runtime)
+    policy = load_policy(loaded.folder)
+    statistics = normalizer_statistics(policy)
+    obs, noise = blank(policy)
+    action = noise[:, 0]
+    with torch.no_grad():  # a policy without corrections returns the action itself
+        refines = policy.refine(obs, action) is not action
+    return PolicyContract(
+        str(loaded.folder),
+        replace(trained_env_spec(loaded.folder), obs=dict(policy.obs_spec), action=policy.action_spec),
+        policy.obs_steps,
+        policy.chunk,
+        policy.execute,
+        noise=loaded.noise,
+        normalizer=normalizer_id({key: (c.numpy(), s.numpy()) for key, (c, s) in statistics.items()}),
+        refines=refines,
+        runtime=loaded.runtime,
+    )
+
+
+def blank(policy: ChunkPolicy) -> tuple[Obs, Float[Tensor, "1 Tp a"]]:
+    """Observation and noise of zeros."""
+    obs = {
+        key: torch.zeros(1, policy.obs_steps, *spec.shape, dtype=spec.torch_dtype)
+        for key, spec in policy.obs_spec.items()
+    }
+    return obs, torch.zeros(1, policy.chunk, policy.action_spec.dim)
+
+
+class Sampler:
+    """`sample` of a policy as a function of arrays."""
+
+    def __init__(self, policy: ChunkPolicy) -> None:
+        self._policy = policy
+
+    def __call__(self, obs: Arrays, noise: NDArray[Any]) -> NDArray[Any]:
+        with torch.no_grad():
+            return self._policy.sample(_tensors(obs), torch.from_numpy(noise)).numpy()
+
+
+class Refiner:
+    """`refine` of a policy as a function of arrays."""
+
+    def __init__(self, policy: ChunkPolicy) -> None:
+        self._policy = policy
+
+    def __call__(self, obs: Arrays, action: NDArray[Any]) -> NDArray[Any]:
+        with torch.no_grad():
+            return self._policy.refine(_tensors(obs), torch.from_numpy(action)).numpy()
+
+
+def reached_at(place: tuple[Any, ...]) -> str:
+    """`<host>:<port>` as clients write it; all addresses of this machine are its name."""
+    host = socket.gethostname() if ip_address(place[0].partition("%")[0]).is_unspecified else place[0]
+    return str(Address(host, place[1]))
+
+
+def token_words(config: ServeConfig) -> str:
+    return f",token={config.token}" if config.token else ""
+
+
+def complain(sentence: str) -> None:
+    """Print at once, beside the output that a program may read."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _tensors(obs: Arrays) -> Obs:
+    return {key: torch.from_numpy(array) for key, array in obs.items()}
