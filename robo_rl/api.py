@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,11 +101,14 @@ def load_bundle(path: str | Path) -> Bundle:
     return _load_bundle(Path(path))
 
 
-def train(*, data: str | Path, out: str | Path, progress: bool = False, **settings: Any) -> Run:
-    """Train a base policy on a dataset, as `robo-rl train` does."""
+def train(
+    *, data: str | Path | Sequence[str | Path], out: str | Path, progress: bool = False, **settings: Any
+) -> Run:
+    """Train a base policy on a dataset, or on several, as `robo-rl train` does."""
     from robo_rl.apps.tuning.base_run import train as run_training
 
-    config = _settings("train", TrainConfig, settings, data=data, out=out)
+    places = data if isinstance(data, str | Path) else f"[{','.join(map(str, data))}]"
+    config = _settings("train", TrainConfig, settings, data=places, out=out)
     with _output(progress):
         return Run(run_training(config).path)
 

@@ -1,8 +1,9 @@
-"""`robo-rl train`: a base policy from a dataset, with exact resume."""
+"""`robo-rl train`: a base policy from datasets, with exact resume."""
 
 from __future__ import annotations
 
 from robo_rl.apps.tuning.base_run import train
+from robo_rl.apps.tuning.train_data import dataset_paths
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.store import EpisodeStore
@@ -15,7 +16,7 @@ def main(config: TrainConfig) -> int:
     run = train(config)
     if not speaks():
         return 0
-    env = EpisodeStore(config.data).spec
+    env = EpisodeStore(dataset_paths(config.data)[0]).spec
     print(f"Policy: {run.policy}\nNext:   {next_step(run, env)}")
     return 0
 

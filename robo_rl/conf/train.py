@@ -37,7 +37,7 @@ POLICIES = {"generative": GenerativeChoice, "vla": VlaConfig}
 class TrainConfig(BaseTrainConfig):
     """`robo-rl train`: data, policy and training."""
 
-    data: str = setting(REQUIRED, "folder of the dataset; left out with task=<a flight>")
+    data: str = setting(REQUIRED, "dataset, or [a,b] of several; left out with task=<a flight>")
     learn_from: str = one_of(
         *RULES, help="episodes to learn from; unfailed: complete ones without a failure label; success; all"
     )

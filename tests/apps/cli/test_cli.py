@@ -119,7 +119,7 @@ def test_the_help_of_train_explains_task(capsys: pytest.CaptureFixture[str]) -> 
     assert cli.main(["train", "--help"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^  task +text +none +hover \|", said, re.MULTILINE)
-    assert "folder of the dataset; left out with task=<a flight>" in said
+    assert "dataset, or [a,b] of several; left out with task=<a flight>" in said
     assert cli.main(["train", "task=race", "--help"]) == 0
     assert "robo-rl fly:" in capsys.readouterr().out
 

@@ -1,0 +1,168 @@
+"""Datasets of a training: the episodes to learn from, their windows and their statistics."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.spec import EnvSpec, image_fault, sense_of
+from robo_rl.core.text.counts import counted
+from robo_rl.data.episodes.reader import Episode
+from robo_rl.data.joined_windows import JoinedWindows
+from robo_rl.data.normalizer import Normalizer
+from robo_rl.data.plausible import check_episodes
+from robo_rl.data.selection import EpisodeSelection, select_episodes
+from robo_rl.data.spec_difference import differences
+from robo_rl.data.store import EpisodeStore
+from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
+
+LEAST_WINDOW = 32  # frames; windows up to this length are permitted on shorter episodes
+
+
+def dataset_paths(data: str) -> list[str]:
+    """Folders of `data=`: one, or several written [a,b]. Raises ConfigError for none, or one named twice."""
+    several = data.startswith("[") and data.endswith("]")
+    paths = [path.strip().strip("'\"") for path in data[1:-1].split(",")] if several else [data]
+    if not all(paths):
+        raise ConfigError(f"data={data} names an empty folder. Write data=[data/a,data/b].")
+    places = [Path(path).resolve() for path in paths]
+    for i, place in enumerate(places):
+        if place in places[:i]:
+            raise ConfigError(
+                f"data={data} names {paths[i]} twice, whose episodes would count double. Name it once."
+            )
+    return paths
+
+
+@dataclass(frozen=True)
+class TrainData:
+    """Selected episodes of one or several datasets, which have the same observations and actions."""
+
+    selections: tuple[EpisodeSelection, ...]
+
+    @classmethod
+    def select(cls, data: str, learn_from: str) -> TrainData:
+        """Episodes of `data=` by the rule `learn_from`. Raises DataError for datasets that do not fit each
+        other, ConfigError for a bad `data=`.
+        """
+        stores = [EpisodeStore(path) for path in dataset_paths(data)]
+        for store in stores:
+            check_images(store)
+        check_alike(stores)
+        made = cls(tuple(selected_episodes(store, learn_from) for store in stores))
+        check_episodes(made.episodes)
+        return made
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Contract of the data; the name is that of the first dataset."""
+        specs = [selection.store.spec for selection in self.selections]
+        return replace(specs[0], max_episode_steps=max(spec.max_episode_steps for spec in specs))
+
+    @property
+    def path(self) -> str:
+        """Folders for messages."""
+        return " and ".join(str(selection.store.path) for selection in self.selections)
+
+    @property
+    def episodes(self) -> list[Episode]:
+        return [episode for selection in self.selections for episode in selection.episodes]
+
+    @property
+    def frames(self) -> int:
+        return sum(episode.frames for episode in self.episodes)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Number of episodes left out for each reason."""
+        every = [selection.left_out for selection in self.selections]
+        return {why: sum(each[why] for each in every) for why in every[0]}
+
+    @property
+    def has_pictures(self) -> bool:
+        """True with images or point clouds, which do not fit into memory."""
+        senses = {sense_of(key, array) for key, array in self.spec.obs.items()}
+        return bool(senses - {"state", "privileged", "text"})
+
+    def sentences(self) -> list[str]:
+        """One sentence for each dataset of which episodes were left out."""
+        return [said for selection in self.selections if (said := selection.sentence())]
+
+    def fingerprint(self) -> dict[str, int]:
+        """Numbers that differ for other episodes."""
+        numbers = [[episode.number for episode in selection.episodes] for selection in self.selections]
+        text = str(numbers[0] if len(numbers) == 1 else numbers)
+        return {
+            "episodes": len(self.episodes),
+            "frames": self.frames,
+            "numbers_crc32": zlib.crc32(text.encode()),
+        }
+
+    def check_windows(self, **lengths: int) -> None:
+        """Raise ConfigError for windows longer than every episode, which would be mostly padding."""
+        longest = max((episode.frames for episode in self.episodes), default=0)
+        for key, length in lengths.items():
+            if length > max(longest, LEAST_WINDOW):
+                raise ConfigError(
+                    f"{key}={length} cannot be used: the longest episode in {self.path} has "
+                    f"{counted(longest, 'frame')}. Give at most that many."
+                )
+
+    def normalizer(self) -> Normalizer:
+        """Statistics of every state observation over all frames of the selected episodes."""
+        keys = [key for key, spec in self.spec.obs.items() if sense_of(key, spec) == "state"]
+        return Normalizer.fit(
+            {key: torch.cat([torch.tensor(e.obs(key)) for e in self.episodes]) for key in keys}
+        )
+
+    def windows(self, spec: WindowSpec, num_workers: int) -> WindowSource:
+        """Windows in memory for states and words; through a loader for images and point clouds."""
+        parts = [(selection.store.path, selection.positions) for selection in self.selections]
+        action = self.spec.action
+        if self.has_pictures:
+            sets = [WindowDataset(path, spec, episodes=positions) for path, positions in parts]
+            joined = sets[0] if len(sets) == 1 else JoinedWindows(sets)
+            return LoaderWindows(joined, action, num_workers, collate)
+        tables = [load_tensors(path, spec, episodes=positions) for path, positions in parts]
+        columns = {key: torch.cat([table[key] for table in tables]) for key in tables[0]}
+        return TensorWindows(columns, action.normalize(columns.pop("action")))
+
+
+def check_images(store: EpisodeStore) -> None:
+    """Raise DataError for an image of another type than uint8 (h, w, 3), which no policy reads."""
+    for key, array in store.spec.obs.items():
+        if fault := image_fault(key, array):
+            raise DataError(
+                f"{store.path} cannot be trained on: {fault} Write the dataset again with that type."
+            )
+
+
+def check_alike(stores: Sequence[EpisodeStore]) -> None:
+    """Raise DataError for datasets whose observations, actions or rates differ; names and episode lengths
+    may.
+    """
+    first = stores[0]
+    for other in stores[1:]:
+        alike = replace(other.spec, name=first.spec.name, max_episode_steps=first.spec.max_episode_steps)
+        if what := differences(alike, first.spec):
+            raise DataError(
+                f"{first.path} and {other.path} cannot be trained on together ({what}). A policy has one "
+                "set of observations and one action space: train one policy for each."
+            )
+
+
+def selected_episodes(store: EpisodeStore, learn_from: str) -> EpisodeSelection:
+    """Episodes to learn from. Raises DataError if the rule selects none."""
+    selection = select_episodes(store, learn_from)
+    if len(store) and not selection.positions:
+        raise DataError(
+            f"learn_from={learn_from} selects none of the {len(store)} episodes in {store.path}: "
+            f"{selection.reasons}. Record successful ones, or use all by learn_from=all."
+        )
+    return selection
