@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from policies.base.flow import FlowConfig
-from robo_rl.core.settings import one_of, setting
+from robo_rl.core.settings import setting
 
 
 @dataclass
@@ -23,7 +23,17 @@ class VlaConfig:
     """`policy=vla`: pictures, an instruction and states -> chunk of actions."""
 
     name: str = "vla"
-    backbone: str = one_of("tiny", help="prefix network: tiny, trained from new weights")
+    backbone: str = setting(
+        "tiny",
+        "prefix network: tiny, with new weights, or the folder of a pretrained SmolVLM2, PaliGemma, "
+        "Qwen2.5-VL or Qwen3-VL",
+    )
+    backbone_layers: int = setting(
+        0, "with a pretrained backbone, layers of its text model, from the first; 0: all", at_least=0
+    )
+    lora: int = setting(
+        0, "with a pretrained backbone, rank of LoRA adapters in its text model; 0: frozen", at_least=0
+    )
     width: int = setting(96, "width of prefix and action expert, divisible by heads", at_least=8)
     layers: int = setting(3, "layers of prefix and action expert", at_least=1, at_most=100)
     heads: int = setting(4, "attention heads", at_least=1)

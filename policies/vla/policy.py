@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from policies.base.chain import deterministic_sample
 from policies.base.flow import Flow
+from policies.vla.backbone import make_backbone
 from policies.vla.cond import Cond
 from policies.vla.config import VlaConfig, VlaFlowConfig
 from policies.vla.expert import ActionExpert
-from policies.vla.tiny import TinyBackbone
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.settings import check_settings
@@ -53,13 +53,13 @@ class VlaPolicy(nn.Module):
         check_observation(senses, env.name)
         self.normalizer = normalizer
         sides = [(env.obs[key].shape[0], env.obs[key].shape[1]) for key in self.pictures]
-        self.backbone = TinyBackbone(sides, config)
+        self.backbone = make_backbone(sides, config)
         self.net = ActionExpert(
             env.action.dim,
             chunk,
             sum(math.prod(env.obs[key].shape) for key in self.states),
             config.width,
-            config.heads,
+            self.backbone.heads,
             self.backbone.kv_heads,
             self.backbone.head_dim,
             self.backbone.layers,

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies.vla.config import VlaConfig
+from policies.vla.pictures import crop_side, cut
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.packages import pip_install
 from robo_rl.core.shapes import Bool, Float, UInt8
@@ -29,8 +30,7 @@ class PictureTokens(nn.Module):
 
     def __init__(self, side: tuple[int, int], width: int, crop: float) -> None:
         super().__init__()
-        self.side = side
-        self.crop = tuple(max(1, round(length * crop)) for length in side)
+        self.crop = crop_side(side, crop)
         self.stem = nn.Conv2d(3, 16, 5, stride=2, padding=2)
         self.fine = nn.Sequential(ResidualStage(16, 32), ResidualStage(32, 64))
         self.coarse = ResidualStage(64, 64)
@@ -43,25 +43,11 @@ class PictureTokens(nn.Module):
     def forward(
         self, picture: UInt8[Tensor, "b h w 3"], crop: Float[Tensor, "b 2"] | None
     ) -> Float[Tensor, "b n w"]:
-        x = self._cut(picture, crop).permute(0, 3, 1, 2).float() / 127.5 - 1.0
+        x = cut(picture, self.crop, crop).permute(0, 3, 1, 2).float() / 127.5 - 1.0
         fine = self.fine(F.relu(self.stem(x)))
         cells = self.of_cells(self.coarse(fine).flatten(2).transpose(1, 2))
         tokens: Tensor = torch.cat([cells, self.of_points(self.points(fine)).unsqueeze(1)], 1) + self.position
         return tokens
-
-    def _cut(
-        self, picture: UInt8[Tensor, "b h w 3"], crop: Float[Tensor, "b 2"] | None
-    ) -> UInt8[Tensor, "b ch cw 3"]:
-        free = [side - cut for side, cut in zip(self.side, self.crop, strict=True)]
-        if crop is None:
-            crop = torch.full((len(picture), 2), 0.5, device=picture.device)
-        rows, columns = (
-            (crop[:, i] * (free[i] + 1)).long().clamp(max=free[i])[:, None]
-            + torch.arange(self.crop[i], device=picture.device)
-            for i in range(2)
-        )
-        lanes = torch.arange(len(picture), device=picture.device)
-        return picture[lanes[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 class TinyBackbone(nn.Module):
@@ -70,8 +56,8 @@ class TinyBackbone(nn.Module):
     def __init__(self, sides: list[tuple[int, int]], config: VlaConfig) -> None:
         super().__init__()
         width = config.width
-        self.layers, self.kv_heads, self.head_dim = config.layers, config.kv_heads, width // config.heads
-        self.width = width
+        self.layers, self.heads, self.kv_heads = config.layers, config.heads, config.kv_heads
+        self.head_dim = width // config.heads
         self.cameras = nn.ModuleList([PictureTokens(side, width, config.crop) for side in sides])
         self.words = nn.Embedding(256, width)
         nn.init.normal_(self.words.weight, std=0.02)
@@ -100,10 +86,15 @@ class TinyBackbone(nn.Module):
             position_ids=place.expand(len(tokens), -1),
             use_cache=True,
         )
-        cached = out.past_key_values.layers
-        weight = mask.unsqueeze(-1).to(tokens.dtype)
-        pooled = (out.last_hidden_state * weight).sum(1) / weight.sum(1)
-        return tuple(c.keys for c in cached), tuple(c.values for c in cached), mask, pooled
+        return prefix_of(out, mask)
+
+
+def prefix_of(out: Any, mask: Bool[Tensor, "b L"]) -> Prefix:
+    """Keys, values, mask and mean output of a text model of `transformers`."""
+    cached = (out.cache if "cache" in out else out.past_key_values).layers  # renamed in transformers 5.2x
+    weight = mask.unsqueeze(-1).to(out.last_hidden_state.dtype)
+    pooled = (out.last_hidden_state * weight).sum(1) / weight.sum(1)
+    return tuple(layer.keys for layer in cached), tuple(layer.values for layer in cached), mask, pooled
 
 
 def text_model(config: VlaConfig) -> nn.Module:
@@ -128,6 +119,7 @@ def text_model(config: VlaConfig) -> nn.Module:
         bos_token_id=None,
         eos_token_id=None,
         attn_implementation="sdpa",
+        initializer_range=config.width**-0.5,  # unit variance: with the default of 0.02 attention starts flat
     )
     model: nn.Module = llama.LlamaModel(settings)
     model.embed_tokens.requires_grad_(False)

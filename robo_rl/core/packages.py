@@ -40,6 +40,7 @@ PACKAGES = (
     Package("sqlalchemy", "SQLAlchemy", "mlflow", "MLflow without a server"),
     Package("ray", "ray", "ray", "fine-tuning with actors, launcher=ray"),
     Package("transformers", "transformers", "vla", "vision-language-action policies"),
+    Package("peft", "peft", "lora", "adapters in pretrained vision-language models"),
     Package("huggingface_hub", "huggingface_hub", "hub", "push and pull"),
     Package("scipy", "scipy", "train", "intervals and tests of success rates"),
     Package("matplotlib", "matplotlib", "train", "plots of reports"),

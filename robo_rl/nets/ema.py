@@ -15,7 +15,12 @@ def ema_decay(step: int, power: float = 0.75, maximum: float = 0.9999) -> float:
 
 @torch.no_grad()
 def ema_update(average: nn.Module, model: nn.Module, decay: float) -> None:
-    """average <- decay * average + (1 - decay) * model, for every parameter. Buffers are equal in both."""
-    slow: list[Tensor] = list(average.parameters())
-    fast: list[Tensor] = list(model.parameters())
+    """average <- decay * average + (1 - decay) * model, for every parameter that the two do not share.
+
+    Buffers are equal in both.
+    """
+    pairs = zip(average.parameters(), model.parameters(), strict=True)
+    own = [(slow, fast) for slow, fast in pairs if slow is not fast]
+    slow: list[Tensor] = [pair[0] for pair in own]
+    fast: list[Tensor] = [pair[1] for pair in own]
     torch._foreach_lerp_(slow, fast, 1.0 - decay)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
 from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
 from policies.training.batches import ALONE, WindowSource
+from policies.vla.backbone import TINY
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.train_data import TrainData
@@ -178,6 +179,8 @@ def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPoli
                 f"{key}= is a setting of policy=generative and has no effect on policy=vla. Leave it out; "
                 "the settings of policy=vla start with policy. (robo-rl train policy=vla --help all)."
             )
+    if shape.backbone != TINY:  # policy.json refers to the folder from wherever it is read
+        shape = replace(shape, backbone=str(Path(shape.backbone).resolve()))
     torch.manual_seed(derive_seed("init", config.seed))
     return VlaPolicy(data.spec, data.normalizer(), shape, config.chunk, config.execute)
 

@@ -1,0 +1,24 @@
+"""Prefix network of a vision-language-action policy: `policy.backbone=tiny` or the folder of a model."""
+
+from __future__ import annotations
+
+from policies.vla.config import VlaConfig
+from policies.vla.pictures import Side
+from policies.vla.pretrained import PretrainedBackbone
+from policies.vla.tiny import TinyBackbone
+from robo_rl.core.errors import ConfigError
+
+TINY = "tiny"
+
+
+def make_backbone(sides: list[Side], config: VlaConfig) -> TinyBackbone | PretrainedBackbone:
+    """Prefix network for pictures of these sizes. Raises ConfigError for settings without effect."""
+    if config.backbone != TINY:
+        return PretrainedBackbone(sides, config)
+    for key in ("backbone_layers", "lora"):
+        if getattr(config, key):
+            raise ConfigError(
+                f"policy.{key}={getattr(config, key)} is for pretrained weights and has no effect on "
+                f"policy.backbone={TINY}. Leave it out, or give policy.backbone=<folder>."
+            )
+    return TinyBackbone(sides, config)
