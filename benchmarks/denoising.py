@@ -28,7 +28,7 @@ TASKS = {  # task -> (environment, demonstrations, settings of training on it)
     "peg-insert-side": ("metaworld/peg-insert-side-v3", 20, ("num_envs=16",)),
     "arm-lift": ("arm/lift", 6, ("num_envs=16",)),
 }
-INSIDE = ("dppo", "flow_sde", "flow_noise", "reinflow")
+INSIDE = ("dppo", "flow_sde", "flow_noise", "reinflow", "fpo", "awr")
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0
 DECISIONS = 64  # of the ratio check
 
@@ -161,7 +161,8 @@ def first_ratio_error(base: Path, method: str) -> float:
     assert isinstance(policy, GenerativePolicy)
     config = load_config("finetune", [f"method={method}", "out=."], FinetuneVerb).method
     rng = generator("ratio", 0)
-    head = chain_head(tunable(policy), policy.encoder.dim, config.denoising, config.ppo.clip, rng)
+    draws = config.map.draws if config.map.kind == "draws" else 0
+    head = chain_head(tunable(policy), policy.encoder.dim, config.denoising, config.ppo.clip, rng, draws)
     features = torch.randn(DECISIONS, policy.encoder.dim, generator=rng)
     noise = torch.randn(DECISIONS, policy.chunk * policy.action_spec.dim, generator=rng)
     with torch.no_grad():

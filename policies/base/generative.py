@@ -139,7 +139,17 @@ class GenerativePolicy(nn.Module):
         crop: Crop | None = None,
     ) -> Float[Tensor, " b"]:
         """Behaviour-cloning loss of each sample. chunk in [-1, 1], noise standard normal, u in [0, 1)."""
-        return self.process.bc_loss(self.net, self.features(obs, crop), chunk, noise, u)
+        return self.loss_from(self.features(obs, crop), chunk, noise, u)
+
+    def loss_from(
+        self,
+        features: Float[Tensor, "b f"],
+        chunk: Float[Tensor, "b Tp a"],
+        noise: Float[Tensor, "b Tp a"],
+        u: Float[Tensor, " b"],
+    ) -> Float[Tensor, " b"]:
+        """`bc_loss` from precomputed features."""
+        return self.process.bc_loss(self.net, features, chunk, noise, u)
 
     def sample_chain(
         self,

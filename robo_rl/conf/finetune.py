@@ -22,9 +22,11 @@ class MapConfig:
         "residual",
         "direct",
         "chain",
-        help="actor's output: initial noise of the base, correction of its action, the action, or the base's "
-        "denoising chain",
+        "draws",
+        help="actor's output: initial noise of the base, correction of its action, the action, the base's "
+        "denoising chain, or its chunk with draws of its training loss",
     )
+    draws: int = setting(8, "draws: noises and times per chunk at which the loss is taken", at_least=1)
     magnitude: float = setting(1.5, "steering: largest shift of a noise element, in standard deviations")
     origin: str = one_of(
         "zero", "gaussian", help="steering: noise that is shifted, zero or a Gaussian sample"

@@ -130,13 +130,17 @@ class ChainMap:
     u = (x_0, ..., x_K, j), with the K + 1 points flattened and one number for the policy head. A chain that
     follows the deterministic path reproduces the base bit for bit. The chain starts from the base's noise,
     which is part of u, so that there is no ctx.
+
+    With `draws` n, u = (noise_1, ..., noise_n, chunk, time_1, ..., time_n): the chunk, and the draws at which
+    the loss of the base's training is taken for it.
     """
 
     timescale: TimeScale = "chunk"
 
-    def __init__(self, chunk: int, action_dim: int, transitions: int, execute: int) -> None:
-        self.shape, self.transitions, self.execute = (chunk, action_dim), transitions, execute
-        self.dim = (transitions + 1) * chunk * action_dim + 1
+    def __init__(self, chunk: int, action_dim: int, transitions: int, execute: int, draws: int = 0) -> None:
+        self.shape, self.execute, self.draws = (chunk, action_dim), execute, draws
+        self._points, self._extra = (draws or transitions) + 1, draws or 1
+        self.dim = self._points * chunk * action_dim + self._extra
         self.ctx_dim, self.critic_dim = 0, execute * action_dim
 
     def to_chunk(self, u: Float[Tensor, "b dim"]) -> Float[Tensor, "b Tp a"]:
@@ -144,8 +148,8 @@ class ChainMap:
         return self.points(u)[:, -1].clamp(-1.0, 1.0)
 
     def points(self, u: Float[Tensor, "b dim"]) -> Float[Tensor, "b K1 Tp a"]:
-        """The K + 1 points of the chain, a view."""
-        points: Tensor = u[:, :-1].unflatten(1, (self.transitions + 1, *self.shape))
+        """The K + 1 points of the chain, or the noise of the draws and the chunk; a view."""
+        points: Tensor = u[:, : -self._extra].unflatten(1, (self._points, *self.shape))
         return points
 
     def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b 0"]) -> Float[Tensor, "b k"]:

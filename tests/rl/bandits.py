@@ -44,11 +44,12 @@ class Bandit:
     """A learner over a copy of `base`, and rounds of `lanes` decisions."""
 
     def __init__(self, base: GenerativePolicy, config: MethodConfig, lanes: int = 256) -> None:
-        self.policy, self.map, rng = tunable(base), chain_map(base), generator("bandit", 0)
+        draws = config.map.draws if config.map.kind == "draws" else 0
+        self.policy, self.map, rng = tunable(base), chain_map(base, draws), generator("bandit", 0)
         self.features = torch.randn(lanes, base.encoder.dim, generator=rng).to(next(base.parameters()))
         self.target = target_of(self.features)
         dim = base.encoder.dim
-        self.head = chain_head(self.policy, dim, config.denoising, config.ppo.clip, rng)
+        self.head = chain_head(self.policy, dim, config.denoising, config.ppo.clip, rng, draws)
         self.learner = PpoLearner(dim, self.map, config.learner, config.ppo, rng, head=self.head)
         self.noise, self.rng = torch.randn(lanes, *self.map.shape, generator=rng).to(self.features), rng
 

@@ -224,7 +224,7 @@ def test_learned_noise_stays_in_its_range_and_learns() -> None:
     assert all(p.grad is not None for p in head.module.parameters())
 
 
-METHODS = ["dppo", "flow_sde", "flow_noise", "reinflow"]
+METHODS = ["dppo", "flow_sde", "flow_noise", "reinflow", "fpo", "awr"]
 
 
 @pytest.fixture(scope="module", params=["flow-velocity", "diffusion-sample"])

@@ -65,8 +65,8 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
                 "ignores its noise input. Steer its own base, or train a residual on it (method=residual)."
             )
         return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
-    if config.kind == "chain":
-        return chain_map(base)
+    if config.kind in ("chain", "draws"):
+        return chain_map(base, config.draws if config.kind == "draws" else 0)
     if config.kind == "residual":
         if isinstance(base, DirectPolicy) and base.actor is None:
             raise ConfigError("A residual needs a base to correct: give base=<policy folder>.")
@@ -247,10 +247,11 @@ def build_ppo(parts: Parts) -> tuple[Tuner, SavedPolicy]:
 def build_denoising(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     """PPO of the base's own denoising network. The policy is the base with new weights."""
     assert isinstance(parts.base, GenerativePolicy)
+    assert isinstance(parts.map, ChainMap)
     policy, method = tunable(parts.base), parts.method
     if any(sense_of(key, array) != "state" for key, array in policy.obs_spec.items()):
         parts.say("The encoder of pictures and points stays as it is: only the denoising network learns.")
-    head = chain_head(policy, parts.features, method.denoising, method.ppo.clip, parts.rng)
+    head = chain_head(policy, parts.features, method.denoising, method.ppo.clip, parts.rng, parts.map.draws)
     learner = PpoLearner(parts.features, parts.map, method.learner, method.ppo, parts.rng, head=head)
     return on_policy_tuner(parts, policy, learner), policy
 

@@ -14,18 +14,22 @@ from robo_rl.core.action_map import ChainMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.nets.noise_net import NoiseNet
 from robo_rl.rl.denoising.config import DenoisingConfig, check_denoising
+from robo_rl.rl.denoising.draws import DrawHead
 from robo_rl.rl.denoising.head import ChainHead
 from robo_rl.rl.off_policy.networks import drawn_seed
 
 
-def chain_map(base: SavedPolicy) -> ChainMap:
-    """Map of chains over this base. Raises ConfigError for a base without a denoising network of its own."""
+def chain_map(base: SavedPolicy, draws: int = 0) -> ChainMap:
+    """Map of chains over this base, or of `draws` of its training loss.
+
+    Raises ConfigError for a base without a denoising network of its own.
+    """
     if not isinstance(base, GenerativePolicy):
         raise ConfigError(
             f"Learning inside the denoising needs a diffusion or flow policy as base=, found a policy of "
             f"kind '{base.kind}'. Give the policy of robo-rl train, or choose method=residual."
         )
-    return ChainMap(base.chunk, base.action_spec.dim, base.process.steps, base.execute)
+    return ChainMap(base.chunk, base.action_spec.dim, base.process.steps, base.execute, draws)
 
 
 def tunable(base: GenerativePolicy) -> GenerativePolicy:
@@ -42,9 +46,16 @@ def chain_head(
     config: DenoisingConfig,
     clip: float,
     generator: torch.Generator,
-) -> ChainHead:
-    """Head over the denoising network of this policy, and that of the noise if it is learned."""
-    check_denoising(config)
+    draws: int = 0,
+) -> ChainHead | DrawHead:
+    """Head over the denoising network of this policy, and that of the noise if it is learned.
+
+    draws: 0 for the transitions of chains, else the number of draws of the training loss.
+    """
+    check_denoising(config, draws)
+    if draws:
+        module = nn.ModuleDict({"net": policy.net})
+        return DrawHead(policy, module, chain_map(policy, draws), config.reduce, clip)
     total = policy.process.steps
     steps = tuple(range(total - min(config.trained_steps or total, total), total))
     module, noise = nn.ModuleDict({"net": policy.net}), None

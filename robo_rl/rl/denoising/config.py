@@ -55,8 +55,13 @@ class DenoisingConfig:
     entropy: float = setting(0.0, "weight of the entropy of learned noise", at_least=0.0)
 
 
-def check_denoising(cfg: DenoisingConfig) -> None:
+def check_denoising(cfg: DenoisingConfig, draws: int = 0) -> None:
     """Raise ConfigError for settings that exclude each other."""
+    if draws and (cfg.noise_range or cfg.random_step != "none"):
+        raise ConfigError(
+            "Draws of the training loss need no stochastic transitions: set method.denoising.noise_range=[] "
+            "and method.denoising.random_step=none, or method.map.kind=chain."
+        )
     if cfg.noise_range and (len(cfg.noise_range) != 2 or not 0.0 < cfg.noise_range[0] < cfg.noise_range[1]):
         raise ConfigError(
             f"method.denoising.noise_range={cfg.noise_range} cannot be used, expected: [smallest, largest], "

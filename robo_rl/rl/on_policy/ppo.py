@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.settings import setting
+from robo_rl.core.settings import one_of, setting
 from robo_rl.core.shapes import Bool, Float
 from robo_rl.rl.off_policy.losses import Info
 
@@ -32,6 +32,15 @@ class PpoConfig:
         "bound on the loss of a bad decision, as a multiple of its advantage, above 1; 0: no bound",
         at_least=0.0,
     )
+    objective: str = one_of(
+        "clip",
+        "aspo",
+        "regression",
+        help="what the actor maximises: PPO's clipped surrogate; aspo: the same, with a quadratic bound for "
+        "bad decisions; regression: log-probabilities weighted by exp(advantage / temperature)",
+    )
+    temperature: float = setting(1.0, "objective=regression: temperature of the weights", above=0.0)
+    max_weight: float = setting(20.0, "objective=regression: largest weight", above=0.0)
     gae_lambda: float = setting(
         0.95, "lambda of GAE: 0 uses the critic alone, 1 the return", at_least=0.0, at_most=1.0
     )
@@ -116,9 +125,67 @@ def clipped_surrogate(
     if dual_clip:
         gain = torch.where(advantage < 0.0, torch.maximum(gain, dual_clip * advantage), gain)
     loss = -gain.mean()
-    with torch.no_grad():
-        kl, clipped = ((ratio - 1.0) - log_ratio).mean(), ((ratio - 1.0).abs() > clip).float().mean()
-    return loss, {"actor/loss": loss.detach(), "actor/kl": kl, "actor/clipped": clipped}
+    return loss, ratio_info(loss, log_ratio, clip)
+
+
+def asymmetric_surrogate(
+    log_prob: Float[Tensor, " b"],
+    old: Float[Tensor, " b"],
+    advantage: Float[Tensor, " b"],
+    clip: float | Float[Tensor, " b"],
+) -> tuple[Tensor, Info]:
+    """`clipped_surrogate` where A >= 0; ratio A - |A| (ratio - 1)^2 / (2 clip) where A < 0.
+
+    FPO++ (Yi et al. 2026, eq. 11-12). The gradient of a bad decision does not stop at the clip: beyond it,
+    it leads back.
+    """
+    log_ratio = log_prob - old
+    ratio = log_ratio.exp()
+    low: Any = 1.0 - clip
+    high: Any = 1.0 + clip
+    good = torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+    bad = ratio * advantage - advantage.abs() * (ratio - 1.0).square() / (2.0 * clip)
+    loss = -torch.where(advantage >= 0.0, good, bad).mean()
+    return loss, ratio_info(loss, log_ratio, clip)
+
+
+def weighted_regression(
+    log_prob: Float[Tensor, " b"],
+    old: Float[Tensor, " b"],
+    advantage: Float[Tensor, " b"],
+    clip: float | Float[Tensor, " b"],
+    config: PpoConfig,
+) -> tuple[Tensor, Info]:
+    """-E[min(exp(A / temperature), max_weight) log pi] (advantage-weighted regression, Peng et al. 2019).
+
+    `old` and `clip` are for the logs alone.
+    """
+    weight = (advantage / config.temperature).exp().clamp(max=config.max_weight)
+    loss = -(weight * log_prob).mean()
+    return loss, ratio_info(loss, log_prob - old, clip) | {"actor/weight": weight.mean()}
+
+
+def surrogate(
+    config: PpoConfig,
+    log_prob: Float[Tensor, " b"],
+    old: Float[Tensor, " b"],
+    advantage: Float[Tensor, " b"],
+    clip: float | Float[Tensor, " b"],
+) -> tuple[Tensor, Info]:
+    """Loss of the actor for `config.objective`."""
+    if config.objective == "aspo":
+        return asymmetric_surrogate(log_prob, old, advantage, clip)
+    if config.objective == "regression":
+        return weighted_regression(log_prob, old, advantage, clip, config)
+    return clipped_surrogate(log_prob, old, advantage, clip, config.dual_clip)
+
+
+@torch.no_grad()
+def ratio_info(loss: Tensor, log_ratio: Float[Tensor, " b"], clip: float | Float[Tensor, " b"]) -> Info:
+    """Logs of an actor's loss: the KL estimate E[(ratio - 1) - log ratio], and the share beyond the clip."""
+    ratio = log_ratio.exp()
+    kl, clipped = ((ratio - 1.0) - log_ratio).mean(), ((ratio - 1.0).abs() > clip).float().mean()
+    return {"actor/loss": loss.detach(), "actor/kl": kl, "actor/clipped": clipped}
 
 
 def value_loss(value: Float[Tensor, " b"], returns: Float[Tensor, " b"]) -> tuple[Tensor, Info]:

@@ -24,9 +24,9 @@ from robo_rl.rl.off_policy.networks import drawn_seed
 from robo_rl.rl.on_policy.head import GaussianHead, HeadTerms, PolicyHead
 from robo_rl.rl.on_policy.ppo import (
     PpoConfig,
-    clipped_surrogate,
     learning_rate_factor,
     standardized,
+    surrogate,
     value_loss,
 )
 from robo_rl.rl.on_policy.rollout import RolloutTransitions
@@ -150,7 +150,7 @@ class PpoLearner:
             now = self._evaluate(x, data.u, rows)
             clip, factor = self.head.trust(data.u[decision], rows % self.head.terms)
             advantage = standardized(data.advantage[decision]) * factor
-            loss, info = clipped_surrogate(now.log_prob, old[rows], advantage, clip, self.ppo.dual_clip)
+            loss, info = surrogate(self.ppo, now.log_prob, old[rows], advantage, clip)
             self.actor_opt.descend(loss + now.loss)
             info |= now.info
         loss, more = value_loss(self._value(x[decision]), data.returns[decision])

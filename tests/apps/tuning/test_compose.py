@@ -51,9 +51,9 @@ def method(
     )  # fmt: skip
 
 
-def denoising(**settings: Any) -> MethodConfig:
+def denoising(objective: str = "clip", **settings: Any) -> MethodConfig:
     """Four rollouts of eight steps in three lanes."""
-    ppo = PpoConfig(rollout=8, epochs=2, minibatches=2, warmup=0)
+    ppo = PpoConfig(rollout=8, epochs=2, minibatches=2, warmup=0, objective=objective)
     return replace(
         method("chain", algorithm="denoising"), base_steps=0, burn_in=0, ppo=ppo,
         denoising=DenoisingConfig(level=0.7, **settings),
@@ -74,6 +74,8 @@ METHODS: dict[str, MethodConfig] = {
     "DPPO": denoising(first_clip=0.001, discount=0.9),
     "Flow-SDE": denoising(random_step="rollout", reduce="sum"),
     "Flow-Noise": denoising(noise_range=[0.1, 0.3], ratio="chain", entropy=0.01),
+    "FPO++": replace(denoising("aspo"), map=MapConfig("draws", draws=3)),
+    "AWR": replace(denoising("regression", reduce="sum"), map=MapConfig("draws", draws=2)),
     "SAC": method("direct", auto_alpha=True, entropy_in_target=True),
     "RLPD": method("direct", DEMOS, heads=4, target_subset=2, entropy_in_target=True),
 }

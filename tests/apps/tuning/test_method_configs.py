@@ -347,6 +347,26 @@ PAPER: dict[str, dict[str, Any]] = {
         "ppo.clip": 0.01,
         "learner.lr_actor": 4.5e-5,
     },
+    "fpo": {
+        "algorithm": "denoising",
+        "map.kind": "draws",
+        "map.draws": 8,
+        "base_noise": 1.0,
+        "deploy_noise": 0.0,
+        "ppo.objective": "aspo",
+        "denoising.reduce": "mean",
+        "learner.gamma": 0.99,
+        "ppo.gae_lambda": 0.95,
+    },
+    "awr": {
+        "algorithm": "denoising",
+        "map.kind": "draws",
+        "ppo.objective": "regression",
+        "ppo.temperature": 1.0,
+        "ppo.max_weight": 20.0,
+        "learner.gamma": 0.99,
+        "ppo.gae_lambda": 0.95,
+    },
 }
 
 
