@@ -28,7 +28,7 @@ TASKS = {  # task -> (environment, demonstrations, settings of training on it)
     "peg-insert-side": ("metaworld/peg-insert-side-v3", 20, ("num_envs=16",)),
     "arm-lift": ("arm/lift", 6, ("num_envs=16",)),
 }
-INSIDE = ("dppo", "flow_sde", "flow_noise", "reinflow", "fpo", "awr")
+INSIDE = ("dppo", "flow_sde", "flow_noise", "reinflow", "fpo", "awr", "grpo")
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0
 DECISIONS = 64  # of the ratio check
 
@@ -102,7 +102,7 @@ def train(call: Call) -> None:
     words += [f"demos={call.home / 'demonstrations'}", "final_episodes=10"]
     if call.method in INSIDE:
         words += [] if call.quick else [*TASKS[call.task][2]]
-        words += [*call.options, "checkpoint_every=20000", "eval_every=25600"]
+        words += [*call.options, "checkpoint_every=20000", "eval_every=51200"]
     if call.quick:
         words += ["num_envs=8", "env_steps=640", "method.ppo.rollout=40", "eval_episodes=5"]
     if not (call.out / "policy").exists():

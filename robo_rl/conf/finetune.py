@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from robo_rl.conf.fields import REQUIRED, logger_setting, one_of, setting
 from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.loop import FinetuneConfig
+from robo_rl.rl.on_policy.groups import GroupConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig
 from sim.vec.intervention import InterventionConfig
 
@@ -56,6 +57,7 @@ class MethodConfig(FinetuneConfig):
     map: MapConfig = field(default_factory=MapConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)
     denoising: DenoisingConfig = field(default_factory=DenoisingConfig)
+    groups: GroupConfig = field(default_factory=GroupConfig)
     reward_source: str = one_of(
         "task",
         "interventions",

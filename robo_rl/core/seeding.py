@@ -39,13 +39,14 @@ class EpisodeSeeds(Iterator[int]):
     """Endless episode seeds derive_seed(*root, i) for i = start, start + 1, ...
 
     `count` is the i of the next seed: `EpisodeSeeds(root, count)` continues from a saved `root` and `count`.
+    repeat: episodes in turn that have the same seed; i counts them all.
     """
 
-    def __init__(self, root: int | str | Sequence[int | str], start: int = 0) -> None:
+    def __init__(self, root: int | str | Sequence[int | str], start: int = 0, repeat: int = 1) -> None:
         self.root: tuple[int | str, ...] = (root,) if isinstance(root, int | str) else tuple(root)
-        self.count = start
+        self.count, self.repeat = start, repeat
 
     def __next__(self) -> int:
-        seed = derive_seed(*self.root, self.count)
+        seed = derive_seed(*self.root, self.count // self.repeat)
         self.count += 1
         return seed

@@ -277,7 +277,9 @@ class Collector:
         if not ended:
             return
         after = self.base.features(ended), self._final_ctx(ended, over)
-        self._store(ended, self.decisions.entry(ended, after, ended.read(terminated), ended.read(truncated)))
+        entry = self.decisions.entry(ended, after, ended.read(terminated), ended.read(truncated))
+        outcome = {name: ended.read(info[name]) for name in ("episode_seed", "success")}
+        self._store(ended, entry | outcome)
         ended.write(self.decisions.has_pending, False)
         self.base.reset(obs, ended, info["next_seed"])
         self.episodes.end(ended, info)

@@ -56,8 +56,12 @@ SeedsPlace = tuple[tuple[int | str, ...], int] | None  # root and count of an `E
 
 
 def place_of(seeds: Iterator[int] | None) -> SeedsPlace:
-    """Position of an `EpisodeSeeds`; None for any other iterator, whose position is unknown."""
-    return (seeds.root, seeds.count) if isinstance(seeds, EpisodeSeeds) else None
+    """Position of an `EpisodeSeeds` without repetitions; None for any other iterator, whose position is
+    unknown.
+    """
+    if isinstance(seeds, EpisodeSeeds) and seeds.repeat == 1:
+        return seeds.root, seeds.count
+    return None
 
 
 def pack(spec: EnvSpec, history: LaneHistory, place: SeedsPlace) -> dict[str, Any]:

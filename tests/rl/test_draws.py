@@ -114,7 +114,8 @@ def test_asymmetric_surrogate_by_hand() -> None:
     loss, info = asymmetric_surrogate(log_prob, torch.zeros(2), torch.tensor([1.0, -1.0]), 0.2)
     torch.testing.assert_close(loss, torch.tensor(-(1.2 - 1.125) / 2))
     loss.backward()  # type: ignore[no-untyped-call]
-    good, bad = log_prob.grad.tolist()  # type: ignore[union-attr]
+    assert log_prob.grad is not None
+    good, bad = log_prob.grad.tolist()
     assert good == 0.0
     # -d/d(log ratio) of (-r - (r - 1)^2 / 0.4) / 2 at r = 0.5
     assert bad == pytest.approx(0.5 * 0.5 * (1.0 + 2.0 * (0.5 - 1.0) / 0.4))

@@ -32,6 +32,7 @@ from robo_rl.rl.graphs import update_graphs
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from robo_rl.rl.on_policy.groups import check_groups
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
 from robo_rl.rl.on_policy.tuner import PpoTuner
@@ -259,10 +260,15 @@ def build_denoising(parts: Parts) -> tuple[Tuner, SavedPolicy]:
 def on_policy_tuner(parts: Parts, base: SavedPolicy, learner: PpoLearner) -> PpoTuner:
     """Rollouts of this base and learner."""
     method = parts.method
+    groups, slots = method.groups, method.ppo.rollout
+    draws = isinstance(parts.map, ChainMap) and parts.map.draws > 0
+    check_groups(groups, normalized=method.ppo.normalize_reward, draws=draws)
+    if groups.size:
+        slots *= 2  # one round of decisions may wait for the rest of their groups
     widths = parts.widths | {"u": parts.map.dim}
-    rollout = Rollout(parts.env.num_envs, method.ppo.rollout, widths, parts.device)
+    rollout = Rollout(parts.env.num_envs, slots, widths, parts.device, grouped=groups.size > 0)
     collector = parts.collector(base, rollout)
-    return PpoTuner(method, method.ppo, collector, learner, rollout, parts.logger)
+    return PpoTuner(method, method.ppo, collector, learner, rollout, parts.logger, groups)
 
 
 FAMILIES: dict[str, Callable[[Parts], tuple[Tuner, SavedPolicy]]] = {  # method.algorithm -> its composition

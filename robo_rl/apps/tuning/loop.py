@@ -95,7 +95,7 @@ def run_method(
             tuning = build_session(
                 method, base, train_env, seed=config.seed, device=device, graphs=config.graphs, **shared
             )
-            lanes = LocalLanes(train_env, tuning.seed_root)
+            lanes = LocalLanes(train_env, tuning.seed_root, max(1, method.groups.size))
         start_from(tuning.tuner, config.init)
         session.raise_if_stopped()  # nothing was done since the last checkpoint
         training = _Training(config, tuning, lanes, eval_env, session.metrics)

@@ -33,8 +33,8 @@ class TrainingLanes(Protocol):
 class LocalLanes:
     """Environments of this process. A run that resumes continues their running episodes."""
 
-    def __init__(self, env: VecEnv, seed_root: tuple[str, int]) -> None:
-        self.env, self._seeds = env, EpisodeSeeds(seed_root)
+    def __init__(self, env: VecEnv, seed_root: tuple[str, int], repeat: int = 1) -> None:
+        self.env, self._seeds = env, EpisodeSeeds(seed_root, repeat=repeat)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         if "env" not in state:
@@ -42,13 +42,14 @@ class LocalLanes:
                 "The checkpoint was written with launcher=ray. Resume with the launcher and the number of "
                 "actors that the run was started with."
             )
-        self._seeds = EpisodeSeeds(self._seeds.root, int(state["seeds"]))
+        self._seeds = EpisodeSeeds(self._seeds.root, int(state["seeds"]), self._seeds.repeat)
         self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
 
     def start(self, tuner: Tuner, *, fresh: bool) -> None:
         if fresh:
             assert isinstance(tuner.collector, Collector)
-            obs, first = self.env.reset(self._seeds), EpisodeSeeds(self._seeds.root)
+            first = EpisodeSeeds(self._seeds.root, repeat=self._seeds.repeat)
+            obs = self.env.reset(self._seeds)
             tuner.collector.reset(obs, [next(first) for _ in range(self.env.num_envs)])
 
     def state_dict(self) -> dict[str, Any]:

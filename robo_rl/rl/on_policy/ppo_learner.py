@@ -125,7 +125,7 @@ class PpoLearner:
         with torch.no_grad():
             old = self.log_prob(x, data.u)
         info: Info = {}
-        for epoch in range(self.ppo.epochs):
+        for epoch in range(self.ppo.epochs if len(data.u) else 0):
             for rows in self._minibatches(len(old)):
                 info = self._step(x, data, old, rows)
                 self.updates += 1
@@ -146,13 +146,17 @@ class PpoLearner:
     def _step(self, x: Tensor, data: RolloutTransitions, old: Tensor, rows: Tensor) -> Info:
         decision = rows // self.head.terms
         info: Info = {}
-        if self.rounds >= self.ppo.critic_warmup:
+        grouped = data.returns is None
+        if grouped or self.rounds >= self.ppo.critic_warmup:
             now = self._evaluate(x, data.u, rows)
             clip, factor = self.head.trust(data.u[decision], rows % self.head.terms)
-            advantage = standardized(data.advantage[decision]) * factor
+            advantage = data.advantage[decision]
+            advantage = (advantage if grouped else standardized(advantage)) * factor
             loss, info = surrogate(self.ppo, now.log_prob, old[rows], advantage, clip)
             self.actor_opt.descend(loss + now.loss)
             info |= now.info
+        if data.returns is None:
+            return info
         loss, more = value_loss(self._value(x[decision]), data.returns[decision])
         self.critic_opt.descend(loss)
         return info | more

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.shapes import Bool, Float
+from robo_rl.rl.off_policy.losses import Info
+from robo_rl.rl.on_policy.groups import GroupConfig, group_advantage
 from robo_rl.rl.on_policy.ppo import RewardScale, gae
 
 Value = Callable[[Tensor, Tensor], Tensor]  # (obs, ctx) -> V
@@ -23,7 +25,7 @@ class RolloutTransitions:
     ctx: Float[Tensor, "b c"]
     u: Float[Tensor, "b d"]  # output of the actor
     advantage: Float[Tensor, " b"]
-    returns: Float[Tensor, " b"]  # regression targets of the critic
+    returns: Float[Tensor, " b"] | None  # regression targets of the critic; None: advantages of groups
 
 
 class Rollout:
@@ -31,12 +33,22 @@ class Rollout:
 
     A decision that runs while the weights change is dropped when it ends: it was made by the previous policy,
     for which the probability ratio of the first minibatch is not 1.
+
+    grouped: keep the outcome of episodes, and keep decisions until the group of their episode is complete;
+    none is dropped then, see `take_groups`.
     """
 
     FIELDS = ("obs", "ctx", "u", "next_obs", "next_ctx")
+    OUTCOME = ("episode_seed", "success", "carried")  # of the last decision of an episode; zeros before
 
     def __init__(
-        self, lanes: int, slots: int, widths: Mapping[str, int], device: torch.device | str = "cpu"
+        self,
+        lanes: int,
+        slots: int,
+        widths: Mapping[str, int],
+        device: torch.device | str = "cpu",
+        *,
+        grouped: bool = False,
     ) -> None:
         shape = (lanes, slots)
         self.data = {name: torch.zeros(*shape, widths[name], device=device) for name in self.FIELDS}
@@ -44,6 +56,13 @@ class Rollout:
         self.data |= {
             name: torch.zeros(shape, dtype=torch.bool, device=device) for name in ("terminated", "truncated")
         }
+        self.grouped = grouped
+        if grouped:
+            types = (torch.long, torch.bool, torch.bool)
+            self.data |= {
+                name: torch.zeros(shape, dtype=dtype, device=device)
+                for name, dtype in zip(self.OUTCOME, types, strict=True)
+            }
         self.count = torch.zeros(lanes, dtype=torch.long, device=device)
         # the running decision was made by the previous policy
         self.stale = torch.zeros(lanes, dtype=torch.bool, device=device)
@@ -58,7 +77,8 @@ class Rollout:
         # A full lane is never stored to; in the masked form it may stand among the rows.
         slot = kept.read(self.count).clamp(max=self.data["reward"].shape[1] - 1)
         for name, data in self.data.items():
-            kept.put(data, slot, rows[name])
+            running = name in self.OUTCOME and name not in rows
+            kept.put(data, slot, data.new_zeros(len(slot)) if running else rows[name])
         kept.add(self.count, 1)
 
     def set_last_reward(self, lanes: Lanes, reward: float) -> None:
@@ -91,6 +111,47 @@ class Rollout:
             advantage[valid],
             (advantage + now)[valid],
         )
+
+    def take_groups(self, config: GroupConfig) -> tuple[RolloutTransitions, Info]:
+        """Decisions of complete groups, with the advantage of their episode, and logs.
+
+        They leave the store. Episodes of incomplete groups stay for one more round: their decisions are then
+        of the previous policy. No critic is asked.
+        """
+        used = int(self.count.max())
+        data = {name: column[:, :used] for name, column in self.data.items()}
+        valid = torch.arange(used, device=self.count.device) < self.count.unsqueeze(1)
+        ends = valid & (data["terminated"] | data["truncated"])
+        in_lane = ends.cumsum(1) - ends.long()  # position of a decision's episode in its lane
+        per_lane = ends.sum(1)
+        finished = valid & (in_lane < per_lane.unsqueeze(1))
+        episode = (in_lane + (per_lane.cumsum(0) - per_lane).unsqueeze(1))[finished]
+        sums = data["reward"].new_zeros(int(per_lane.sum()))
+        total = sums.index_add(0, episode, data["reward"][finished])
+        older = sums.index_add(0, episode, data["carried"][finished].to(sums.dtype)) > 0.0
+        advantage, complete, learned = group_advantage(
+            data["episode_seed"][ends], total, data["success"][ends], config
+        )
+        rows = finished.clone()
+        rows[finished] = learned[episode]
+        taken = RolloutTransitions(
+            data["obs"][rows], data["ctx"][rows], data["u"][rows], advantage[episode[learned[episode]]], None
+        )
+        kept = valid.clone()
+        kept[finished] = ~(complete | older)[episode]
+        self._keep(kept)
+        info = {"complete": complete.sum(), "learned": learned.sum()}
+        return taken, {f"train/groups_{key}": value / config.size for key, value in info.items()}
+
+    def _keep(self, kept: Bool[Tensor, "n t"]) -> None:
+        """Move these decisions to the front of their lanes, and forget the others."""
+        used = kept.shape[1]
+        order = (~kept).to(torch.uint8).argsort(dim=1, stable=True)
+        lane = torch.arange(len(kept), device=kept.device).unsqueeze(1)
+        for column in self.data.values():
+            column[:, :used] = column[lane, order]
+        self.data["carried"][:] = True  # of what stays; a new decision is written over it
+        self.count = kept.sum(1)
 
     def clear(self, running: Bool[Tensor, " n"]) -> None:
         """Start the next rollout. running: mask of lanes with an unfinished decision."""

@@ -18,6 +18,7 @@ from robo_rl.core.protocols import Logger
 from robo_rl.rl.collect import Collector, Phase
 from robo_rl.rl.loop import FinetuneConfig
 from robo_rl.rl.off_policy.losses import Info
+from robo_rl.rl.on_policy.groups import GroupConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
@@ -39,8 +40,15 @@ class PpoTuner:
         learner: PpoLearner,
         rollout: Rollout,
         logger: Logger | None = None,
+        groups: GroupConfig | None = None,
     ) -> None:
         lanes = collector.env.num_envs
+        self.groups = groups or GroupConfig()
+        if self.groups.size and ppo.rollout < (limit := collector.env.spec.max_episode_steps):
+            raise ConfigError(
+                f"Groups of episodes need rollouts of at least one episode, {limit} steps, found "
+                f"method.ppo.rollout={ppo.rollout}. Raise it, or shorten episodes by max_episode_steps."
+            )
         if config.base_steps or config.burn_in:
             raise ConfigError(
                 "PPO learns from its own rollouts alone: set method.base_steps=0 and method.burn_in=0."
@@ -110,12 +118,16 @@ class PpoTuner:
         return self.learner.act(obs, ctx, explore=True)
 
     def _learn(self) -> None:
-        data = self.rollout.transitions(
-            self.learner.value, self.ppo.gae_lambda, self._scale,
-            timeout_is_failure=self.config.learner.timeout_is_failure,
-        )  # fmt: skip
-        info: Info = self.learner.update(data, self.total_rounds)
-        self.rollout.clear(self.collector.running)
+        info: Info = {}
+        if self.groups.size:
+            data, info = self.rollout.take_groups(self.groups)
+        else:
+            data = self.rollout.transitions(
+                self.learner.value, self.ppo.gae_lambda, self._scale,
+                timeout_is_failure=self.config.learner.timeout_is_failure,
+            )  # fmt: skip
+            self.rollout.clear(self.collector.running)
+        info |= self.learner.update(data, self.total_rounds)
         self._steps = 0
         self._log(info | {"train/updates": torch.tensor(float(self.learner.updates))})
 

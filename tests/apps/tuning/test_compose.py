@@ -31,6 +31,7 @@ from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import MixConfig
 from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.on_policy.groups import GroupConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
@@ -60,6 +61,12 @@ def denoising(objective: str = "clip", **settings: Any) -> MethodConfig:
     )  # fmt: skip
 
 
+def grouped(config: MethodConfig, size: int, **ppo: Any) -> MethodConfig:
+    """The method with groups of episodes, all of which are learned from."""
+    groups = GroupConfig(size=size, lowest=0.0, highest=1.0)
+    return replace(config, groups=groups, ppo=replace(config.ppo, **ppo))
+
+
 METHODS: dict[str, MethodConfig] = {
     "DSRL-SAC": method("steering"),
     "steering from the base's noise, low rank": method("steering", origin="gaussian", rank=2, norm_bound=0.5),
@@ -76,6 +83,7 @@ METHODS: dict[str, MethodConfig] = {
     "Flow-Noise": denoising(noise_range=[0.1, 0.3], ratio="chain", entropy=0.01),
     "FPO++": replace(denoising("aspo"), map=MapConfig("draws", draws=3)),
     "AWR": replace(denoising("regression", reduce="sum"), map=MapConfig("draws", draws=2)),
+    "GRPO": grouped(denoising(random_step="decision"), 2, rollout=20, normalize_reward=False),
     "SAC": method("direct", auto_alpha=True, entropy_in_target=True),
     "RLPD": method("direct", DEMOS, heads=4, target_subset=2, entropy_in_target=True),
 }
@@ -120,9 +128,13 @@ def session(config: MethodConfig, demos: EpisodeStore, log: Any = None) -> tuple
 
 
 def begin(made: TuningSession, env: Any) -> EpisodeSeeds:
-    seeds, first = EpisodeSeeds(made.seed_root), EpisodeSeeds(made.seed_root)
+    seeds, first = (EpisodeSeeds(made.seed_root, repeat=repeat_of(made)) for _ in range(2))
     made.tuner.collector.reset(env.reset(seeds), [next(first) for _ in range(3)])
     return seeds
+
+
+def repeat_of(made: TuningSession) -> int:
+    return max(1, made.tuner.config.groups.size)  # type: ignore[attr-defined]
 
 
 def to_the_end(made: TuningSession) -> None:
@@ -150,7 +162,7 @@ def test_every_method_resumes_exactly(name: str, demos: EpisodeStore, tmp_path: 
         env.close()
         state = load_state(tmp_path)
         second, env = session(config, demos, log)
-        env.restore(state["env"], EpisodeSeeds(second.seed_root, int(state["seeds"])))
+        env.restore(state["env"], EpisodeSeeds(second.seed_root, int(state["seeds"]), repeat_of(second)))
         second.tuner.load_state_dict(state["tuner"])
         to_the_end(second)
         env.close()
@@ -172,7 +184,7 @@ def stores_of(tuner: Any) -> dict[str, Any]:
     """Replay buffers; of PPO the rollout, whose rows beyond `count` are of no use and not restored."""
     if isinstance(tuner, FineTuner):
         return dict(tuner.mix.stores)
-    assert not tuner.rollout.count.any()
+    assert tuner.groups.size or not tuner.rollout.count.any()
     return {}
 
 

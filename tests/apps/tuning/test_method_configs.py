@@ -358,6 +358,16 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.gamma": 0.99,
         "ppo.gae_lambda": 0.95,
     },
+    "grpo": {
+        "algorithm": "denoising",
+        "map.kind": "chain",
+        "groups.size": 8,
+        "groups.lowest": 0.1,
+        "groups.highest": 0.9,
+        "learner.gamma": 1.0,
+        "ppo.normalize_reward": False,
+        "denoising.ratio": "transition",
+    },
     "awr": {
         "algorithm": "denoising",
         "map.kind": "draws",
@@ -404,6 +414,9 @@ def small(name: str, *overrides: str) -> MethodConfig:
         f"method.ppo.minibatches={min(2, config.ppo.minibatches)}",
         "method.ppo.critic_warmup=0",
         "method.denoising.trained_steps=null",
+        f"method.groups.size={min(2, config.groups.size)}",
+        "method.groups.lowest=0",
+        "method.groups.highest=1",
     ]
     return method(name, *settings, *overrides)
 
@@ -429,7 +442,8 @@ def session(
     env = with_interventions(config, "toy/target", make_env(LANES), seed=0)
     base = DirectPolicy(SPEC).eval() if config.map.kind == "direct" else flow_policy(SPEC)
     built = build_session(config, base, env, seed=0, demos=demos if config.mix.demo > 0.0 else None)
-    seeds, first = EpisodeSeeds(built.seed_root), EpisodeSeeds(built.seed_root)
+    repeat = max(1, config.groups.size)
+    seeds, first = (EpisodeSeeds(built.seed_root, repeat=repeat) for _ in range(2))
     built.tuner.collector.reset(env.reset(seeds), [next(first) for _ in range(LANES)])
     return built, env, base
 

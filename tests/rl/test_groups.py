@@ -1,0 +1,142 @@
+"""GRPO: advantages by hand, episodes of one start, what stays in the store until a group is complete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from robo_rl.core.action_map import DirectMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.lanes import Lanes
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.on_policy.groups import GroupConfig, check_groups, group_advantage
+from robo_rl.rl.on_policy.ppo import PpoConfig
+from robo_rl.rl.on_policy.ppo_learner import PpoLearner
+from robo_rl.rl.on_policy.rollout import Rollout
+from sim.vec.history import place_of
+from tests.apps.tuning.test_compose import METHODS, session
+
+WIDTHS = {"obs": 1, "ctx": 0, "u": 1, "next_obs": 1, "next_ctx": 0}
+
+
+def test_advantages_by_hand() -> None:
+    """Start 7: returns 1, 0, 0, 1. Start 9: all succeed. Start 4: one episode is missing."""
+    group = torch.tensor([7, 9, 7, 4, 9, 7, 7, 4, 9, 9, 4])
+    total = torch.tensor([1.0, 2.0, 0.0, 1.0, 2.0, 0.0, 1.0, 0.0, 2.0, 2.0, 1.0])
+    advantage, complete, learned = group_advantage(group, total, total > 0.0, GroupConfig(size=4))
+    torch.testing.assert_close(advantage[group == 7], torch.tensor([1.0, -1.0, -1.0, 1.0]))
+    assert advantage[group == 9].tolist() == [0.0] * 4
+    assert torch.equal(complete, group != 4)
+    assert torch.equal(learned, group == 7)
+
+
+def test_groups_are_filtered_by_success_and_not_by_return() -> None:
+    """One success of four is 0.25: inside [0.25, 0.5], outside [0.3, 0.9]."""
+    group, total = torch.zeros(4, dtype=torch.long), torch.tensor([5.0, 1.0, 2.0, 3.0])
+    success = torch.tensor([True, False, False, False])
+    for lowest, highest, expected in ((0.25, 0.5, True), (0.3, 0.9, False), (0.0, 0.2, False)):
+        config = GroupConfig(size=4, lowest=lowest, highest=highest)
+        assert group_advantage(group, total, success, config)[2].all() == expected
+
+
+def test_seeds_repeat_in_turn_and_continue() -> None:
+    """Three episodes each; a continued iterator goes on inside a group. Snapshots hold no repetitions."""
+    seeds = EpisodeSeeds("x", repeat=3)
+    drawn = [next(seeds) for _ in range(8)]
+    plain = EpisodeSeeds("x")
+    once = [next(plain) for _ in range(3)]
+    assert drawn == [once[i // 3] for i in range(8)]
+    again = EpisodeSeeds("x", 8, repeat=3)
+    assert [next(again), next(again)] == [once[2], next(plain)]
+    assert place_of(plain) == (("x",), 4)
+    assert place_of(seeds) is None
+
+
+def store(rollout: Rollout, lane: int, obs: float, reward: float = 0.0, seed: int | None = None) -> None:
+    """A decision of this lane; with a seed it ends the episode, successfully if it has a reward."""
+    values: dict[str, Tensor] = {name: torch.full((1, width), obs) for name, width in WIDTHS.items()}
+    values |= {"reward": torch.tensor([reward]), "steps": torch.ones(1, dtype=torch.long)}
+    values |= {"terminated": torch.tensor([seed is not None]), "truncated": torch.tensor([False])}
+    if seed is not None:
+        values |= {"episode_seed": torch.tensor([seed]), "success": torch.tensor([reward > 0.0])}
+    rollout.add(Lanes.of(torch.tensor([lane])), values, 1.0)
+
+
+def test_decisions_wait_for_the_rest_of_their_group() -> None:
+    """Start 1 is complete in the first round, start 2 in the second, start 3 never: its episode is dropped
+    after a round of waiting. Running episodes continue across rounds with all their decisions and rewards.
+    """
+    config = GroupConfig(size=2, lowest=0.0, highest=1.0)
+    rollout = Rollout(2, 20, WIDTHS, grouped=True)
+    for obs, reward, seed in ((1.0, 0.0, None), (2.0, 1.0, 1), (3.0, 0.0, 2), (4.0, 0.25, None)):
+        store(rollout, 0, obs, reward, seed)
+    for obs, reward, seed in ((5.0, 0.0, 1), (6.0, 0.0, 3), (7.0, 0.0, None)):
+        store(rollout, 1, obs, reward, seed)
+    taken, info = rollout.take_groups(config)
+    assert taken.obs.flatten().tolist() == [1.0, 2.0, 5.0]
+    torch.testing.assert_close(taken.advantage, torch.tensor([1.0, 1.0, -1.0]))
+    assert taken.returns is None
+    assert [float(info[f"train/groups_{key}"]) for key in ("complete", "learned")] == [1.0, 1.0]
+    assert rollout.count.tolist() == [2, 2]  # decisions 3, 4 and 6, 7
+    store(rollout, 0, 8.0, 0.5, 2)
+    store(rollout, 1, 9.0, 0.0, 4)
+    restored = Rollout(2, 20, WIDTHS, grouped=True)
+    restored.load_state_dict(rollout.state_dict())
+    for each in (rollout, restored):
+        taken, _ = each.take_groups(config)
+        assert taken.obs.flatten().tolist() == [3.0, 4.0, 8.0]
+        # returns 0 and 0.25 + 0.5
+        torch.testing.assert_close(taken.advantage, torch.tensor([-1.0, 1.0, 1.0]), atol=1e-4, rtol=0.0)
+        assert each.count.tolist() == [0, 0]  # the episodes 6 and 7, 9 have waited a round
+
+
+def test_learning_from_groups_uses_no_critic_and_no_other_normalisation() -> None:
+    """The critic keeps its weights, and the actor learns even in its warm-up; no group, no update."""
+    learner = PpoLearner(
+        1, DirectMap(1), LearnerConfig(hidden=[4]), PpoConfig(epochs=1, warmup=0, critic_warmup=3),
+        torch.Generator().manual_seed(0),
+    )  # fmt: skip
+    before = learner.weights()
+    rollout = Rollout(2, 8, WIDTHS, grouped=True)
+    for lane, reward in ((0, 1.0), (1, 0.0)):
+        store(rollout, lane, 0.5 + lane, reward, 7)
+    data, _ = rollout.take_groups(GroupConfig(size=2))
+    torch.testing.assert_close(data.advantage, torch.tensor([1.0, -1.0]), atol=1e-4, rtol=0.0)
+    info = learner.update(data, 5)
+    now = learner.weights()
+    assert "critic/loss" not in info
+    assert all(torch.equal(value, before["critic"][key]) for key, value in now["critic"].items())
+    assert any(not torch.equal(value, before["actor"][key]) for key, value in now["actor"].items())
+    empty, _ = rollout.take_groups(GroupConfig(size=2))
+    assert len(empty.u) == 0
+    learner.update(empty, 5)
+    assert (learner.rounds, learner.updates) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "words"),
+    [
+        (GroupConfig(size=1), {}, "size=2"),
+        (GroupConfig(size=4, lowest=0.8, highest=0.2), {}, "lowest below highest"),
+        (GroupConfig(size=4), {"normalized": True}, "normalize_reward=false"),
+        (GroupConfig(size=4), {"draws": True}, "kind=chain"),
+    ],
+)
+def test_settings_that_exclude_each_other_are_refused(
+    config: GroupConfig, given: dict[str, Any], words: str
+) -> None:
+    """The message names the setting and the remedy."""
+    with pytest.raises(ConfigError, match=words):
+        check_groups(config, **{"normalized": False, "draws": False} | given)
+
+
+def test_rollouts_shorter_than_an_episode_are_refused() -> None:
+    """An episode would begin and end in rollouts that are not neighbours. Episodes here have six steps."""
+    config = replace(METHODS["GRPO"], ppo=replace(METHODS["GRPO"].ppo, rollout=5))
+    with pytest.raises(ConfigError, match="rollout=5"):
+        session(config, None)  # type: ignore[arg-type]
