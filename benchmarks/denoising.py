@@ -26,7 +26,7 @@ from common import emit, own_folder, parser, verb
 
 TASKS = {  # task -> (environment, demonstrations, settings of training on it)
     "peg-insert-side": ("metaworld/peg-insert-side-v3", 20, ("num_envs=16",)),
-    "arm-lift": ("arm/lift", 6, ("num_envs=64", "method.ppo.rollout=100")),
+    "arm-lift": ("arm/lift", 6, ("num_envs=32", "method.ppo.rollout=200")),
 }
 INSIDE = ("dppo", "flow_sde", "flow_noise", "reinflow", "fpo", "awr", "grpo")
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0
