@@ -85,25 +85,45 @@ class ChainSampler:
         chosen: rows in which a transition of `steps` is stochastic, None for all; elsewhere it follows the
         deterministic path, and its log-probability is 0.
         """
-        points, log_probs = [noise], []
-        for k in range(self.total):
-            x = points[-1]
-            out = self.net(x, self._still.time(k, x), cond)
-            mean = self._still.stats(out, x, k)[0]
-            if k not in self.steps:
-                points.append(mean)
-                continue
-            moved, std = self._spread(out, cond, x, k)
-            following = moved + std * step_noise[:, k]
-            log_prob = gaussian_log_prob(following, moved, std)
+        points, moments = self._walk(cond, noise, step_noise, chosen)
+        log_probs = []
+        for k, (mean, std) in moments.items():
+            log_prob = gaussian_log_prob(points[k + 1], mean, std)
             if chosen is not None:
-                here = per_sample(chosen[:, k])
-                following, log_prob = torch.where(here, following, mean), torch.where(here, log_prob, 0.0)
-            points.append(following)
+                log_prob = torch.where(per_sample(chosen[:, k]), log_prob, 0.0)
             log_probs.append(log_prob)
         empty = noise.new_zeros(len(noise), 0, *noise.shape[1:])
         stacked = torch.stack(log_probs, dim=1) if log_probs else empty
         return DenoisingChain(torch.stack(points, dim=1), self.steps, stacked, self.explore)
+
+    def points(
+        self,
+        cond: Float[Tensor, "b c"],
+        noise: Float[Tensor, "b Tp a"],
+        step_noise: Float[Tensor, "b K Tp a"],
+        chosen: Bool[Tensor, "b K"] | None = None,
+    ) -> Float[Tensor, "b K1 Tp a"]:
+        """The points of `sample`, without log-probabilities."""
+        return torch.stack(self._walk(cond, noise, step_noise, chosen)[0], dim=1)
+
+    def _walk(
+        self, cond: Tensor, noise: Tensor, step_noise: Tensor, chosen: Tensor | None
+    ) -> tuple[list[Tensor], dict[int, tuple[Tensor, Tensor]]]:
+        """The K + 1 points of a chain, and mean and std of its stochastic transitions."""
+        points, moments = [noise], {}
+        for k in range(self.total):
+            x = points[-1]
+            out = self.net(x, self._still.time(k, x), cond)
+            if k not in self.steps:
+                points.append(self._still.stats(out, x, k)[0])
+                continue
+            moments[k] = mean, std = self._spread(out, cond, x, k)
+            following = mean + std * step_noise[:, k]
+            if chosen is not None:
+                still = self._still.stats(out, x, k)[0]
+                following = torch.where(per_sample(chosen[:, k]), following, still)
+            points.append(following)
+        return points, moments
 
     def stats(
         self, cond: Float[Tensor, "b c"], x: Float[Tensor, "b Tp a"], k: Index

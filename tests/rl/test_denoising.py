@@ -47,13 +47,14 @@ def acted(head: ChainHead, policy: GenerativePolicy, rows: int = 6) -> tuple[Ten
     """(features, u, log-probability of every element and step when it was sampled)."""
     dtype, sampled = next(policy.parameters()).dtype, list[Any]()
     chains: Any = head._chains
-    plain = chains.sample
-    chains.sample = lambda *args: sampled.append(plain(*args)) or sampled[-1]
+    plain = chains.points
+    chains.points = lambda *args: sampled.append(chains.sample(*args)) or plain(*args)
     features = torch.randn(rows, policy.encoder.dim, generator=rng(2)).to(dtype)
     noise = torch.randn(rows, *head.map.shape, generator=rng(3)).to(dtype)
     with torch.no_grad():
         u = head.act(features, noise.flatten(1), rng(4), explore=True)
-    chains.sample = plain
+    chains.points = plain
+    assert torch.equal(head.map.points(u), sampled[0].x)
     return features, u, sampled[0].log_prob
 
 
@@ -110,7 +111,7 @@ class FixedChains:
     total: int = 2
     steps: tuple[int, ...] = (0, 1)
 
-    def sample(self, cond: Tensor, noise: Tensor, step_noise: Tensor, chosen: Tensor | None = None) -> Any:
+    def points(self, cond: Tensor, noise: Tensor, step_noise: Tensor, chosen: Tensor | None = None) -> Any:
         raise AssertionError
 
     def stats(self, cond: Tensor, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

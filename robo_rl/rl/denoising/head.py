@@ -25,23 +25,15 @@ _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @runtime_checkable
-class Chain(Protocol):
-    """A sampled chain: its K + 1 points."""
-
-    @property
-    def x(self) -> Float[Tensor, "b K1 Tp a"]: ...
-
-
-@runtime_checkable
 class Chains(Protocol):
     """Stochastic chains of a policy under its current weights. steps: the S stochastic transitions of K."""
 
     total: int
     steps: tuple[int, ...]
 
-    def sample(
+    def points(
         self, cond: Tensor, noise: Tensor, step_noise: Tensor, chosen: Bool[Tensor, "b K"] | None = None
-    ) -> Chain: ...
+    ) -> Float[Tensor, "b K1 Tp a"]: ...
 
     def stats(self, cond: Tensor, x: Tensor, k: Int[Tensor, " b"]) -> tuple[Tensor, Tensor]: ...
 
@@ -97,7 +89,7 @@ class ChainHead:
         if not explore:
             chosen = torch.zeros(shape[:2], dtype=torch.bool, device=device)
         draws = torch.randn(shape, generator=generator, device=device, dtype=obs.dtype)
-        points = self._chains.sample(obs, noise, draws, chosen).x
+        points = self._chains.points(obs, noise, draws, chosen)
         return torch.cat([points.flatten(1), position.to(obs.dtype).unsqueeze(1)], dim=1)
 
     def evaluate(
