@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -62,8 +62,22 @@ class ObsEncoder(nn.Module):
         None: centre.
         """
         self.check(obs)
+        return self.encode(self.states(obs), obs, crop)
+
+    def states(self, obs: Obs) -> Float[Tensor, "b s"]:
+        """Normalised states (b, To, *shape) side by side; no weight of a network changes them."""
         values = self.normalizer.normalize({key: obs[key] for key in self.float_keys})
         parts = [values[key].flatten(1) for key in self.float_keys]
+        if not parts:
+            first = next(iter(obs.values()))
+            return torch.zeros(len(first), 0, device=first.device)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+    def encode(
+        self, states: Float[Tensor, "b s"], obs: Obs, crop: Crop | None = None
+    ) -> Float[Tensor, "b f"]:
+        """Flat encoding of `states(obs)` and the images and points of obs."""
+        parts = [states] if self.float_keys else []
         for i, (key, camera) in enumerate(zip(self.image_keys, self.cameras, strict=True)):
             offset = None if crop is None else crop[:, i].repeat_interleave(self.obs_steps, dim=0)
             parts.append(camera(obs[key].flatten(0, 1), offset).unflatten(0, (-1, self.obs_steps)).flatten(1))
@@ -86,3 +100,24 @@ class ObsEncoder(nn.Module):
     def networks_json(self) -> dict[str, Any]:
         """Entries "image" and "points" of a policy's configuration."""
         return {"image": asdict(self.image), "points": asdict(self.points)}
+
+
+class EncoderStack(nn.Module):
+    """Several encoders of the same observation, their features side by side: a base's, and those that
+    fine-tuning has learned from it.
+    """
+
+    def __init__(self, encoders: Sequence[ObsEncoder]) -> None:
+        super().__init__()
+        first = encoders[0]
+        self.encoders = nn.ModuleList(encoders)
+        self.spec, self.obs_steps, self.normalizer = first.spec, first.obs_steps, first.normalizer
+        self.dim = sum(encoder.dim for encoder in encoders)
+        self._networks = first.networks_json()
+
+    def forward(self, obs: Obs) -> Float[Tensor, "b f"]:
+        return torch.cat([encoder(obs) for encoder in self.encoders], dim=-1)
+
+    def networks_json(self) -> dict[str, Any]:
+        """Entries of a policy's configuration: the networks of each, and their number."""
+        return self._networks | {"encoders": len(self.encoders)}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
+from policies.observation import EncoderStack, ObsEncoder
 from policies.registry import SavedPolicy, build, describe
 from robo_rl.core.errors import CheckpointError
+from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 
 
@@ -25,6 +30,36 @@ def frozen_base(base: SavedPolicy) -> SavedPolicy:
     return base
 
 
+def joined_features(base: SavedPolicy, encoder: ObsEncoder | None, obs: Obs) -> Float[Tensor, "b f"]:
+    """Features of a fine-tuned policy: its base's, followed by those of its actor's own encoder, if any."""
+    features = base.features(obs)
+    return features if encoder is None else torch.cat([features, encoder(obs)], dim=-1)
+
+
+def split_features(
+    encoder: ObsEncoder | None, features: Float[Tensor, "b f"]
+) -> tuple[Float[Tensor, "b base"], Float[Tensor, "b actor"]]:
+    """(input of the base, input of the actor) of `joined_features`."""
+    if encoder is None:
+        return features, features
+    return features[:, : -encoder.dim], features[:, -encoder.dim :]
+
+
+def newest_encoder(policy: nn.Module | SavedPolicy) -> ObsEncoder | None:
+    """The encoder that the last training of a stack of policies has left; None if there is none."""
+    encoders = feature_encoders(policy)
+    return encoders[-1] if encoders else None
+
+
+def feature_encoders(policy: nn.Module | SavedPolicy) -> list[ObsEncoder]:
+    """Encoders whose outputs are a policy's features, side by side: of its base, and of each fine-tuning."""
+    base, own = getattr(policy, "base", None), getattr(policy, "encoder", None)
+    below = [] if base is None else feature_encoders(base)
+    if isinstance(own, EncoderStack):
+        return [*below, *(each for each in own.encoders if isinstance(each, ObsEncoder))]
+    return [*below, own] if isinstance(own, ObsEncoder) else below
+
+
 def rebuild(data: dict[str, Any]) -> tuple[SavedPolicy, Actor]:
     """(base, actor) with empty weights, from the output of `parts`."""
     base = build(data["base"])
@@ -35,6 +70,17 @@ def rebuild(data: dict[str, Any]) -> tuple[SavedPolicy, Actor]:
     return base, make_actor(ActorConfig.from_json(data["actor"]))
 
 
-def parts(base: SavedPolicy, actor: Actor) -> dict[str, Any]:
-    """Base and actor as JSON values."""
-    return {"base": describe(base), "actor": actor.config.to_json()}
+def rebuilt_encoder(base: SavedPolicy, data: dict[str, Any]) -> ObsEncoder | None:
+    """The actor's own encoder with empty weights, from the output of `parts`. It is built as the base's."""
+    if not data.get("own_encoder"):  # older policies have no such key
+        return None
+    encoder = newest_encoder(base)
+    if encoder is None:
+        raise CheckpointError("The policy has an encoder of its own, but its base has none to build it like.")
+    return copy.deepcopy(encoder)
+
+
+def parts(base: SavedPolicy, actor: Actor, encoder: ObsEncoder | None = None) -> dict[str, Any]:
+    """Base, actor, and whether the actor has an encoder of its own, as JSON values."""
+    own = {} if encoder is None else {"own_encoder": True}
+    return {"base": describe(base), "actor": actor.config.to_json(), **own}

@@ -7,8 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from policies.observation import ObsEncoder
 from policies.registry import SavedPolicy
-from policies.tuned.fine_tuned import frozen_base, parts, rebuild
+from policies.tuned.fine_tuned import (
+    frozen_base,
+    joined_features,
+    parts,
+    rebuild,
+    rebuilt_encoder,
+    split_features,
+)
 from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
@@ -21,23 +29,30 @@ class ResidualPolicy(nn.Module):
 
     gate: critics of the actor's training. A correction is used only if its Q exceeds that of the base's own
     action by the gate's margin (`CriticEnsemble.compare`). A new actor reproduces the base bit for bit.
-    `base` may itself be steered or corrected.
+    `base` may itself be steered or corrected. encoder: learned with the actor's critics, for actor and gate;
+    None: they see the base's features.
     """
 
     kind = "residual"
     base: SavedPolicy
 
     def __init__(
-        self, base: SavedPolicy, actor: Actor, action_map: ResidualMap, gate: CriticEnsemble | None = None
+        self,
+        base: SavedPolicy,
+        actor: Actor,
+        action_map: ResidualMap,
+        gate: CriticEnsemble | None = None,
+        encoder: ObsEncoder | None = None,
     ) -> None:
         super().__init__()
         self.base, self.actor, self.map, self.gate = frozen_base(base), actor, action_map, gate
+        self.encoder = encoder
         self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
         self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
         self.reads_every_step = action_map.timescale == "step" or reads_every_step(base)
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        return self.base.features(obs)
+        return joined_features(self.base, self.encoder, obs)
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         return self.sample_from(self.features(obs), noise)
@@ -45,15 +60,19 @@ class ResidualPolicy(nn.Module):
     def sample_from(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> Float[Tensor, "b Tp a"]:
+        features, seen = split_features(self.encoder, features)
         chunk = self.base.sample_from(features, noise)
         if self.map.timescale == "step":
             return chunk
-        executed = self._correct(features, chunk[:, : self.map.steps].flatten(1))
+        executed = self._correct(seen, chunk[:, : self.map.steps].flatten(1))
         return torch.cat([executed.view(len(chunk), self.map.steps, -1), chunk[:, self.map.steps :]], dim=1)
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         action = self.base.refine(obs, action)
-        return self._correct(self.features(obs), action) if self.map.timescale == "step" else action
+        if self.map.timescale != "step":
+            return action
+        seen: Tensor = self.base.features(obs) if self.encoder is None else self.encoder(obs)
+        return self._correct(seen, action)
 
     def _correct(self, features: Float[Tensor, "b f"], base: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
         u = self.actor.act(features, base)
@@ -65,13 +84,14 @@ class ResidualPolicy(nn.Module):
 
     def config(self) -> dict[str, Any]:
         gate = None if self.gate is None else self.gate.config()
-        return parts(self.base, self.actor) | {"residual": self.map.config(), "gate": gate}
+        return parts(self.base, self.actor, self.encoder) | {"residual": self.map.config(), "gate": gate}
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> ResidualPolicy:
         base, actor = rebuild(data)
         gate = None if data["gate"] is None else CriticEnsemble(**_renamed(data["gate"]))
-        return cls(base, actor, ResidualMap(base.action_spec.dim, **data["residual"]), gate)
+        action_map = ResidualMap(base.action_spec.dim, **data["residual"])
+        return cls(base, actor, action_map, gate, rebuilt_encoder(base, data))
 
 
 def _renamed(gate: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from policies.observation import ObsEncoder
+from policies.observation import EncoderStack, ObsEncoder
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
@@ -29,7 +29,13 @@ class SingleStepPolicy(nn.Module):
     reads_every_step = False  # see `protocols.reads_every_step`
 
     def __init__(
-        self, env: EnvSpec, encoder: ObsEncoder, net: NetConfig, obs_steps: int, chunk: int, execute: int
+        self,
+        env: EnvSpec,
+        encoder: ObsEncoder | EncoderStack,
+        net: NetConfig,
+        obs_steps: int,
+        chunk: int,
+        execute: int,
     ) -> None:
         super().__init__()
         self.env, self.obs_spec, self.action_spec = env, encoder.spec, env.action
@@ -80,10 +86,12 @@ class SingleStepPolicy(nn.Module):
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> SingleStepPolicy:
         env, statistics = EnvSpec.from_json(data["env"]), data["normalizer"]
-        normalizer = Normalizer(
-            {key: env.obs[key].shape for key in statistics["keys"]}, float(statistics["clip"])
-        )
+        shapes, clip = {key: env.obs[key].shape for key in statistics["keys"]}, float(statistics["clip"])
         obs_steps = int(data["obs_steps"])
         networks = ImageEncoderConfig(**data["image"]), PointEncoderConfig(**data.get("points", {}))
-        encoder = ObsEncoder(env.obs, obs_steps, normalizer, *networks)
+        encoders = [
+            ObsEncoder(env.obs, obs_steps, Normalizer(shapes, clip), *networks)
+            for _ in range(int(data.get("encoders", 1)))  # a teacher with learned encoders has several
+        ]
+        encoder = encoders[0] if len(encoders) == 1 else EncoderStack(encoders)
         return cls(env, encoder, net_config(data["net"]), obs_steps, int(data["chunk"]), int(data["execute"]))

@@ -6,8 +6,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from policies.observation import ObsEncoder
 from policies.registry import SavedPolicy
-from policies.tuned.fine_tuned import PathPolicy, frozen_base, parts, rebuild
+from policies.tuned.fine_tuned import (
+    PathPolicy,
+    frozen_base,
+    joined_features,
+    parts,
+    rebuild,
+    rebuilt_encoder,
+    split_features,
+)
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
@@ -18,21 +27,25 @@ class SteeredPolicy(nn.Module):
     """chunk = base(obs, ctx + magnitude * actor(obs)); ctx is the noise input or zero (`LatentMap.origin`).
 
     With a new actor this is the base bit for bit: the stochastic base for origin "gaussian", the base at zero
-    noise for origin "zero".
+    noise for origin "zero". encoder: learned with the actor's critics, for the actor; None: it sees the
+    base's features.
     """
 
     kind = "steered"
     base: SavedPolicy
 
-    def __init__(self, base: SavedPolicy, actor: Actor, action_map: LatentMap) -> None:
+    def __init__(
+        self, base: SavedPolicy, actor: Actor, action_map: LatentMap, encoder: ObsEncoder | None = None
+    ) -> None:
         super().__init__()
         self.base, self.actor, self.map = frozen_base(base), actor, action_map
+        self.encoder = encoder
         self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
         self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
         self.reads_every_step = reads_every_step(base)
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        return self.base.features(obs)
+        return joined_features(self.base, self.encoder, obs)
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         return self.sample_from(self.features(obs), noise)
@@ -40,14 +53,15 @@ class SteeredPolicy(nn.Module):
     def sample_from(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> Float[Tensor, "b Tp a"]:
-        return self.base.sample_from(features, self.steer(features, noise))
+        steered = self.steer(features, noise)
+        return self.base.sample_from(split_features(self.encoder, features)[0], steered)
 
     def steer(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> Float[Tensor, "b Tp a"]:
         """Noise that replaces `noise` as the base's input."""
         ctx = noise.flatten(1)[:, : self.map.ctx_dim]
-        return self.map.to_noise(self.actor.act(features, ctx), ctx)
+        return self.map.to_noise(self.actor.act(split_features(self.encoder, features)[1], ctx), ctx)
 
     def path(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
@@ -56,16 +70,18 @@ class SteeredPolicy(nn.Module):
         receives.
         """
         assert isinstance(self.base, PathPolicy)
-        points, times = self.base.path(features, self.steer(features, noise))
+        steered = self.steer(features, noise)
+        points, times = self.base.path(split_features(self.encoder, features)[0], steered)
         return [noise, *points[1:]], times
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         return self.base.refine(obs, action)
 
     def config(self) -> dict[str, Any]:
-        return parts(self.base, self.actor) | {"steering": self.map.config()}
+        return parts(self.base, self.actor, self.encoder) | {"steering": self.map.config()}
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> SteeredPolicy:
         base, actor = rebuild(data)
-        return cls(base, actor, LatentMap(base.chunk, base.action_spec.dim, **data["steering"]))
+        action_map = LatentMap(base.chunk, base.action_spec.dim, **data["steering"])
+        return cls(base, actor, action_map, rebuilt_encoder(base, data))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from robo_rl.apps.tuning.auto import finetune_auto
-from robo_rl.apps.tuning.check import check_config
+from robo_rl.apps.tuning.check import check_config, check_pictures_fit
 from robo_rl.apps.tuning.compose import build_map, check_together
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS, opened_cluster
@@ -23,6 +23,7 @@ def main(config: FinetuneVerb) -> int:
         return finetune_auto(config)
     base = load_base(config)
     check_together(config.method, build_map(config.method.map, base))
+    check_pictures_fit(config, base)
     free, again = FREE_KEYS | LAUNCHER_KEYS, {"resume": config.resume, "overwrite": config.overwrite}
     with (
         opened_cluster(config) as actors,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from robo_rl.conf.fields import REQUIRED, logger_setting, one_of, setting
+from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.loop import FinetuneConfig
 from robo_rl.rl.on_policy.groups import GroupConfig
@@ -58,6 +59,19 @@ class MethodConfig(FinetuneConfig):
     ppo: PpoConfig = field(default_factory=PpoConfig)
     denoising: DenoisingConfig = field(default_factory=DenoisingConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)
+    encoder: str = one_of(
+        "frozen",
+        "learned",
+        help="pictures: actor and critics see the base's features, or those of a copy of its encoder that "
+        "learns with the critics",
+    )
+    shift_px: int = setting(
+        4, "encoder=learned: largest random shift of a replayed picture [pixels] (DrQ-v2)", at_least=0
+    )
+    frames: str = one_of(
+        "device", "host", help="encoder=learned: memory of the replayed pictures; host: pinned, for a GPU"
+    )
+    image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)  # learning from scratch
     reward_source: str = one_of(
         "task",
         "interventions",

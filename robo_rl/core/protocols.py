@@ -130,6 +130,22 @@ def picture_skipping(env: VecEnv) -> SkipsPictures | None:
 
 
 @runtime_checkable
+class PictureEncoder(Protocol):
+    """An encoder (nn.Module) of pictures and of what is observed beside them: states, normalised and flat."""
+
+    dim: int  # f
+    image_keys: tuple[str, ...]
+
+    def states(self, obs: Obs) -> Float[Tensor, "b s"]:
+        """obs (b, To, *shape) -> what is observed beside the pictures, which no weight changes."""
+        ...
+
+    def encode(self, states: Float[Tensor, "b s"], obs: Obs) -> Float[Tensor, "b f"]:
+        """Features of states and pictures (b, To, h, w, c)."""
+        ...
+
+
+@runtime_checkable
 class NoiseSource(Protocol):
     """Source of the noise of decision d in the episode of each lane."""
 

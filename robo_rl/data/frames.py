@@ -1,7 +1,7 @@
 """Camera frames stored once each: windows of history and next observations are found by index.
 
 A replay of stacked observations stores a frame 2 * To times: in To windows, each as an observation and as a
-next one. Here a lane has a ring of frames, and a replay's entry needs the numbers of its two newest frames.
+next one. Here a lane has a ring of frames, and a replay's entry holds the numbers of its two newest frames.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import Obs
-from robo_rl.core.shapes import Bool, Int
+from robo_rl.core.shapes import Bool, Int, UInt8
 
 
 class FrameRing:
@@ -23,8 +23,9 @@ class FrameRing:
 
     Frames of a lane are numbered from 0 on, over all its episodes. An episode's frames are consecutive, from
     that of its reset to its last observation, which precedes the first frame of the next episode. shapes:
-    camera -> (h, w, 3). obs_steps: frames To of a window. In the masked form of `Lanes`, storing and finding
-    do not read the device.
+    camera -> (h, w, 3). obs_steps: frames To of a window. pinned: pictures are in the host's memory, which a
+    GPU reads and writes without the host; a run on the CPU has them there anyway. In the masked form of
+    `Lanes`, storing and finding do not read the device.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class FrameRing:
         shapes: Mapping[str, tuple[int, ...]],
         obs_steps: int = 1,
         device: torch.device | str = "cpu",
+        pinned: bool = False,
     ) -> None:
         if slots < obs_steps + 1:
             raise ConfigError(
@@ -42,11 +44,21 @@ class FrameRing:
             )
         self.slots, self.obs_steps = slots, obs_steps
         self.data: dict[str, Tensor] = {
-            key: torch.zeros(lanes, slots, *shape, dtype=torch.uint8, device=device)
+            key: pictures_memory((lanes, slots, *shape), torch.device(device), pinned)
             for key, shape in shapes.items()
         }
         self.head = torch.zeros(lanes, dtype=torch.long, device=device)  # frames ever stored, per lane
         self.age = torch.zeros(lanes, slots, dtype=torch.long, device=device)  # frames since the reset
+
+    @property
+    def newest(self) -> Int[Tensor, " n"]:
+        """Number of the newest frame of every lane; -1: none."""
+        return self.head - 1
+
+    @property
+    def oldest(self) -> Int[Tensor, " n"]:
+        """Number of the oldest frame that is not overwritten; negative while there is room for more."""
+        return self.head - self.slots
 
     @staticmethod
     def bytes_of(slots: int, lanes: int, shapes: Mapping[str, tuple[int, ...]]) -> int:
@@ -85,9 +97,11 @@ class FrameRing:
         return (number >= 0) & (number < newest) & (number - back >= newest - self.slots)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The filled part only, so that early checkpoints are small."""
+        """The filled part only, so that early checkpoints are small. Pictures are views, which the next
+        `append` changes: copies would double the memory of a run.
+        """
         used = int(self.head.max().clamp(max=self.slots))
-        kept = {f"frames.{key}": table[:, :used].clone() for key, table in self.data.items()}
+        kept = {f"frames.{key}": table[:, :used] for key, table in self.data.items()}
         return kept | {"age": self.age[:, :used].clone(), "head": self.head.clone()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
@@ -104,3 +118,20 @@ class FrameRing:
         for name, table in tables.items():
             table[:, :used] = state[name]
         self.head.copy_(state["head"])
+
+
+def pictures_memory(shape: tuple[int, ...], device: torch.device, pinned: bool) -> UInt8[Tensor, "..."]:
+    """Zeros on the device. pinned: a GPU's tensor over pinned memory of the host."""
+    if not pinned or device.type == "cpu":
+        return torch.zeros(shape, dtype=torch.uint8, device=device)
+    return torch.as_tensor(_MappedHostMemory(shape), device=device)
+
+
+class _MappedHostMemory:
+    """Pinned memory in the form in which `torch.as_tensor` takes the memory of a GPU, without a copy."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._memory = torch.zeros(shape, dtype=torch.uint8, pin_memory=True)
+        self.__cuda_array_interface__ = {
+            "shape": shape, "typestr": "|u1", "data": (self._memory.data_ptr(), False), "version": 3
+        }  # fmt: skip

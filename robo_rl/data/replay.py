@@ -8,14 +8,17 @@ lanes may advance at different times (as decisions of chunks do).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.lanes import Lanes
+from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float, Float64, Int
+from robo_rl.data.frames import FrameRing
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +44,18 @@ class Batch:
     # mc_return, if the episode had no reward left after its end; NaN: unknown
     return_floor: Float[Tensor, " b"]
     demo: Float[Tensor, " b"]  # 1 for actions of a demonstrator or an intervention
+    # With a replay of frames: camera -> (b, To, h, w, c) uint8. `obs` is then what is beside the pictures.
+    pictures: Obs = field(default_factory=dict)
+    next_pictures: Obs = field(default_factory=dict)
 
 
 class Replay:
     """Ring buffers of decisions, one per lane. widths: name -> width.
 
     Rewards are stored per decision, discounted inside a chunk of `steps` steps. extra: columns that are
-    stored but not sampled, such as terms of the reward. device: of all tensors.
+    stored but not sampled, such as terms of the reward. device: of all tensors. frames: the lanes' pictures,
+    appended by the caller; a decision then holds the numbers of the frames at its start and at its end, and
+    is sampled until one of its pictures is overwritten.
     """
 
     VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")
@@ -57,6 +65,7 @@ class Replay:
         "truncated",
         "cut",
     )  # cut: the lane's next entry is not the successor of this one; bootstrap here
+    FRAMES = ("frame", "next_frame")  # numbers in `frames`
     TIMED_OUT = "timed_out"  # flag: the episode ended by time-out, and later rewards are missing in mc_return
 
     def __init__(
@@ -66,13 +75,14 @@ class Replay:
         widths: Mapping[str, int],
         extra: Mapping[str, int] | None = None,
         device: torch.device | str = "cpu",
+        frames: FrameRing | None = None,
     ) -> None:
         if capacity < lanes:
             raise ConfigError(
                 f"A replay of {capacity} transitions is too small for {lanes} parallel environments. Raise "
                 "method.replay_capacity, or lower num_envs."
             )
-        self.lanes, self.slots = lanes, capacity // lanes
+        self.lanes, self.slots, self.frames = lanes, capacity // lanes, frames
         self._extra = dict(extra or {})
         wide = {name: widths[name] for name in self.VECTORS} | self._extra
         shape = (lanes, self.slots)
@@ -84,13 +94,17 @@ class Replay:
             name: torch.zeros(shape, dtype=torch.bool, device=device)
             for name in (*self.FLAGS, self.TIMED_OUT)
         }
+        numbers = () if frames is None else self.FRAMES
+        self.data |= {name: torch.zeros(shape, dtype=torch.long, device=device) for name in numbers}
+        given = (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS, *numbers, *self._extra)
+        self._given = given  # columns that `add` receives
         # Number of decisions ever stored, per lane, and its value at the start of the running episode.
         self.head = torch.zeros(lanes, dtype=torch.long, device=device)
         self.episode_start = torch.zeros_like(self.head)
         self._filled = False  # True once a decision is known to be stored
 
     def __len__(self) -> int:
-        return int(self.head.clamp(max=self.slots).sum())
+        return int(self._held().sum())
 
     @property
     def empty(self) -> bool:
@@ -105,7 +119,7 @@ class Replay:
         values: every vector, `reward`, `steps`, `demo` and all flags, with k rows; other entries are ignored.
         """
         slot = lanes.read(self.head) % self.slots
-        for name in (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS, *self._extra):
+        for name in self._given:
             lanes.put(self.data[name], slot, values[name].to(self.data[name].dtype))
         unknown = torch.full_like(slot, torch.nan, dtype=torch.float32)
         lanes.put(self.data["mc_return"], slot, unknown)
@@ -178,7 +192,7 @@ class Replay:
         `timeout_is_failure` declares a finite horizon. Only then is the return to a time-out complete, and
         thus a floor.
         """
-        filled = self.head.clamp(max=self.slots)
+        filled = self._held()
         ends = filled.cumsum(0)
         # A remainder of 62 random bits: `randint` needs its limit on the host.
         flat = torch.randint(2**62, (size,), generator=generator, device=ends.device) % ends[-1]
@@ -205,7 +219,21 @@ class Replay:
             mc_return=mc_return,
             return_floor=floor,
             demo=self._column("demo")[at],
+            pictures=self._pictures("frame", lane, at),
+            next_pictures=self._pictures("next_frame", lane, to),
         )
+
+    def _held(self) -> Int[Tensor, " n"]:
+        """Number of decisions of every lane that can be sampled, the newest ones."""
+        stored = self.head.clamp(max=self.slots)
+        if self.frames is None:
+            return stored
+        written = torch.arange(self.slots, device=stored.device) < stored.unsqueeze(1)
+        window_start = self.data["frame"] - (self.frames.obs_steps - 1)
+        return stored - (written & (window_start < self.frames.oldest.unsqueeze(1))).sum(1)
+
+    def _pictures(self, name: str, lane: Int[Tensor, " b"], rows: Int[Tensor, " b"]) -> Obs:
+        return {} if self.frames is None else self.frames.windows(lane, self._column(name)[rows])
 
     def _rows(self, lane: Int[Tensor, "..."], index: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
         """Row of decision `index` of a lane in a `_column`."""
@@ -233,13 +261,14 @@ class Replay:
         reward = (used * gamma**before * self._column("reward")[rows]).sum(dim=1)
         return reward, gamma ** steps.sum(dim=1), first + used.sum(dim=1).long() - 1
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Any]:
         """The filled part only, so that early checkpoints are small."""
         used = int(self.head.max().clamp(max=self.slots))
-        state = {name: value[:, :used].clone() for name, value in self.data.items()}
-        return state | {"head": self.head.clone(), "episode_start": self.episode_start.clone()}
+        state: dict[str, Any] = {name: value[:, :used].clone() for name, value in self.data.items()}
+        pictures = {} if self.frames is None else {"frames": self.frames.state_dict()}
+        return state | pictures | {"head": self.head.clone(), "episode_start": self.episode_start.clone()}
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state. Raises CheckpointError if it has other lanes, slots or widths."""
         used = int(state["head"].max().clamp(max=self.slots))
         # Older checkpoints lack this flag: how their episodes ended is unknown.
@@ -250,6 +279,8 @@ class Replay:
                     f"The replay of this checkpoint has {name} of shape {tuple(state[name].shape)}, expected "
                     f"{tuple(expected)}. Resume with the settings and the base that the run was started with."
                 )
+        if self.frames is not None:
+            self.frames.load_state_dict(state["frames"])
         self.head.copy_(state["head"])
         self.episode_start.copy_(state["episode_start"])
         self._filled = False

@@ -24,6 +24,7 @@ from robo_rl.core.protocols import (
     picture_skipping,
 )
 from robo_rl.core.shapes import Bool, Float
+from robo_rl.rl.observed import BaseFeatures, Observations, Seen
 from robo_rl.rl.running import CollectedEpisode, RewardTransform, RunningDecisions, RunningEpisodes
 
 Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u
@@ -103,10 +104,6 @@ class BasePlans:
         self.executor.reset(obs, lanes)
         self.noise.reset(self.executor.lanes.ids, episode_seeds)
 
-    def features(self, lanes: Lanes | None = None) -> Float[Tensor, "k f"]:
-        """Input features of actor and critics in these lanes; all lanes by default."""
-        return self.executor.policy.features(self.executor.history(lanes))
-
     def draw(self, lanes: Lanes) -> Float[Tensor, "k Tp a"]:
         """Initial noise of the base for the next plan of these lanes."""
         return self.noise.draw(lanes.ids, lanes.read(self.executor.decision))
@@ -129,7 +126,10 @@ class BasePlans:
 
 
 class Collector:
-    """Steps the lanes of one environment and stores their decisions."""
+    """Steps the lanes of one environment and stores their decisions.
+
+    observations: what actor and critics see; None: the base's features.
+    """
 
     def __init__(
         self,
@@ -141,8 +141,10 @@ class Collector:
         store: Store,
         interventions: Store | None = None,
         reward: RewardTransform | None = None,
+        observations: Observations | None = None,
     ) -> None:
         self.env, self.map = env, action_map
+        self.observations = BaseFeatures(executor) if observations is None else observations
         self.base = BasePlans(executor, noise)
         self.writer = DecisionWriter(store, gamma, interventions)
         self.reward = reward or RewardTransform()
@@ -158,6 +160,7 @@ class Collector:
     def reset(self, obs: Obs, episode_seeds: Indices) -> None:
         """Start every lane after a reset of the environment. Call once, before the first `begin`."""
         self.base.reset(obs, self._lanes, episode_seeds)
+        self.observations.start(obs, self._lanes)
 
     @property
     def num_lanes(self) -> int:
@@ -202,29 +205,30 @@ class Collector:
 
     def _decide_step(self, act: Act | None) -> None:
         self.base.plan_due()
-        features = self.base.features()
+        seen = self.observations.see(self._lanes)
         action = self.base.action()
         ctx = action[:, : self.map.ctx_dim]
-        u = None if act is None else act(features, ctx)
-        self._open(self._lanes, features, ctx, u, action if u is None else self.map.to_critic(u, ctx))
+        u = None if act is None else act(seen.features, ctx)
+        self._open(self._lanes, seen, ctx, u, action if u is None else self.map.to_critic(u, ctx))
 
     def _decide_chunk(self, act: Act | None) -> None:
         base, lanes = self.base, self.base.executor.due()
         if not lanes:
             return
-        features, noise = base.features(lanes), base.draw(lanes)
+        seen, noise = self.observations.see(lanes), base.draw(lanes)
+        features = seen.features
         if isinstance(self.map, LatentMap):
             ctx = noise.flatten(1)[:, : self.map.ctx_dim]
             u = None if act is None else act(features, ctx)
             steered = noise if u is None else self.map.to_noise(u, ctx)
             chunk = base.executor.plan(lanes, steered)
-            self._open(lanes, features, ctx, u, steered.flatten(1), chunk)
+            self._open(lanes, seen, ctx, u, steered.flatten(1), chunk)
             return
         if isinstance(self.map, ChainMap) and act is not None:
             u = act(features, noise.flatten(1))  # the chain is the plan: the base samples no other
             chunk = self.map.to_chunk(u)
             base.executor.queue(lanes, chunk)
-            self._open(lanes, features, noise.flatten(1)[:, :0], u, base.executed_part(chunk), chunk)
+            self._open(lanes, seen, noise.flatten(1)[:, :0], u, base.executed_part(chunk), chunk)
             return
         chunk = base.executor.plan(lanes, noise)
         # a copy, because the chunk is corrected in place below
@@ -234,12 +238,12 @@ class Collector:
             ta = base.executor.execute
             chunk[:, :ta] = self.map.to_critic(u, ctx).view(len(lanes), ta, -1)
             base.executor.queue(lanes, chunk, replaces=True)
-        self._open(lanes, features, ctx, u, base.executed_part(chunk), chunk)
+        self._open(lanes, seen, ctx, u, base.executed_part(chunk), chunk)
 
     def _open(
         self,
         lanes: Lanes,
-        features: Tensor,
+        seen: Seen,
         ctx: Tensor,
         u: Tensor | None,
         critic_action: Tensor,
@@ -248,11 +252,11 @@ class Collector:
         """Store the previous decision of these lanes and start the next one. `u` None: base alone."""
         pending = lanes.read(self.decisions.has_pending)
         if ready := lanes.where(pending):
-            after = lanes.rows(features, pending), lanes.rows(ctx, pending)
+            after = {name: lanes.rows(value, pending) for name, value in (seen.kept | {"ctx": ctx}).items()}
             if self.decisions.pending:
                 self._store(ready, self.decisions.entry(ready, after))
-        u = features.new_zeros(len(lanes), self.map.dim) if u is None else u
-        values = {"obs": features, "ctx": ctx, "u": u, "critic_action": critic_action}
+        u = ctx.new_zeros(len(lanes), self.map.dim) if u is None else u
+        values = seen.kept | {"ctx": ctx, "u": u, "critic_action": critic_action}
         self.decisions.start(lanes, values, chunk)
 
     def _store(self, lanes: Lanes, entry: dict[str, Tensor]) -> None:
@@ -272,16 +276,18 @@ class Collector:
         self.episodes.step(reward)
         self.env_steps += self.env.num_envs
         self.base.executor.observe(info["final_obs"])
+        self.observations.add(info["final_obs"])
         over = terminated | truncated
         ended = self._lanes.where(over)
         if not ended:
             return
-        after = self.base.features(ended), self._final_ctx(ended, over)
+        after = self.observations.see(ended).kept | {"ctx": self._final_ctx(ended, over)}
         entry = self.decisions.entry(ended, after, ended.read(terminated), ended.read(truncated))
         outcome = {name: ended.read(info[name]) for name in ("episode_seed", "success")}
         self._store(ended, entry | outcome)
         ended.write(self.decisions.has_pending, False)
         self.base.reset(obs, ended, info["next_seed"])
+        self.observations.start(obs, ended)
         self.episodes.end(ended, info)
 
     def drain_when_due(self) -> list[CollectedEpisode]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,9 +13,10 @@ from torch import Tensor
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
-from robo_rl.core.protocols import ChunkPolicy, Obs
+from robo_rl.core.protocols import ChunkPolicy, Obs, PictureEncoder
 from robo_rl.core.seeding import episode_noise
 from robo_rl.core.shapes import Bool, Float, Float32, Int
+from robo_rl.data.frames import FrameRing
 from robo_rl.data.replay import Replay
 
 _BLOCK_ROWS = 256  # observations per batch of the base's encoder
@@ -52,9 +53,12 @@ def demo_replay(
     reward_bias: float = 0.0,
     recorded: bool = False,
     device: torch.device | str = "cpu",
+    encoder: PictureEncoder | None = None,
+    frames: Callable[[list[DemoEpisode]], FrameRing] | None = None,
 ) -> Replay:
     """A replay buffer of one lane that holds the demonstrations, without failed ones. device: of it and the
-    base.
+    base. encoder: of a run that learns from pictures, which the replay then holds in place of features.
+    frames: makes their memory.
 
     By default the reward is 1 at the last action, which terminates the episode, and 0 before. recorded: use
     the recorded rewards and terminations instead, for environments with a reward at every step. An episode
@@ -72,7 +76,7 @@ def demo_replay(
             "replay. Set method.mix.demo=0 method.mix.online=1."
         )
     every = list(episodes)
-    chosen = [episode for episode in every if episode.success is not False and episode.frames > 0]
+    chosen = chosen_episodes(every)
     if not chosen:
         raise ConfigError(
             f"None of the {len(every)} demonstrations succeeded. Record successful ones, or set "
@@ -84,12 +88,18 @@ def demo_replay(
             "with reward=sparse if the environment has it, or without demonstrations: method.mix.demo=0 "
             "method.mix.online=1."
         )
-    store = Replay(sum(episode.frames for episode in chosen), 1, widths, device=device)
+    ring = None if frames is None else frames(chosen)
+    store = Replay(sum(episode.frames for episode in chosen), 1, widths, device=device, frames=ring)
     for index, episode in enumerate(chosen):
         outcome = recorded_outcome(episode) if recorded else success_outcome(episode)
         paid = outcome._replace(reward=reward_scale * outcome.reward + reward_bias)
-        _add(store, episode, base, action_map, gamma, index, noise_scale, paid)
+        _add(store, episode, base, action_map, gamma, index, noise_scale, paid, encoder)
     return store
+
+
+def chosen_episodes(episodes: Iterable[DemoEpisode]) -> list[DemoEpisode]:
+    """Those that are replayed: all but failed ones."""
+    return [episode for episode in episodes if episode.success is not False and episode.frames > 0]
 
 
 class DemoOutcome(NamedTuple):
@@ -137,36 +147,36 @@ def _add(
     index: int,
     scale: float,
     outcome: DemoOutcome,
+    encoder: PictureEncoder | None,
 ) -> None:
     # In blocks: the feature maps of all images of a long episode would take tens of gigabytes.
     device = store.head.device
     observations = {key: torch.from_numpy(np.array(episode.obs(key))).to(device) for key in base.obs_spec}
     blocks = torch.arange(len(next(iter(observations.values()))), device=device).split(_BLOCK_ROWS)
+
+    def each_block(make: Callable[[Obs, Tensor], Tensor]) -> Tensor:
+        return torch.cat([make(stacked_obs(observations, rows, base.obs_steps), rows) for rows in blocks])
+
     with torch.no_grad():
-        features = torch.cat(
-            [base.features(stacked_obs(observations, rows, base.obs_steps)) for rows in blocks]
-        )
-        ctx = torch.zeros(len(features), 0, device=device)
+        kept = each_block(lambda obs, _: base.features(obs) if encoder is None else encoder.states(obs))
+        ctx = torch.zeros(len(kept), 0, device=device)
         if action_map.ctx_dim:
+            features = kept if encoder is None else each_block(lambda obs, _: base.features(obs))
             planned = _base_actions(features, base, index, scale)
-            ctx = torch.cat(
-                [
-                    base.refine(stacked_obs(observations, rows, base.obs_steps), planned[rows])
-                    for rows in blocks
-                ]
-            )
-    outcome = DemoOutcome(*(each.to(device) for each in without_unobserved_step(outcome, len(features))))
+            ctx = each_block(lambda obs, rows: base.refine(obs, planned[rows]))
+    number = _append(store, observations) if store.frames is not None else None
+    outcome = DemoOutcome(*(each.to(device) for each in without_unobserved_step(outcome, len(kept))))
     action = torch.from_numpy(np.array(episode.action)).to(device)
     action = base.action_spec.normalize(action).clamp(-1.0, 1.0)
     lane, no = Lanes.all(1, device, masked=False), torch.tensor([False], device=device)
     for t in range(len(outcome.reward)):
-        after = min(t + 1, len(features) - 1)  # the next observation is not used after a termination
+        after = min(t + 1, len(kept) - 1)  # the next observation is not used after a termination
         values = {
-            "obs": features[t : t + 1],
+            "obs": kept[t : t + 1],
             "ctx": ctx[t : t + 1],
             "critic_action": action[t : t + 1],
             "action": action[t : t + 1],
-            "next_obs": features[after : after + 1],
+            "next_obs": kept[after : after + 1],
             "next_ctx": ctx[after : after + 1],
             "reward": outcome.reward[t : t + 1],
             "steps": torch.ones(1, device=device),
@@ -175,7 +185,25 @@ def _add(
             "truncated": outcome.truncated[t : t + 1],
             "cut": no,
         }
+        if number is not None:
+            values |= {"frame": number[t : t + 1], "next_frame": number[after : after + 1]}
         store.add(lane, values, gamma)
+
+
+def _append(store: Replay, observations: Obs) -> Int[Tensor, " n"]:
+    """Put the pictures of an episode into the ring of a store of one lane. Returns their numbers."""
+    frames, lane = store.frames, Lanes.all(1, store.head.device, masked=False)
+    assert frames is not None
+    count = len(next(iter(observations.values())))
+    numbers = [
+        frames.append(
+            lane,
+            {key: observations[key][t : t + 1] for key in frames.data},
+            torch.tensor([t == 0], device=store.head.device),
+        )
+        for t in range(count)
+    ]
+    return torch.cat(numbers)
 
 
 def stacked_obs(observations: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> Obs:

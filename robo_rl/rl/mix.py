@@ -95,4 +95,10 @@ def shares(size: int, fractions: list[float]) -> list[int]:
 
 def concatenate(parts: list[Batch]) -> Batch:
     """One batch of all parts, in order."""
-    return Batch(**{name: torch.cat([getattr(part, name) for part in parts]) for name in Batch.__slots__})
+    return Batch(**{name: _joined([getattr(part, name) for part in parts]) for name in Batch.__slots__})
+
+
+def _joined(values: list[Any]) -> Any:
+    if isinstance(values[0], dict):
+        return {key: torch.cat([value[key] for value in values]) for key in values[0]}
+    return torch.cat(values)

@@ -77,7 +77,8 @@ class RunningDecisions:
 
     def __init__(self, lanes: Lanes, shape: tuple[int, int], width: int) -> None:
         num, device = len(lanes), lanes.ids.device
-        self.pending: dict[str, Tensor] = {}  # obs, ctx, u, critic_action; empty before the first decision
+        # obs, ctx, u, critic_action, and the frame of pictures; empty before the first decision
+        self.pending: dict[str, Tensor] = {}
         self.has_pending = torch.zeros(num, dtype=torch.bool, device=device)
         # actions executed since the decision, followed by planned ones
         self.actions = torch.zeros(num, *shape, device=device)
@@ -87,14 +88,14 @@ class RunningDecisions:
         self._lanes, self._width = lanes, width
 
     def start(self, lanes: Lanes, values: Mapping[str, Tensor], chunk: Tensor | None) -> None:
-        """Start a decision in these lanes. values: obs, ctx, u, critic_action, with k rows.
+        """Start a decision in these lanes. values: of `pending`, with k rows.
 
         If an episode ends inside a chunk, the replay stores the remaining actions as planned: critics take
         entire chunks, and chunks padded with zeros would be out of distribution.
         """
         if not self.pending:
             num = len(self._lanes)
-            self.pending = {name: value.new_zeros(num, value.shape[1]) for name, value in values.items()}
+            self.pending = {name: value.new_zeros(num, *value.shape[1:]) for name, value in values.items()}
         for name, value in values.items():
             lanes.write(self.pending[name], value)
         lanes.write(self.has_pending, True)
@@ -116,22 +117,21 @@ class RunningDecisions:
     def entry(
         self,
         lanes: Lanes,
-        after: tuple[Tensor, Tensor],
+        after: Mapping[str, Tensor],
         terminated: Bool[Tensor, " k"] | None = None,
         truncated: Bool[Tensor, " k"] | None = None,
     ) -> dict[str, Tensor]:
-        """Replay entries of these lanes' decisions. after: features and ctx at the next observation."""
+        """Replay entries of these lanes' decisions. after: obs, ctx and frame at the next observation."""
         no = torch.zeros_like(lanes.ids, dtype=torch.bool)
         return {name: lanes.read(value) for name, value in self.pending.items()} | {
             "action": lanes.read(self.actions).flatten(1)[:, : self._width],
             "reward": lanes.read(self.reward),
             "steps": lanes.read(self.steps),
-            "next_obs": after[0],
-            "next_ctx": after[1],
             "demo": lanes.read(self.human),
             "terminated": no if terminated is None else terminated,
             "truncated": no if truncated is None else truncated,
             "cut": no,
+            **{f"next_{name}": value for name, value in after.items()},
         }
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -19,7 +19,8 @@ from sim.scenes.observation_delay import ObservationDelay
 from sim.scenes.randomise import Randomise, seen
 
 Parts = tuple[tuple[str, int, str], ...]
-KNOWN = ("all", "robot")
+KNOWN = ("all", "robot", "body")
+GOALS = ("goal from base", "goal from tool")  # commands: what the robot is told
 OWN = (  # parts measured by a robot's own sensors, and its commands
     "tool",
     "heading",
@@ -33,16 +34,16 @@ OWN = (  # parts measured by a robot's own sensors, and its commands
     "forward",
     "turn",
     "stick",
-    "goal from base",
-    "goal from tool",
+    *GOALS,
 )
 
 
 class Senses:
     """State and pictures, by an episode's seed and age. Observations are (n, ...); the caller keeps them.
 
-    parts: name, numbers and unit of the task's observation. known: "all" of it, or "robot", the readings of
-    the robot's own encoders; cameras must show the rest. Raises UnknownNameError.
+    parts: name, numbers and unit of the task's observation. known: "all" of it; "robot", the readings of the
+    robot's own encoders and its commands; "body", the readings alone. Cameras must show the rest. Raises
+    UnknownNameError.
     """
 
     def __init__(
@@ -56,10 +57,11 @@ class Senses:
         if known not in KNOWN:
             raise UnknownNameError("state", known, KNOWN)
         every = [name for name, count, _ in parts for _ in range(count)]
-        kept = [i for i, name in enumerate(every) if known == "all" or name in OWN]
+        shown = {"all": set(every), "robot": set(OWN), "body": set(OWN) - set(GOALS)}[known]
+        kept = [i for i, name in enumerate(every) if name in shown]
         chosen = torch.tensor(kept, dtype=torch.long, device=engine.device)
         self._kept = None if len(kept) == len(every) else chosen
-        parts = tuple(part for part in parts if known == "all" or part[0] in OWN)
+        parts = tuple(part for part in parts if part[0] in shown)
         self._engine, self._cameras, self._randomise = engine, cameras, randomise
         spread = randomise.spread(parts)
         self._spread = None if spread is None else spread.to(engine.device)

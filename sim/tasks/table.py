@@ -158,7 +158,11 @@ class TaskOptions:
     cameras: str = setting(
         "", 'cameras to observe, joined by "+": "view+front"; each gives an observation image.<camera>'
     )
-    state: str = setting("all", '"all": what the task observes; "robot": only what a robot measures itself')
+    state: str = setting(
+        "all",
+        '"all": what the task observes; "robot": only what a robot measures itself, and its goal; "body": '
+        "without the goal",
+    )
     senses: str = setting("rgb", 'senses of the cameras, joined by "+": "rgb+depth+points+segmentation"')
     points: int = setting(512, "number of points in each point cloud")
     image_size: int = setting(84, "height and width of each camera image [px]")

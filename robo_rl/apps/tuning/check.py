@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from robo_rl.apps.tuning.compose import check_demos, check_interventions
+import torch
+
+from policies.registry import SavedPolicy
+from robo_rl.apps.tuning.compose import build_map, check_interventions
+from robo_rl.apps.tuning.pictures import check_memory, check_method, learned_pictures, memory_of
 from robo_rl.apps.tuning.remote import check_launcher
+from robo_rl.apps.tuning.start import with_planning_interval
+from robo_rl.apps.tuning.stores import check_demos, size_of, store_widths
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.schema import DatasetMeta
+from robo_rl.data.store import EpisodeStore
+from robo_rl.rl.demos import chosen_episodes
 from robo_rl.rl.mix import used_fractions
-from robo_rl.runs.device import pick_device
+from robo_rl.runs.device import pick_device, run_device
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.run_dir import RunDir
 
@@ -43,6 +52,24 @@ def check_config(config: FinetuneVerb) -> None:
     if method.name == "auto":  # its stages leave out what they have no data for
         return
     check_interventions(method)
+    check_method(method)
     if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))
+
+
+def check_pictures_fit(config: FinetuneVerb, base: SavedPolicy) -> None:
+    """Raise ConfigError if the run learns from pictures and cannot: before anything is created."""
+    method = config.method if config.env_steps is None else replace(config.method, env_steps=config.env_steps)
+    if method.execute is not None and method.map.kind != "direct":
+        base = with_planning_interval(base, method.execute)
+    pictures = learned_pictures(method, base, run_device(config.device, torch.device("cpu")))
+    if pictures is None:
+        return
+    action_map = build_map(method.map, base)
+    widths = store_widths(base, pictures.states_dim, action_map)
+    demos = config.demos if method.mix.demo > 0.0 else None
+    shown = [] if demos is None else chosen_episodes(EpisodeStore(demos, complete_only=True))
+    check_memory(
+        memory_of(size_of(method, base, action_map, config.num_envs), pictures, widths, shown), pictures
+    )

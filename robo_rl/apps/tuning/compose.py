@@ -10,37 +10,37 @@ import torch
 
 from policies.base.generative import GenerativePolicy
 from policies.base.noise import EpisodeNoise
-from policies.checkpoint import check_compatible
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
+from robo_rl.apps.tuning.pictures import LearnedPictures, learned_pictures
+from robo_rl.apps.tuning.stores import build_stores, feature_dim, reward_transform, store_widths
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import ActionMap, ChainMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import generator
-from robo_rl.core.spec import EnvSpec, sense_of
+from robo_rl.core.spec import sense_of
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.collect import Collector, Store
-from robo_rl.rl.demos import demo_replay
 from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.graphs import update_graphs
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
+from robo_rl.rl.observed import LearnedFeatures
+from robo_rl.rl.off_policy.batch_encoder import BatchEncoder
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.on_policy.groups import check_groups
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
 from robo_rl.rl.on_policy.tuner import PpoTuner
-from robo_rl.rl.running import RewardTransform
 from sim.registry import make_expert
 from sim.vec.intervention import Intervened, by_distance
 
-INTERVENTION_REWARD = -1.0  # reward of the step before a human takes over (RLIF)
 Tuner = FineTuner | PpoTuner
 
 
@@ -146,10 +146,12 @@ def build_session(
     """
     action_map = build_map(method.map, base)
     check_together(method, action_map)
-    features = feature_dim(base, env.spec, device)
+    pictures = learned_pictures(method, base, device)
+    features = feature_dim(base, env.spec, device) if pictures is None else pictures.encoder.dim
+    kept = features if pictures is None else pictures.states_dim
     parts = Parts(
-        method=method, base=base, env=env, map=action_map, features=features,
-        widths=store_widths(base, features, action_map), rng=generator("learner", seed, device=device),
+        method=method, base=base, env=env, map=action_map, features=features, pictures=pictures,
+        widths=store_widths(base, kept, action_map), rng=generator("learner", seed, device=device),
         draws=generator("replay", seed, device=device),
         demos=demos, dense_reward=dense_reward, logger=logger, say=say, device=device, masked=masked,
         graphs=graphs,
@@ -180,12 +182,18 @@ def build_collector(
     interventions: Store | None,
     device: torch.device | str = "cpu",
     masked: bool | None = None,
+    pictures: LearnedPictures | None = None,
 ) -> Collector:
     """Collector of a method over the lanes of this environment."""
     executor = ChunkExecutor(base, env.num_envs, device=device, masked=masked)
     noise = EpisodeNoise((base.chunk, base.action_spec.dim), base_noise(method), device=device)
     gamma, reward = method.learner.gamma, reward_transform(method)
-    return Collector(env, executor, noise, action_map, gamma, store, interventions, reward)
+    seen = None
+    if pictures is not None:
+        assert isinstance(store, Replay)
+        assert store.frames is not None
+        seen = LearnedFeatures(executor, pictures.encoder, store.frames)
+    return Collector(env, executor, noise, action_map, gamma, store, interventions, reward, seen)
 
 
 @dataclass(frozen=True)
@@ -196,7 +204,8 @@ class Parts:
     base: SavedPolicy
     env: VecEnv
     map: ActionMap
-    features: int
+    features: int  # width of the input of actor and critics
+    pictures: LearnedPictures | None  # None: the base's features are the input
     widths: dict[str, int]
     rng: torch.Generator  # of the learner
     draws: torch.Generator  # of the replay
@@ -211,8 +220,9 @@ class Parts:
     def collector(self, base: SavedPolicy, store: Store, interventions: Store | None = None) -> Collector:
         """Collection with this base into this store."""
         return build_collector(
-            self.method, base, self.env, self.map, store, interventions, self.device, self.masked
-        )
+            self.method, base, self.env, self.map, store, interventions, self.device, self.masked,
+            self.pictures,
+        )  # fmt: skip
 
 
 def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
@@ -220,22 +230,28 @@ def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     method, base = parts.method, parts.base
     stores = build_stores(
         method, base, parts.env.num_envs, parts.widths, parts.map, parts.demos, parts.dense_reward,
-        parts.device,
+        parts.device, parts.pictures,
     )  # fmt: skip
     collector = parts.collector(base, stores["online"], stores.get("intervention"))
-    learner = build_learner(method, base, parts.features, parts.map, parts.rng)
+    learner = build_learner(method, base, parts.features, parts.map, parts.rng, parts.pictures)
     mix = ReplayMix(stores, vars(method.mix))
     captured = update_graphs(torch.device(parts.device), parts.graphs, (parts.rng, parts.draws))
     tuner = FineTuner(method, collector, learner, mix, parts.draws, parts.logger, parts.say, captured)
-    return tuner, deployed(base, learner, parts.map)
+    return tuner, deployed(base, learner, parts.map, parts.pictures)
 
 
 def build_learner(
-    method: MethodConfig, base: SavedPolicy, features: int, action_map: ActionMap, rng: torch.Generator
+    method: MethodConfig,
+    base: SavedPolicy,
+    features: int,
+    action_map: ActionMap,
+    rng: torch.Generator,
+    pictures: LearnedPictures | None = None,
 ) -> OffPolicyLearner:
     """The off-policy learner of a method."""
     aliased = base if method.algorithm == "noise_aliased" else None
-    return OffPolicyLearner(features, action_map, method.learner, rng, base=aliased)
+    encoder = None if pictures is None else BatchEncoder(pictures.encoder, method.shift_px, rng)
+    return OffPolicyLearner(features, action_map, method.learner, rng, base=aliased, encoder=encoder)
 
 
 def build_ppo(parts: Parts) -> tuple[Tuner, SavedPolicy]:
@@ -279,13 +295,6 @@ FAMILIES: dict[str, Callable[[Parts], tuple[Tuner, SavedPolicy]]] = {  # method.
 }
 
 
-def reward_transform(method: MethodConfig) -> RewardTransform:
-    """Reward of a method. With the interventions as reward, the task's own is not used."""
-    if method.reward_source == "interventions":
-        return RewardTransform(0.0, 0.0, INTERVENTION_REWARD)
-    return RewardTransform(method.reward_scale, method.reward_bias)
-
-
 def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) -> VecEnv:
     """The training environment, with the expert of `method.intervene` as a human who can take over."""
     check_interventions(method)
@@ -305,71 +314,18 @@ def check_interventions(method: MethodConfig) -> None:
         raise ConfigError(f"method={method.name} learns from interventions: set method.intervene=expert.")
 
 
-def check_demos(method: MethodConfig, given: bool) -> None:
-    """Raise ConfigError for a method that replays demonstrations if none are given."""
-    if method.mix.demo > 0.0 and not given:
-        raise ConfigError(
-            f"method={method.name} replays demonstrations: give demos=<dataset>, or train without them "
-            "by method.mix.demo=0 method.mix.online=1."
-        )
-
-
-def deployed(base: SavedPolicy, learner: OffPolicyLearner | PpoLearner, action_map: ActionMap) -> SavedPolicy:
+def deployed(
+    base: SavedPolicy,
+    learner: OffPolicyLearner | PpoLearner,
+    action_map: ActionMap,
+    pictures: LearnedPictures | None = None,
+) -> SavedPolicy:
     """Policy that executes the learner's actor; it shares the learner's weights."""
+    encoder = None if pictures is None else pictures.encoder
     if isinstance(action_map, LatentMap):
-        return SteeredPolicy(base, learner.actor, action_map)
+        return SteeredPolicy(base, learner.actor, action_map, encoder)
     if isinstance(action_map, ResidualMap):
         gate = learner.critic if isinstance(learner, OffPolicyLearner) and learner.cfg.gate else None
-        return ResidualPolicy(base, learner.actor, action_map, gate)
+        return ResidualPolicy(base, learner.actor, action_map, gate, encoder)
     assert isinstance(base, DirectPolicy)
-    return DirectPolicy(base.env, base.normalizer, learner.actor)
-
-
-def feature_dim(base: SavedPolicy, env: EnvSpec, device: torch.device | str = "cpu") -> int:
-    """Width of the base's features."""
-    zeros = {
-        key: torch.zeros(1, base.obs_steps, *spec.shape, dtype=spec.torch_dtype, device=device)
-        for key, spec in env.obs.items()
-    }
-    return int(base.features(zeros).shape[1])
-
-
-def store_widths(base: SavedPolicy, features: int, action_map: ActionMap) -> dict[str, int]:
-    """Sizes of the stored entries of a decision."""
-    chunked = base.execute if action_map.timescale == "chunk" else 1
-    return {
-        "obs": features,
-        "ctx": action_map.ctx_dim,
-        "critic_action": action_map.critic_dim,
-        "action": base.action_spec.dim * chunked,
-        "next_obs": features,
-        "next_ctx": action_map.ctx_dim,
-    }
-
-
-def build_stores(
-    method: MethodConfig,
-    base: SavedPolicy,
-    lanes: int,
-    widths: dict[str, int],
-    action_map: ActionMap,
-    demos: EpisodeStore | None,
-    dense_reward: bool,
-    device: torch.device | str = "cpu",
-) -> dict[str, Replay]:
-    """Replay buffers that the method's mix names."""
-    names = [
-        name
-        for name in ("online", "base", "intervention")
-        if name == "online" or getattr(method.mix, name) > 0.0
-    ]
-    stores = {name: Replay(method.replay_capacity, lanes, widths, device=device) for name in names}
-    check_demos(method, demos is not None)
-    if method.mix.demo > 0.0 and demos is not None:
-        check_compatible(base, demos.spec)
-        gamma, reward = method.learner.gamma, reward_transform(method)
-        stores["demo"] = demo_replay(
-            demos, base, action_map, widths, gamma, method.base_noise, reward.scale, reward.bias,
-            recorded=dense_reward and method.reward_source == "task", device=device,
-        )  # fmt: skip
-    return stores
+    return DirectPolicy(base.env, base.normalizer, learner.actor, encoder)

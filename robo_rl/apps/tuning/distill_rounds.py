@@ -18,7 +18,9 @@ from torch import nn
 from policies.base.generative import GenerativePolicy
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
+from policies.observation import EncoderStack
 from policies.registry import SavedPolicy
+from policies.tuned.fine_tuned import feature_encoders
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
@@ -157,7 +159,8 @@ def new_head(teacher: SavedPolicy, config: DistillVerb) -> SingleStepPolicy:
     """New head with the observations of the teacher's base; its weights follow from the seed."""
     base = generative_base(teacher)
     torch.manual_seed(derive_seed("head", config.seed))
-    encoder = copy.deepcopy(base.encoder).requires_grad_(False)
+    encoders = [copy.deepcopy(each).requires_grad_(False) for each in feature_encoders(teacher)]
+    encoder = encoders[0] if len(encoders) == 1 else EncoderStack(encoders)
     return SingleStepPolicy(base.env, encoder, config.net, teacher.obs_steps, teacher.chunk, teacher.execute)
 
 

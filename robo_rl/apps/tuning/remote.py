@@ -14,16 +14,13 @@ from robo_rl.apps.tuning.compose import (
     build_collector,
     build_learner,
     build_map,
-    build_stores,
     check_together,
     deployed,
     deployed_noise,
-    feature_dim,
-    reward_transform,
-    store_widths,
     with_interventions,
 )
 from robo_rl.apps.tuning.start import env_name, env_options
+from robo_rl.apps.tuning.stores import build_stores, feature_dim, reward_transform, store_widths
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
@@ -178,6 +175,11 @@ def check_launcher(config: FinetuneVerb) -> None:
         raise ConfigError(
             "method=auto runs several methods in turn in one process. With launcher=ray choose one of them: "
             "method=steering or method=residual."
+        )
+    if method.encoder == "learned":
+        raise ConfigError(
+            "Actors send decisions without pictures, which method.encoder=learned replays. Leave out "
+            "launcher=ray, or method.encoder."
         )
     if method.algorithm == "ppo":
         raise ConfigError(

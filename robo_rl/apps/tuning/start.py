@@ -40,7 +40,8 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
         return policy
     assert config.env is not None
     with closing(make_env(config.env, 1, **env_options(config))) as probe:
-        return empty_policy(probe.spec, config.init, config.demos)
+        image = config.method.image if config.method.encoder == "learned" else None
+        return empty_policy(probe.spec, config.init, config.demos, image, config.seed)
 
 
 def with_planning_interval(policy: SavedPolicy, execute: int) -> SavedPolicy:

@@ -10,12 +10,14 @@ import torch
 
 from policies.checkpoint import check_compatible, load_policy
 from policies.tuned.direct import DirectPolicy
+from robo_rl.apps.tuning.pictures import fresh_encoder
 from robo_rl.conf.finetune import ON_POLICY
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.state_io import load_state
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.store import EpisodeStore
+from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.on_policy.tuner import PpoTuner
 from robo_rl.runs.loaded_policy import find_policy
@@ -24,11 +26,22 @@ from robo_rl.runs.run_dir import RunDir
 _OTHER_VERBS = ("train", "distill", "fly", "swarm", "vision")  # their runs hold other networks
 
 
-def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPolicy:
+def empty_policy(
+    env: EnvSpec,
+    init: str | None,
+    demos: str | None,
+    image: ImageEncoderConfig | None = None,
+    seed: int = 0,
+) -> DirectPolicy:
     """A policy that acts at random. Its normaliser is that of `init`, or else scaled to the range of
-    `demos`.
+    `demos`. image: settings of an encoder that learns, with weights from `seed`; None: no encoder.
     """
-    policy = DirectPolicy(env)
+
+    def made(normalizer: Normalizer | None = None) -> DirectPolicy:
+        encoder = None if image is None else fresh_encoder(env, normalizer, image, seed)
+        return DirectPolicy(env, normalizer, encoder=encoder).eval()
+
+    policy = made()
     if init is not None:
         finetune_run(init)
         earlier = load_policy(find_policy(init))
@@ -38,7 +51,7 @@ def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPol
                 f"init={init} holds a policy of kind '{earlier.kind}', expected 'direct'. Give it as base= "
                 "to a method that improves it (steering, residual)."
             )
-        return DirectPolicy(env, earlier.normalizer).eval()
+        return made(earlier.normalizer)
     if demos is not None:
         episodes = EpisodeStore(demos, complete_only=True)
         check_compatible(policy, episodes.spec, demos)
@@ -51,8 +64,8 @@ def empty_policy(env: EnvSpec, init: str | None, demos: str | None) -> DirectPol
             key: np.concatenate([episode.obs(key) for episode in episodes]) for key in policy.normalizer.keys
         }
         fitted = Normalizer.fit({key: torch.from_numpy(np.array(value)) for key, value in seen.items()})
-        return DirectPolicy(env, fitted).eval()
-    return policy.eval()
+        return made(fitted)
+    return policy
 
 
 def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:

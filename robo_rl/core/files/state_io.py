@@ -28,11 +28,12 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write state.safetensors, then state.json with the checksums of both.
 
     Keys must be strings or integers. Leaves are tensors, numbers, strings, booleans, None and lists of these.
-    Tensors that share memory are written separately.
+    Tensors that share memory are written separately. Beside the state, memory is needed for two copies of it:
+    the tensors' bytes, and the file's.
     """
     tensors: dict[str, Tensor] = {}
     plain = _split(state, "", tensors)
-    data = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    data = save(_separate(tensors))
     write_atomic(folder / _TENSORS, data)
     write_json(folder / _JSON, {"crc32": zlib.crc32(data), "state_crc32": _crc32_of(plain), "state": plain})
 
@@ -62,7 +63,7 @@ def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         # {"a/b": x} and {"a": {"b": y}} would have one name
         name = path if path not in tensors else f"{path}#{len(tensors)}"
-        tensors[name] = value.clone()
+        tensors[name] = value
         return {_HERE: name}
     if isinstance(value, Mapping):
         return [[key, _split(item, f"{path}/{key}", tensors)] for key, item in value.items()]
@@ -71,6 +72,17 @@ def _split(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, float) and not math.isfinite(value):  # not in JSON
         return {_FLOAT: repr(value)}
     return value
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, copied where they share memory."""
+    separate, known = {}, set[int]()
+    for name, tensor in tensors.items():
+        there = tensor.detach().cpu().contiguous()
+        place = there.untyped_storage().data_ptr()
+        separate[name] = there.clone() if place in known else there
+        known.add(place)
+    return separate
 
 
 def _join(value: Any, tensors: Mapping[str, Tensor]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
@@ -53,16 +53,17 @@ class Critics(Protocol):
 class QCritics:
     """An ensemble Q(s, a) by temporal differences, with Cal-QL's term where `conservative` > 0.
 
-    `critic_loss` selects the loss.
+    `critic_loss` selects the loss. encoder: makes the features of the batches; the same optimiser trains it.
     """
 
-    def __init__(self, nets: Networks, context: LearnerContext) -> None:
+    def __init__(self, nets: Networks, context: LearnerContext, encoder: nn.Module | None = None) -> None:
         cfg = context.cfg
         self.context, self.actor = context, nets.actor
         self.critic, self.target = nets.critic, nets.target
         self.bootstrap_gate = nets.target
         self.loss = make_value_loss(context)
-        self.critic_opt = context.adam(self.critic, cfg.lr_critic)
+        learning = self.critic if encoder is None else nn.ModuleList([self.critic, encoder])
+        self.critic_opt = context.adam(learning, cfg.lr_critic)
         self._target_flat = flatten_parameters(self.target)
 
     def fit(self, batch: Batch, target: Tensor) -> Info:
@@ -82,7 +83,10 @@ class QCritics:
 
     @torch.no_grad()
     def follow(self) -> None:
-        self._target_flat.lerp_(self.critic_opt.flat, self.context.cfg.tau)
+        critic = self.critic_opt.flat[
+            : len(self._target_flat)
+        ]  # the encoder, which has no target, follows it
+        self._target_flat.lerp_(critic, self.context.cfg.tau)
 
     def networks(self) -> dict[str, CriticEnsemble]:
         return {"critic": self.critic, "target": self.target}

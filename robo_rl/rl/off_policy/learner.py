@@ -21,6 +21,7 @@ from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.flat import FlatAdam, flatten_parameters
+from robo_rl.rl.off_policy.batch_encoder import BatchEncoder, without_encoder
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.critics import Critics, QCritics, copied
@@ -38,7 +39,8 @@ class OffPolicyLearner:
 
     All random numbers come from `generator`, so a restored learner continues bit for bit. views: which parts
     of a stored observation actor and critics see. base: the base policy of noise-aliased critics (DSRL-NA);
-    None for critics of the map's action. Raises ConfigError for settings that make no learner.
+    None for critics of the map's action. encoder: makes features of sampled pictures and learns with the
+    critics; None: batches hold features. Raises ConfigError for settings that make no learner.
     """
 
     def __init__(
@@ -49,15 +51,19 @@ class OffPolicyLearner:
         generator: torch.Generator,
         views: Views = ALL,
         base: Decoder | None = None,
+        encoder: BatchEncoder | None = None,
     ) -> None:
         check_learner(cfg)
+        self.encoder = encoder
         self.map, self.cfg, self.generator = action_map, cfg, generator
         self.context = context = LearnerContext(cfg, action_map, views, generator)
         self.updates = 0
         nets = make_networks(obs_dim, context)
         self.actor, self.target_actor = nets.actor, nets.target_actor
         self.critics: Critics = (
-            QCritics(nets, context) if base is None else NoiseAliasedCritics(obs_dim, nets, context, base)
+            QCritics(nets, context, None if encoder is None else encoder.module)
+            if base is None
+            else NoiseAliasedCritics(obs_dim, nets, context, base)
         )
         self.actor_opt = context.adam(self.actor, cfg.lr_actor)
         self._target_actor_flat = flatten_parameters(self.target_actor)
@@ -100,19 +106,21 @@ class OffPolicyLearner:
 
     def update_number(self, number: int, batch: Batch) -> Info:
         """The update with this number, from 1. Changes tensors in place and nothing else (see `graphs`)."""
+        batch = self._encoded(batch)
         target, info = self.target_of(batch)
         if self.cfg.return_floor:
             target, floored = floored_target(target, batch.return_floor)
             info |= floored
         info |= self.critics.fit(batch, target)
         if number % self.cfg.actor_delay == 0:
-            info |= self.update_actor(batch)
+            info |= self.update_actor(without_encoder(batch))
         if number % self.cfg.target_delay == 0:
             self._follow()
         return info
 
     def burn_in(self, batch: Batch, monte_carlo: bool) -> Info:
         """One critic update to the base's value: Monte-Carlo returns, or TD with u = 0. The actor stays."""
+        batch = self._encoded(batch)
         returns = self.critics.returns_target
         info = self.critics.fit(
             batch, returns(batch.mc_return) if monte_carlo else self.base_target_of(batch)
@@ -120,9 +128,13 @@ class OffPolicyLearner:
         self._follow()
         return info
 
+    def _encoded(self, batch: Batch) -> Batch:
+        return batch if self.encoder is None else self.encoder(batch)
+
     @torch.no_grad()
     def diagnose(self, batch: Batch) -> Info:
         """Mean Q of u = 0 (the base, where there is one) and of the actor's u, in the states of a batch."""
+        batch = batch if self.encoder is None else self.encoder.as_seen(batch)
         zero = batch.reward.new_zeros(len(batch.reward), self.map.dim)
         mode = self.actor.mode(self.context.actor_input(batch.obs, batch.ctx))
         state = self.context.critic_input(batch.obs)
@@ -181,7 +193,13 @@ class OffPolicyLearner:
     # Saving
 
     def _networks(self) -> dict[str, nn.Module]:
-        return {"actor": self.actor, "target_actor": self.target_actor, **self.critics.networks()}
+        encoder = {} if self.encoder is None else {"encoder": self.encoder.module}
+        return {
+            "actor": self.actor,
+            "target_actor": self.target_actor,
+            **self.critics.networks(),
+            **encoder,
+        }
 
     def _optimizers(self) -> dict[str, FlatAdam]:
         return {"actor_opt": self.actor_opt, **self.critics.optimizers()}

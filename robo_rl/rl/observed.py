@@ -1,0 +1,74 @@
+"""What actor and critics see of an observation while it is collected, and what the replay keeps of it.
+
+Frozen encoder: the base's features, for both. Learned encoder: its features, which change with every update,
+while the replay keeps the states and the number of the newest frame of the pictures.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from robo_rl.core.lanes import Lanes
+from robo_rl.core.protocols import Obs, PictureEncoder, PlanningExecutor
+from robo_rl.core.shapes import Float
+from robo_rl.data.frames import FrameRing
+
+
+class Seen(NamedTuple):
+    """Observation of k lanes. kept: columns of the replay."""
+
+    features: Float[Tensor, "k f"]  # input of actor and critics
+    kept: dict[str, Tensor]
+
+
+@runtime_checkable
+class Observations(Protocol):
+    """Observations of all lanes, which the executor stacks."""
+
+    def start(self, obs: Obs, lanes: Lanes) -> None:
+        """The first observations of episodes in these lanes. obs: (n, *shape), all lanes."""
+        ...
+
+    def add(self, obs: Obs) -> None:
+        """The newest observations of all lanes."""
+        ...
+
+    def see(self, lanes: Lanes) -> Seen: ...
+
+
+class BaseFeatures:
+    """Features of the base's own frozen encoder."""
+
+    def __init__(self, executor: PlanningExecutor) -> None:
+        self.executor = executor
+
+    def start(self, obs: Obs, lanes: Lanes) -> None: ...
+    def add(self, obs: Obs) -> None: ...
+
+    def see(self, lanes: Lanes) -> Seen:
+        features = self.executor.policy.features(self.executor.history(lanes))
+        return Seen(features, {"obs": features})
+
+
+class LearnedFeatures:
+    """Features of an encoder that learns. Its pictures are stored once each, in the ring of the replay."""
+
+    def __init__(self, executor: PlanningExecutor, encoder: PictureEncoder, frames: FrameRing) -> None:
+        self.executor, self.encoder, self.frames = executor, encoder, frames
+
+    def start(self, obs: Obs, lanes: Lanes) -> None:
+        first = torch.ones_like(lanes.ids, dtype=torch.bool)
+        self.frames.append(lanes, {key: lanes.read(obs[key]) for key in self.frames.data}, first)
+
+    def add(self, obs: Obs) -> None:
+        self.frames.append(self.executor.lanes, obs)
+
+    def see(self, lanes: Lanes) -> Seen:
+        history = self.executor.history(lanes)
+        states = self.encoder.states(history)
+        return Seen(
+            self.encoder.encode(states, history), {"obs": states, "frame": lanes.read(self.frames.newest)}
+        )
