@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from robo_rl.core.conditioning import Condition
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, LaneIds, NoiseSource, Obs, reads_every_step
@@ -93,10 +94,18 @@ class ChunkExecutor:
         """
         return self.lanes if self.ensemble is not None else self.lanes.where(self._left == 0)
 
-    def plan(self, lanes: Lanes, noise: Float[Tensor, "k Tp a"]) -> Float[Tensor, "k Tp a"]:
-        """Sample a chunk for these lanes and queue it. Returns the chunk, in [-1, 1]."""
+    def plan(
+        self, lanes: Lanes, noise: Float[Tensor, "k Tp a"], condition: Condition | None = None
+    ) -> Float[Tensor, "k Tp a"]:
+        """Sample a chunk for these lanes and queue it. Returns the chunk, in [-1, 1].
+
+        condition: that of these lanes' observations (`conditioning.encode`); None: it is made here.
+        """
         with torch.no_grad():
-            chunk = self.policy.sample(self.history(lanes), noise)
+            if condition is None:
+                chunk = self.policy.sample(self.history(lanes), noise)
+            else:
+                chunk = self.policy.sample_from(condition, noise)
         self.queue(lanes, chunk)
         return chunk
 

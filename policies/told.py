@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from robo_rl.core.conditioning import encode
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, Obs, reads_every_step
 from robo_rl.core.shapes import Float
@@ -28,15 +31,16 @@ class ToldPolicy:
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
         self.reads_every_step = reads_every_step(policy)
 
+    def encode(self, obs: Obs) -> Any:
+        return encode(self._policy, self._told(obs))
+
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
         return self._policy.features(self._told(obs))
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         return self._policy.sample(self._told(obs), noise)
 
-    def sample_from(
-        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
-    ) -> Float[Tensor, "b Tp a"]:
+    def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         return self._policy.sample_from(features, noise)
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:

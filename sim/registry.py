@@ -20,8 +20,9 @@ from robo_rl.core.packages import pip_install
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
 from robo_rl.core.spec import ROBOT_SUITE
+from robo_rl.core.text.instruction import MOST_BYTES
 from robo_rl.core.text.nearest import is_misspelt
-from sim.adapters.metaworld_instructions import is_suite, task_number, tasks_of
+from sim.adapters.metaworld_instructions import WORDINGS, is_suite, task_number, tasks_of
 from sim.vec.expert import Expert, WatchingExpert
 from sim.vec.workers import WorkerVecEnv
 
@@ -89,8 +90,10 @@ def list_envs() -> list[str]:
 
 
 def tasks_in(name: str) -> tuple[str, ...]:
-    """Tasks of an environment of several tasks, in the order of its `info["task"]`; empty for one task."""
-    suite, task = _split("environment", name)
+    """Tasks of an environment of several tasks, in the order of its `info["task"]`; empty for one task, and
+    for a name that is not known here.
+    """
+    suite, _, task = name.partition("/")
     return tasks_of(_with_options(task)[0]) if _kind(suite, task) == "metaworld suite" else ()
 
 
@@ -98,6 +101,12 @@ def task_in(name: str, seed: int) -> int:
     """Index in `tasks_in(name)` of the task in the episode of this seed; 0 with one task."""
     tasks = tasks_in(name)
     return task_number(tasks, seed) if tasks else 0
+
+
+def longest_instruction(name: str) -> int:
+    """Bytes of the longest instruction that the environment gives; the most that there may be if unknown."""
+    each = [len(text.encode()) for task in tasks_in(name) for text in WORDINGS[task]]
+    return max(each, default=MOST_BYTES)
 
 
 def _kind(suite: str, task: str) -> str:

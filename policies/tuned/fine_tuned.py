@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from policies.observation import EncoderStack, ObsEncoder
 from policies.registry import SavedPolicy, build, describe
+from robo_rl.core.conditioning import encode, pooled
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
@@ -20,7 +21,7 @@ from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 class PathPolicy(Protocol):
     """A policy that samples in several steps and can return the points of its path."""
 
-    def path(self, features: Tensor, noise: Tensor) -> tuple[list[Tensor], list[float]]: ...
+    def path(self, features: Any, noise: Tensor) -> tuple[list[Tensor], list[float]]: ...
 
 
 def frozen_base(base: SavedPolicy) -> SavedPolicy:
@@ -30,19 +31,20 @@ def frozen_base(base: SavedPolicy) -> SavedPolicy:
     return base
 
 
-def joined_features(base: SavedPolicy, encoder: ObsEncoder | None, obs: Obs) -> Float[Tensor, "b f"]:
-    """Features of a fine-tuned policy: its base's, followed by those of its actor's own encoder, if any."""
-    features = base.features(obs)
-    return features if encoder is None else torch.cat([features, encoder(obs)], dim=-1)
+def joined_condition(base: SavedPolicy, encoder: ObsEncoder | None, obs: Obs) -> Any:
+    """Condition of a fine-tuned policy: its base's, followed by the features of its actor's own encoder.
+
+    An actor with an encoder of its own needs a base whose condition is flat features.
+    """
+    condition = encode(base, obs)
+    return condition if encoder is None else torch.cat([condition, encoder(obs)], dim=-1)
 
 
-def split_features(
-    encoder: ObsEncoder | None, features: Float[Tensor, "b f"]
-) -> tuple[Float[Tensor, "b base"], Float[Tensor, "b actor"]]:
-    """(input of the base, input of the actor) of `joined_features`."""
+def split_features(encoder: ObsEncoder | None, condition: Any) -> tuple[Any, Float[Tensor, "b actor"]]:
+    """(condition of the base, input of the actor) of `joined_condition`."""
     if encoder is None:
-        return features, features
-    return features[:, : -encoder.dim], features[:, -encoder.dim :]
+        return condition, pooled(condition)
+    return condition[:, : -encoder.dim], condition[:, -encoder.dim :]
 
 
 def newest_encoder(policy: nn.Module | SavedPolicy) -> ObsEncoder | None:

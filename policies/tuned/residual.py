@@ -11,13 +11,14 @@ from policies.observation import ObsEncoder
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import (
     frozen_base,
-    joined_features,
+    joined_condition,
     parts,
     rebuild,
     rebuilt_encoder,
     split_features,
 )
 from robo_rl.core.action_map import ResidualMap
+from robo_rl.core.conditioning import pooled
 from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
@@ -51,17 +52,19 @@ class ResidualPolicy(nn.Module):
         self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
         self.reads_every_step = action_map.timescale == "step" or reads_every_step(base)
 
+    def encode(self, obs: Obs) -> Any:
+        """Condition of the base, which plan and actor share, with the features of the actor's own encoder."""
+        return joined_condition(self.base, self.encoder, obs)
+
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        return joined_features(self.base, self.encoder, obs)
+        return pooled(self.encode(obs))
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        return self.sample_from(self.features(obs), noise)
+        return self.sample_from(self.encode(obs), noise)
 
-    def sample_from(
-        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
-    ) -> Float[Tensor, "b Tp a"]:
-        features, seen = split_features(self.encoder, features)
-        chunk = self.base.sample_from(features, noise)
+    def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        condition, seen = split_features(self.encoder, features)
+        chunk = self.base.sample_from(condition, noise)
         if self.map.timescale == "step":
             return chunk
         executed = self._correct(seen, chunk[:, : self.map.steps].flatten(1))

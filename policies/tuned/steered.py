@@ -11,13 +11,14 @@ from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import (
     PathPolicy,
     frozen_base,
-    joined_features,
+    joined_condition,
     parts,
     rebuild,
     rebuilt_encoder,
     split_features,
 )
 from robo_rl.core.action_map import LatentMap
+from robo_rl.core.conditioning import pooled
 from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
@@ -44,34 +45,36 @@ class SteeredPolicy(nn.Module):
         self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
         self.reads_every_step = reads_every_step(base)
 
+    def encode(self, obs: Obs) -> Any:
+        """Condition of the base, which plan and actor share, with the features of the actor's own encoder."""
+        return joined_condition(self.base, self.encoder, obs)
+
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
-        return joined_features(self.base, self.encoder, obs)
+        return pooled(self.encode(obs))
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        return self.sample_from(self.features(obs), noise)
+        return self.sample_from(self.encode(obs), noise)
 
-    def sample_from(
-        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
-    ) -> Float[Tensor, "b Tp a"]:
-        steered = self.steer(features, noise)
-        return self.base.sample_from(split_features(self.encoder, features)[0], steered)
+    def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        condition, seen = split_features(self.encoder, features)
+        return self.base.sample_from(condition, self.steer(seen, noise))
 
     def steer(
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> Float[Tensor, "b Tp a"]:
-        """Noise that replaces `noise` as the base's input."""
+        """Noise that replaces `noise` as the base's input. features: of the actor."""
         ctx = noise.flatten(1)[:, : self.map.ctx_dim]
-        return self.map.to_noise(self.actor.act(split_features(self.encoder, features)[1], ctx), ctx)
+        return self.map.to_noise(self.actor.act(features, ctx), ctx)
 
     def path(
-        self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
+        self, features: Any, noise: Float[Tensor, "b Tp a"]
     ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
         """Path of the base from the steered noise. Its first point is the noise input, which a head
         receives.
         """
         assert isinstance(self.base, PathPolicy)
-        steered = self.steer(features, noise)
-        points, times = self.base.path(split_features(self.encoder, features)[0], steered)
+        condition, seen = split_features(self.encoder, features)
+        points, times = self.base.path(condition, self.steer(seen, noise))
         return [noise, *points[1:]], times
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:

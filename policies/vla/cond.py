@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -24,9 +26,12 @@ class Cond:
 
     def repeat(self, times: int) -> Cond:
         """The batch, `times` times in a row."""
+        return self._each(lambda value: value.repeat(times, *[1] * (value.ndim - 1)))
 
-        def copies(value: Tensor) -> Tensor:
-            return value.repeat(times, *[1] * (value.ndim - 1))
+    def __getitem__(self, rows: Any) -> Cond:
+        """These rows. rows: indices, a mask or a slice."""
+        return self._each(lambda value: value[rows])
 
-        keys, values = (tuple(map(copies, layers)) for layers in (self.keys, self.values))
-        return Cond(keys, values, copies(self.mask), copies(self.state), copies(self.pooled))
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Cond:
+        keys, values = (tuple(map(change, layers)) for layers in (self.keys, self.values))
+        return Cond(keys, values, change(self.mask), change(self.state), change(self.pooled))

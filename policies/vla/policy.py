@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from policies.base.chain import deterministic_sample
+from policies.base.chain import deterministic_path, deterministic_sample
 from policies.base.flow import Flow
 from policies.vla.backbone import make_backbone
 from policies.vla.cond import Cond
@@ -111,6 +111,14 @@ class VlaPolicy(nn.Module):
             )
         steps = self.process.steps if steps is None else steps
         return deterministic_sample(self.process, self._velocity(cond), cond.pooled, noise, steps)
+
+    def path(
+        self, features: Cond, noise: Float[Tensor, "b Tp a"]
+    ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
+        """Points of the deterministic path and their process times, from 1 = noise to 0 = action."""
+        times = [*self.process.transitions(self.process.steps).times.tolist(), 0.0]
+        net = self._velocity(features)
+        return deterministic_path(self.process, net, features.pooled, noise, self.process.steps), times
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         """The action, unchanged."""

@@ -16,13 +16,13 @@ from policies.executor import ChunkExecutor
 from policies.remote.address import is_remote
 from policies.saved_files import POLICY_FILE
 from policies.told import ToldPolicy
+from robo_rl.apps.tuning.suite_tasks import evaluation_seeds, success_by_task
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import ChunkPolicy, VecEnv
-from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.eval.rollout import EvalResult, compare, evaluate
 from robo_rl.eval.stats import PairedTest, SuccessRate
-from robo_rl.eval.tasks import balanced_seeds, rates_by_task
 from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
@@ -31,7 +31,7 @@ from robo_rl.runs.next_step import after_evaluation
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from robo_rl.runs.success_note import success_note, write_success_note
-from sim.registry import make_env, task_in, tasks_in
+from sim.registry import make_env, tasks_in
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,7 @@ def run_evaluation(config: EvaluateConfig) -> Evaluation:
     if config.video:
         film(config, first, name)
     runtimes = tuple(actor.runtime for actor in policies)
-    by_task = (
-        rates_by_task(results["policy"], tasks_in(name), partial(task_in, name)) if tasks_in(name) else {}
-    )
+    by_task = success_by_task(name, results["policy"])
     places = tuple(actor.folder for actor in policies)
     against = results.get("against")
     return Evaluation(name, results["policy"], against, tuple(latencies), runtimes, places, by_task)
@@ -139,10 +137,7 @@ def check_tasks(config: EvaluateConfig, name: str) -> None:
 
 def seeds_of(config: EvaluateConfig, name: str) -> list[int]:
     """Seeds of the episodes, with equal shares of the tasks in a suite."""
-    if not (known := tasks_in(name)):
-        return eval_seeds(config.seed, config.episodes)
-    chosen = [i for i, task in enumerate(known) if not config.tasks or task in config.tasks]
-    return balanced_seeds(config.seed, config.episodes, chosen, partial(task_in, name))
+    return evaluation_seeds(name, config.seed, config.episodes, config.tasks)
 
 
 def check_outputs(config: EvaluateConfig) -> None:

@@ -8,11 +8,14 @@ keeps the results of the others. `Lanes` has both forms, so that one code runs o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from robo_rl.core.shapes import Bool, Int
+
+Rows = TypeVar("Rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,12 @@ class Lanes:
         """Rows of (k, ...) values that belong to the lanes of `where(mask)`."""
         return values if self.masked else values[mask]
 
-    def read(self, values: Tensor) -> Tensor:
-        """Rows of these lanes, from the values (n, ...) of all lanes; a view if these are all lanes."""
-        return values if self.every else values[self.ids]
+    def read(self, values: Rows) -> Rows:
+        """Rows of these lanes, from the values (n, ...) of all lanes; a view if these are all lanes.
+
+        values: a tensor, or a tree of tensors that is indexed like one.
+        """
+        return values if self.every else values[self.ids]  # type: ignore[index]
 
     def write(self, values: Tensor, rows: Tensor | float) -> None:
         """Overwrite these lanes in the values (n, ...) of all lanes. rows: (k, ...), or one number."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap, ChainMap, LatentMap
+from robo_rl.core.conditioning import Condition
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import (
     Indices,
@@ -108,13 +109,16 @@ class BasePlans:
         """Initial noise of the base for the next plan of these lanes."""
         return self.noise.draw(lanes.ids, lanes.read(self.executor.decision))
 
-    def plan_due(self, among: Bool[Tensor, " n"] | None = None) -> None:
-        """Plan with the base's own noise in those lanes (default: all) whose queue is empty."""
+    def plan_due(self, among: Bool[Tensor, " n"] | None = None, condition: Condition | None = None) -> None:
+        """Plan with the base's own noise in those lanes (default: all) whose queue is empty.
+
+        condition: that of all lanes; None: it is made here.
+        """
         due = self.executor.due()
         if among is not None:
             due = due.where(due.read(among))
         if due:
-            self.executor.plan(due, self.draw(due))
+            self.executor.plan(due, self.draw(due), None if condition is None else due.read(condition))
 
     def action(self, lanes: Lanes | None = None) -> Float[Tensor, "k a"]:
         """First action of the queue, with the per-step correction of a base that has one."""
@@ -204,8 +208,8 @@ class Collector:
         return executor.unread(ahead=1) & (self.episodes.length < last)
 
     def _decide_step(self, act: Act | None) -> None:
-        self.base.plan_due()
         seen = self.observations.see(self._lanes)
+        self.base.plan_due(condition=seen.condition)
         action = self.base.action()
         ctx = action[:, : self.map.ctx_dim]
         u = None if act is None else act(seen.features, ctx)
@@ -221,7 +225,7 @@ class Collector:
             ctx = noise.flatten(1)[:, : self.map.ctx_dim]
             u = None if act is None else act(features, ctx)
             steered = noise if u is None else self.map.to_noise(u, ctx)
-            chunk = base.executor.plan(lanes, steered)
+            chunk = base.executor.plan(lanes, steered, seen.condition)
             self._open(lanes, seen, ctx, u, steered.flatten(1), chunk)
             return
         if isinstance(self.map, ChainMap) and act is not None:
@@ -230,7 +234,7 @@ class Collector:
             base.executor.queue(lanes, chunk)
             self._open(lanes, seen, noise.flatten(1)[:, :0], u, base.executed_part(chunk), chunk)
             return
-        chunk = base.executor.plan(lanes, noise)
+        chunk = base.executor.plan(lanes, noise, condition)
         # a copy, because the chunk is corrected in place below
         ctx = base.executed_part(chunk)[:, : self.map.ctx_dim].clone()
         u = None if act is None else act(features, ctx)
@@ -281,7 +285,8 @@ class Collector:
         ended = self._lanes.where(over)
         if not ended:
             return
-        after = self.observations.see(ended).kept | {"ctx": self._final_ctx(ended, over)}
+        seen = self.observations.see(ended)
+        after = seen.kept | {"ctx": self._final_ctx(ended, over, seen.condition)}
         entry = self.decisions.entry(ended, after, ended.read(terminated), ended.read(truncated))
         outcome = {name: ended.read(info[name]) for name in ("episode_seed", "success")}
         self._store(ended, entry | outcome)
@@ -308,7 +313,9 @@ class Collector:
             self.writer.store.set_last_reward(started, self.reward.punish())
         self.decisions.mark_human(info["intervened"])
 
-    def _final_ctx(self, lanes: Lanes, over: Bool[Tensor, " n"]) -> Float[Tensor, "k c"]:
+    def _final_ctx(
+        self, lanes: Lanes, over: Bool[Tensor, " n"], condition: Condition | None
+    ) -> Float[Tensor, "k c"]:
         """Context of the actor at the last observation, which bootstrapping after a time-out needs."""
         if not self.map.ctx_dim:
             return torch.zeros(len(lanes), 0, device=lanes.ids.device)
@@ -318,7 +325,7 @@ class Collector:
         noise = self.base.draw(lanes)
         if isinstance(self.map, LatentMap):
             return noise.flatten(1)
-        return self.base.executed_part(self.base.executor.plan(lanes, noise))
+        return self.base.executed_part(self.base.executor.plan(lanes, noise, condition))
 
     def state_dict(self) -> dict[str, Any]:
         """State of running decisions, executor and noise, from which a resumed run continues."""

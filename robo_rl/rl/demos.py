@@ -11,6 +11,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap
+from robo_rl.core.conditioning import Condition, encode, pooled
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, Obs, PictureEncoder
@@ -158,11 +159,14 @@ def _add(
         return torch.cat([make(stacked_obs(observations, rows, base.obs_steps), rows) for rows in blocks])
 
     with torch.no_grad():
-        kept = each_block(lambda obs, _: base.features(obs) if encoder is None else encoder.states(obs))
+        conditions = [encode(base, stacked_obs(observations, rows, base.obs_steps)) for rows in blocks]
+        if encoder is None:
+            kept = torch.cat([pooled(condition) for condition in conditions])
+        else:
+            kept = each_block(lambda obs, _: encoder.states(obs))
         ctx = torch.zeros(len(kept), 0, device=device)
         if action_map.ctx_dim:
-            features = kept if encoder is None else each_block(lambda obs, _: base.features(obs))
-            planned = _base_actions(features, base, index, scale)
+            planned = _base_actions(conditions, base, index, scale)
             ctx = each_block(lambda obs, rows: base.refine(obs, planned[rows]))
     number = _append(store, observations) if store.frames is not None else None
     outcome = DemoOutcome(*(each.to(device) for each in without_unobserved_step(outcome, len(kept))))
@@ -215,9 +219,19 @@ def stacked_obs(observations: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> O
     return {key: value[index] for key, value in observations.items()}
 
 
-def _base_actions(features: Tensor, base: ChunkPolicy, index: int, scale: float) -> Float[Tensor, "n a"]:
-    """Actions that the base would have executed along the demonstration, planned every `execute` steps."""
-    starts = torch.arange(0, len(features), base.execute, device=features.device)
-    noise = episode_noise(index, len(starts), (base.chunk, base.action_spec.dim)).to(features.device) * scale
-    chunks = base.sample_from(features[starts], noise)[:, : base.execute]
-    return chunks.flatten(0, 1)[: len(features)]
+def _base_actions(
+    blocks: list[Condition], base: ChunkPolicy, index: int, scale: float
+) -> Float[Tensor, "n a"]:
+    """Actions that the base would have executed along the demonstration, planned every `execute` steps.
+
+    blocks: conditions of its steps, in order.
+    """
+    count, device = sum(map(len, blocks)), pooled(blocks[0]).device
+    starts = torch.arange(0, count, base.execute, device=device)
+    noise = episode_noise(index, len(starts), (base.chunk, base.action_spec.dim)).to(device) * scale
+    chunks, before = [], 0
+    for block in blocks:
+        here = (starts >= before) & (starts < before + len(block))
+        chunks.append(base.sample_from(block[starts[here] - before], noise[here])[:, : base.execute])
+        before += len(block)
+    return torch.cat(chunks).flatten(0, 1)[:count]

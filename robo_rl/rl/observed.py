@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from robo_rl.core.conditioning import Condition, encode, pooled
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import Obs, PictureEncoder, PlanningExecutor
 from robo_rl.core.shapes import Float
@@ -22,6 +23,7 @@ class Seen(NamedTuple):
 
     features: Float[Tensor, "k f"]  # input of actor and critics
     kept: dict[str, Tensor]
+    condition: Condition | None = None  # of the base, from which it may plan; None: it encodes by itself
 
 
 @runtime_checkable
@@ -49,8 +51,9 @@ class BaseFeatures:
     def add(self, obs: Obs) -> None: ...
 
     def see(self, lanes: Lanes) -> Seen:
-        features = self.executor.policy.features(self.executor.history(lanes))
-        return Seen(features, {"obs": features})
+        condition = encode(self.executor.policy, self.executor.history(lanes))
+        features = pooled(condition)
+        return Seen(features, {"obs": features}, condition)
 
 
 class LearnedFeatures:

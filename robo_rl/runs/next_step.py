@@ -13,6 +13,7 @@ from robo_rl.eval.stats import PairedTest, SuccessRate
 SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
 AGAIN = 4  # factor on episodes, for a comparison that was not significant
+BASES = ("generative", "vla")  # kinds of policies that robo-rl train makes
 FLIGHTS = ("flight", "swarm", "vision")  # kinds of policies that are run in another simulator next
 BETTER_BASE = (  # a base that never succeeds shows no reward to reinforcement learning
     "robo-rl train data=<more demonstrations> steps=<more> out=<new run>   (a base that succeeds at times)"
@@ -44,9 +45,9 @@ def after_evaluation(folder: Path, rate: SuccessRate) -> str:
         return f"robo-rl transfer run={run}"
     if kind in ("single_step", "direct"):
         return f"robo-rl export policy={run} out={run / 'bundle'}"
-    if kind == "generative" and rate.k == 0:
+    if kind in BASES and rate.k == 0:
         return BETTER_BASE
-    if kind == "generative" and rate.rate < GOOD_ENOUGH:
+    if kind in BASES and rate.rate < GOOD_ENOUGH:
         return f"robo-rl finetune base={run} out={run.parent / 'steered'}"
     return f"robo-rl distill teacher={run} out={run.parent / 'head'}"
 

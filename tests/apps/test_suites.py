@@ -102,7 +102,6 @@ def test_one_policy_learns_both_tasks_and_is_measured_in_each(
     with pytest.raises(ConfigError, match="fewer than the 2 tasks"):
         evaluate.run_evaluation(EvaluateConfig(run, episodes=1))
     for words, verb in (
-        (["finetune", f"base={run}", "method=steering"], "fine-tuned"),
         (["distill", f"teacher={run}"], "distilled"),
         (["export", f"policy={run}"], "exported"),
     ):

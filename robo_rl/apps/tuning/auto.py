@@ -20,12 +20,12 @@ from policies.checkpoint import load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.saved_files import POLICY_FILE
-from policies.tuned.single_step import SingleStepPolicy
+from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.imitation import imitate
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
 from robo_rl.apps.tuning.report import measure, report
-from robo_rl.apps.tuning.start import env_name, env_options, load_base, with_planning_interval
+from robo_rl.apps.tuning.start import BASES, env_name, env_options, load_base, with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json, write_json
@@ -117,7 +117,7 @@ def round_steps(left: int) -> int:
 def with_steering_interval(base: SavedPolicy) -> SavedPolicy:
     """The base with the planning interval of steering; a fine-tuned policy keeps its own."""
     execute = stage_method("steering").execute
-    if execute is None or base.chunk < execute or not isinstance(base, GenerativePolicy | SingleStepPolicy):
+    if execute is None or base.chunk < execute or not isinstance(base, BASES):
         return base
     return with_planning_interval(base, execute)
 
@@ -209,6 +209,7 @@ class _AutoRun:
     def __init__(self, config: FinetuneVerb, base: SavedPolicy, run: RunDir, start: Stage) -> None:
         self.config, self.base, self.run = config, base, run
         self.best, self.next = start, start  # the best policy so far; the base of the next residual
+        self.untuned = base, start.policy  # the base, with its own and with the start's planning interval
         self.confirmed = False  # whether more episodes have confirmed `best`
         self.execute = start.policy.execute  # planning interval of the base
         self.spent, self.curve = 0, LearningCurve()
@@ -240,7 +241,7 @@ class _AutoRun:
 
     def imitate(self) -> None:
         """Train a new base on all successes. It becomes `next` if it is about as good as the best."""
-        if not isinstance(self.base, GenerativePolicy):
+        if not isinstance(self.base, GenerativePolicy | VlaPolicy):
             return
         folder = self._folder("imitation")
         made = imitate(self.base, self.config.demos, self.recorded, folder, self.config.seed)
@@ -264,7 +265,9 @@ class _AutoRun:
         """Train one method from `start` and keep its result if it is the best. A resumed run continues it."""
         config, folder = self.config, self._folder(name.removesuffix("_far"))
         saved = folder / "base"
-        if not (saved / POLICY_FILE).is_file():  # this file is written last
+        if any(start is untuned for untuned in self.untuned):
+            saved = Path(str(config.base))  # a large base is not copied into every stage
+        elif not (saved / POLICY_FILE).is_file():  # this file is written last
             save_policy(saved, start, {"noise": self.next.noise_scale})
         inner = copy.deepcopy(config)
         inner.out, inner.base, inner.env, inner.env_steps = (

@@ -15,15 +15,24 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
+from policies.vla.packed import PackedPolicy
 from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
 from robo_rl.apps.tuning.pictures import LearnedPictures, learned_pictures
-from robo_rl.apps.tuning.stores import build_stores, feature_dim, reward_transform, store_widths
+from robo_rl.apps.tuning.stored_features import (
+    feature_dim,
+    store_widths,
+    stored_base,
+    views_of,
+    with_packed_replay,
+)
+from robo_rl.apps.tuning.stores import build_stores, reward_transform
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import ActionMap, ChainMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import generator
 from robo_rl.core.spec import sense_of
+from robo_rl.core.views import Views
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.collect import Collector, Store
@@ -146,11 +155,12 @@ def build_session(
     """
     action_map = build_map(method.map, base)
     check_together(method, action_map)
+    acting = stored_base(method, base, env.spec.name)
     pictures = learned_pictures(method, base, device)
-    features = feature_dim(base, env.spec, device) if pictures is None else pictures.encoder.dim
+    features = feature_dim(acting, env.spec, device) if pictures is None else pictures.encoder.dim
     kept = features if pictures is None else pictures.states_dim
     parts = Parts(
-        method=method, base=base, env=env, map=action_map, features=features, pictures=pictures,
+        method=method, base=base, acting=acting, env=env, map=action_map, features=features, pictures=pictures,
         widths=store_widths(base, kept, action_map), rng=generator("learner", seed, device=device),
         draws=generator("replay", seed, device=device),
         demos=demos, dense_reward=dense_reward, logger=logger, say=say, device=device, masked=masked,
@@ -175,7 +185,7 @@ def deployed_noise(method: MethodConfig) -> float:
 
 def build_collector(
     method: MethodConfig,
-    base: SavedPolicy,
+    base: SavedPolicy | PackedPolicy,
     env: VecEnv,
     action_map: ActionMap,
     store: Store,
@@ -202,10 +212,11 @@ class Parts:
 
     method: MethodConfig
     base: SavedPolicy
+    acting: SavedPolicy | PackedPolicy  # the base with the features that are stored, see `stored_base`
     env: VecEnv
     map: ActionMap
-    features: int  # width of the input of actor and critics
-    pictures: LearnedPictures | None  # None: the base's features are the input
+    features: int  # width of the stored ones, or of those that an encoder makes which learns
+    pictures: LearnedPictures | None  # None: the base's features are stored
     widths: dict[str, int]
     rng: torch.Generator  # of the learner
     draws: torch.Generator  # of the replay
@@ -217,7 +228,14 @@ class Parts:
     masked: bool | None
     graphs: str  # see `update_graphs`
 
-    def collector(self, base: SavedPolicy, store: Store, interventions: Store | None = None) -> Collector:
+    @property
+    def views(self) -> Views:
+        """Stored features that actor and critics see."""
+        return views_of(self.acting)
+
+    def collector(
+        self, base: SavedPolicy | PackedPolicy, store: Store, interventions: Store | None = None
+    ) -> Collector:
         """Collection with this base into this store."""
         return build_collector(
             self.method, base, self.env, self.map, store, interventions, self.device, self.masked,
@@ -228,12 +246,14 @@ class Parts:
 def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     """SAC or TD3 over an action map; for algorithm=noise_aliased with the base in its critics."""
     method, base = parts.method, parts.base
+    if isinstance(parts.acting, PackedPolicy):
+        method = with_packed_replay(method, base, parts.features, parts.say)
     stores = build_stores(
         method, base, parts.env.num_envs, parts.widths, parts.map, parts.demos, parts.dense_reward,
         parts.device, parts.pictures,
     )  # fmt: skip
-    collector = parts.collector(base, stores["online"], stores.get("intervention"))
-    learner = build_learner(method, base, parts.features, parts.map, parts.rng, parts.pictures)
+    collector = parts.collector(parts.acting, stores["online"], stores.get("intervention"))
+    learner = build_learner(method, parts.acting, parts.features, parts.map, parts.rng, parts.pictures)
     mix = ReplayMix(stores, vars(method.mix))
     captured = update_graphs(torch.device(parts.device), parts.graphs, (parts.rng, parts.draws))
     tuner = FineTuner(method, collector, learner, mix, parts.draws, parts.logger, parts.say, captured)
@@ -242,16 +262,16 @@ def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
 
 def build_learner(
     method: MethodConfig,
-    base: SavedPolicy,
+    base: SavedPolicy | PackedPolicy,
     features: int,
     action_map: ActionMap,
     rng: torch.Generator,
     pictures: LearnedPictures | None = None,
 ) -> OffPolicyLearner:
-    """The off-policy learner of a method."""
+    """The off-policy learner of a method. base: the one whose features are stored."""
     aliased = base if method.algorithm == "noise_aliased" else None
     encoder = None if pictures is None else BatchEncoder(pictures.encoder, method.shift_px, rng)
-    return OffPolicyLearner(features, action_map, method.learner, rng, base=aliased, encoder=encoder)
+    return OffPolicyLearner(features, action_map, method.learner, rng, views_of(base), aliased, encoder=encoder)
 
 
 def build_ppo(parts: Parts) -> tuple[Tuner, SavedPolicy]:
@@ -263,17 +283,19 @@ def build_ppo(parts: Parts) -> tuple[Tuner, SavedPolicy]:
 
 def build_denoising(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     """PPO of the base's own denoising network. The policy is the base with new weights."""
-    assert isinstance(parts.base, GenerativePolicy)
     assert isinstance(parts.map, ChainMap)
     policy, method = tunable(parts.base), parts.method
     if any(sense_of(key, array) != "state" for key, array in policy.obs_spec.items()):
-        parts.say("The encoder of pictures and points stays as it is: only the denoising network learns.")
-    head = chain_head(policy, parts.features, method.denoising, method.ppo.clip, parts.rng, parts.map.draws)
-    learner = PpoLearner(parts.features, parts.map, method.learner, method.ppo, parts.rng, head=head)
-    return on_policy_tuner(parts, policy, learner), policy
+        parts.say("The encoder of pictures, words and points stays: only the denoising network learns.")
+    acting = stored_base(method, policy, parts.env.spec.name)
+    assert isinstance(acting, GenerativePolicy | PackedPolicy)
+    seen = parts.views.critic_width(parts.features)
+    head = chain_head(policy, seen, method.denoising, method.ppo.clip, parts.rng, acting, parts.map.draws)
+    learner = PpoLearner(parts.features, parts.map, method.learner, method.ppo, parts.rng, parts.views, head)
+    return on_policy_tuner(parts, acting, learner), policy
 
 
-def on_policy_tuner(parts: Parts, base: SavedPolicy, learner: PpoLearner) -> PpoTuner:
+def on_policy_tuner(parts: Parts, base: SavedPolicy | PackedPolicy, learner: PpoLearner) -> PpoTuner:
     """Rollouts of this base and learner."""
     method = parts.method
     groups, slots = method.groups, method.ppo.rollout

@@ -10,6 +10,8 @@ from torch import nn
 from policies.base.chain import Explore
 from policies.base.generative import GenerativePolicy
 from policies.registry import SavedPolicy
+from policies.vla.packed import PackedPolicy
+from policies.vla.policy import VlaPolicy
 from robo_rl.core.action_map import ChainMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.nets.noise_net import NoiseNet
@@ -24,36 +26,48 @@ def chain_map(base: SavedPolicy, draws: int = 0) -> ChainMap:
 
     Raises ConfigError for a base without a denoising network of its own.
     """
-    if not isinstance(base, GenerativePolicy):
+    if not isinstance(base, GenerativePolicy | VlaPolicy):
         raise ConfigError(
-            f"Learning inside the denoising needs a diffusion or flow policy as base=, found a policy of "
-            f"kind '{base.kind}'. Give the policy of robo-rl train, or choose method=residual."
+            "Learning inside the denoising needs a diffusion, flow or vision-language-action policy as "
+            f"base=, found a policy of kind '{base.kind}'. Give the policy of robo-rl train, or choose "
+            "method=residual."
         )
     return ChainMap(base.chunk, base.action_spec.dim, base.process.steps, base.execute, draws)
 
 
-def tunable(base: GenerativePolicy) -> GenerativePolicy:
-    """A copy of the base whose denoising network can be trained; the encoder of its observations is kept."""
-    policy = copy.deepcopy(base).eval()
-    policy.requires_grad_(False)
-    policy.net.requires_grad_(True)
+def tunable(base: SavedPolicy) -> GenerativePolicy | VlaPolicy:
+    """The base with a copy of its denoising network that can be trained; what encodes observations is
+    shared.
+    """
+    assert isinstance(base, GenerativePolicy | VlaPolicy)
+    policy = copy.copy(base.eval().requires_grad_(False))
+    policy._modules = dict(base._modules)
+    policy.net = copy.deepcopy(base.net).requires_grad_(True)
     return policy
 
 
 def chain_head(
-    policy: GenerativePolicy,
+    policy: GenerativePolicy | VlaPolicy,
     features: int,
     config: DenoisingConfig,
     clip: float,
     generator: torch.Generator,
+    acting: GenerativePolicy | PackedPolicy | None = None,
     draws: int = 0,
 ) -> ChainHead | DrawHead:
     """Head over the denoising network of this policy, and that of the noise if it is learned.
 
-    draws: 0 for the transitions of chains, else the number of draws of the training loss.
+    features: width of those that critics see. acting: the policy with the features that are stored, None for
+    `policy` itself. draws: 0 for the transitions of chains, else the number of draws of the training loss.
+    Raises ConfigError for draws with a vision-language-action policy.
     """
     check_denoising(config, draws)
     if draws:
+        if not isinstance(policy, GenerativePolicy):
+            raise ConfigError(
+                "Methods that learn by the loss of behaviour cloning (fpo, awr) need a diffusion or flow policy "
+                f"as base=, found one of kind '{policy.kind}'. Choose method=flow_sde."
+            )
         module = nn.ModuleDict({"net": policy.net})
         return DrawHead(policy, module, chain_map(policy, draws), config.reduce, clip)
     total = policy.process.steps
@@ -65,5 +79,7 @@ def chain_head(
             shape, (low, high) = (policy.chunk, policy.action_spec.dim), config.noise_range
             noise = NoiseNet(shape, features, low, high, config.noise_hidden)
         module["noise"] = noise.to(next(policy.net.parameters()))
-    chains = policy.chain_sampler(Explore(config.level, steps, config.min_std, noise))
+    sampled = acting or policy
+    assert isinstance(sampled, GenerativePolicy | PackedPolicy)
+    chains = sampled.chain_sampler(Explore(config.level, steps, config.min_std, noise))
     return ChainHead(chains, module, chain_map(policy), config, clip, generator)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy
 from policies.registry import SavedPolicy
+from policies.vla.config import VlaConfig
+from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.base_run import train
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.files.durable import read_json, write_json
@@ -22,10 +25,11 @@ from robo_rl.data.merge import difference, merge
 from robo_rl.eval.timing import cpu_seconds
 
 UPDATES = 4000  # of the new base
+VLA_BATCH = 32  # windows of an update of a vision-language-action policy, whose prefix costs far more
 
 
 def imitate(
-    base: GenerativePolicy, demos: str | None, recorded: Sequence[Path], folder: Path, seed: int
+    base: GenerativePolicy | VlaPolicy, demos: str | None, recorded: Sequence[Path], folder: Path, seed: int
 ) -> tuple[SavedPolicy, float] | None:
     """(policy, CPU seconds): a policy of the configuration of `base`, trained from scratch on demonstrations
     and recorded successes.
@@ -41,7 +45,6 @@ def imitate(
     if not data.exists():
         folder.mkdir(parents=True, exist_ok=True)
         merge([*_mergeable(demos, sources[0]), *sources], data)
-    shape = base.shape
     config = TrainConfig(
         data=str(data),
         out=str(run),
@@ -49,13 +52,9 @@ def imitate(
         steps=UPDATES,
         resume=(run / "run.json").exists(),
         overwrite=True,
-        obs_steps=shape.obs_steps,
-        chunk=shape.chunk,
-        execute=shape.execute,
-        net=shape.net,
-        process=shape.process,
-        image=shape.image,
-        points=shape.points,
+        obs_steps=base.obs_steps,
+        chunk=base.chunk,
+        **_networks(base),
     )
     cost = folder / "cost.json"  # this file is written last
     if not cost.exists():
@@ -66,6 +65,15 @@ def imitate(
         torch.set_num_threads(threads)
         write_json(cost, {"train_cpu_s": cpu_seconds() - start_s})
     return load_policy(run / "policy"), float(read_json(cost)["train_cpu_s"])
+
+
+def _networks(base: GenerativePolicy | VlaPolicy) -> dict[str, Any]:
+    """Settings of training that make a policy like `base`, with its own planning interval."""
+    shape = base.shape
+    if isinstance(shape, VlaConfig):
+        return {"policy": shape, "execute": base.execute, "batch_size": VLA_BATCH}
+    parts = ("execute", "net", "process", "image", "points")
+    return {name: getattr(shape, name) for name in parts}
 
 
 def _mergeable(demos: str | None, recorded: Path) -> list[Path]:

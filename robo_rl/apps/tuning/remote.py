@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from policies.registry import SavedPolicy
+from policies.vla.packed import PackedPolicy
 from robo_rl.apps.tuning.compose import (
     TuningSession,
     build_collector,
@@ -20,7 +21,8 @@ from robo_rl.apps.tuning.compose import (
     with_interventions,
 )
 from robo_rl.apps.tuning.start import env_name, env_options
-from robo_rl.apps.tuning.stores import build_stores, feature_dim, reward_transform, store_widths
+from robo_rl.apps.tuning.stored_features import feature_dim, store_widths, stored_base
+from robo_rl.apps.tuning.stores import build_stores, reward_transform
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
@@ -101,6 +103,11 @@ def remote_session(
     say: Callable[[str], None],
 ) -> TuningSession:
     """A learner on `config.device` with `config.actors` actors. spec: of the environment."""
+    if isinstance(stored_base(method, base, env_name(config)), PackedPolicy):
+        raise ConfigError(
+            f"method={method.name} stores the prefix of every decision of this base, which actors do not "
+            "deliver. Leave out launcher=ray, or choose method=steering or method=residual."
+        )
     options = env_options(config) | {"max_episode_steps": episode_limit}
     builder = ActorBuilder(
         method, base, env_name(config), options, config.num_envs, config.num_workers, config.seed

@@ -9,10 +9,12 @@ from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.start import env_name, env_options
+from robo_rl.apps.tuning.suite_tasks import evaluation_seeds, success_by_task
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
-from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.eval.rollout import EvalResult, compare, evaluate
+from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.device import device_of
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
@@ -29,7 +31,7 @@ def measure(
     """Evaluate a policy as it will be deployed, on the episodes of `eval_seed`."""
     device = device_of(policy)
     noise = EpisodeNoise((policy.chunk, policy.action_spec.dim), noise_scale, device=device)
-    seeds = eval_seeds(config.eval_seed, episodes or config.eval_episodes)
+    seeds = evaluation_seeds(env_name(config), config.eval_seed, episodes or config.eval_episodes)
     # An evaluation reads its results anyway, so only the lanes that are due are planned.
     executor = partial(ChunkExecutor, device=device, masked=False)
     return evaluate(copied_env(env, device), policy, executor, noise, seeds)
@@ -45,12 +47,19 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {
             "curve": outcome.curve.to_json()
         }
+        tasks = {"policy": success_by_task(env_name(config), after)}
         if config.base is not None:
             noise_scale = trained_noise(find_policy(config.base))
             before = measure(base, noise_scale, env, config, config.final_episodes)
             test = compare(before, after)
             print(f"base on the same episodes: {before}; exact McNemar p = {test.p_value:.2g}")
             result |= {"base": before.to_json(), "p_vs_base": test.p_value}
+            tasks["base"] = success_by_task(env_name(config), before)
+        if tasks["policy"]:
+            print_tasks(tasks)
+            result["tasks"] = {
+                who: {task: rate.to_json() for task, rate in rates.items()} for who, rates in tasks.items()
+            }
     write_json(run.path / "results.json", result)
     if config.max_episode_steps is None:  # measured as it will be deployed: `export` states it in the bundle
         note = success_note(after.rate, env.spec.name, config.eval_seed, outcome.noise_scale)
@@ -58,3 +67,10 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     print(f"Policy: {run.policy}")
     rate = None if before is None else before.rate
     print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")
+
+
+def print_tasks(tasks: dict[str, dict[str, SuccessRate]]) -> None:
+    """A line for each task of a suite: success of the policy, and of its base if it has one."""
+    for task, rate in tasks["policy"].items():
+        before = f", base {tasks['base'][task]}" if "base" in tasks else ""
+        print(f"  {task}: {rate}{before}")

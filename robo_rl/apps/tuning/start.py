@@ -13,14 +13,17 @@ from policies.base.generative import GenerativePolicy
 from policies.checkpoint import check_compatible, load_policy
 from policies.registry import SavedPolicy
 from policies.tuned.single_step import SingleStepPolicy
+from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
-from robo_rl.runs.loaded_policy import find_policy, refuse_vla, trained_env_spec
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from sim.engines.table import takes_option
 from sim.registry import make_env, option_of
+
+BASES = (GenerativePolicy, SingleStepPolicy, VlaPolicy)  # without an actor, which a planning interval suits
 
 
 def load_base(config: FinetuneVerb) -> SavedPolicy:
@@ -31,7 +34,6 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
     if config.base is not None:
         folder = find_policy(config.base)
         policy = load_policy(folder)
-        refuse_vla(policy, "fine-tuned")
         env = config.env or trained_env_spec(folder).name
         with closing(make_env(env, 1, **env_options(config))) as probe:
             check_compatible(policy, probe.spec)
@@ -51,7 +53,7 @@ def with_planning_interval(policy: SavedPolicy, execute: int) -> SavedPolicy:
     """
     if policy.execute == execute or policy.chunk == 1:
         return policy
-    if not isinstance(policy, GenerativePolicy | SingleStepPolicy):
+    if not isinstance(policy, BASES):
         raise ConfigError(
             f"method.execute={execute} changes how often a base plans, but this policy of kind "
             f"'{policy.kind}' has an actor trained with its base's planning interval. Set "

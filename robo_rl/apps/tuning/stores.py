@@ -19,7 +19,6 @@ from robo_rl.apps.tuning.pictures import (
 from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.spec import EnvSpec
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.demos import chosen_episodes, demo_replay
@@ -44,32 +43,10 @@ def check_demos(method: MethodConfig, given: bool) -> None:
         )
 
 
-def feature_dim(base: SavedPolicy, env: EnvSpec, device: torch.device | str = "cpu") -> int:
-    """Width of the base's features."""
-    zeros = {
-        key: torch.zeros(1, base.obs_steps, *spec.shape, dtype=spec.torch_dtype, device=device)
-        for key, spec in env.obs.items()
-    }
-    return int(base.features(zeros).shape[1])
-
-
 def size_of(method: MethodConfig, base: SavedPolicy, action_map: ActionMap, lanes: int) -> ReplaySize:
     """Size of the replay of training with pictures."""
     steps = base.execute if action_map.timescale == "chunk" else 1
     return replay_size(method, lanes, steps, base.obs_steps)
-
-
-def store_widths(base: SavedPolicy, observed: int, action_map: ActionMap) -> dict[str, int]:
-    """Sizes of the stored entries of a decision. observed: of an observation."""
-    chunked = base.execute if action_map.timescale == "chunk" else 1
-    return {
-        "obs": observed,
-        "ctx": action_map.ctx_dim,
-        "critic_action": action_map.critic_dim,
-        "action": base.action_spec.dim * chunked,
-        "next_obs": observed,
-        "next_ctx": action_map.ctx_dim,
-    }
 
 
 def build_stores(

@@ -29,7 +29,7 @@ from robo_rl.rl.off_policy.value_loss import Bonus
 
 @runtime_checkable
 class Decoder(Protocol):
-    """The base policy, as these critics use it."""
+    """The base policy, as these critics use it. `sample_from` takes stored observations (`Batch.obs`)."""
 
     execute: int
 
@@ -54,7 +54,7 @@ class NoiseAliasedCritics:
             )
         self.context, self.latent, self.base, self.actor = context, context.map, base, nets.actor
         self.critic = self.bootstrap_gate = nets.critic  # Q_W is not bootstrapped: no target network
-        width = obs_dim + base.execute * self.latent.shape[1]
+        width = context.views.critic_width(obs_dim) + base.execute * self.latent.shape[1]
         self.action_critic, self.action_target = make_action_critics(width, context)
         self.critic_opt = context.adam(self.critic, cfg.lr_critic)
         self.action_opt = context.adam(self.action_critic, cfg.lr_critic)
@@ -67,13 +67,13 @@ class NoiseAliasedCritics:
 
     def fit(self, batch: Batch, target: Tensor) -> Info:
         """Q_A to `target`, then Q_W to Q_A."""
-        evaluate = self.context.evaluate
-        loss, info = critic_loss(evaluate(self.action_critic, batch.obs, batch.action), target)
+        evaluate, state = self.context.evaluate, self.context.critic_input(batch.obs)
+        loss, info = critic_loss(evaluate(self.action_critic, state, batch.action), target)
         self.action_opt.descend(loss)
         noise = self.regression_noise(batch)
         with torch.no_grad():
-            values = evaluate(self.action_critic, batch.obs, self.decode(batch.obs, noise))
-        alias = (evaluate(self.critic, batch.obs, noise) - values).square().mean(dim=1).sum()
+            values = evaluate(self.action_critic, state, self.decode(batch.obs, noise))
+        alias = (evaluate(self.critic, state, noise) - values).square().mean(dim=1).sum()
         self.critic_opt.descend(alias)
         return info | {"critic/alias_loss": alias.detach()}
 
@@ -88,7 +88,8 @@ class NoiseAliasedCritics:
 
     def backup(self, batch: Batch, u: Float[Tensor, "b d"], bonus: Bonus) -> Tensor:
         chunk = self.decode(batch.next_obs, self.latent.to_critic(u, batch.next_ctx))
-        q = self.context.evaluate(self.action_target, batch.next_obs, chunk)
+        state = self.context.critic_input(batch.next_obs)
+        q = self.context.evaluate(self.action_target, state, chunk)
         return td_target(batch.reward, batch.discount, reduce_heads(q, self.context) + bonus)
 
     def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:

@@ -1,0 +1,215 @@
+"""Fine-tuning of a vision-language-action policy: it starts as its base, the prefix is encoded once per
+decision, and a run resumes exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from policies.base.noise import EpisodeNoise
+from policies.executor import ChunkExecutor
+from policies.vla.packed import PackedPolicy
+from policies.vla.policy import VlaPolicy
+from robo_rl.apps.tuning.compose import TuningSession, build_session
+from robo_rl.apps.tuning.start import with_planning_interval
+from robo_rl.apps.tuning.stored_features import stored_base
+from robo_rl.conf.finetune import MapConfig, MethodConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.eval.rollout import EvalResult, eval_seeds, evaluate
+from robo_rl.rl.collect import Collector
+from robo_rl.rl.denoising.config import DenoisingConfig
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.on_policy.ppo import PpoConfig
+from tests.policies.small_vla import TA, TP, drawn, seen, sides_env, small_vla
+
+pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
+
+
+def method(kind: str, algorithm: str = "off_policy", **options: Any) -> MethodConfig:
+    """24 steps of the base, then 24 of learning, in three lanes."""
+    where = {name: options.pop(name) for name in list(options) if name in MapConfig.__dataclass_fields__}
+    learner: Any = {"hidden": [16], "batch": 8} | options
+    return MethodConfig(
+        env_steps=48, base_steps=24, burn_in=0, replay_capacity=60, learner=LearnerConfig(**learner),
+        map=MapConfig(kind=kind, **where), algorithm=algorithm, name=kind, guard_window=0,
+    )  # fmt: skip
+
+
+def denoising(**settings: Any) -> MethodConfig:
+    ppo = PpoConfig(rollout=8, epochs=1, minibatches=2, warmup=0)
+    return replace(
+        method("chain", "denoising"), base_steps=0, ppo=ppo, denoising=DenoisingConfig(level=0.7, **settings)
+    )
+
+
+METHODS = {
+    "residual": method("residual", actor="deterministic", gate=True),
+    "residual of chunks": method("residual", per_chunk=True),
+    "steering": method("steering"),
+    "DSRL-NA": method("steering", "noise_aliased"),
+    "DPPO": denoising(first_clip=0.001, discount=0.9),
+    "Flow-SDE": denoising(random_step="decision"),
+    "Flow-Noise": denoising(noise_range=[0.1, 0.3], ratio="chain"),
+}
+
+
+@contextmanager
+def session(name: str, base: VlaPolicy) -> Iterator[tuple[TuningSession, Any]]:
+    with closing(sides_env()) as env:
+        made = build_session(METHODS[name], base, env, seed=0, demos=None, say=lambda _: None)
+        yield made, env
+
+
+def begin(made: TuningSession, env: Any) -> EpisodeSeeds:
+    seeds, first = EpisodeSeeds(made.seed_root), EpisodeSeeds(made.seed_root)
+    assert isinstance(made.tuner.collector, Collector)
+    made.tuner.collector.reset(env.reset(seeds), [next(first) for _ in range(3)])
+    return seeds
+
+
+def measured(policy: Any, noise: float) -> EvalResult:
+    with closing(sides_env()) as env:
+        return evaluate(env, policy, ChunkExecutor, EpisodeNoise((TP, 2), noise), eval_seeds(0, 6))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", METHODS)
+def test_the_start_is_the_base_bit_for_bit(name: str) -> None:
+    """Promise 1, for single chunks and for entire episodes."""
+    base, obs = small_vla(), seen("right", "go to the left side")
+    with session(name, base) as (made, _):
+        steered = METHODS[name].map.kind == "steering"
+        noise = torch.zeros_like(drawn(2)) if steered else drawn(2)
+        assert torch.equal(made.policy.sample(obs, noise), base.sample(obs, noise))
+        chunk = base.sample(obs, noise)[:, 0]
+        assert torch.equal(made.policy.refine(obs, chunk), chunk)
+        result, own = (
+            measured(made.policy, made.noise_scale),
+            measured(base, 0.0 if steered else made.noise_scale),
+        )
+        assert (result.length, result.returns) == (own.length, own.returns)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_prefix_is_encoded_once_per_decision(name: str) -> None:
+    """Plan and features share it, and updates encode nothing. An ended episode needs one of its last
+    observation.
+    """
+    base, rows = small_vla(), list[int]()
+    with session(name, base) as (made, env):
+        begin(made, env)
+        base.backbone.register_forward_hook(lambda net, given, out: rows.append(len(out[2])))
+        collector: Any = made.tuner.collector
+        plain, opened, ended = collector._open, list[int](), 0
+
+        def counted(lanes: Any, *rest: Any) -> None:
+            opened.append(len(lanes))
+            plain(lanes, *rest)
+
+        collector._open = counted
+        while not made.tuner.done:
+            ended += len(made.tuner.advance())
+        again = collector.map.timescale == "step"  # of a lane whose queue was empty when its episode ended
+        extra = sum(rows) - sum(opened) - ended
+        assert 0 <= extra <= (ended if again else 0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_stopped_run_equals_an_unstopped_one(name: str, tmp_path: Path) -> None:
+    """Promise 7, through files, in the middle of a chunk."""
+    weights = []
+    for stop in (False, True):
+        base = small_vla()
+        with session(name, base) as (made, env):
+            seeds = begin(made, env)
+            for _ in range(11):
+                made.tuner.advance()
+            if not stop:
+                while not made.tuner.done:
+                    made.tuner.advance()
+                weights.append(made.tuner.learner.weights())
+                continue
+            save_state(tmp_path / "state", {"tuner": made.tuner.state_dict(), "env": env.snapshot()})
+        with session(name, small_vla()) as (made, env):
+            state = load_state(tmp_path / "state")
+            env.restore(state["env"], EpisodeSeeds(seeds.root, seeds.count))
+            made.tuner.load_state_dict(state["tuner"])
+            while not made.tuner.done:
+                made.tuner.advance()
+            weights.append(made.tuner.learner.weights())
+    for part, tensors in weights[0].items():
+        for key, value in tensors.items():
+            assert torch.equal(value, weights[1][part][key]), (part, key)
+
+
+@pytest.mark.parametrize("name", ["DPPO", "Flow-SDE", "Flow-Noise"])
+def test_denoising_learns_the_expert_alone_from_ratio_one(name: str) -> None:
+    """Promise 3: the first minibatch has the log-probabilities of acting. Prefix and base do not change."""
+    base = small_vla()
+    before = {key: value.clone() for key, value in base.state_dict().items()}
+    with session(name, base) as (made, env):
+        begin(made, env)
+        tuner: Any = made.tuner
+        assert made.policy.backbone is base.backbone  # type: ignore[attr-defined]
+        ratios, plain = list[torch.Tensor](), tuner.learner._evaluate
+        old: Any = None
+
+        def evaluated(x: torch.Tensor, u: torch.Tensor, rows: torch.Tensor) -> Any:
+            nonlocal old
+            terms = plain(x, u, rows)
+            if not torch.is_grad_enabled():  # of all terms, in order, before the first minibatch
+                old = terms.log_prob
+            else:
+                ratios.append((terms.log_prob.detach() - old[rows]).exp())
+            return terms
+
+        tuner.learner._evaluate = evaluated
+        while not tuner.done:
+            tuner.advance()
+        torch.testing.assert_close(ratios[0], torch.ones_like(ratios[0]), rtol=0.0, atol=2e-5)
+        assert tuner.learner.updates > 0
+    assert all(torch.equal(value, before[key]) for key, value in base.state_dict().items())
+    changed = {
+        key.split(".")[0] for key, value in made.policy.state_dict().items()  # type: ignore[attr-defined]
+        if not torch.equal(value, before[key])
+    }  # fmt: skip
+    assert changed == {"net"}
+
+
+@torch.no_grad()
+def test_packed_features_hold_the_whole_condition() -> None:
+    """Chunks from a row equal those from the observation; critics see the pooled columns."""
+    base, obs = small_vla(), seen("right", "go to the left side")
+    packed = PackedPolicy(base, 20)
+    rows = packed.features(obs)
+    assert rows.shape == (2, packed.layout.width)
+    assert torch.equal(rows[:, packed.views.critic], base.features(obs))
+    torch.testing.assert_close(packed.sample_from(rows, drawn(2)), base.sample(obs, drawn(2)))
+    alone = packed.features({key: value[:1] for key, value in obs.items()})  # shorter, so padded further
+    torch.testing.assert_close(packed.sample_from(alone, drawn(2)[:1]), base.sample(obs, drawn(2))[:1])
+    with pytest.raises(ConfigError, match="instruction is longer"):
+        packed.features(seen("x" * 21))
+
+
+def test_only_methods_that_sample_from_stored_decisions_store_the_prefix() -> None:
+    base = small_vla()
+    stored = {
+        name for name, made in METHODS.items() if isinstance(stored_base(made, base, "robot/x"), PackedPolicy)
+    }
+    assert stored == {"DSRL-NA", "DPPO", "Flow-SDE", "Flow-Noise"}
+
+
+def test_a_new_planning_interval_shares_the_weights() -> None:
+    base = small_vla()
+    finer = with_planning_interval(base, 1)
+    assert (finer.execute, base.execute) == (1, TA)
+    assert finer.backbone is base.backbone  # type: ignore[attr-defined]

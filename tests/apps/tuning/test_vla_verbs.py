@@ -1,0 +1,119 @@
+"""Verbs of a vision-language-action policy in a suite of two tasks, through the command line."""
+
+from __future__ import annotations
+
+import copy
+import json
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policies.checkpoint import load_policy, save_policy
+from policies.vla.policy import VlaPolicy
+from robo_rl.apps.cli.main import main as robo_rl
+from robo_rl.apps.tuning import auto, imitation
+from robo_rl.conf.finetune import MethodConfig
+from robo_rl.data.store import DatasetWriter
+from sim.adapters.metaworld_words import CAMERAS, SharedRenderer
+from sim.registry import make_env
+from tests.policies.small_vla import SPEC, seen, small_vla
+
+pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
+
+PAIR = "metaworld/faucet-open-v3+faucet-close-v3"
+TASKS = ["faucet-open-v3", "faucet-close-v3"]
+SHORT = ["max_episode_steps=4", "num_envs=2", "eval_episodes=2", "final_episodes=2", "eval_every=0"]
+
+
+@pytest.fixture(autouse=True)
+def black_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures without OpenGL, which takes longer than the rest."""
+    black = np.zeros((64, 64, 3), np.uint8)
+    monkeypatch.setattr(SharedRenderer, "__init__", lambda self, *args: None)
+    monkeypatch.setattr(SharedRenderer, "shots", lambda self, simulation: dict.fromkeys(CAMERAS, black))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy that was not trained."""
+    folder = tmp_path_factory.mktemp("vla")
+    with closing(make_env(PAIR, 1)) as env:
+        spec = env.spec.for_policies()
+    save_policy(folder / "policy", small_vla(spec=spec, steps=2))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["method=steering", "method.execute=2"],
+        ["method=residual", "method.map.per_chunk=true", "method.mix.demo=0", "method.mix.online=1",
+         "method.learner.explore_correlation=0"],
+        ["method=dsrl_na", "method.execute=2"],
+        ["method=flow_sde", "method.ppo.rollout=8", "method.ppo.minibatches=1"],
+    ],
+    ids=lambda words: words[0].partition("=")[2],
+)  # fmt: skip
+def test_finetune_reports_every_task(base: Path, tmp_path: Path, words: list[str]) -> None:
+    steps = ["env_steps=32"] if "flow_sde" in words[0] else ["env_steps=32", "method.base_steps=16"]
+    small = ["method.learner.hidden=[8]", "method.learner.batch=4"]
+    if "residual" in words[0]:
+        small.append("method.burn_in=2")
+    assert (
+        robo_rl(["finetune", f"base={base}", f"out={tmp_path / 'run'}", *words, *steps, *small, *SHORT]) == 0
+    )
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    for who in ("policy", "base"):
+        assert [results["tasks"][who][task]["n"] for task in TASKS] == [1, 1]
+    load_policy(tmp_path / "run" / "policy")
+
+
+@pytest.mark.slow
+def test_auto_refers_to_its_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A base is not copied into a stage that starts from it."""
+    recipe = cache(auto.stage_method)
+
+    def shrunk(name: str) -> MethodConfig:
+        method = copy.deepcopy(recipe(name))
+        if name == "auto":
+            return method
+        method.learner.hidden, method.learner.batch, method.burn_in = [8], 4, 2
+        method.env_steps, method.replay_capacity = min(method.env_steps, 32), 100
+        return method
+
+    monkeypatch.setattr(auto, "stage_method", shrunk)
+    for name, value in (
+        ("CHOICE_EPISODES", 2),
+        ("LEAST_EPISODES", 2),
+        ("LEAST_STEPS", 16),
+        ("ROUND_STEPS", 32),
+    ):
+        monkeypatch.setattr(auto, name, value)
+    out = tmp_path / "auto"
+    words = ["method=auto", "env_steps=64", f"out={out}"]
+    assert robo_rl(["finetune", f"base={base}", *words, *SHORT]) == 0
+    assert (out / "residual" / "run").is_dir()
+    assert not (out / "residual" / "base").exists()
+    assert json.loads((out / "results.json").read_text())["tasks"]
+
+
+def test_its_successes_are_imitated_by_a_policy_like_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imitation, "UPDATES", 2)
+    monkeypatch.setattr(imitation, "VLA_BATCH", 2)
+    writer, obs = DatasetWriter.create(tmp_path / "data", SPEC), seen("right", "right", "right")
+    with writer.episode(task="right") as episode:
+        for row in range(3):
+            episode.add({key: value[row, 0].numpy() for key, value in obs.items()}, np.ones(2, np.float32))
+        episode.commit(success=True)
+    teacher = small_vla()
+    made = imitation.imitate(teacher, None, [tmp_path / "data"], tmp_path / "stage", 0)
+    assert made is not None
+    assert isinstance(made[0], VlaPolicy)
+    assert made[0].shape == teacher.shape
+    assert (made[0].chunk, made[0].execute) == (teacher.chunk, teacher.execute)
