@@ -160,8 +160,8 @@ def build_session(
     features = feature_dim(acting, env.spec, device) if pictures is None else pictures.encoder.dim
     kept = features if pictures is None else pictures.states_dim
     parts = Parts(
-        method=method, base=base, acting=acting, env=env, map=action_map, features=features, pictures=pictures,
-        widths=store_widths(base, kept, action_map), rng=generator("learner", seed, device=device),
+        method=method, base=base, acting=acting, env=env, map=action_map, features=features,
+        pictures=pictures, widths=store_widths(base, kept, action_map), rng=generator("learner", seed, device=device),
         draws=generator("replay", seed, device=device),
         demos=demos, dense_reward=dense_reward, logger=logger, say=say, device=device, masked=masked,
         graphs=graphs,
@@ -271,7 +271,9 @@ def build_learner(
     """The off-policy learner of a method. base: the one whose features are stored."""
     aliased = base if method.algorithm == "noise_aliased" else None
     encoder = None if pictures is None else BatchEncoder(pictures.encoder, method.shift_px, rng)
-    return OffPolicyLearner(features, action_map, method.learner, rng, views_of(base), aliased, encoder=encoder)
+    return OffPolicyLearner(
+        features, action_map, method.learner, rng, views_of(base), aliased, encoder=encoder
+    )
 
 
 def build_ppo(parts: Parts) -> tuple[Tuner, SavedPolicy]:

@@ -65,8 +65,8 @@ def chain_head(
     if draws:
         if not isinstance(policy, GenerativePolicy):
             raise ConfigError(
-                "Methods that learn by the loss of behaviour cloning (fpo, awr) need a diffusion or flow policy "
-                f"as base=, found one of kind '{policy.kind}'. Choose method=flow_sde."
+                "Methods that learn by the loss of behaviour cloning (fpo, awr) need a diffusion or flow "
+                f"policy as base=, found one of kind '{policy.kind}'. Choose method=flow_sde."
             )
         module = nn.ModuleDict({"net": policy.net})
         return DrawHead(policy, module, chain_map(policy, draws), config.reduce, clip)
