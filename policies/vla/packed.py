@@ -136,7 +136,7 @@ def has_prefix(policy: Any) -> bool:
     """True for a VLA, and for a policy that is built on one."""
     layer = policy
     while layer is not None:
-        if layer.kind in ("vla", "vla_head"):
+        if layer.kind == VlaPolicy.kind:
             return True
         layer = getattr(layer, "base", None)
     return False

@@ -113,7 +113,7 @@ class VlaPolicy(nn.Module):
         return deterministic_sample(self.process, self._velocity(cond), cond.pooled, noise, steps)
 
     def path(
-        self, features: Cond, noise: Float[Tensor, "b Tp a"]
+        self, features: Any, noise: Float[Tensor, "b Tp a"]
     ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
         """Points of the deterministic path and their process times, from 1 = noise to 0 = action."""
         times = [*self.process.transitions(self.process.steps).times.tolist(), 0.0]

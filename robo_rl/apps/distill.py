@@ -11,14 +11,15 @@ from policies.base.noise import EpisodeNoise
 from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
-from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, generative_base, sampling_path
+from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, check_head
+from robo_rl.apps.tuning.report import print_tasks, tasks_json
+from robo_rl.apps.tuning.suite_tasks import evaluation_seeds, success_by_task
 from robo_rl.conf.distill import DistillVerb
-from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
-from robo_rl.eval.rollout import compare, eval_seeds, evaluate
-from robo_rl.runs.loaded_policy import find_policy, refuse_vla, trained_env_spec, trained_noise
+from robo_rl.eval.rollout import compare, evaluate
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.runs.success_note import success_note, write_success_note
@@ -30,13 +31,7 @@ def main(config: DistillVerb) -> int:
     torch.set_num_threads(1)
     folder = find_policy(config.teacher)
     teacher, noise_scale = load_policy(folder), trained_noise(folder)
-    refuse_vla(teacher, "distilled")
-    generative_base(teacher)
-    if config.consistency > 0.0 and sampling_path(teacher) is None:
-        raise ConfigError(
-            "consistency > 0 needs a teacher that samples in several steps, which a residual policy does "
-            "not. Set consistency=0, or distil its base."
-        )
+    check_head(config, teacher)
     name = config.env or trained_env_spec(folder).name
     with closing(make_env(name, config.num_envs, 0, max_episode_steps=config.max_episode_steps)) as env:
         check_compatible(teacher, env.spec)
@@ -107,7 +102,7 @@ def report(
     config: DistillVerb, teacher: SavedPolicy, result: DistillationResult, env: VecEnv, run: RunDir
 ) -> None:
     """Evaluate head and teacher on the same episodes, and print and save the results."""
-    seeds = eval_seeds(config.eval_seed, config.eval_episodes)
+    seeds = evaluation_seeds(env.spec.name, config.eval_seed, config.eval_episodes)
     shape, noise = (teacher.chunk, teacher.action_spec.dim), result.noise_scale
     after = evaluate(env, result.head, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
     before = evaluate(env, teacher, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
@@ -117,9 +112,14 @@ def report(
         f"{after.rate}"
     )
     print(f"teacher on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
+    results = {"head": after.to_json(), "teacher": before.to_json()}
+    if by_task := success_by_task(env.spec.name, after):
+        tasks = {"head": by_task, "teacher": success_by_task(env.spec.name, before)}
+        print_tasks(tasks)
+        results["tasks"] = tasks_json(tasks)
     if config.env is None and config.max_episode_steps is None:  # measured as it will be deployed
         write_success_note(run.policy, success_note(after.rate, env.spec.name, config.eval_seed, noise))
-    write_json(run.path / "results.json", {"head": after.to_json(), "teacher": before.to_json()})
+    write_json(run.path / "results.json", results)
     print(f"Policy: {run.policy}\nNext:   robo-rl export policy={run.path} out={run.path}/bundle")
 
 

@@ -40,10 +40,14 @@ def after_evaluation(folder: Path, rate: SuccessRate) -> str:
     """What follows for a policy of this kind: fine-tuning, distillation, export or another simulator."""
     if (folder / MANIFEST).is_file():
         return f"robo-rl run bundle={folder}"
-    kind, run = read_policy_json(folder)["kind"], _run_of(folder)
+    data, run = read_policy_json(folder), _run_of(folder)
+    kind = data["kind"]
     if kind in FLIGHTS:
         return f"robo-rl transfer run={run}"
-    if kind in ("single_step", "direct"):
+    if (
+        kind in ("single_step", "direct")
+        or data["config"].get("vla", {}).get("process", {}).get("steps") == 1
+    ):
         return f"robo-rl export policy={run} out={run / 'bundle'}"
     if kind in BASES and rate.k == 0:
         return BETTER_BASE

@@ -161,7 +161,8 @@ def build_session(
     kept = features if pictures is None else pictures.states_dim
     parts = Parts(
         method=method, base=base, acting=acting, env=env, map=action_map, features=features,
-        pictures=pictures, widths=store_widths(base, kept, action_map), rng=generator("learner", seed, device=device),
+        pictures=pictures, widths=store_widths(base, kept, action_map),
+        rng=generator("learner", seed, device=device),
         draws=generator("replay", seed, device=device),
         demos=demos, dense_reward=dense_reward, logger=logger, say=say, device=device, masked=masked,
         graphs=graphs,

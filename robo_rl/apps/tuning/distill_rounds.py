@@ -24,6 +24,9 @@ from policies.tuned.fine_tuned import feature_encoders
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
+from policies.vla.packed import PackedPolicy, has_prefix
+from policies.vla.policy import VlaPolicy
+from policies.vla.single_step import SingleStepExpert, with_expert
 from robo_rl.apps.tuning.compose import ignores_noise
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
@@ -31,6 +34,7 @@ from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
 from robo_rl.rl.distillation.distill import DistillConfig, DistillData, Distiller, SamplingPath
+from sim.registry import longest_instruction
 
 _DATA = ("features", "noise", "chunk", "weight")
 
@@ -39,7 +43,7 @@ _DATA = ("features", "noise", "chunk", "weight")
 class DistillationResult:
     """The head and its cost, summed over interruptions."""
 
-    head: SingleStepPolicy
+    head: SavedPolicy
     noise_scale: float
     env_steps: int
     states: int
@@ -55,13 +59,17 @@ class Rounds:
         # A teacher that ignores its noise has one chunk per state: its head is trained and run at zero noise.
         self.noise_scale = 0.0 if ignores_noise(teacher) else noise_scale
         noise = EpisodeNoise((teacher.chunk, teacher.action_spec.dim), self.noise_scale)
+        # the teacher with features that hold all that a chunk needs
+        self.labelling = (
+            PackedPolicy(teacher, longest_instruction(env.spec.name)) if has_prefix(teacher) else teacher
+        )
         self.collector = DaggerCollector(
-            env, teacher, ChunkExecutor, noise, corrects_steps(teacher), config.seed
+            env, self.labelling, ChunkExecutor, noise, corrects_steps(teacher), config.seed
         )
         self.recipe = DistillConfig(
             **{item.name: getattr(config, item.name) for item in fields(DistillConfig)}
         )
-        self.head = new_head(teacher, config)
+        self.head = new_head(teacher, config, self.labelling)
         self.round, self.env_steps, self.distiller = -1, 0, None
         self._start_s, self._start_cpu_s = time.monotonic(), time.process_time()
 
@@ -97,13 +105,17 @@ class Rounds:
             gathered = self.collector.collect(config.rollout_steps * more, on_step=on_step)
             data = gathered.data
         else:
-            student = _single_step(before.student())
+            student: Any = before.student()
             gathered = self.collector.collect(
                 config.round_steps * more, student, config.student_share, on_step
             )
             data = before.data + gathered.data
         self.env_steps, self.round = self.env_steps + gathered.env_steps, self.round + 1
-        self.distiller = Distiller(self.head, data, self.recipe, sampling_path(self.teacher))
+        self.distiller = Distiller(self.head, data, self.recipe, self._path())
+
+    def _path(self) -> SamplingPath | None:
+        path = sampling_path(self.teacher)
+        return self.labelling.path if path and isinstance(self.labelling, PackedPolicy) else path
 
     def update(self, logger: Logger | None = None) -> None:
         """One update of this round; all rounds share one curve."""
@@ -114,7 +126,7 @@ class Rounds:
 
     def result(self) -> DistillationResult:
         assert self.distiller is not None
-        head = _single_step(self.distiller.student())
+        head = finished_head(self.distiller.student(), self.teacher)
         return DistillationResult(
             head, self.noise_scale, self.env_steps, len(self.distiller.data), *self._spent()
         )
@@ -133,9 +145,7 @@ class Rounds:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.round, self.env_steps = int(state["round"]), int(state["env_steps"])
-        self.distiller = Distiller(
-            self.head, DistillData(**state["data"]), self.recipe, sampling_path(self.teacher)
-        )
+        self.distiller = Distiller(self.head, DistillData(**state["data"]), self.recipe, self._path())
         self.distiller.load_state_dict(state["distiller"])
         self.collector.load_state_dict(state["collector"])
         wall_s, cpu_s = state["spent"]
@@ -152,29 +162,68 @@ def sampling_path(teacher: SavedPolicy) -> SamplingPath | None:
     """
     if isinstance(teacher, SteeredPolicy):
         return None if sampling_path(teacher.base) is None else teacher.path
-    return teacher.path if isinstance(teacher, GenerativePolicy) else None
+    return teacher.path if isinstance(teacher, GenerativePolicy | VlaPolicy) else None
 
 
-def new_head(teacher: SavedPolicy, config: DistillVerb) -> SingleStepPolicy:
-    """New head with the observations of the teacher's base; its weights follow from the seed."""
+def new_head(
+    teacher: SavedPolicy, config: DistillVerb, labelling: SavedPolicy | PackedPolicy
+) -> SingleStepPolicy | SingleStepExpert:
+    """New head with the observations of the teacher's base.
+
+    Its weights follow from the seed; those of a head over a prefix are the action expert's.
+    """
     base = generative_base(teacher)
+    if isinstance(base, VlaPolicy):
+        assert isinstance(labelling, PackedPolicy)
+        return SingleStepExpert(base, labelling.layout)
     torch.manual_seed(derive_seed("head", config.seed))
     encoders = [copy.deepcopy(each).requires_grad_(False) for each in feature_encoders(teacher)]
     encoder = encoders[0] if len(encoders) == 1 else EncoderStack(encoders)
     return SingleStepPolicy(base.env, encoder, config.net, teacher.obs_steps, teacher.chunk, teacher.execute)
 
 
-def generative_base(policy: nn.Module | SavedPolicy) -> GenerativePolicy:
+def finished_head(student: nn.Module, teacher: SavedPolicy) -> SavedPolicy:
+    """The trained head as a policy; one over a prefix is the teacher's base with that expert."""
+    if isinstance(student, SingleStepPolicy):
+        return student
+    base = generative_base(teacher)
+    assert isinstance(student, SingleStepExpert)
+    assert isinstance(base, VlaPolicy)
+    return with_expert(base, student, teacher.execute)
+
+
+def generative_base(policy: nn.Module | SavedPolicy) -> GenerativePolicy | VlaPolicy:
     """Generative policy at the bottom of a stack. Raises ConfigError if there is none."""
     while isinstance(policy, SteeredPolicy | ResidualPolicy):
         policy = policy.base
-    if not isinstance(policy, GenerativePolicy):
+    several = isinstance(policy, GenerativePolicy) or (
+        isinstance(policy, VlaPolicy) and policy.process.steps > 1
+    )
+    if not several:
         raise ConfigError(
             f"A policy of kind '{getattr(policy, 'kind', '?')}' already decides in a single step."
         )
+    assert isinstance(policy, GenerativePolicy | VlaPolicy)
     return policy
 
 
-def _single_step(head: nn.Module) -> SingleStepPolicy:
-    assert isinstance(head, SingleStepPolicy)
-    return head
+def check_head(config: DistillVerb, teacher: SavedPolicy) -> None:
+    """Raise ConfigError for settings that this teacher does not allow."""
+    base = generative_base(teacher)
+    if config.consistency > 0.0 and sampling_path(teacher) is None:
+        raise ConfigError(
+            "consistency > 0 needs a teacher that samples in several steps, which a residual policy does "
+            "not. Set consistency=0, or distil its base."
+        )
+    if not isinstance(base, VlaPolicy):
+        return
+    if config.net != type(config)(teacher="", out="").net:
+        raise ConfigError(
+            "net= is a network over flat features, but the head of a vision-language-action policy is its "
+            "action expert. Leave it out."
+        )
+    if config.consistency > 0.0 and base.shape.process.prediction == "sample":
+        raise ConfigError(
+            "consistency > 0 needs a network whose jump at time 0 is the identity, which that of "
+            "policy.process.prediction=sample is not. Set consistency=0."
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
@@ -57,9 +58,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
             tasks["base"] = success_by_task(env_name(config), before)
         if tasks["policy"]:
             print_tasks(tasks)
-            result["tasks"] = {
-                who: {task: rate.to_json() for task, rate in rates.items()} for who, rates in tasks.items()
-            }
+            result["tasks"] = tasks_json(tasks)
     write_json(run.path / "results.json", result)
     if config.max_episode_steps is None:  # measured as it will be deployed: `export` states it in the bundle
         note = success_note(after.rate, env.spec.name, config.eval_seed, outcome.noise_scale)
@@ -70,7 +69,12 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
 
 
 def print_tasks(tasks: dict[str, dict[str, SuccessRate]]) -> None:
-    """A line for each task of a suite: success of the policy, and of its base if it has one."""
-    for task, rate in tasks["policy"].items():
-        before = f", base {tasks['base'][task]}" if "base" in tasks else ""
-        print(f"  {task}: {rate}{before}")
+    """A line for each task of a suite: success of the first policy, and of the others there."""
+    first, *others = tasks
+    for task, rate in tasks[first].items():
+        print(f"  {task}: {rate}" + "".join(f", {who} {tasks[who][task]}" for who in others))
+
+
+def tasks_json(tasks: dict[str, dict[str, SuccessRate]]) -> dict[str, dict[str, Any]]:
+    """Success of each policy on each task, for results.json."""
+    return {who: {task: rate.to_json() for task, rate in rates.items()} for who, rates in tasks.items()}

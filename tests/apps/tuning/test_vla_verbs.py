@@ -73,6 +73,25 @@ def test_finetune_reports_every_task(base: Path, tmp_path: Path, words: list[str
 
 
 @pytest.mark.slow
+def test_distill_reports_every_task(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The head is a policy of the same kind, with one transition; it is exported next."""
+    few = ["steps=2", "rounds=1", "rollout_steps=100", "round_steps=100", "batch_size=4", "num_envs=2"]
+    out = tmp_path / "head"
+    words = [f"teacher={base}", f"out={out}", "max_episode_steps=4", "eval_episodes=2"]
+    assert robo_rl(["distill", *words, *few]) == 0
+    head = load_policy(out / "policy")
+    assert isinstance(head, VlaPolicy)
+    assert head.process.steps == 1
+    tasks = json.loads((out / "results.json").read_text())["tasks"]
+    assert {who: [rates[task]["n"] for task in TASKS] for who, rates in tasks.items()} == {
+        "head": [1, 1],
+        "teacher": [1, 1],
+    }
+    assert robo_rl(["distill", f"teacher={out}", f"out={tmp_path / 'again'}"]) == 2
+    assert "already decides in a single step" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_auto_refers_to_its_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A base is not copied into a stage that starts from it."""
     recipe = cache(auto.stage_method)
