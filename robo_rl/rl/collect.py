@@ -234,7 +234,7 @@ class Collector:
             base.executor.queue(lanes, chunk)
             self._open(lanes, seen, noise.flatten(1)[:, :0], u, base.executed_part(chunk), chunk)
             return
-        chunk = base.executor.plan(lanes, noise, condition)
+        chunk = base.executor.plan(lanes, noise, seen.condition)
         # a copy, because the chunk is corrected in place below
         ctx = base.executed_part(chunk)[:, : self.map.ctx_dim].clone()
         u = None if act is None else act(features, ctx)

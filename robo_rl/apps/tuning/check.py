@@ -12,8 +12,7 @@ from robo_rl.apps.tuning.compose import build_map, check_interventions
 from robo_rl.apps.tuning.pictures import check_memory, check_method, learned_pictures, memory_of
 from robo_rl.apps.tuning.remote import check_launcher
 from robo_rl.apps.tuning.start import with_planning_interval
-from robo_rl.apps.tuning.stored_features import store_widths
-from robo_rl.apps.tuning.stores import check_demos, size_of
+from robo_rl.apps.tuning.stores import check_demos, size_of, store_widths
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
 from robo_rl.core.errors import ConfigError

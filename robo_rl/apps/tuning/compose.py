@@ -18,14 +18,15 @@ from policies.tuned.steered import SteeredPolicy
 from policies.vla.packed import PackedPolicy
 from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
 from robo_rl.apps.tuning.pictures import LearnedPictures, learned_pictures
-from robo_rl.apps.tuning.stored_features import (
+from robo_rl.apps.tuning.stores import (
+    build_stores,
     feature_dim,
+    reward_transform,
     store_widths,
     stored_base,
     views_of,
     with_packed_replay,
 )
-from robo_rl.apps.tuning.stores import build_stores, reward_transform
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import ActionMap, ChainMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError

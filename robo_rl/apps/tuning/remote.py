@@ -21,8 +21,7 @@ from robo_rl.apps.tuning.compose import (
     with_interventions,
 )
 from robo_rl.apps.tuning.start import env_name, env_options
-from robo_rl.apps.tuning.stored_features import feature_dim, store_widths, stored_base
-from robo_rl.apps.tuning.stores import build_stores, reward_transform
+from robo_rl.apps.tuning.stores import build_stores, feature_dim, reward_transform, store_widths, stored_base
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json

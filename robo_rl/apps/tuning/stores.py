@@ -1,13 +1,17 @@
-"""Replay buffers of a fine-tuning run, with features of the base or with pictures."""
+"""Replay buffers of a fine-tuning run, and what they hold: features of the base, prefixes, or pictures."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from policies.checkpoint import check_compatible
 from policies.registry import SavedPolicy
+from policies.vla.packed import PackedPolicy, has_prefix
 from robo_rl.apps.tuning.pictures import (
     LearnedPictures,
     ReplaySize,
@@ -19,10 +23,13 @@ from robo_rl.apps.tuning.pictures import (
 from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.spec import EnvSpec
+from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.demos import chosen_episodes, demo_replay
 from robo_rl.rl.running import RewardTransform
+from sim.registry import longest_instruction
 
 INTERVENTION_REWARD = -1.0  # reward of the step before a human takes over (RLIF)
 
@@ -89,3 +96,55 @@ def build_stores(
             recorded=dense_reward and method.reward_source == "task", device=device, **learned,
         )  # fmt: skip
     return stores
+
+
+def stored_base(method: MethodConfig, base: SavedPolicy, env: str) -> SavedPolicy | PackedPolicy:
+    """The base with the features that a store of decisions holds.
+
+    Those of a vision-language-action policy hold the prefix if the method samples chunks from stored
+    decisions, and are the pooled ones otherwise.
+    """
+    if method.algorithm not in ("noise_aliased", "denoising") or not has_prefix(base):
+        return base
+    return PackedPolicy(base, longest_instruction(env))
+
+
+def views_of(base: SavedPolicy | PackedPolicy) -> Views:
+    """Stored features that actor and critics see."""
+    return base.views if isinstance(base, PackedPolicy) else ALL
+
+
+def with_packed_replay(
+    method: MethodConfig, base: SavedPolicy, features: int, say: Callable[[str], None]
+) -> MethodConfig:
+    """The method with a replay of as many decisions as it makes, because one with a prefix is large."""
+    decisions = math.ceil(1.25 * method.env_steps / base.execute)  # more than these if episodes end early
+    capacity = min(method.replay_capacity, decisions)
+    gigabytes = 2 * 4 * features * capacity / 1e9  # a decision holds two observations of float32
+    say(
+        f"The replay holds the prefix of {capacity} decisions, {gigabytes:.2g} GB. If that is too much, set "
+        "method.replay_capacity."
+    )
+    return replace(method, replay_capacity=capacity)
+
+
+def feature_dim(base: SavedPolicy | PackedPolicy, env: EnvSpec, device: torch.device | str = "cpu") -> int:
+    """Width of the base's features."""
+    zeros = {
+        key: torch.zeros(1, base.obs_steps, *spec.shape, dtype=spec.torch_dtype, device=device)
+        for key, spec in env.obs.items()
+    }
+    return int(base.features(zeros).shape[1])
+
+
+def store_widths(base: SavedPolicy, features: int, action_map: ActionMap) -> dict[str, int]:
+    """Sizes of the stored entries of a decision."""
+    chunked = base.execute if action_map.timescale == "chunk" else 1
+    return {
+        "obs": features,
+        "ctx": action_map.ctx_dim,
+        "critic_action": action_map.critic_dim,
+        "action": base.action_spec.dim * chunked,
+        "next_obs": features,
+        "next_ctx": action_map.ctx_dim,
+    }

@@ -62,8 +62,8 @@ def group_advantage(
     numbers, index, count = group.unique(return_inverse=True, return_counts=True)
 
     def mean(values: Float[Tensor, " e"]) -> Float[Tensor, " g"]:
-        sums: Tensor = values.new_zeros(len(numbers)).index_add(0, index, values)
-        return sums / count
+        means: Tensor = values.new_zeros(len(numbers)).index_add(0, index, values) / count
+        return means
 
     centred = total - mean(total)[index]
     std = mean(centred.square()).sqrt()[index]

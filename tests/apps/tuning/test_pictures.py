@@ -22,7 +22,7 @@ from robo_rl.apps.tuning.pictures import (
     memory_of,
     replay_size,
 )
-from robo_rl.apps.tuning.stored_features import store_widths
+from robo_rl.apps.tuning.stores import store_widths
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.store import DatasetWriter, EpisodeStore

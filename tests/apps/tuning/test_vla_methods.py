@@ -19,7 +19,7 @@ from policies.vla.packed import PackedPolicy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.compose import TuningSession, build_session
 from robo_rl.apps.tuning.start import with_planning_interval
-from robo_rl.apps.tuning.stored_features import stored_base
+from robo_rl.apps.tuning.stores import stored_base
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
