@@ -294,7 +294,7 @@ def build_denoising(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     acting = stored_base(method, policy, parts.env.spec.name)
     assert isinstance(acting, GenerativePolicy | PackedPolicy)
     seen = parts.views.critic_width(parts.features)
-    head = chain_head(policy, seen, method.denoising, method.ppo.clip, parts.rng, acting, parts.map.draws)
+    head = chain_head(policy, seen, method.denoising, method.ppo.clip, parts.rng, parts.map.draws, acting)
     learner = PpoLearner(parts.features, parts.map, method.learner, method.ppo, parts.rng, parts.views, head)
     return on_policy_tuner(parts, acting, learner), policy
 

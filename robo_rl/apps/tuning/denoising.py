@@ -52,8 +52,8 @@ def chain_head(
     config: DenoisingConfig,
     clip: float,
     generator: torch.Generator,
-    acting: GenerativePolicy | PackedPolicy | None = None,
     draws: int = 0,
+    acting: GenerativePolicy | PackedPolicy | None = None,
 ) -> ChainHead | DrawHead:
     """Head over the denoising network of this policy, and that of the noise if it is learned.
 

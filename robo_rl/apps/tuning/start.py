@@ -84,8 +84,10 @@ def env_options(config: FinetuneVerb) -> dict[str, Any]:
 
 def engine_device(name: str, device: str) -> dict[str, str]:
     """The run's GPU for an engine that can choose one, if the environment's name does not choose another."""
+    if not device.startswith("cuda"):
+        return {}
     chooses = takes_option(option_of(name, "engine"), "device") and option_of(name, "device") is None
-    return {"device": device} if chooses and device.startswith("cuda") else {}
+    return {"device": device} if chooses else {}
 
 
 def training_episode_limit(

@@ -212,7 +212,7 @@ def test_a_head_sees_what_its_teacher_sees(name: str, tmp_path: Path) -> None:
 
     teacher = trained(name)
     config = DistillVerb(teacher="t", out="o", net=MlpDenoiserConfig(width=8, depth=1))
-    head = new_head(teacher, config)
+    head = new_head(teacher, config, teacher)
     state = 1.0 + 3.0 * torch.rand(5, 2, generator=torch.Generator().manual_seed(0))
     obs = {key: value.unsqueeze(1).repeat_interleave(2, 1) for key, value in observed(state).items()}
     with torch.no_grad():
