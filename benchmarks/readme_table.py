@@ -38,6 +38,7 @@ TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     DEMO_TOPIC: ("demo",),
     "Fine-tuning": ("finetune", "pusht", "pixels"),
     "Learning inside the denoising": ("denoising",),
+    "Vision-language-action policies": ("vla",),
     "Single-step head": ("head",),
     "Learners": ("learner", "many_lanes"),
     "Quadcopters: one craft": ("fly", "hover", "tracking", "waypoints", "race", "vision", "quad_chain", "c"),

@@ -1,0 +1,156 @@
+"""Vision-language-action policy on suites of MetaWorld tasks: success, and what words are worth.
+
+    python benchmarks/vla.py --suite pair --folder runs/vla
+    python benchmarks/vla.py --suite mt6 --folder runs/vla
+
+Collects, trains and evaluates by the verbs. --folder keeps datasets, runs and evaluations: the same command
+continues where it was stopped, and measures nothing twice. Lines, for <suite> = mt6 or pair (a faucet to open
+or close in one scene), each with k, n and the 95 % Wilson interval:
+
+    vla/<suite>/success                    told the task in a wording of training; .../success/<task> alike
+    vla/<suite>/new_wording_success        told the task in wordings that no demonstration has
+    vla/<suite>/other_instruction_success  told the opposite task: success in the task that was not named
+    vla/<suite>/single_task_success        flow policies of one task each, from the same pictures
+
+--only measures some of them; --single-tasks names the tasks of the last line. --checkpoint measures a run
+that is not finished.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+
+from common import emit, own_folder, parser, verb
+
+from robo_rl.eval.stats import SuccessRate
+from sim.adapters.metaworld_instructions import WORDINGS, tasks_of
+from sim.registry import task_in
+
+NAMES = {"mt6": "mt6", "pair": "faucet-open-v3+faucet-close-v3"}
+PARTS = ("success", "new_wording_success", "other_instruction_success", "single_task_success")
+RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
+VLA = {"policy": "vla", "lr": 1e-3, "ema_max": 0.99}
+FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
+ByTask = dict[str, list[bool]]  # outcomes of the episodes of each task
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--suite", choices=sorted(NAMES), default="mt6", help="tasks")
+    options.add_argument("--demos", type=int, default=15, help="demonstrations of each task")
+    options.add_argument("--steps", type=int, default=2000, help="updates of each policy")
+    options.add_argument("--batch-size", type=int, default=16, help="windows per update")
+    options.add_argument("--episodes-per-task", type=int, default=20, help="evaluation episodes of each task")
+    options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="lines to measure")
+    options.add_argument("--single-tasks", nargs="+", help="tasks of single_task_success; none: all")
+    options.add_argument("--checkpoint", type=int, help="measure this update instead of the end of training")
+    options.add_argument("--folder", type=Path, default=Path("runs/vla"), help="data and runs are kept here")
+    args = options.parse_args()
+    args.most_steps = None
+    if args.quick:
+        args.suite, args.demos, args.steps, args.batch_size, args.episodes_per_task = "pair", 1, 2, 4, 1
+        args.only = [part for part in args.only if part != "single_task_success"]
+        args.most_steps = 10  # of an episode
+    Measurement(args, own_folder(args.folder)).run()
+
+
+class Measurement:
+    """Data, policies and figures of one suite."""
+
+    def __init__(self, args: Any, folder: Path) -> None:
+        self.args, self.folder = args, folder
+        self.tasks = tasks_of(NAMES[args.suite])
+
+    def run(self) -> None:
+        everything: Mapping[str, Callable[[], ByTask]] = {
+            "success": lambda: self.success(self.vla(), "success"),
+            "new_wording_success": lambda: self.success(self.vla(), "new_wording", wordings="new"),
+            "other_instruction_success": self.other_instruction,
+            "single_task_success": self.single_tasks,
+        }
+        for part in self.args.only:
+            outcomes = everything[part]()
+            self.say(part, [each for of_task in outcomes.values() for each in of_task], outcomes)
+            for task, of_task in outcomes.items():
+                self.say(f"{part}/{task}", of_task, {task: of_task})
+
+    def vla(self) -> str:
+        """The policy of the suite, as `evaluate` takes it."""
+        run, step = self.folder / f"vla_{self.args.suite}", self.args.checkpoint
+        if step is None:
+            data = self.collect(NAMES[self.args.suite], self.folder / f"data_{self.args.suite}")
+            self.train(data, run, VLA)
+        return str(run) if step is None else f"{run}@{step}"
+
+    def collect(self, suite: str, out: Path) -> Path:
+        """Demonstrations of each task, in a dataset that is finished where it exists."""
+        count = self.args.demos * len(tasks_of(suite))
+        verb(
+            "collect",
+            suite=f"metaworld/{suite}",
+            out=out,
+            episodes=count,
+            noise=0.2,
+            num_envs=6,
+            num_workers=0,
+        )
+        return out
+
+    def train(self, data: Path, out: Path, settings: Mapping[str, Any]) -> None:
+        """Policy of the data; a training that was stopped continues."""
+        if not (out / "policy" / "policy.json").exists():
+            recipe = RECIPE | {"steps": self.args.steps, "batch_size": self.args.batch_size}
+            verb("train", data=data, out=out, resume=(out / "run.json").exists(), **recipe, **settings)
+
+    def success(self, policy: str, name: str, **settings: Any) -> ByTask:
+        """Outcomes of a policy, kept in a file of this name. settings: of the evaluation."""
+        tasks = settings.pop("only", self.tasks)
+        home = Path(policy.partition("@")[0])
+        file = home / f"{name}{'_at_' + policy.partition('@')[2] if '@' in policy else ''}.json"
+        if not file.exists():
+            lanes = min(6, len(tasks) * self.args.episodes_per_task)
+            count = {"episodes": len(tasks) * self.args.episodes_per_task, "num_envs": lanes}
+            if len(tasks) < len(self.tasks):
+                settings["tasks"] = f"[{','.join(tasks)}]"
+            if self.args.most_steps:
+                settings["max_episode_steps"] = self.args.most_steps
+            verb("evaluate", policy=policy, out=file, num_workers=0, **count, **settings)
+        report = json.loads(file.read_text())
+        outcomes: ByTask = {task: [] for task in tasks}
+        known, env = tasks_of(report["env"].partition("/")[2]), report["env"]
+        for seed, success in zip(report["policy"]["seeds"], report["policy"]["success"], strict=True):
+            outcomes[known[task_in(env, seed)]].append(success)
+        return outcomes
+
+    def other_instruction(self) -> ByTask:
+        """Outcomes in each task, told to do its opposite: tasks 2 i and 2 i + 1 are opposites."""
+        policy, outcomes = self.vla(), ByTask()
+        for i, task in enumerate(self.tasks):
+            told = WORDINGS[self.tasks[i ^ 1]][0]
+            outcomes |= self.success(policy, f"other_than_{task}", only=[task], instruction=told)
+        return outcomes
+
+    def single_tasks(self) -> ByTask:
+        """Outcomes of flow policies that learn one task each, from as many demonstrations of it."""
+        outcomes = ByTask()
+        for task in self.args.single_tasks or self.tasks:
+            data = self.collect(f"{task}+", self.folder / f"data_{task}")
+            self.train(data, self.folder / f"flow_{task}", FLOW)
+            outcomes |= self.success(str(self.folder / f"flow_{task}"), "success", only=[task])
+        return outcomes
+
+    def say(self, name: str, outcomes: list[bool], by_task: ByTask) -> None:
+        rate, args = SuccessRate.of(outcomes), self.args
+        more = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson()), "demos_per_task": args.demos}
+        more |= {"updates": args.checkpoint or args.steps, "batch_size": args.batch_size}
+        emit(f"vla/{args.suite}/{name}", rate.rate, "fraction", **more, tasks=sorted(by_task))
+
+
+if __name__ == "__main__":
+    main()
