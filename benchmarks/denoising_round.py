@@ -1,13 +1,13 @@
 """How far one round of each method moves the deployed policy, when the advantage is known.
 
     python benchmarks/denoising_round.py --task peg-insert-side
-    python benchmarks/denoising_round.py --method flow_sde --set "method.ppo.objective=aspo"
+    python benchmarks/denoising_round.py --method flow_sde --set "method.ppo.objective=aspo" --label aspo
 
 800 decisions at states of the demonstrations explore as in training. Their advantage is the deviation of the
 chunk from the deployed one, along a random direction. After one round of updates, the deployed chunks are
-compared with those before, without an environment. Names: denoising/<task>/<method>/first_round_shift, the mean
-shift along that direction in standard deviations of the exploration, over three directions; `rms` is the root
-mean square of the shift in all directions, `spread` that of the exploration, in normalised action units.
+compared with those before, without an environment. Names: denoising/<task>/<method>/first_round_shift[/<label>],
+the mean shift along that direction in standard deviations of the exploration, over three directions; `rms` is
+the root mean square of the shift in all directions, `spread` that of the exploration, in normalised action units.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def main() -> None:
     options.add_argument("--task", choices=[*TASKS], default="peg-insert-side")
     options.add_argument("--method", default=",".join(METHODS), help="methods, separated by commas")
     options.add_argument("--set", default="", help="more settings of the methods")
+    options.add_argument("--label", default="", help="last part of the names, for a run with more settings")
     options.add_argument("--folder", type=Path, default=Path("runs/benchmark"), help="folder of the runs")
     args = options.parse_args()
     call = Call(args.task, "", 0, own_folder(args.folder), (), args.quick)
@@ -54,7 +55,9 @@ def main() -> None:
         rows = [first_round(policy, features, method, seed) for seed in range(1 if args.quick else 3)]
         mean = {key: fmean(row[key] for row in rows) for key in rows[0]}
         shift = mean.pop("shift")
-        emit(f"denoising/{args.task}/{name}/first_round_shift", shift, "std", settings=args.set, **mean)
+        label = f"/{args.label}" if args.label else ""
+        line = f"denoising/{args.task}/{name}/first_round_shift{label}"
+        emit(line, shift, "std", settings=args.set, **mean)
 
 
 def states_of(policy: GenerativePolicy, episodes: EpisodeStore) -> Tensor:
