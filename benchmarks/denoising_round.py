@@ -3,11 +3,12 @@
     python benchmarks/denoising_round.py --task peg-insert-side
     python benchmarks/denoising_round.py --method flow_sde --set "method.ppo.objective=aspo" --label aspo
 
-800 decisions at states of the demonstrations explore as in training. Their advantage is the deviation of the
-chunk from the deployed one, along a random direction. After one round of updates, the deployed chunks are
-compared with those before, without an environment. Names: denoising/<task>/<method>/first_round_shift[/<label>],
-the mean shift along that direction in standard deviations of the exploration, over three directions; `rms` is
-the root mean square of the shift in all directions, `spread` that of the exploration, in normalised action units.
+800 decisions at states of the demonstrations explore as in training. Their advantage is the deviation of
+the chunk from the deployed one, along a random direction. After one round of updates, the deployed chunks
+are compared with those before, without an environment. Names:
+denoising/<task>/<method>/first_round_shift[/<label>], the mean shift along that direction in standard
+deviations of the exploration, over three directions; `rms` is the root mean square of the shift in all
+directions, `spread` that of the exploration, in normalised action units.
 """
 
 from __future__ import annotations
