@@ -11,13 +11,14 @@ from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import MOTORS, RATES, Flag, FlightCommand, Odometry
 from hardware.nodes.shared.dropped import DropTeller
+from hardware.nodes.shared.emergency_stop import EmergencyStop
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.send_clock import SendClock
 from hardware.nodes.shared.sole_publishers import SolePublishers
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.reasons import Reason, last_account
-from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
+from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
 from robo_rl.core.shapes import Float
 
 _STATUS_S = 0.5
@@ -45,7 +46,7 @@ class FlightFilterNode:
         self._send, self._own = FLIGHT_SAFE.publisher(bus), OwnStatus(bus, SAFETY_STATE)
         ODOM.subscribe(bus, self._on_state)
         FLIGHT_RAW.subscribe(bus, self._on_command)
-        ESTOP.subscribe(bus, self._on_estop)
+        EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._arm, self._stop)
@@ -88,6 +89,11 @@ class FlightFilterNode:
     def _on_estop(self, message: Flag, received_s: float) -> None:
         self._arm_when_ready &= not message.on  # releasing the stop does not arm
         self.filter.on_emergency(message.on)
+        self._tick()
+
+    def _on_unheard_estop(self) -> None:
+        self._arm_when_ready = False
+        self.filter.stop(Reason.FLIGHT_EMERGENCY_UNHEARD)
         self._tick()
 
     def _on_rivals(self, sentence: str) -> None:

@@ -14,6 +14,7 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointJog, JointState, JointTrajectory, Twist
 from hardware.nodes.shared.dropped import DropTeller
+from hardware.nodes.shared.emergency_stop import EmergencyStop
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.send_clock import SendClock
@@ -24,7 +25,6 @@ from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason, last_account
 from hardware.teleop.velocity import VelocityTeleop
 from hardware.topics import (
-    ESTOP,
     INTERVENTION,
     JOINT_JOG,
     JOINT_STATES,
@@ -71,7 +71,7 @@ class SafetyFilterNode:
         self._velocity, self._clock = VelocityTeleop(robot), SendClock(bus)
         self._subscribe_velocities(bus)
         INTERVENTION.subscribe(bus, self._on_intervention)
-        ESTOP.subscribe(bus, self._on_estop)
+        EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._arm, self._stop)
@@ -145,6 +145,11 @@ class SafetyFilterNode:
     def _on_estop(self, message: Flag, received_s: float) -> None:
         self._arm_when_ready &= not message.on  # releasing the stop does not arm
         self.filter.on_emergency(message.on)
+        self._tick()
+
+    def _on_unheard_estop(self) -> None:
+        self._arm_when_ready = False
+        self.filter.stop(Reason.EMERGENCY_UNHEARD)
         self._tick()
 
     def _on_rivals(self, sentence: str) -> None:

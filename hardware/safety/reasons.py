@@ -94,6 +94,11 @@ class Reason(Enum):
     STALE_STATE = Rule(Effect.HOLD, "no new state for 3 periods", quad=False)
     # Causes of an immediate stop of an arm.
     EMERGENCY = Rule(Effect.STOP, "the emergency stop was pressed", quad=False)
+    EMERGENCY_UNHEARD = Rule(
+        Effect.STOP,
+        "a publisher of estop ended, none of its messages had arrived: it may have pressed the stop",
+        quad=False,
+    )
     SECOND_PUBLISHER = Rule(
         Effect.STOP, "a topic that moves the robot has a second publisher: end one of them", quad=False
     )
@@ -106,6 +111,11 @@ class Reason(Enum):
     # Causes of a landing, or of switching the motors off.
     LAND_REQUESTED = Rule(Effect.LAND, "a landing was requested", arm=False)
     LAND_SHUTDOWN = Rule(Effect.LAND, "the program is ending; the craft lands", arm=False)
+    FLIGHT_EMERGENCY_UNHEARD = Rule(
+        Effect.LAND,
+        "a publisher of estop ended, and none of its messages had arrived; the craft lands",
+        arm=False,
+    )
     FLIGHT_SECOND_PUBLISHER = Rule(
         Effect.LAND, "a topic that moves the craft has a second publisher: end one of them", arm=False
     )

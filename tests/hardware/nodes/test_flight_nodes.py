@@ -197,6 +197,19 @@ def test_second_publisher_lands_the_craft(hover: Bundle, topic: Topic[Any]) -> N
     assert not flight.node.filter.rivals
 
 
+def test_unheard_publisher_of_estop_lands_the_craft_at_its_end(hover: Bundle) -> None:
+    """Its message may have been lost. Motors are not switched off in flight on a suspicion."""
+    flight = Flight(hover)
+    flight.until(1.0)
+    button = flight.world.bus("button")
+    ESTOP.publisher(button)
+    flight.until(1.05)
+    button.close()
+    flight.until(1.1)
+    assert flight.node.filter.reason is Reason.FLIGHT_EMERGENCY_UNHEARD
+    assert flight.node.filter.phase is FlightPhase.LANDING
+
+
 def test_leaving_the_fence_lands(hover: Bundle) -> None:
     """The goal is beyond the fence; policy commands are ignored as soon as the craft is."""
     flight = Flight(hover)

@@ -207,6 +207,32 @@ def test_emergency_stop_is_latched() -> None:
     assert cell.policy_bus.call("filter/arm", 1.0)[0]
 
 
+def test_unheard_publisher_of_estop_stops_at_its_end() -> None:
+    """Its message may have been lost, as those of Fast DDS that follow at once on its discovery."""
+    cell = Cell()
+    cell.until(1.0)
+    button = cell.world.bus("button")
+    ESTOP.publisher(button)
+    cell.until(1.1)
+    assert cell.node.filter.phase is Phase.ARMED
+    button.close()
+    cell.until(1.6)
+    assert cell.node.at_rest
+    assert cell.node.filter.reason is Reason.EMERGENCY_UNHEARD
+    assert cell.policy_bus.call("filter/arm", 1.0)[0]
+
+
+def test_heard_publisher_of_estop_may_end() -> None:
+    cell = Cell()
+    cell.until(1.0)
+    button = cell.world.bus("button")
+    ESTOP.publisher(button)(Flag(False))
+    cell.until(1.1)
+    button.close()
+    cell.until(1.6)
+    assert cell.node.filter.phase is Phase.ARMED
+
+
 @pytest.mark.parametrize("stopped_by", ["estop", "service"])
 def test_emergency_stop_cancels_arming_at_the_start(stopped_by: str) -> None:
     """`arm=true` arms once states arrive, but not when an emergency stop from before that is released."""
