@@ -2,3 +2,4 @@
 
 POLICY_FILE, WEIGHTS_FILE = "policy.json", "weights.safetensors"
 POLICY_GRAPH, REFINE_GRAPH = "policy.onnx", "refine.onnx"
+PREFIX_GRAPH = "prefix.onnx"  # of a vision-language-action policy: pictures and words

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from hardware.description import RobotDescription
 from hardware.layout import POSITION, VELOCITY, Segment, action_joints, parse_unit
+from hardware.loop.deciders import head_fault
 from hardware.loop.observation import DEPTH, IMAGE, unavailable_message
 from hardware.loop.scale import scalable
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
+from robo_rl.core.text.instruction import INSTRUCTION
 
 _SLACK_RAD, _SLACK = 1e-4, 1e-3
 
@@ -139,8 +141,11 @@ def _state(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
 
 
 def _cameras(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
-    if unknown := [key for key in bundle.env.obs if key != "state" and not key.startswith((IMAGE, DEPTH))]:
+    given = {"state", INSTRUCTION}
+    if unknown := [key for key in bundle.env.obs if key not in given and not key.startswith((IMAGE, DEPTH))]:
         yield unavailable_message(unknown)
+    if fault := head_fault(bundle):
+        yield fault
     for key, spec in bundle.env.obs.items():
         if not key.startswith((IMAGE, DEPTH)):
             continue

@@ -22,10 +22,26 @@ if TYPE_CHECKING:
 
 
 def decider(bundle: Bundle) -> Decide | None:
-    """The bundle's single-step decisions or residual corrections; None for a bundle of chunks alone."""
+    """The bundle's single-step decisions or residual corrections; None for a bundle of chunks alone.
+
+    Raises CheckpointError for one that no head can run.
+    """
+    if fault := head_fault(bundle):
+        raise CheckpointError(fault)
     if bundle.chunk == 1:
         return SingleStep(bundle)
     return None if bundle.graph(1) is None else Residual(bundle)
+
+
+def head_fault(bundle: Bundle) -> str:
+    """Why no head can run the bundle; empty if it can, or if arm_policy alone decides."""
+    if bundle.prefix is None or (bundle.chunk > 1 and bundle.graph(1) is None):
+        return ""
+    return (
+        f"The bundle '{bundle.name}' decides every step from pictures and words, but action_head has no "
+        "prefix network: only arm_policy runs it, for chunks. Train chunks of more than one action, and "
+        "correct entire ones (method.map.per_chunk=true)."
+    )
 
 
 class SingleStep:

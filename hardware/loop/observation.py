@@ -12,9 +12,10 @@ from numpy import ndarray
 from hardware.layout import POSITION, VELOCITY, parse_unit
 from hardware.loop.scale import scalable, scaled
 from hardware.messages import DepthImage, Image, JointState
-from robo_rl.core.errors import CheckpointError, DataError
+from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ArraySpec
+from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
 
 Seen = dict[str, ndarray]
 Picture = Image | DepthImage
@@ -25,11 +26,11 @@ FAR_M = 10.0  # unknown depth or depth beyond this, as simulated cameras report 
 class ArmObserver:
     """Builds `state`, `image.<camera>` and `depth.<camera>` of one instant.
 
-    Entries of `state` beside joint positions and velocities come from the topic `goal`. Raises
-    CheckpointError for a bundle that does not name its joints.
+    Entries of `state` beside joint positions and velocities come from the topic `goal`. words: also builds
+    `instruction`, from the topic `task`. Raises CheckpointError for a bundle that does not name its joints.
     """
 
-    def __init__(self, spec: Mapping[str, ArraySpec]) -> None:
+    def __init__(self, spec: Mapping[str, ArraySpec], *, words: bool = False) -> None:
         self.spec = dict(spec)
         self.pictures = tuple(key for key in spec if key.startswith((IMAGE, DEPTH)))
         self._segments = parse_unit(spec["state"].unit) if "state" in spec else ()
@@ -41,12 +42,18 @@ class ArmObserver:
                 "names them, as arm6/reach does: 'rad: <joints>; rad/s: <joints>; m: <what the task asks "
                 "for>'."
             )
-        if unknown := [key for key in spec if key != "state" and key not in self.pictures]:
+        self.reads_words = words and INSTRUCTION in spec
+        given = {"state", *self.pictures, *([INSTRUCTION] if self.reads_words else [])}
+        if unknown := [key for key in spec if key not in given]:
             raise CheckpointError(unavailable_message(unknown))
         self.goal_size = sum(len(s.names) for s in self._segments if s.unit not in (POSITION, VELOCITY))
 
     def build(
-        self, joints: JointState, pictures: Mapping[str, Picture], goal: Float[ndarray, " g"] | None
+        self,
+        joints: JointState,
+        pictures: Mapping[str, Picture],
+        goal: Float[ndarray, " g"] | None,
+        words: str = "",
     ) -> Seen:
         """Observation without a batch axis; pictures by key. Raises DataError that names what is missing."""
         seen: Seen = {}
@@ -57,6 +64,11 @@ class ArmObserver:
             seen["state"] = self._state(joints, np.asarray(goal) if known else np.zeros(0))
         for key in self.pictures:
             seen[key] = self._picture(key, pictures)
+        if self.reads_words:
+            try:
+                seen[INSTRUCTION] = to_bytes(words)
+            except ConfigError as error:
+                raise DataError(f"The topic 'task' cannot be followed: {error}") from error
         return seen
 
     def _state(self, joints: JointState, goal: Float[ndarray, " g"]) -> Float[ndarray, " s"]:

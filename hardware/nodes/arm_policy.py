@@ -23,7 +23,7 @@ from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
 from hardware.safety.timing import STALE_STATE_PERIODS
-from hardware.topics import CHUNK, GOAL, HEARTBEAT, JOINT_STATES, METADATA, POLICY_STATUS
+from hardware.topics import CHUNK, GOAL, HEARTBEAT, JOINT_STATES, METADATA, POLICY_STATUS, TASK
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.shapes import Float
@@ -35,10 +35,11 @@ _HUNG_S = 2.0  # an inference that takes longer is reported as hanging
 
 
 class ArmPolicyNode:
-    """`joint_states`, `goal`, pictures in; `policy/chunk` out, a new one every `bundle.execute` control
-    periods, and `policy/heartbeat`, until the node ends or its inference has died.
+    """`joint_states`, `goal`, `task`, pictures in; `policy/chunk` out, a new one every `bundle.execute`
+    control periods, and `policy/heartbeat`, until the node ends or its inference has died.
 
-    No inference on a state older than 3 periods, or on a picture older than `pictures.age_s`.
+    No inference on a state older than 3 periods, or on a picture older than `pictures.age_s`, or for words
+    that are no instruction. Without the topic `task`, the instruction is the bundle's own.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class ArmPolicyNode:
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._robot, self._inference = bus, bundle, robot, inference
         self._joints, self._names = named_joints(bundle), frozenset(robot.names)
-        self._observer, self._history = ArmObserver(bundle.env.obs), ObservationHistory(bundle.obs_steps)
+        self._observer = ArmObserver(bundle.env.obs, words=True)
+        self._history, self._words = ObservationHistory(bundle.obs_steps), bundle.instruction or ""
         self._enabled, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
         self._pictures = NewestPictures(bus, robot, self._observer.pictures, pictures)
@@ -65,6 +67,8 @@ class ArmPolicyNode:
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         JOINT_STATES.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
+        if self._observer.reads_words:
+            TASK.subscribe(bus, self._on_task)
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(1.0 / bundle.env.control_hz, self._tick)
@@ -109,6 +113,10 @@ class ArmPolicyNode:
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)
 
+    def _on_task(self, message: Text, received_s: float) -> None:
+        if message.text != self._words:
+            self._words, self._wait = message.text, 0  # the next tick asks for a chunk that does it
+
     def _start(self) -> Answer:
         if self._inference.fault:
             return False, f"not started: {self._inference.fault}"
@@ -140,8 +148,12 @@ class ArmPolicyNode:
         if self._observer.goal_size and self._goal is None:
             self._waits_for = "waits for the topic 'goal': no goal has been published"
             return None
+        if self._observer.reads_words and not self._words:
+            self._waits_for = "waits for the topic 'task': no instruction has been published"
+            return None
         try:
-            self._history.push(self._observer.build(message, self._pictures.fresh(), self._goal))
+            seen = self._observer.build(message, self._pictures.fresh(), self._goal, self._words)
+            self._history.push(seen)
         except DataError as error:
             return self._faults.begin(str(error), self._bus.now())
         self._faults.end(self._bus.now())

@@ -1,9 +1,10 @@
 """Bundles: folders with all that a robot needs to run a policy, and the contract of its use.
 
-{manifest.json, policy.json, weights.safetensors, policy.onnx, [refine.onnx]}. The manifest names observation
-keys with shapes, units and rates, the action space, limits, normaliser statistics, horizons, noise, training
-data and measured success with its interval, and holds a checksum of every file. Loading checks all of it and
-refuses with the reason. It needs no torch, because robot nodes load bundles. `bundle_writer` writes them.
+{manifest.json, policy.json, weights.safetensors, policy.onnx, [refine.onnx], [prefix.onnx]}. The manifest
+names observation keys with shapes, units and rates, the action space, limits, normaliser statistics,
+horizons, noise, training data and measured success with its interval, and holds a checksum of every file.
+Loading checks all of it and refuses with the reason. It needs no torch, because robot nodes load bundles.
+`bundle_writer` writes them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.instruction import to_bytes
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -56,6 +58,8 @@ class Bundle:
     execute: int  # Ta
     noise: Noise
     envelope: FlightEnvelope | None  # of a flight policy
+    prefix: Path | None = None  # graph of pictures and words, of a vision-language-action policy
+    instruction: str | None = None  # what such a policy does if nothing else is asked for
 
     @property
     def name(self) -> str:
@@ -85,6 +89,9 @@ def load_bundle(folder: Path) -> Bundle:
         check_rates({"control_hz": env.control_hz, **manifest["rates_hz"]})
         horizons = manifest["horizons"]
         obs_steps, chunk, execute = (_horizon(horizons, key) for key in ("obs_steps", "chunk", "execute"))
+        prefix = _prefix_of(manifest)
+        if prefix is not None:
+            needed.add(str(prefix["file"]))
         limits = manifest.get("envelope")
         envelope = None if limits is None else FlightEnvelope.from_json(limits)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ConfigError) as error:
@@ -99,7 +106,22 @@ def load_bundle(folder: Path) -> Bundle:
         _check_file(folder, file, sha256)
     if noise not in ("zero", "gaussian"):
         raise CheckpointError(f"{folder / MANIFEST} has noise '{noise}', expected 'zero' or 'gaussian'.")
-    return Bundle(folder, manifest, env, obs_steps, chunk, execute, noise=noise, envelope=envelope)
+    graph, words = (None, None) if prefix is None else (folder / prefix["file"], prefix["instruction"])
+    return Bundle(folder, manifest, env, obs_steps, chunk, execute, noise, envelope, graph, words)
+
+
+def _prefix_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Entry of the prefix; None for a policy without. Raises ConfigError or KeyError if it is not one."""
+    if manifest.get("prefix") is None:
+        return None
+    entry = dict(manifest["prefix"])
+    check_rates({"prefix": entry["rate_hz"]})
+    unknown = [key for key in entry["inputs"] if key not in manifest["env"]["obs"]]
+    if unknown or not all(isinstance(name, str) for name in (*entry["outputs"], *entry["cameras"])):
+        raise ConfigError(f"The prefix reads {entry['inputs']}, which are no observations of the policy.")
+    if entry["instruction"] is not None:
+        to_bytes(str(entry["instruction"]))
+    return entry
 
 
 def check_rates(rates_hz: Mapping[str, Any]) -> None:

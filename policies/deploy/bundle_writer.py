@@ -13,13 +13,16 @@ from typing import Any
 from policies.checkpoint import save_policy
 from policies.deploy.bundle import FORMAT, MANIFEST, Bundle, Noise, load_bundle, sha256_of
 from policies.deploy.export import ExportedGraph, export_policy, normalizer_statistics
+from policies.deploy.prefix_export import export_with_prefix
 from policies.registry import SavedPolicy
+from policies.vla.packed import has_prefix
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import exchange, fsync_dir, write_json
 from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.protocols import Obs
 from robo_rl.core.provenance import commit, versions
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
 
 
 def write_bundle(
@@ -34,13 +37,16 @@ def write_bundle(
     rates_hz: Mapping[str, float] | None = None,
     envelope: FlightEnvelope | None = None,
     example: Obs | None = None,
+    instruction: str | None = None,
 ) -> Bundle:
     """Export and write a bundle; the folder appears complete or not at all, and replaces an older bundle.
 
     training: JSON note on data, method, seeds. measured: {"k", "n", "wilson95", ...}, None if not evaluated.
     rates_hz: rate of each observation key, by default the control rate. envelope: of a flight policy, for the
-    safety filter. example: see `export_policy`.
+    safety filter. example: see `export_policy`. instruction: what a vision-language-action policy does if a
+    robot is asked for nothing else.
     """
+    _check_instruction(policy, instruction)
     _check_target(folder)
     _check_measured(measured)
     _clear(folder, "partial")
@@ -49,8 +55,13 @@ def write_bundle(
     partial.mkdir(parents=True)
     try:
         save_policy(partial, policy, training)
-        graphs = export_policy(policy, partial, example)
+        prefix = export_with_prefix(policy, partial, example) if has_prefix(policy) else None
+        graphs = export_policy(policy, partial, example) if prefix is None else prefix.graphs
         body = _manifest(policy, env, name, noise, training, measured, rates_hz or {}, graphs)
+        if prefix is not None:
+            # a step-wise residual reads the newest pictures, a chunk those of its plan
+            rate_hz = env.control_hz / (1 if len(graphs) > 1 else policy.execute)
+            body["prefix"] = prefix.to_json() | {"rate_hz": rate_hz, "instruction": instruction}
         if envelope is not None:
             body["envelope"] = envelope.to_json()
         write_json(partial / MANIFEST, body | {"files": _checksums(partial)})
@@ -100,6 +111,16 @@ def _check_target(folder: Path) -> None:
         raise ConfigError(
             f"{folder} exists and is not a bundle. Choose another output folder, or delete it first."
         )
+
+
+def _check_instruction(policy: SavedPolicy, instruction: str | None) -> None:
+    if instruction is None:
+        return
+    if INSTRUCTION not in policy.obs_spec:
+        raise ConfigError(
+            f"The policy reads no instruction, only {sorted(policy.obs_spec)}. Leave instruction= out."
+        )
+    to_bytes(instruction)
 
 
 def _check_measured(measured: Mapping[str, Any] | None) -> None:

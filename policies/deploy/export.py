@@ -30,10 +30,11 @@ from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.seeding import generator
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.normalizer import Normalizer
 
 TOLERANCE = 1e-5  # largest difference to torch over the chunk, in normalised action units
-_PARITY_BATCHES = (1, 2, 7)  # 1 as on a robot; 7 to test the dynamic batch axis
+PARITY_BATCHES = (1, 2, 7)  # 1 as on a robot; 7 to test the dynamic batch axis
 _EXPORT_BATCH = 2  # torch.export treats a batch of 1 as a constant
 
 
@@ -63,9 +64,9 @@ def export_policy(
         raise ConfigError(f"Only an nn.Module can be exported, found a {type(policy).__name__}.")
     frozen = cast("ChunkPolicy", copy.deepcopy(policy).cpu().eval().requires_grad_(False))
     example = (
-        example_obs(frozen, max(_PARITY_BATCHES))
+        example_obs(frozen, max(PARITY_BATCHES))
         if example is None
-        else _repeat(example, max(_PARITY_BATCHES))
+        else repeated(example, max(PARITY_BATCHES))
     )
     shape = (len(next(iter(example.values()))), frozen.chunk, frozen.action_spec.dim)
     noise = torch.randn(shape, generator=generator("export noise"))
@@ -87,12 +88,21 @@ def example_obs(policy: ChunkPolicy, batch: int) -> Obs:
     rng, obs, statistics = generator("export observation"), {}, normalizer_statistics(policy)
     for key, spec in sorted(policy.obs_spec.items()):
         shape = (batch, policy.obs_steps, *spec.shape)
-        if spec.torch_dtype == torch.uint8:
+        if key == INSTRUCTION:
+            obs[key] = _words(shape, rng)
+        elif spec.torch_dtype == torch.uint8:
             obs[key] = torch.randint(0, 256, shape, generator=rng, dtype=torch.uint8)
         else:
             center, scale = statistics.get(key, (torch.zeros(spec.shape), torch.ones(spec.shape)))
             obs[key] = center + scale * (2.0 * torch.rand(shape, generator=rng) - 1.0)
     return obs
+
+
+def _words(shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
+    """Instructions of random letters, from one letter to the full length."""
+    letters = torch.randint(ord("a"), ord("z") + 1, shape, generator=rng, dtype=torch.uint8)
+    lengths = torch.linspace(1, shape[-1], shape[0]).long().view(-1, *[1] * (len(shape) - 1))
+    return letters * (torch.arange(shape[-1]) < lengths)
 
 
 def normalizer_statistics(policy: ChunkPolicy) -> dict[str, tuple[Tensor, Tensor]]:
@@ -156,7 +166,7 @@ def _export(
     module: _Traced, file: str, output: str, inputs: Obs, folder: Path, tolerance: float
 ) -> ExportedGraph:
     program, names = trace(module, inputs), list(inputs)
-    data = _to_onnx(program, names, output)
+    data = to_onnx(program, names, [output])
     parity = _parity(module, data, output, inputs, file)
     if not parity <= tolerance:  # also refuses NaN
         raise CheckpointError(
@@ -169,11 +179,12 @@ def _export(
     return ExportedGraph(file, tuple(names), output, parity)
 
 
-def _to_onnx(program: torch.export.ExportedProgram, names: list[str], output: str) -> bytes:
+def to_onnx(program: torch.export.ExportedProgram, names: list[str], outputs: list[str]) -> bytes:
+    """Graph of a traced program."""
     try:
         with _quiet():
             onnx = torch.onnx.export(
-                program, dynamo=True, input_names=names, output_names=[output], verbose=False
+                program, dynamo=True, input_names=names, output_names=outputs, verbose=False
             )
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
@@ -190,7 +201,7 @@ def _to_onnx(program: torch.export.ExportedProgram, names: list[str], output: st
 def _parity(module: _Traced, data: bytes, output: str, inputs: Obs, file: str) -> float:
     """Largest difference to torch over several batch sizes, relative to half the range of each action."""
     graph, worst = OnnxGraph(data, file, device="cpu"), []
-    for batch in _PARITY_BATCHES:
+    for batch in PARITY_BATCHES:
         rows = {key: value[:batch] for key, value in inputs.items()}
         with torch.no_grad():
             expected = module(rows)
@@ -199,7 +210,7 @@ def _parity(module: _Traced, data: bytes, output: str, inputs: Obs, file: str) -
             raise CheckpointError(
                 f"{file} returns shape {tuple(found.shape)}, torch {tuple(expected.shape)}."
             )
-        worst.append(_difference(found, expected, module.spec))
+        worst.append(difference(found, expected, module.spec))
     return float(torch.stack(worst).max())  # torch's max propagates NaN, Python's does not
 
 
@@ -208,19 +219,19 @@ def _rounding(module: _Traced, inputs: Obs) -> float:
     with torch.no_grad():
         rows = [
             module({key: value[i : i + 1] for key, value in inputs.items()})
-            for i in range(max(_PARITY_BATCHES))
+            for i in range(max(PARITY_BATCHES))
         ]
-        together = module({key: value[: max(_PARITY_BATCHES)] for key, value in inputs.items()})
-    return float(_difference(torch.cat(rows), together, module.spec))
+        together = module({key: value[: max(PARITY_BATCHES)] for key, value in inputs.items()})
+    return float(difference(torch.cat(rows), together, module.spec))
 
 
-def _difference(a: Tensor, b: Tensor, spec: ActionSpec) -> Tensor:
+def difference(a: Tensor, b: Tensor, spec: ActionSpec) -> Tensor:
     """max |a - b| in normalised action units."""
     half = (a.new_tensor(spec.high) - a.new_tensor(spec.low)) / 2
     return ((a - b).abs() / half).max()
 
 
-def _repeat(obs: Mapping[str, Tensor], batch: int) -> Obs:
+def repeated(obs: Mapping[str, Tensor], batch: int) -> Obs:
     """At least `batch` rows by repetition of the given ones; keys in order."""
     rows = torch.arange(batch) % len(next(iter(obs.values())))
     return {key: obs[key].cpu()[rows] for key in sorted(obs)}
@@ -237,6 +248,8 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
+            # transformers sets a variable of its own while it is traced
+            warnings.filterwarnings("ignore", message="While compiling, we found certain side effects")
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

@@ -38,6 +38,14 @@ class OnnxGraph:
 
     def run(self, inputs: Obs, output: str) -> Tensor:
         """Run on the inputs of the graph. Raises ConfigError for a missing input or a wrong shape."""
+        return self._run(inputs, [output])[0]
+
+    def run_all(self, inputs: Obs) -> Obs:
+        """All outputs by name."""
+        names = [node.name for node in self._session.get_outputs()]
+        return dict(zip(names, self._run(inputs, names), strict=True))
+
+    def _run(self, inputs: Obs, outputs: list[str]) -> list[Tensor]:
         for key, shape in self.shapes.items():
             if key not in inputs or tuple(inputs[key].shape[1:]) != shape:
                 found = f"shape {tuple(inputs[key].shape)}" if key in inputs else f"only {sorted(inputs)}"
@@ -48,7 +56,7 @@ class OnnxGraph:
         import torch
 
         feed = {key: inputs[key].detach().cpu().contiguous().numpy() for key in self.shapes}
-        return torch.from_numpy(self._session.run([output], feed)[0])
+        return [torch.from_numpy(value) for value in self._session.run(outputs, feed)]
 
 
 class BoundGraph:

@@ -13,6 +13,7 @@ from torch import Tensor
 from policies.base.noise import EpisodeNoise
 from policies.deploy.bundle import Bundle
 from policies.deploy.graph import Device, OnnxGraph
+from policies.deploy.kept_prefix import KeptPrefix
 from policies.executor import ChunkExecutor
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import NoiseSource, Obs, VecEnv
@@ -34,6 +35,8 @@ class OnnxPolicy:
         self.obs_steps, self.chunk, self.execute = bundle.obs_steps, bundle.chunk, bundle.execute
         sample, refine = bundle.graph(0), bundle.graph(1)
         assert sample is not None
+        self.prefix = None if bundle.prefix is None else KeptPrefix(bundle.prefix, device, threads)
+        self.head_took = Durations()  # seconds of the graph of `sample`, with a prefix
         self._sample = OnnxGraph(sample, sample.name, device, threads)
         self._refine = None if refine is None else OnnxGraph(refine, refine.name, device, threads)
         self.reads_every_step = refine is not None
@@ -61,14 +64,25 @@ class OnnxPolicy:
         raise ConfigError(_NO_FEATURES)
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        return self._normalize(self._sample.run({**obs, "noise": noise}, "chunk"))
+        seen = self._with_prefix(obs)
+        start_s = time.perf_counter()
+        chunk = self._sample.run({**seen, "noise": noise}, "chunk")
+        if self.prefix is not None:
+            self.head_took.add(time.perf_counter() - start_s)
+        return self._normalize(chunk)
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         if self._refine is None:
             return action
         return self._normalize(
-            self._refine.run({**obs, "action": self.action_spec.denormalize(action)}, "refined")
+            self._refine.run(
+                {**self._with_prefix(obs), "action": self.action_spec.denormalize(action)}, "refined"
+            )
         )
+
+    def _with_prefix(self, obs: Obs) -> Obs:
+        """The observation, with the prefix's outputs where the graphs read them."""
+        return obs if self.prefix is None else {**obs, **self.prefix(obs)}
 
     def _normalize(self, action: Tensor) -> Tensor:
         """Map to [-1, 1], clipped against rounding. Tensors are preallocated: this runs at 1 kHz."""
@@ -77,9 +91,13 @@ class OnnxPolicy:
     def _check(self, bundle: Bundle) -> None:
         expected = {key: (self.obs_steps, *spec.shape) for key, spec in self.obs_spec.items()}
         expected["noise"] = (self.chunk, self.action_spec.dim)
-        if expected != self._sample.shapes:
+        taken = self._sample.shapes
+        if self.prefix is not None:
+            kept = set(bundle.manifest["prefix"]["outputs"])
+            taken = {key: shape for key, shape in taken.items() if key not in kept} | self.prefix.graph.shapes
+        if expected != taken:
             raise CheckpointError(
-                f"The graph of {bundle.folder} takes {self._sample.shapes}, its manifest states "
+                f"The graph of {bundle.folder} takes {taken}, its manifest states "
                 f"{expected}. The manifest was edited; export the bundle again."
             )
 

@@ -86,3 +86,9 @@ def parts(base: SavedPolicy, actor: Actor, encoder: ObsEncoder | None = None) ->
     """Base, actor, and whether the actor has an encoder of its own, as JSON values."""
     own = {} if encoder is None else {"own_encoder": True}
     return {"base": describe(base), "actor": actor.config.to_json(), **own}
+
+
+def refine_from(policy: Any, condition: Any, action: Tensor) -> Tensor:
+    """Per-step correction of an action from a condition; the action itself for a policy without one."""
+    correct = getattr(policy, "refine_from", None)
+    return action if correct is None else correct(condition, action)

@@ -15,6 +15,7 @@ from policies.tuned.fine_tuned import (
     parts,
     rebuild,
     rebuilt_encoder,
+    refine_from,
     split_features,
 )
 from robo_rl.core.action_map import ResidualMap
@@ -76,6 +77,12 @@ class ResidualPolicy(nn.Module):
             return action
         seen: Tensor = self.base.features(obs) if self.encoder is None else self.encoder(obs)
         return self._correct(seen, action)
+
+    def refine_from(self, features: Any, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        """`refine` from the condition of an observation."""
+        condition, seen = split_features(self.encoder, features)
+        action = refine_from(self.base, condition, action)
+        return self._correct(seen, action) if self.map.timescale == "step" else action
 
     def _correct(self, features: Float[Tensor, "b f"], base: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
         u = self.actor.act(features, base)

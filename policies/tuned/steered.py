@@ -15,6 +15,7 @@ from policies.tuned.fine_tuned import (
     parts,
     rebuild,
     rebuilt_encoder,
+    refine_from,
     split_features,
 )
 from robo_rl.core.action_map import LatentMap
@@ -79,6 +80,10 @@ class SteeredPolicy(nn.Module):
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         return self.base.refine(obs, action)
+
+    def refine_from(self, features: Any, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
+        """`refine` from the condition of an observation."""
+        return refine_from(self.base, split_features(self.encoder, features)[0], action)
 
     def config(self) -> dict[str, Any]:
         return parts(self.base, self.actor, self.encoder) | {"steering": self.map.config()}

@@ -19,6 +19,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import PathPolicy
 from policies.vla.cond import Cond
 from policies.vla.policy import VlaPolicy
+from policies.vla.tiny import TinyBackbone
 from robo_rl.core.conditioning import encode
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
@@ -39,9 +40,10 @@ class PackedLayout:
     head_dim: int
 
     @classmethod
-    def of(cls, cond: Cond) -> PackedLayout:
-        """Layout for prefixes up to the length of this one."""
+    def of(cls, cond: Cond, spare: int = 0) -> PackedLayout:
+        """Layout for prefixes up to `spare` tokens longer than this one."""
         _, kv_heads, length, head_dim = cond.keys[0].shape
+        length += spare
         return cls(cond.pooled.shape[1], cond.state.shape[1], length, len(cond.keys), kv_heads, head_dim)
 
     @property
@@ -88,7 +90,9 @@ class PackedPolicy:
         self.policy, self.kind = policy, policy.kind
         self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
-        self.layout = PackedLayout.of(encode(policy, longest_observation(policy, words)))
+        # a tokenizer may need more tokens for other words of that many bytes, at most one for each
+        spare = 0 if isinstance(bottom_vla(policy).backbone, TinyBackbone) else words
+        self.layout = PackedLayout.of(encode(policy, longest_observation(policy, words)), spare)
 
     @property
     def views(self) -> Views:
@@ -134,12 +138,21 @@ class PackedPolicy:
 
 def has_prefix(policy: Any) -> bool:
     """True for a VLA, and for a policy that is built on one."""
+    return isinstance(_bottom(policy), VlaPolicy)
+
+
+def bottom_vla(policy: Any) -> VlaPolicy:
+    """The VLA at the bottom of a stack."""
+    vla = _bottom(policy)
+    assert isinstance(vla, VlaPolicy)
+    return vla
+
+
+def _bottom(policy: Any) -> Any:
     layer = policy
-    while layer is not None:
-        if layer.kind == VlaPolicy.kind:
-            return True
-        layer = getattr(layer, "base", None)
-    return False
+    while getattr(layer, "base", None) is not None:
+        layer = layer.base
+    return layer
 
 
 @torch.no_grad()

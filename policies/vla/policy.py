@@ -16,6 +16,7 @@ from policies.vla.backbone import make_backbone
 from policies.vla.cond import Cond
 from policies.vla.config import VlaConfig, VlaFlowConfig
 from policies.vla.expert import ActionExpert
+from policies.vla.tiny import Prefix
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.settings import check_settings
@@ -77,9 +78,16 @@ class VlaPolicy(nn.Module):
     def encode(self, obs: Obs, crop: Crop | None = None) -> Cond:
         """obs (b, 1, *shape) -> keys and values of the prefix, state and pooled features."""
         self.check(obs)
-        state = self._state(obs)
-        pictures = [obs[key][:, -1] for key in self.pictures]
-        keys, values, mask, pooled = self.backbone(pictures, obs[INSTRUCTION][:, -1], crop)
+        return self.condition(self.prefix(obs, crop), obs)
+
+    def prefix(self, obs: Obs, crop: Crop | None = None) -> Prefix:
+        """(keys, values, mask, pooled) of pictures and instruction."""
+        out: Prefix = self.backbone([obs[key][:, -1] for key in self.pictures], obs[INSTRUCTION][:, -1], crop)
+        return out
+
+    def condition(self, prefix: Prefix, obs: Obs) -> Cond:
+        """Condition of a prefix and the states of an observation."""
+        (keys, values, mask, pooled), state = prefix, self._state(obs)
         return Cond(keys, values, mask, state, torch.cat([pooled, state], dim=-1))
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:

@@ -70,7 +70,8 @@ class TinyBackbone(nn.Module):
         crop: Float[Tensor, "b cameras 2"] | None = None,
     ) -> Prefix:
         """(keys, values, mask, pooled). words: bytes, 0 is padding. crop: positions in [0, 1)."""
-        if words.device.type == "cpu":  # elsewhere the length would be read from the device
+        # on a GPU the length would be read from the device; a graph has words of full length
+        if words.device.type == "cpu" and not torch.compiler.is_exporting():
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
         seen = [
             camera(picture, None if crop is None else crop[:, i])

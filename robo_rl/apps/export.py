@@ -12,7 +12,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError
-from robo_rl.runs.loaded_policy import find_policy, refuse_vla, trained_env_spec
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.runs.success_note import read_success_note
 
 
@@ -24,6 +24,9 @@ def main(config: ExportConfig) -> int:
         f"Bundle: {config.out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from "
         f"torch by {parity:.1g}"
     )
+    if bundle.prefix is not None:
+        cameras = ", ".join(bundle.manifest["prefix"]["cameras"])
+        print(f"        prefix of {cameras} and the instruction; head at {bundle.env.control_hz:g} Hz")
     if bundle.manifest["measured"] is None and bundle.env.simulated:
         folder, scale = find_policy(config.policy), 0 if noise == "zero" else 1
         noisy = takes_noise(load_policy(folder))
@@ -43,7 +46,6 @@ def write(config: ExportConfig) -> tuple[Bundle, Noise]:
     data, measured = read_policy_json(folder), read_success_note(folder)
     noise = noise_mode(config.noise, measured, data["train"])
     policy = load_policy(folder)
-    refuse_vla(policy, "exported")
     same = measured is None or measured["noise"] == (0.0 if noise == "zero" else 1.0)
     if not same and takes_noise(policy):
         measured = None  # measured with the other noise, so not valid for this bundle
@@ -55,6 +57,7 @@ def write(config: ExportConfig) -> tuple[Bundle, Noise]:
         noise=noise,
         training=data["train"],
         measured=measured,
+        instruction=config.instruction,
     )
     return bundle, noise
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from hardware.layout import action_joints
 from policies.deploy.bundle import Bundle, check_env, load_bundle
 from policies.deploy.graph import Device
+from policies.deploy.kept_prefix import times_text
 from policies.deploy.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
 from policies.executor import ChunkExecutor
 from robo_rl.conf.schema import RunConfig
@@ -60,6 +61,8 @@ def main(config: RunConfig) -> int:
                 on_tick=bar.update,
             )
     print(f"{bundle.name} on {env.spec.name}: {report}")
+    if policy.prefix is not None:
+        print(f"{times_text('prefix', policy.prefix.took)}; {times_text('head', policy.head_took)}")
     print(f"decision times: {policy.runtime}; robo-rl evaluate of a policy folder measures torch instead")
     if config.out:
         write_report(Path(config.out), report, bundle.name)

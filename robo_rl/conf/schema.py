@@ -230,6 +230,9 @@ class ExportConfig:
     noise: str | None = setting(
         None, "initial noise on the robot, gaussian or zero; none: as in the last evaluation"
     )
+    instruction: str | None = setting(
+        None, "vision-language-action policies: what to do until the robot's topic 'task' says otherwise"
+    )
 
 
 @dataclass

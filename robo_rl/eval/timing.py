@@ -89,7 +89,8 @@ def decision_latencies(
     """Time n decisions of each policy, in turns, so that load on the machine affects all equally.
 
     A decision is one chunk and the refinement of its first action. obs: (1, To, *shape), one environment;
-    further rows are ignored. Noise is drawn outside the timed part.
+    further rows are ignored. Noise is drawn outside the timed part, and pictures change from one decision to
+    the next: a policy may keep what it made of the last ones.
     """
     turns = [_Decisions(policy, obs) for policy, obs in policies]
     for i in range(warmup + n):
@@ -112,7 +113,8 @@ class _Decisions:
     """Timed decisions of one policy."""
 
     def __init__(self, policy: ChunkPolicy, obs: Obs) -> None:
-        self._policy, self._obs = policy, {key: value[:1] for key, value in obs.items()}
+        self._policy, self._obs = policy, {key: value[:1].clone() for key, value in obs.items()}
+        self._pictures = [value for key, value in self._obs.items() if key.startswith("image.")]
         self._device = next(iter(obs.values())).device
         self._shape, self._rng = (1, policy.chunk, policy.action_spec.dim), generator("decision_latency")
         self._wall_s: list[float] = []
@@ -121,6 +123,8 @@ class _Decisions:
     @torch.no_grad()
     def decide(self, keep: bool) -> None:
         noise = torch.randn(self._shape, generator=self._rng).to(self._device)
+        for picture in self._pictures:
+            picture += 1  # modulo 256
         _synchronize(self._device)
         start_s, start_cpu_s = time.perf_counter(), time.process_time()
         self._policy.refine(self._obs, self._policy.sample(self._obs, noise)[:, 0])

@@ -113,15 +113,6 @@ def _checkpoint_policy(run: RunDir, step: int) -> Path:
     )
 
 
-def refuse_vla(policy: SavedPolicy, what: str) -> None:
-    """Raise ConfigError if the policy is a vision-language-action policy, which cannot be `what` yet."""
-    if policy.kind == "vla":
-        raise ConfigError(
-            f"A vision-language-action policy cannot be {what} yet: its actions depend on its whole prefix, "
-            "not on one feature vector. It can be trained, evaluated and collected with."
-        )
-
-
 def trained_env_spec(folder: Path) -> EnvSpec:
     """Contract of the environment or dataset that a policy, or the base inside it, was trained on."""
     data = read_policy_json(folder)

@@ -101,9 +101,6 @@ def test_one_policy_learns_both_tasks_and_is_measured_in_each(
         evaluate.run_evaluation(EvaluateConfig(run, env="metaworld/reach-v3", tasks=["reach-v3"]))
     with pytest.raises(ConfigError, match="fewer than the 2 tasks"):
         evaluate.run_evaluation(EvaluateConfig(run, episodes=1))
-    for words, verb in ((["export", f"policy={run}"], "exported"),):
-        assert cli([*words, f"out={tmp_path / verb}"]) == 2
-        assert f"cannot be {verb} yet" in capsys.readouterr().err
 
 
 def test_settings_of_generative_policies_are_refused_with_a_vla(tmp_path: Path) -> None:

@@ -92,6 +92,22 @@ def test_distill_reports_every_task(base: Path, tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.slow
+def test_export_run_and_evaluate(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The bundle names cameras, words and rates; `run` prints the times of prefix and head apart."""
+    bundle, few = str(tmp_path / "bundle"), ["max_episode_steps=4", "episodes=2"]
+    assert robo_rl(["export", f"policy={base}", f"out={bundle}", "instruction=open the tap"]) == 0
+    assert "prefix of top, corner and the instruction; head at 80 Hz" in capsys.readouterr().out
+    assert robo_rl(["run", f"bundle={bundle}", *few]) == 0
+    said = capsys.readouterr().out
+    assert "prefix: 2 runs" in said  # black pictures, so it runs for the words of each episode
+    assert "head: 4 runs" in said  # four steps each, with chunks of two
+    assert robo_rl(["evaluate", f"policy={bundle}", *few, "num_envs=2", "num_workers=0"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"  {task}: success 0/1" in said for task in TASKS)
+    assert robo_rl(["evaluate", f"policy={bundle}", *few, "instruction=close the tap", "num_envs=2"]) == 0
+
+
+@pytest.mark.slow
 def test_auto_refers_to_its_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A base is not copied into a stage that starts from it."""
     recipe = cache(auto.stage_method)
