@@ -19,6 +19,7 @@ from robo_rl.core.registry import Table, lookup
 POLICIES: Table = {
     "generative": ("policies.base.generative:GenerativePolicy", None),
     "vla": ("policies.vla.policy:VlaPolicy", "vla"),
+    "imported_diffusion": ("policies.imported.diffusion:ImportedDiffusionPolicy", None),
     "steered": ("policies.tuned.steered:SteeredPolicy", None),
     "residual": ("policies.tuned.residual:ResidualPolicy", None),
     "direct": ("policies.tuned.direct:DirectPolicy", None),

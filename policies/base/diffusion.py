@@ -3,7 +3,8 @@ explicit grid.
 
 The table of cumulative alphas is computed by `diffusers` when a policy is created and stored in its
 checkpoint, so a robot does not need `diffusers`. The grid is "trailing": K = 10 of 100 training steps starts
-at step 99, at pure noise; the default of `diffusers` would start at step 90.
+at step 99, at pure noise. "leading", the default of `diffusers`, starts at step 90; imported policies may
+need it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from policies.base.process import (
 )
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 from robo_rl.core.packages import pip_install
-from robo_rl.core.settings import setting
+from robo_rl.core.settings import check_settings, one_of, setting
 from robo_rl.core.shapes import Float, Int
 
 PREDICTIONS = ("epsilon", "sample", "v_prediction")
@@ -45,6 +46,7 @@ class DiffusionConfig(ProcessConfig):
     schedule: str = setting("squaredcos_cap_v2", "noise schedule: squaredcos_cap_v2, linear or scaled_linear")
     prediction: str = setting("sample", "network output: sample (the clean chunk), epsilon or v_prediction")
     clip: float = setting(1.0, "bound of the predicted clean chunk; inf: no bound")
+    spacing: str = one_of("trailing", "leading", help="grid of sampling: trailing starts at pure noise")
 
 
 class Diffusion(nn.Module):
@@ -59,6 +61,7 @@ class Diffusion(nn.Module):
             raise UnknownNameError("prediction of a diffusion process", config.prediction, PREDICTIONS)
         if config.clip <= 0.0:
             raise ConfigError(f"Diffusion clip must be positive, found {config.clip}.")
+        check_settings(config, "process.")
         self.steps = check_steps(config.steps, config.train_steps)
         self._config = config
         self.register_buffer("alphas_cumprod", torch.full((config.train_steps,), torch.nan))
@@ -74,10 +77,12 @@ class Diffusion(nn.Module):
         return config_json(self._config)
 
     def grid(self, steps: int) -> Int[Tensor, " K"]:
-        """Training steps of the K transitions, descending from train_steps - 1."""
+        """Training steps of the K transitions, descending; trailing: from train_steps - 1, leading: to 0."""
         total = self._config.train_steps
         check_steps(steps, total)
         k = torch.arange(steps, device=self.alphas_cumprod.device)
+        if self._config.spacing == "leading":
+            return (steps - 1 - k) * (total // steps)
         return (total - k * (total / steps)).round().long() - 1
 
     def transitions(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from ipaddress import ip_address
@@ -18,40 +19,103 @@ from torch import Tensor
 from policies.checkpoint import load_policy
 from policies.deploy.bundle import MANIFEST, load_bundle
 from policies.deploy.export import normalizer_statistics
+from policies.imported.checkpoint import is_lerobot, read_checkpoint
+from policies.imported.contract import imported_env, observation_keys
+from policies.imported.process import LerobotProcess, lerobot_contract
 from policies.remote.address import PREFIX, Address, is_loopback, is_remote, listen
 from policies.remote.contract import PolicyContract, bundle_contract, normalizer_id
 from policies.remote.server import Arrays, PolicyServer, ServedPolicy
 from policies.remote.token import VARIABLE, make_token, read_token
 from robo_rl.conf.schema import ServeConfig
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, RemoteError
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.shapes import Float
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, trained_env_spec
 from robo_rl.runs.signals import stop_between_steps
+from sim.registry import make_env
+
+_POLL_S = 0.2
 
 
 def main(config: ServeConfig) -> int:
     """Serve until Ctrl-C or SIGTERM. Returns 0 at such an end."""
     if is_remote(config.policy):
         raise ConfigError(f"{config.policy} is served already; give clients that address.")
+    foreign = is_lerobot(Path(config.policy))
+    check_python(config, foreign)
     with closing(listen(config.host, config.port)) as listener:
         loopback = is_loopback(listener)
         token = token_of(config, loopback)
-        served, first_ms = serve_policy(open_policy(config.policy, pick_device(config.device)))
-        contract = served.contract
-        address = reached_at(listener.getsockname())
-        print(f"serve: {contract.name}, for {contract.env.name}; a decision takes {first_ms:.3g} ms.")
-        reach = "this machine alone reaches it" if loopback else "clients need the token"
-        print(f"serve: listening on {address}; {reach}. Ctrl-C stops it.")
-        print(f"Next:   robo-rl evaluate policy={PREFIX}{address}{token_words(config)}", flush=True)
-        server = PolicyServer(served, listener, token, most_clients=config.clients, say=complain)
         try:
             with stop_between_steps(say=False) as stop:
+                if foreign:
+                    return serve_lerobot(config, listener, token, lambda: stop.asked)
+                served, first_ms = serve_policy(open_policy(config.policy, pick_device(config.device)))
+                announce(config, listener, served.contract, f"a decision takes {first_ms:.3g} ms")
+                server = PolicyServer(served, listener, token, most_clients=config.clients, say=complain)
                 server.serve(lambda: stop.asked)
         except KeyboardInterrupt as again:
             raise KeyboardInterrupt("a decision may be unanswered") from again
     print(f"serve: stopped after {server.answered} decisions for {server.clients} clients.")
+    return 0
+
+
+def check_python(config: ServeConfig, foreign: bool) -> None:
+    """Raise ConfigError for settings of LeRobot without its checkpoint, and for a checkpoint without them."""
+    given = [key for key in ("python", "env", "rate_hz", "keys") if getattr(config, key)]
+    if given and not foreign:
+        raise ConfigError(
+            f"{given[0]}= is for a checkpoint of LeRobot, but {config.policy} is none. Leave it out."
+        )
+    if foreign and config.python is None:
+        raise ConfigError(
+            f"{config.policy} is a checkpoint of LeRobot, which runs it in its own environment. Give "
+            "python=<python of an environment with lerobot>, such as <venv>/bin/python; a diffusion policy "
+            "on states can be taken over by robo-rl import-policy."
+        )
+
+
+def announce(config: ServeConfig, listener: socket.socket, contract: PolicyContract, more: str) -> None:
+    """Print what is served, where, and how to use it."""
+    address = reached_at(listener.getsockname())
+    print(f"serve: {contract.name}, for {contract.env.name}; {more}.")
+    reach = "this machine alone reaches it" if is_loopback(listener) else "clients need the token"
+    print(f"serve: listening on {address}; {reach}. Ctrl-C stops it.")
+    print(f"Next:   robo-rl evaluate policy={PREFIX}{address}{token_words(config)}", flush=True)
+
+
+def serve_lerobot(
+    config: ServeConfig, listener: socket.socket, token: str | None, stop: Callable[[], bool]
+) -> int:
+    """Let LeRobot serve its checkpoint until `stop()`. Raises RemoteError if its process ends before."""
+    read = read_checkpoint(Path(config.policy))
+    keys = observation_keys(read, config.keys)
+    spec = None if config.env is None else make_env(config.env, 1).spec
+    contract = lerobot_contract(read, imported_env(read, keys, spec, config.rate_hz), keys)
+    device = str(pick_device(config.device))
+    process = LerobotProcess(
+        str(config.python),
+        read,
+        contract,
+        keys,
+        listener,
+        token=token,
+        device=device,
+        clients=config.clients,
+    )
+    announce(config, listener, contract, f"run by LeRobot in {config.python}")
+    try:
+        while process.process.poll() is None and not stop():
+            time.sleep(_POLL_S)
+    finally:
+        said = process.close()
+    if said:
+        print(said)
+    if not stop():
+        raise RemoteError(
+            f"LeRobot's process ended with exit code {process.process.returncode}; start it again."
+        )
     return 0
 
 

@@ -240,7 +240,8 @@ class ServeConfig:
     """`robo-rl serve`."""
 
     policy: str = setting(
-        REQUIRED, "policy to serve: policy folder, run, checkpoint (<run>@<step>) or bundle"
+        REQUIRED,
+        "policy to serve: policy folder, run, checkpoint (<run>@<step>), bundle or LeRobot checkpoint",
     )
     host: str = setting("127.0.0.1", "address to listen on; any but this machine's own needs a token")
     port: int = setting(PORT, "port to listen on; 0: a free one", at_least=0, at_most=65535)
@@ -248,7 +249,42 @@ class ServeConfig:
         None, "file of the secret that clients must know, made if absent; none: the variable ROBO_RL_TOKEN"
     )
     clients: int = setting(8, "largest number of clients at a time", at_least=1, at_most=256)
+    python: str | None = setting(
+        None, "policy= of LeRobot: python of an environment with lerobot, which then runs the policy"
+    )
+    env: str | None = setting(
+        None,
+        "policy= of LeRobot: environment with its observations and actions; none: a robot, with rate_hz=",
+    )
+    rate_hz: float | None = setting(
+        None, "policy= of LeRobot without env=: frames per second of its data [Hz]", at_least=0.1
+    )
+    keys: list[str] = setting(
+        [], "policy= of LeRobot: pairs observation:feature, see import-policy; empty: by their names"
+    )
     device: str = setting("auto", "device that computes the policy: auto, cpu, cuda or cuda:<number>")
+
+
+@dataclass
+class ImportPolicyConfig:
+    """`robo-rl import-policy`."""
+
+    source: str = setting(
+        REQUIRED, "folder of a LeRobot checkpoint: config.json, model.safetensors, pre- and post-processor"
+    )
+    out: str = setting(REQUIRED, "new folder of the policy")
+    env: str | None = setting(
+        None, "environment whose observations and actions the policy has; none: a robot, with rate_hz="
+    )
+    rate_hz: float | None = setting(
+        None, "without env=, frames per second of the checkpoint's data [Hz]", at_least=0.1
+    )
+    keys: list[str] = setting(
+        [], "pairs observation:feature, e.g. [state:observation.environment_state]; empty: by their names"
+    )
+    steps: int | None = setting(
+        None, "steps of DDIM when sampling; none: the checkpoint's, which must then be DDIM", at_least=1
+    )
 
 
 @dataclass

@@ -178,6 +178,14 @@ VERBS = {
         "write a bundle: weights, ONNX graph and the manifest of its contract",
         "robo-rl export policy=runs/head/policy out=runs/head/bundle",
     ),
+    "import-policy": _verb(
+        "import_policy",
+        "schema:ImportPolicyConfig",
+        "train",
+        "take a diffusion policy on states from a LeRobot checkpoint, number for number",
+        "robo-rl import-policy source=outputs/last/pretrained_model rate_hz=10 out=runs/imported",
+        "robo-rl import-policy source=pretrained_model env=pusht/state steps=10 out=runs/imported",
+    ),
     "serve": _verb(
         "serve",
         "schema:ServeConfig",
@@ -185,6 +193,7 @@ VERBS = {
         "serve a policy to other processes or machines, which use it as policy=remote:<host>:<port>",
         "robo-rl serve policy=runs/head/bundle",
         "robo-rl serve policy=runs/vla host=0.0.0.0 token=secret.txt",
+        "robo-rl serve policy=pretrained_model python=lerobot-env/bin/python rate_hz=30",
     ),
     "run": _verb(
         "run",

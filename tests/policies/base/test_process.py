@@ -40,12 +40,15 @@ def test_forward_noising_equals_diffusers() -> None:
 
 @pytest.mark.parametrize("eta", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
-@pytest.mark.parametrize("steps", [1, 5, 10, 100])
-def test_ddim_equals_diffusers(steps: int, prediction: str, eta: float) -> None:
-    """Whole chains against DDIMScheduler.step with trailing spacing, clipping and the same variance noise."""
+@pytest.mark.parametrize(
+    ("spacing", "steps"),
+    [("trailing", 1), ("trailing", 5), ("trailing", 10), ("trailing", 100), ("leading", 7), ("leading", 10)],
+)
+def test_ddim_equals_diffusers(steps: int, prediction: str, eta: float, spacing: str) -> None:
+    """Whole chains against DDIMScheduler.step with the same spacing, clipping and variance noise."""
     torch.manual_seed(0)
-    process = Diffusion.build(DiffusionConfig(prediction=prediction))
-    scheduler = DDIMScheduler(**TRAINING, timestep_spacing="trailing", prediction_type=prediction)
+    process = Diffusion.build(DiffusionConfig(prediction=prediction, spacing=spacing))
+    scheduler = DDIMScheduler(**TRAINING, timestep_spacing=spacing, prediction_type=prediction)
     scheduler.set_timesteps(steps)
     assert process.grid(steps).tolist() == scheduler.timesteps.tolist()
     transitions = process.transitions(steps, eta)
