@@ -218,7 +218,7 @@ def impostor() -> Iterator[Callable[[Callable[[FrameChannel], None]], Address]]:
         listeners.append(listener)
         threads.append(threading.Thread(target=attend))
         threads[-1].start()
-        return Address("127.0.0.1", listener.getsockname()[1], deadline_s=0.5)
+        return Address("127.0.0.1", listener.getsockname()[1], deadline_s=5.0)
 
     yield begin
     for thread in threads:
