@@ -129,3 +129,18 @@ def test_refusals_and_memory() -> None:
     state = FrameRing(5, 2, SHAPES).state_dict()
     with pytest.raises(CheckpointError, match="expected"):
         FrameRing(5, 3, SHAPES).load_state_dict(state)
+
+
+@pytest.mark.gpu
+def test_a_gpu_reads_and_writes_pinned_memory_itself() -> None:
+    """The ring of `method.frames=host`: tensors of the GPU over memory of the host, with the same windows."""
+    rng = torch.Generator().manual_seed(0)
+    made = [FrameRing(5, 2, SHAPES, 2, "cuda", pinned=pinned) for pinned in (False, True)]
+    lanes = Lanes.all(2, "cuda")
+    for _ in range(7):
+        seen = {key: value.cuda() for key, value in frames(2, rng).items()}
+        numbers = [ring.append(lanes, seen) for ring in made]
+    plain, pinned = (ring.windows(lanes.ids, number) for ring, number in zip(made, numbers, strict=True))
+    for key, value in plain.items():
+        assert pinned[key].device.type == "cuda"
+        assert torch.equal(pinned[key], value)
