@@ -320,13 +320,16 @@ class DdsBus:
             self._publisher_watch.poll()
 
     def _check(self, now_s: float) -> None:
-        """Warn about mismatched qualities of service and silent topics."""
+        """Warn about mismatched qualities of service, clients of another RMW and silent topics."""
         self._checked_s = now_s
         if self._publisher_watch is not None:
             self._publisher_watch.look_up_names()
         for end in self._ends():
             if (policy := end.mismatched()) is not None:
                 self._warn(mismatch(end.topic, policy, isinstance(end, DdsWriter)))
+        for server in self._servers:
+            if server.foreign_client():
+                self._warn(server.no_response)
         for reader in self._readers:
             if reader.watch is not None:
                 matched = len(reader.dds.get_matched_publications())

@@ -21,13 +21,24 @@ ANYWHERE = "0.0.0.0"
 OWN_FILES = Path("/proc/self/fd")  # of Linux
 
 
-def confine(domain: int) -> None:
+def used_ports(domain: int) -> frozenset[int]:
+    """Ports of the domain on which this process receives already, such as those of a node on rclpy."""
+    ports = set()
+    for port, made in open_ports(domain):
+        made.close()
+        ports.add(port)
+    return frozenset(ports)
+
+
+def confine(domain: int, others: frozenset[int] = frozenset()) -> None:
     """Bind the receiving sockets of the domain to the loopback, before a participant exists.
 
-    Raises BusError when the kernel refuses it, or when no such socket is found.
+    others: ports that are not of CycloneDDS; Fast DDS, bound to the loopback, would not be heard. Raises
+    BusError when the kernel refuses it, or when no such socket is found.
     """
     with ExitStack() as closing:
-        found = [closing.enter_context(made) for _, made in open_ports(domain)]
+        every = [(port, closing.enter_context(made)) for port, made in open_ports(domain)]
+        found = [made for port, made in every if port not in others]
         _bind(found)
     if not found:
         raise BusError(

@@ -31,6 +31,15 @@ ANY = ViewState.Any | SampleState.Any | InstanceState.Any
 HEAD = bits.Struct("<4sQq")  # CDR header, client, sequence number
 DISCOVERY_S = 0.1  # time that a response waits for the discovery of the client's reader
 TRIGGER = "std_srvs/srv/Trigger"
+FOREIGN_SERVER = (
+    "The service '{service}' belongs to a node whose RMW is not rmw_cyclonedds_cpp, such as Fast DDS; their "
+    "services do not understand each other. Call it by `ros2 service call`, or start that node with "
+    "RMW_IMPLEMENTATION=rmw_cyclonedds_cpp."
+)
+FOREIGN_CLIENT = (
+    "A client of '{service}' uses another RMW than rmw_cyclonedds_cpp, such as Fast DDS, and gets no "
+    "response. Use `robo-rl call {service} bus=dds`, or set RMW_IMPLEMENTATION=rmw_cyclonedds_cpp there."
+)
 _HEAD = {"client_guid": types.uint64, "sequence": types.int64}
 _EMPTY = _HEAD | {"empty": types.uint8}
 _FIELDS = {TRIGGER: (_EMPTY, _HEAD | {"success": bool, "message": str})}  # of request and response
@@ -141,6 +150,8 @@ class Client:
         deadline_s = time.monotonic() + timeout_s
         while not matched(self.ends, "serviceid"):
             if time.monotonic() >= deadline_s:
+                if "" in _reader_ids(self.ends, "serviceid"):
+                    raise BusError(FOREIGN_SERVER.format(service=self.service))
                 raise unknown_service(self.service, offered(self._participant), timeout_s)
             time.sleep(0.005)
         client = self.ends.writer.get_instance_handle() % 2**64
@@ -186,14 +197,23 @@ class Server:
         replies: Any = REPLY,
     ) -> None:
         self.service, self._respond, self._carrier = service, respond, replies
+        self.no_response = FOREIGN_CLIENT.format(service=service)
         self.ends = Endpoints(participant, service, True, requests, replies)
         # (id of the client, deadline [s], response)
         self._pending: list[tuple[str, float, bytes]] = []
+        self._clients: frozenset[int] = frozenset()
 
     @property
     def has_pending(self) -> bool:
         """True while a response is not sent yet."""
         return bool(self._pending)
+
+    def foreign_client(self) -> bool:
+        """True when a client that is not of rmw_cyclonedds was discovered since the last call."""
+        clients = frozenset(self.ends.reader.get_matched_publications())
+        new, self._clients = clients - self._clients, clients
+        found = (self.ends.reader.get_matched_publication_data(handle) for handle in new)
+        return any(not user_data(each, "clientid") for each in found if each is not None)
 
     def on_request(self, cdr: bytes, info: Any) -> None:
         """Run the callback, and respond once the client's reader is discovered.
@@ -244,6 +264,6 @@ def matched(ends: Endpoints, key: str) -> bool:
     try:
         found = (ends.reader.get_matched_publication_data(h) for h in ends.reader.get_matched_publications())
         writer_ids = {user_data(endpoint, key) for endpoint in found if endpoint is not None}
-        return bool(_reader_ids(ends, key) & writer_ids)
+        return bool(_reader_ids(ends, key) & writer_ids - {""})  # without an id: of another RMW
     except DDSException:  # an endpoint was deleted meanwhile
         return False

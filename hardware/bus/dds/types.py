@@ -19,7 +19,7 @@ from cyclonedds.util import duration
 
 from hardware.bus.dds.cdr import RosTypes
 from hardware.bus.dds.descriptions import described
-from hardware.bus.dds.loopback import confine
+from hardware.bus.dds.loopback import confine, used_ports
 from hardware.bus.quality import Quality, RequestedQos
 from robo_rl.core.errors import BusError
 
@@ -71,12 +71,13 @@ def join_domain(domain: int, interface: str) -> None:
                 raise BusError(f"Domain {domain} is already open on interface '{known}', not '{interface}'.")
             _domains[domain] = (opened, known, users + 1)
             return
+        others = used_ports(domain) if interface == LOOPBACK else frozenset()
         try:
             made = Domain(domain, config(interface))
         except DDSException as error:
             raise _refused(domain, interface, error) from error
         if interface == LOOPBACK:
-            confine(domain)
+            confine(domain, others)
         _domains[domain] = (made, interface, 1)
 
 

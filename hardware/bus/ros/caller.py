@@ -60,5 +60,19 @@ class ServiceCaller:
             client.remove_pending_request(future)
             raise BusError(
                 f"The service '{full}' did not respond within {timeout_s:g} s; see the output of its node."
+                f"{_other_rmw()}"
             )
         return future.result()
+
+
+def _other_rmw() -> str:
+    """A hint where the RMW is not the one whose services nodes without ROS understand; otherwise empty."""
+    from rclpy import get_rmw_implementation_identifier
+
+    rmw = get_rmw_implementation_identifier()
+    if rmw == "rmw_cyclonedds_cpp":
+        return ""
+    return (
+        f" A node without ROS does not understand requests of {rmw}: call it with bus=dds, or set "
+        "RMW_IMPLEMENTATION=rmw_cyclonedds_cpp."
+    )

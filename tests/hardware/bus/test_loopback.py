@@ -32,6 +32,15 @@ def test_receiving_sockets_are_bound_to_the_loopback(domain: int) -> None:
     assert devices == [b"lo\0", b"lo\0"]
 
 
+def test_sockets_of_another_dds_are_left_alone(domain: int) -> None:
+    """Fast DDS of a node on rclpy in the same process: bound to the loopback, it is not heard."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("0.0.0.0", loopback.BASE + loopback.GAIN * domain + 100))
+        bus = DdsBus("node", domain=domain)
+        assert other.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16) == b""
+        bus.close()
+
+
 def test_refused_binding_is_an_error(domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that does not exist stands for a kernel before 5.7; no node starts open to the network."""
     monkeypatch.setattr(loopback, "DEVICE", b"nosuchdevice0")
