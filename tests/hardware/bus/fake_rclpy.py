@@ -56,11 +56,15 @@ class World:
 world = World()
 
 
+def get_rmw_implementation_identifier() -> str:
+    return "rmw_fastrtps_cpp"
+
+
 def install(monkeypatch: Any) -> World:
     """Make `import rclpy` and the message packages work, until the end of the test."""
     monkeypatch.setattr(sys.modules[__name__], "world", World())
     places = {
-        "": (init, try_shutdown),
+        "": (init, try_shutdown, get_rmw_implementation_identifier),
         ".node": (Node,),
         ".executors": (SingleThreadedExecutor, ExternalShutdownException),
         ".qos": (QoSProfile, ReliabilityPolicy, DurabilityPolicy, HistoryPolicy),

@@ -25,6 +25,10 @@ from hardware.topics import JOINT_STATES
 from tests.hardware.bus.test_ros_cli import ROOT, ros2
 
 pytestmark = pytest.mark.ros
+CYCLONE = pytest.mark.skipif(
+    os.environ.get("RMW_IMPLEMENTATION") != "rmw_cyclonedds_cpp",
+    reason="nodes without ROS answer services of rmw_cyclonedds_cpp alone: set RMW_IMPLEMENTATION",
+)
 SOON_S, AT_ONCE_S = (
     30.0,
     10.0,
@@ -66,7 +70,7 @@ def answer(*words: str) -> str:
     return said
 
 
-@pytest.mark.parametrize("bus", ["rclpy", "dds"])
+@pytest.mark.parametrize("bus", ["rclpy", pytest.param("dds", marks=CYCLONE)])
 def test_ros2_param_dump_shows_every_setting(domain: int, tmp_path: Path, bus: str) -> None:
     """Also for nodes without ROS, for which it would otherwise wait 5 s each."""
     with node(
@@ -85,6 +89,7 @@ def test_ros2_param_dump_shows_every_setting(domain: int, tmp_path: Path, bus: s
         assert "Double value is: 2.1" in param("get", "/flight_filter", "max_tilt_rad")
 
 
+@CYCLONE
 def test_nodes_without_ros_do_not_delay_ros2_param_list(domain: int, tmp_path: Path) -> None:
     with (
         node(tmp_path / "a.log", "task", "goal=[0.1]", "bus=dds"),
