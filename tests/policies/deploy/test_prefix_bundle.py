@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+from hardware.loop.inference import InferenceProcess
 from policies.base.noise import EpisodeNoise
 from policies.deploy import kept_prefix
 from policies.deploy.bundle import Bundle, load_bundle
 from policies.deploy.bundle_writer import write_bundle
 from policies.deploy.kept_prefix import KeptPrefix, times_text
-from policies.deploy.runner import OnnxPolicy
+from policies.deploy.runner import OnnxPolicy, bundle_noise
 from policies.executor import ChunkExecutor
 from policies.tuned.residual import ResidualPolicy
 from robo_rl.core.action_map import ResidualMap
@@ -104,6 +106,35 @@ def test_the_executor_drives_both_alike(bundle: Bundle) -> None:
             results.append(evaluate(env, policy, ChunkExecutor, noise, eval_seeds(0, 6)))
     assert results[0].length == results[1].length
     assert results[0].success == results[1].success
+
+
+@pytest.mark.slow
+def test_the_inference_process_of_a_robot_answers_alike(bundle: Bundle) -> None:
+    """Pictures and words pass through shared memory; the second request has the same ones."""
+    noise, obs = bundle_noise(bundle), seen("go to the left side")
+    noise.reset([0], [0])
+    process = InferenceProcess(bundle, "cpu")
+    try:
+        for decision in (0, 1):
+            obs["state"] += 0.1
+            chunk = answer(process, {key: value[0].numpy() for key, value in obs.items()}, decision)
+            expected = physical(small_vla(), obs, noise.draw([0], [decision]))[0]
+            torch.testing.assert_close(torch.from_numpy(chunk), expected, atol=2e-5, rtol=0)  # of 2 m
+    finally:
+        process.close()
+
+
+def answer(process: InferenceProcess, stacked: dict[str, Any], decision: int) -> Any:
+    """The chunk, once the child has loaded the bundle."""
+    deadline_s = time.monotonic() + 240.0
+    asked, found = False, None
+    while found is None and time.monotonic() < deadline_s:
+        found = process.poll()
+        assert not process.fault, process.fault
+        asked = asked or process.request(stacked, decision)
+        time.sleep(0.01)
+    assert found is not None, "no answer within four minutes"
+    return found[0]
 
 
 @pytest.mark.slow
