@@ -89,7 +89,8 @@ def distribution_of(module: str) -> str:
     """Canonical name of the package that provides `import module`."""
     top = module.split(".")[0]
     known = {package.module: package.distribution for package in PACKAGES}
-    return canonicalize_name(known.get(top, top))
+    installed = metadata.packages_distributions().get(top, [top])[0]
+    return canonicalize_name(known.get(top, installed))
 
 
 def test_lock_has_all_optional_packages_of_the_tests() -> None:
