@@ -197,10 +197,14 @@ def test_policy_folder_is_served_with_its_normaliser(run: Path) -> None:
     assert not ours.differences(bundle_contract(load_bundle(bundle)))
 
 
+@pytest.mark.slow
 def test_arm_is_stopped_when_the_server_dies(
     reach: Bundle, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The simulated arm follows remote chunks; SIGKILL of the server: held, reported, exit code 3."""
+    """The simulated arm follows remote chunks; SIGKILL of the server: held, reported, exit code 3.
+
+    The filter may stop the arm before the fault of the policy is read; then its reason is the report.
+    """
     process, address = server(f"policy={reach.folder}")
     asked, ask = list[int](), ArmPolicyNode._request_chunk
 
@@ -214,5 +218,6 @@ def test_arm_is_stopped_when_the_server_dies(
     code = main(["run", f"bundle={reach.folder}", "robot=sim_arm", f"remote={address}", "seconds=60"])
     said = capsys.readouterr()
     assert code == 3
-    assert "cannot be used: it closed the connection" in said.out + said.err
+    reasons = ("cannot be used: it closed the connection", "ended: the safety filter: ")
+    assert any(reason in said.out for reason in reasons)
     assert "chunks were inferred" in said.out
