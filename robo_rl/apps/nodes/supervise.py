@@ -177,17 +177,20 @@ class Supervisor:
             self._ends.poll(1e3 * LOOK_S)
 
     def _brake(self) -> None:
-        """Ask the filters to brake; other nodes are asked in their turn."""
+        """Ask the filters to brake; other nodes are asked in their turn.
+
+        By SIGTERM, which also ends a filter that is still being loaded, without a traceback.
+        """
         for name in FILTERS:
             if name in self._running:
-                self._ask(name)
+                self._ask(name, signal.SIGTERM)
 
-    def _ask(self, name: str) -> float:
+    def _ask(self, name: str, number: signal.Signals = signal.SIGINT) -> float:
         """Ask a node to stop, once; returns the time of the request."""
         if name not in self._asked_s:
             self._asked_s[name] = time.monotonic()
             if self._running[name].poll() is None:
-                self._running[name].send_signal(signal.SIGINT)
+                self._running[name].send_signal(number)
         return self._asked_s[name]
 
     def _stop(self, name: str, signals: Signals) -> None:

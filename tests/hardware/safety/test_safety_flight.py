@@ -5,7 +5,7 @@ dynamics.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -388,10 +388,28 @@ def test_random_flights_keep_the_promises() -> None:
     assert count[1] >= 8_000
 
 
+@dataclass
+class Known:
+    """What the filter knows of the craft, by its promises."""
+
+    state_s: float = -1.0  # receipt of the newest state that counts
+    is_inside: bool = False  # the envelope, at that state
+    tilted_s: list[float] = field(default_factory=list)  # receipts of states in a row tilted beyond recovery
+
+    def see(self, parts: list[Any], now_s: float, flies: bool) -> None:
+        """Take a state. In flight, three such states in a row are believed, or two over 50 ms."""
+        if not all(np.isfinite(part).all() for part in parts) or abs(np.linalg.norm(parts[1]) - 1.0) > 0.05:
+            return
+        self.tilted_s = [*self.tilted_s, now_s] if tilt_rad(parts) > ENVELOPE.cut_tilt_rad else []
+        doubtful = len(self.tilted_s) in (1, 2) and self.tilted_s[-1] - self.tilted_s[0] < 0.05
+        if not (flies and doubtful):
+            self.state_s, self.is_inside = now_s, inside(parts)
+
+
 def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: Any, lander: Lander) -> int:
     """One sequence; returns how many commands came out."""
     filter_ = FlightFilter(ENVELOPE, lander, 100.0, 100.0, level=level)
-    now_s, policy_ok, sent, state_s = 0.0, False, 0, -1.0  # nothing heard yet
+    now_s, policy_ok, sent, known = 0.0, False, 0, Known()
     newest: float | None = None
     for step in range(12):
         now_s += DT_S * float(rng.choice([1.0, 1.0, 1.0, 1.0 + wild, 1.0 + 4.0 * wild]))
@@ -406,12 +424,7 @@ def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: An
             parts[int(rng.integers(4))][0] = nasty
         if rng.random() > 0.1 * wild:
             filter_.on_state(odometry(*parts), now_s)
-            good = (
-                all(np.isfinite(part).all() for part in parts) and abs(np.linalg.norm(parts[1]) - 1.0) <= 0.05
-            )
-            if good:
-                state_s = now_s
-                policy_ok = policy_ok and inside(parts)
+            known.see(parts, now_s, policy_ok)
         if step == 0:
             policy_ok = filter_.arm(now_s)[0]
         if rng.random() < 0.02:
@@ -426,8 +439,10 @@ def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: An
             np.isfinite(values).all() and (newest is None or stamp_s > newest or stamp_s == newest == 0.0)
         )
         newest = stamp_s if taken else newest
+        if newest is not None:  # before the first command the craft may be carried about
+            policy_ok = policy_ok and known.is_inside
         out = filter_.tick(now_s)
-        may_pass = policy_ok and now_s - state_s <= 0.03 + 1e-6
+        may_pass = policy_ok and now_s - known.state_s <= 0.03 + 1e-6
         if out is None:
             continue
         sent += 1
@@ -444,10 +459,11 @@ def random_flight(rng: np.random.Generator, nasty: float, wild: float, level: An
 
 def inside(parts: list[Any]) -> bool:
     """True inside the envelope, by the oracle's own arithmetic."""
-    up = rotation_of(parts[1])[2, 2] / np.linalg.norm(parts[1]) ** 2
     calm = np.linalg.norm(parts[2]) <= ENVELOPE.speed_m_s and np.linalg.norm(parts[3]) <= ENVELOPE.rate_rad_s
-    return bool(
-        calm
-        and (np.abs(parts[0]) <= 1.0).all()
-        and math.acos(max(-1.0, min(1.0, up))) <= ENVELOPE.tilt_rad + 1e-6
-    )
+    return bool(calm and (np.abs(parts[0]) <= 1.0).all() and tilt_rad(parts) <= ENVELOPE.tilt_rad + 1e-6)
+
+
+def tilt_rad(parts: list[Any]) -> float:
+    """Angle between the craft's up axis and the world's."""
+    up = rotation_of(parts[1])[2, 2] / np.linalg.norm(parts[1]) ** 2
+    return math.acos(max(-1.0, min(1.0, up)))
