@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from tests.policies.vla.test_policy import SEEING, TP, env, noise, observation
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
 
 needs_peft = pytest.mark.skipif(
-    not __import__("importlib").util.find_spec("peft"),
+    find_spec("peft") is None,
     reason="peft is not installed: pip install 'robo-rl[lora]'",
 )
 LAYERS = 3

@@ -89,7 +89,7 @@ def actions_of_evaluation(name: str, obs_steps: int, workers: int = 0) -> Tensor
 def test_evaluation_acts_the_same_and_draws_less(
     kind: str, obs_steps: int, drawings: Drawings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 8 observations between two plans, a plan reads To; reset and end of an episode come on top."""
+    """A plan reads the newest To of 8 observations. Resets and ends of episodes are drawn as well."""
     skipping = actions_of_evaluation(ENVS[kind], obs_steps)
     drawn = drawings.take()
     monkeypatch.setattr("robo_rl.eval.rollout.picture_skipping", lambda env: None)
