@@ -98,18 +98,21 @@ def conservative_loss(
 
 def residual_penalty(u: Float[Tensor, "b d"], weight: float) -> tuple[Tensor, Info]:
     """weight * E||u||^2: keeps a residual small where the critic has no preference."""
-    size = u.square().sum(-1).mean()
-    return weight * size, {"actor/u_rms": u.detach().square().mean().sqrt()}
+    size = u.detach().square().mean()
+    term = weight * u.square().sum(-1).mean() if weight > 0.0 else torch.zeros_like(size)
+    return term, {"actor/u_rms": size.sqrt()}
 
 
-def temperature_loss(log_alpha: Tensor, log_prob: Float[Tensor, " b"], target_entropy: float) -> Tensor:
-    """-log alpha * (log pi + target entropy): raises alpha while the entropy is below its target."""
-    return -log_alpha * (log_prob.detach().mean() + target_entropy)
+def temperature_gradient(log_prob: Float[Tensor, " b"], target_entropy: float) -> Tensor:
+    """-(log pi + target entropy): gradient in log alpha of -log alpha * (log pi + target entropy), which
+    raises alpha while the entropy is below its target.
+    """
+    return -(log_prob.detach().mean() + target_entropy)
 
 
-def norm_bound_loss(log_dual: Tensor, mean_square: Tensor, bound: float) -> tuple[Tensor, Tensor]:
-    """(actor's term, multiplier's loss) of the Lagrangian of E[shift^2] <= bound per noise element
-    (LP-DS).
+def norm_bound_terms(log_dual: Tensor, mean_square: Tensor, bound: float) -> tuple[Tensor, Tensor]:
+    """(actor's term, gradient in the log multiplier) of the Lagrangian of E[shift^2] <= bound per noise
+    element (LP-DS).
     """
     excess = mean_square - bound
-    return log_dual.exp().detach() * excess, -log_dual * excess.detach()
+    return log_dual.exp().detach() * excess, -excess.detach()

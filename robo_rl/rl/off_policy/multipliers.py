@@ -11,7 +11,7 @@ from torch import Tensor
 from robo_rl.core.shapes import Float
 from robo_rl.nets.adam import StaticAdam
 from robo_rl.rl.off_policy.context import LearnerContext
-from robo_rl.rl.off_policy.losses import Info, norm_bound_loss, temperature_loss
+from robo_rl.rl.off_policy.losses import Info, norm_bound_terms, temperature_gradient
 
 
 class Multipliers:
@@ -41,17 +41,16 @@ class Multipliers:
             return 0.0, {}
         cfg, action_map, info = self.context.cfg, self.context.map, Info()
         term: Tensor | float = 0.0
-        loss = log_prob.new_zeros(())
+        gradients = []
         if cfg.auto_alpha:
-            loss = loss + temperature_loss(self.log_alpha, log_prob, cfg.target_entropy * action_map.dim)
+            gradients.append(temperature_gradient(log_prob, cfg.target_entropy * action_map.dim))
             info["actor/alpha"] = self.log_alpha.detach().exp()
         if cfg.norm_bound > 0.0:
             shift = action_map.to_critic(u, ctx) - action_map.to_critic(torch.zeros_like(u), ctx)
-            term, norm_loss = norm_bound_loss(self.log_norm, shift.square().mean(), cfg.norm_bound)
-            loss = loss + norm_loss
+            term, gradient = norm_bound_terms(self.log_norm, shift.square().mean(), cfg.norm_bound)
+            gradients.append(gradient)
             info["actor/norm_multiplier"] = self.log_norm.detach().exp()
-        tuned = self.optimizer.parameters
-        for parameter, gradient in zip(tuned, torch.autograd.grad(loss, tuned), strict=True):
+        for parameter, gradient in zip(self.optimizer.parameters, gradients, strict=True):
             assert parameter.grad is not None
             parameter.grad.copy_(gradient)
         self.optimizer.step()
