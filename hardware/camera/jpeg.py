@@ -44,7 +44,10 @@ def decoded(data: UInt8[ndarray, " n"]) -> UInt8[ndarray, "h w 3"]:
 
 
 def _opencv() -> Any:
-    os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # read when OpenCV is loaded
+    # Both are read when OpenCV is loaded. Its own lines about a broken picture would fill a robot's log: one
+    # DataError says the same, and nodes report it with a count.
+    os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
     try:
         import cv2
     except ModuleNotFoundError as error:
