@@ -11,6 +11,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.spec import EnvSpec, image_fault
 from robo_rl.core.text.counts import counted
 from robo_rl.data.checks import Fault, episode_faults
+from robo_rl.data.edit.log import deleted_numbers
 from robo_rl.data.episodes.commit import LOCK, numbers
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.schema import DATASET_JSON, EPISODES, STAGING, ZARR_JSON, DatasetMeta
@@ -73,8 +74,12 @@ def _numbering(root: Path) -> Iterator[Fault]:
     if strays:
         text = f"{EPISODES}/ holds {strays[:5]}, which are not episodes."
         yield Fault(None, text, "Move them elsewhere.", "stray_entry", "warning")
-    found = numbers(root)
-    if gaps := sorted(set(range(max(found, default=-1) + 1)) - set(found)):
+    found, deleted = numbers(root), set[int]()
+    try:
+        deleted = deleted_numbers(root)
+    except DataError as error:
+        yield Fault(None, str(error), "", "broken_edits", "warning")
+    if gaps := sorted(set(range(max(found, default=-1) + 1)) - set(found) - deleted):
         text = f"Episodes {gaps[:10]} are missing: numbers go from 0 to {found[-1]}, {len(found)} are there."
         yield Fault(
             None,

@@ -34,7 +34,13 @@ class FolderLock:
         Raises LockedError that names the process which holds the lock.
         """
         path = (Path(folder) / LOCK_FILE).resolve()
-        self._release = weakref.finalize(self, _release, _acquire(path, folder, what))
+        self._key = _acquire(path, folder, what)
+        self._release = weakref.finalize(self, _release, self._key)
+
+    @property
+    def is_shared(self) -> bool:
+        """True if this process holds the folder by another lock, too."""
+        return _HELD.get(self._key, (0, 0))[1] > 1
 
     def close(self) -> None:
         """Release the lock; further calls do nothing."""
@@ -72,6 +78,9 @@ def _acquire(path: Path, folder: str | Path, what: str) -> _Key:
             f"{folder} is in use by {_described(holder)}. Wait until it ends, stop it, or choose another "
             f"{what}."
         ) from error
+    if not path.exists() or _key(path.stat()) != _key(os.fstat(fd)):
+        os.close(fd)  # an edit has replaced the folder between `open` and `lockf`
+        return _acquire(path, folder, what)
     os.ftruncate(fd, 0)
     os.pwrite(fd, json.dumps(_holder()).encode(), 0)
     key = _key(os.fstat(fd))

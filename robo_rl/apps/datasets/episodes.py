@@ -1,0 +1,57 @@
+"""`robo-rl data list`: the episodes of a dataset, one line each."""
+
+from __future__ import annotations
+
+import json
+
+from robo_rl.conf.datasets.review import DataListConfig
+from robo_rl.core.text.counts import counted
+from robo_rl.data.edit.listing import EpisodeRow, list_episodes
+
+_SUCCESS = {True: "yes", False: "no", None: "-"}
+_TASK_CHARS = 48
+
+
+def main(config: DataListConfig) -> int:
+    """Print the episodes as a table or as JSON lines."""
+    rows = list_episodes(config.path)
+    if config.json:
+        print("\n".join(json.dumps(row.to_json()) for row in rows))
+        return 0
+    print(table(rows))
+    labelled = [row.success for row in rows if row.success is not None]
+    print(
+        f"{config.path}: {counted(len(rows), 'episode')}, {sum(labelled)}/{len(labelled)} successful, "
+        f"{sum(row.seconds for row in rows) / 60:.1f} min, {sum(row.bytes for row in rows) / 1e6:.1f} MB"
+    )
+    print(f"Next:   robo-rl data show path={config.path} episode={rows[0].number}" if rows else "")
+    return 0
+
+
+def table(rows: list[EpisodeRow]) -> str:
+    """Rows in columns; the fault of an episode that cannot be read instead of its facts."""
+    titles = ("episode", "frames", "seconds", "success", "take-overs", "MB", "task")
+    cells = [titles, *(_cells(row) for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(titles) - 1)]
+    return "\n".join(
+        "  ".join(
+            [
+                line[0].ljust(widths[0]),
+                *(each.rjust(w) for each, w in zip(line[1:], widths[1:], strict=False)),
+            ]
+        )
+        + f"  {line[-1]}"
+        for line in cells
+    )
+
+
+def _cells(row: EpisodeRow) -> tuple[str, ...]:
+    name, size = f"{row.number:06d}", f"{row.bytes / 1e6:.1f}"
+    if row.fault:
+        return name, "?", "?", "?", "?", size, f"cannot be read: {row.fault.split(': ')[0][:_TASK_CHARS]}"
+    task = row.task if len(row.task) <= _TASK_CHARS else row.task[: _TASK_CHARS - 3] + "..."
+    task = "".join(letter if letter.isprintable() else " " for letter in task)
+    note = "" if row.complete else " (interrupted)"
+    takeovers = f"{row.interventions} ({row.intervention_frames})" if row.interventions else "-"
+    seconds = f"{row.seconds:.1f}"
+    return name, str(row.frames), seconds, _SUCCESS[row.success], takeovers, size, (task + note).strip()

@@ -1,0 +1,253 @@
+"""Edits change what they name and nothing else; a copy replaces the dataset, and undo restores it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robo_rl.core.errors import ConfigError, DataError, LockedError
+from robo_rl.data.edit import swap
+from robo_rl.data.edit.changes import (
+    EditReport,
+    delete_episodes,
+    parse_episodes,
+    relabel_episodes,
+    split_at,
+    undo,
+)
+from robo_rl.data.edit.listing import list_episodes
+from robo_rl.data.edit.log import read_edits
+from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.data.validate import validate
+from tests.data.recordings import ENV, STATE_ENV, add_frames, interrupt, record
+
+
+@pytest.fixture(scope="module", params=["raw", "jpeg"])
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("recorded") / "set", [6, 5, 4], codec=request.param)
+
+
+@pytest.fixture
+def dataset(recorded: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(recorded, tmp_path / "set"))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return record(tmp_path / "set", [3, 3], env=STATE_ENV)
+
+
+def contents(path: Path) -> dict[int, dict[str, Any]]:
+    """Every array and label of every episode, images decoded."""
+    return {
+        e.number: {
+            **{key: e.obs(key).tolist() for key in e.dataset.env.obs},
+            **{name: e.array(name).tolist() for name in ("action", "reward", "terminated", "stamps_ns")},
+            **{"meta": (e.frames, e.success, e.meta.task, e.meta.seed, e.has_final_obs)},
+        }
+        for e in EpisodeStore(path)
+    }
+
+
+def test_deleted_episodes_are_gone_and_the_others_keep_their_numbers(dataset: Path) -> None:
+    """And the gap is no fault, because the log names it."""
+    before = contents(dataset)
+    report = delete_episodes(dataset, [1])
+    assert (report.before, report.after, report.episodes) == (3, 2, (1,))
+    del before[1]
+    assert contents(dataset) == before
+    assert not validate(dataset)
+    assert sorted(p.name for p in dataset.parent.iterdir()) == [".set.undo", "set"]
+    assert [entry["edit"] for entry in read_edits(dataset)] == ["delete"]
+
+
+def test_undo_restores_every_byte_and_undo_of_undo_the_edit(dataset: Path) -> None:
+    before = contents(dataset)
+    delete_episodes(dataset, [0, 2])
+    after = contents(dataset)
+    undo(dataset)
+    assert contents(dataset) == before
+    undo(dataset)
+    assert contents(dataset) == after
+
+
+def test_relabelled_episodes_keep_their_earlier_label(dataset: Path) -> None:
+    """The history says what the label was, until when, and who changed it; dense rewards stay."""
+    before = contents(dataset)
+    relabel_episodes(dataset, [0], success=False, task="push", by="ann")
+    relabel_episodes(dataset, [0], success=None)
+    episode = EpisodeStore(dataset).episode(0)
+    assert (episode.success, episode.meta.task) == (None, "push")
+    first, second = episode.meta.info["labels"]
+    assert (first["success"], first["task"], first["by"]) == (True, "task 0", "ann")
+    assert (second["success"], second["task"]) == (False, "push")
+    after = contents(dataset)
+    before[0].pop("meta"), after[0].pop("meta")
+    assert after == before
+    assert not validate(dataset)
+
+
+@pytest.mark.parametrize("new", [True, False, None])
+def test_rewards_that_state_the_label_follow_it(tmp_path: Path, new: bool | None) -> None:
+    """As imports of recordings write them: 1 and an end at the last frame of a success."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, stamps=(), min_free_bytes=0)
+    with writer.episode() as episode:
+        for i in range(3):
+            episode.add({"state": np.zeros(3)}, np.zeros(2), reward=float(i == 2), terminated=i == 2)
+        episode.commit(success=True)
+    writer.close()
+    relabel_episodes(tmp_path / "set", [0], success=new)
+    found = EpisodeStore(tmp_path / "set").episode(0)
+    assert found.reward.tolist() == [0, 0, float(bool(new))]
+    assert found.terminated.tolist() == [False, False, bool(new)]
+    assert not [fault for fault in validate(tmp_path / "set") if fault.severity == "error"]
+
+
+def test_both_parts_of_a_split_join_to_the_episode(dataset: Path) -> None:
+    """The observation at the cut is the last one of the first part and the first one of the second."""
+    before = contents(dataset)
+    assert split_at(dataset, 0, 4).episodes == (0, 3)
+    after = contents(dataset)
+    for name in ("action", "reward", "terminated", "stamps_ns"):
+        assert after[0][name] + after[3][name] == before[0][name]
+    for key in ENV.obs:
+        assert after[0][key] + after[3][key][1:] == before[0][key]
+        assert after[0][key][-1] == after[3][key][0]
+    assert (after[0]["meta"], after[3]["meta"]) == (
+        (4, None, "task 0", 0, True),
+        (2, True, "task 0", None, True),
+    )
+    assert {n: after[n] for n in (1, 2)} == {n: before[n] for n in (1, 2)}
+    assert not validate(dataset)
+
+
+EDITS: dict[str, Callable[..., EditReport]] = {
+    "delete": lambda path, **options: delete_episodes(path, [0], **options),
+    "relabel": lambda path, **options: relabel_episodes(path, [0], success=False, **options),
+    "split": lambda path, **options: split_at(path, 0, 1, **options),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_dry_run_changes_nothing(small: Path, edit: str) -> None:
+    """But it checks and reports as the edit does."""
+    files = {p: p.stat().st_mtime_ns for p in small.parent.rglob("*") if p.is_file() and p.name != ".lock"}
+    promised = EDITS[edit](small, dry_run=True)
+    now = {p: p.stat().st_mtime_ns for p in small.parent.rglob("*") if p.is_file() and p.name != ".lock"}
+    assert now == files
+    done = EDITS[edit](small)
+    assert (promised.sentence, promised.after) == (done.sentence, done.after)
+    state = contents(small)
+    undo(small, dry_run=True)
+    assert contents(small) == state
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edits_work_without_hard_links_and_exchange(
+    small: Path, edit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network file systems have neither: files are copied, and two renames replace the exchange."""
+
+    def no_link(*_: Any) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    before = contents(small)
+    monkeypatch.setattr(swap.os, "link", no_link)
+    monkeypatch.setattr(swap, "exchange", lambda *_: False)
+    EDITS[edit](small)
+    assert contents(small) != before
+    undo(small)
+    assert contents(small) == before
+    assert sorted(p.name for p in small.parent.iterdir()) == [".set.undo", "set"]
+
+
+def test_undo_refuses_to_lose_episodes_recorded_since(small: Path) -> None:
+    delete_episodes(small, [0])
+    writer = DatasetWriter.open(small, min_free_bytes=0)
+    with writer.episode(seed=7) as episode:
+        add_frames(episode, 7, 2, STATE_ENV)
+        episode.commit()
+    writer.close()
+    with pytest.raises(DataError, match="changed since its last edit"):
+        undo(small)
+    assert [row.number for row in list_episodes(small)] == [1, 2]
+
+
+def test_without_undo_the_space_is_free_at_once(small: Path) -> None:
+    delete_episodes(small, [0], keep_undo=False)
+    assert [p.name for p in small.parent.iterdir()] == ["set"]
+    with pytest.raises(DataError, match="no former state"):
+        undo(small)
+
+
+def test_a_dataset_that_is_written_is_not_edited(small: Path) -> None:
+    """Neither by another process nor by this one, whose writer would go on writing into the former state."""
+    writer = DatasetWriter.open(small, min_free_bytes=0)
+    with pytest.raises(LockedError, match="close its DatasetWriter"):
+        delete_episodes(small, [0])
+    writer.close()
+    delete_episodes(small, [0])
+
+
+def test_interrupted_episodes_are_recovered_before_an_edit(small: Path) -> None:
+    """An edit would lose their frames."""
+    writer = DatasetWriter.open(small, min_free_bytes=0)
+    interrupt(writer, 9, 2, STATE_ENV)
+    writer.close()
+    with pytest.raises(DataError, match=r"1 interrupted episode.*recover=true"):
+        delete_episodes(small, [0])
+    assert len(list((small / "staging").iterdir())) == 2
+
+
+def test_a_linked_dataset_is_edited_where_it_is(small: Path, tmp_path: Path) -> None:
+    """The link stays a link."""
+    link = tmp_path / "elsewhere" / "link"
+    link.parent.mkdir()
+    link.symlink_to(small)
+    delete_episodes(link, [0])
+    assert link.is_symlink()
+    assert [row.number for row in list_episodes(small)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("edit", "error", "words"),
+    [
+        (lambda path: delete_episodes(path, [7]), DataError, "no episode 7: numbers go from 0 to 1"),
+        (lambda path: delete_episodes(path, []), ConfigError, "No episode is named"),
+        (lambda path: relabel_episodes(path, [0]), ConfigError, "new label is missing"),
+        (lambda path: split_at(path, 0, 3), ConfigError, "from 1 to 2"),
+        (lambda path: delete_episodes(path.parent, [0]), DataError, "not a dataset"),
+        (lambda path: delete_episodes(path / "no", [0]), DataError, "does not exist"),
+        (undo, DataError, "no former state"),
+    ],
+)
+def test_impossible_edits_are_refused(
+    small: Path, edit: Callable[[Path], Any], error: type[Exception], words: str
+) -> None:
+    """With one sentence, and nothing is left behind."""
+    with pytest.raises(error, match=words):
+        edit(small)
+    assert [p.name for p in small.parent.iterdir()] == ["set"]
+    assert len(list_episodes(small)) == 2
+
+
+def test_numbers_of_episodes_are_parsed() -> None:
+    assert parse_episodes(["3", "7-9"]) == [3, 7, 8, 9]
+    for word in ("x", "-3", "3-", "1-99999999", "1e3", ""):
+        with pytest.raises(ConfigError, match=r"expected numbers|more than a million"):
+            parse_episodes([word])
+
+
+def test_the_list_shows_what_was_recorded_and_what_cannot_be_read(small: Path) -> None:
+    """Frames 1, 3, ... are interventions. A damaged episode has a row with its fault."""
+    row = list_episodes(small)[0]
+    assert (row.frames, row.seconds, row.success, row.task) == (3, 3 / 20, True, "task 0")
+    assert (row.interventions, row.intervention_frames) == (1, 1)
+    assert row.bytes > 0
+    (small / "episodes/000001/intervention/c.0").write_bytes(b"")
+    assert "truncated" in list_episodes(small)[1].fault
