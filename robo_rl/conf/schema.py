@@ -52,16 +52,23 @@ class DataImportConfig:
     """`robo-rl data import`. A buffer takes env=, or robot= and some of the settings below it."""
 
     source: str = setting(
-        REQUIRED, "folder of recordings (MCAP, rosbag2), one of them, or a zarr v2 replay buffer"
+        REQUIRED,
+        "folder of recordings (MCAP, rosbag2), one of them, a zarr v2 replay buffer, a LeRobot v3 folder, "
+        "or a "
+        "robomimic file",
     )
     out: str = setting(REQUIRED, "folder of the new dataset")
     env: str | None = setting(
         None,
-        "environment of a buffer, e.g. pusht/state; for recordings, a simulated task with the same contract",
+        "environment of a buffer or foreign dataset, e.g. pusht/state; for recordings, a simulated task "
+        "with the "
+        "same contract",
     )
     keys: list[str] = setting(
         [],
-        "pairs key:array, the observation that each array of a buffer becomes; not needed for Push-T's file",
+        "pairs key:array, the observation that each array or feature becomes; none: all of them, except "
+        "for a "
+        "buffer",
     )
     limit: int | None = setting(
         None, "number of episodes to import, from the first on; none: all", at_least=1

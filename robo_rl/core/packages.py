@@ -35,6 +35,8 @@ PACKAGES = (
     Package("numcodecs", "numcodecs", "train", "compression of datasets"),
     Package("diffusers", "diffusers", "train", "noise schedules of diffusion policies"),
     Package("tensorboard", "tensorboard", "train", "learning curves"),
+    Package("pyarrow", "pyarrow", "formats", "datasets of LeRobot"),
+    Package("h5py", "h5py", "formats", "datasets of robomimic"),
     Package("wandb", "wandb", "wandb", "curves in Weights & Biases, logger=wandb"),
     Package("mlflow", "mlflow-skinny", "mlflow", "curves in MLflow, logger=mlflow"),
     Package("sqlalchemy", "SQLAlchemy", "mlflow", "MLflow without a server"),

@@ -14,7 +14,7 @@ from robo_rl.core.shapes import UInt8
 
 def encode(image: UInt8[ndarray, "h w 3"], quality: int) -> UInt8[ndarray, " bytes"]:
     """JPEG file content of an RGB image."""
-    cv2 = _cv2()
+    cv2 = load_cv2()
     ok, data = cv2.imencode(
         ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]
     )
@@ -27,7 +27,7 @@ def decode(data: UInt8[ndarray, " bytes"], out: UInt8[ndarray, "h w 3"]) -> None
     """Decode a JPEG into `out` (RGB, C-contiguous). Raises DataError for another size, or if it is no
     JPEG.
     """
-    cv2 = _cv2()
+    cv2 = load_cv2()
     image = cv2.imdecode(data, cv2.IMREAD_COLOR)
     if image is None or image.shape != out.shape:
         found = "not a JPEG image" if image is None else f"a JPEG image of shape {image.shape}"
@@ -39,7 +39,8 @@ def decode(data: UInt8[ndarray, " bytes"], out: UInt8[ndarray, "h w 3"]) -> None
     cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=out)
 
 
-def _cv2() -> Any:
+def load_cv2() -> Any:
+    """OpenCV. Raises MissingDependencyError without it."""
     try:
         import cv2
     except ModuleNotFoundError as error:

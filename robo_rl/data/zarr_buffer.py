@@ -36,12 +36,7 @@ class ZarrBuffer:
     """
 
     def __init__(self, path: str | Path) -> None:
-        try:
-            import zarr
-        except ModuleNotFoundError as error:
-            raise MissingDependencyError(
-                f"Imports need the package 'zarr'. Run: {pip_install('train')}"
-            ) from error
+        zarr = open_zarr()
         self.path = Path(path)
         try:
             self._group = zarr.open_group(self.path, mode="r")
@@ -53,6 +48,11 @@ class ZarrBuffer:
                 f"{self.path} is not a replay buffer: a zarr group with data/* and {EPISODE_ENDS} was "
                 f"expected ({error!r}). Check the path."
             ) from error
+
+    def attribute(self, name: str) -> Any:
+        """An attribute of the group, JSON; None if there is none."""
+        with self._reading(".zattrs"):
+            return dict(self._group.attrs).get(name)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of an array, e.g. "data/state"."""
@@ -102,6 +102,17 @@ class ZarrBuffer:
             raise DataError(
                 f"{self.path}/{name} cannot be read ({error!r}). Restore it from a copy of the buffer."
             ) from error
+
+
+def open_zarr() -> Any:
+    """The package zarr. Raises MissingDependencyError without it."""
+    try:
+        import zarr
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"zarr buffers need the package 'zarr'. Run: {pip_install('train')}"
+        ) from error
+    return zarr
 
 
 def codec_names(metadata: Mapping[str, Any]) -> Iterator[str]:

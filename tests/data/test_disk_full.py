@@ -160,7 +160,7 @@ def test_recording_needs_min_free_bytes(tmp_path: Path, monkeypatch: pytest.Monk
     """1 GiB is the default minimum. The message states free and required space."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=2**30)
     monkeypatch.setattr(disk, "free_bytes", lambda _: 2**28)
-    with pytest.raises(DiskFullError, match=r"Only 256 MiB are free .* needs 1,024 MiB"):
+    with pytest.raises(DiskFullError, match=r"Only 256 MiB are free .*; 1,024 MiB are needed"):
         writer.episode()
     with pytest.raises(DiskFullError):
         DatasetWriter.create(tmp_path / "other", STATE_ENV)

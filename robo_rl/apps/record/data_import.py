@@ -1,4 +1,4 @@
-"""`robo-rl data import`: convert recordings of a robot, or a zarr v2 replay buffer, into a dataset."""
+"""`robo-rl data import`: convert recordings of a robot, a replay buffer, or a dataset of another program."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from contextlib import closing
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
+from robo_rl.apps.record.data_foreign import import_foreign
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.schema import Codec
+from robo_rl.data.formats.registry import recognised
+from robo_rl.data.formats.replay_buffer import exported_contract
 from robo_rl.data.importers import KeyMap, array_shape, import_replay_buffer, longest_episode
 from robo_rl.data.pusht import pusht_keys, pusht_spec
 from robo_rl.runs.progress import progress, show
@@ -25,14 +28,18 @@ def main(config: DataImportConfig) -> int:
     source = Path(config.source)
     if not source.exists():
         raise DataError(
-            f"source={config.source} does not exist. Give a folder of recordings, one of them, or a zarr v2 "
-            "replay buffer."
+            f"source={config.source} does not exist. Give a folder of recordings, one of them, a zarr v2 "
+            "replay buffer, a LeRobot folder, or a robomimic file."
         )
+    if (kind := recognised(source)) is not None:
+        _refuse_foreign(config, OF_RECORDINGS, "a dataset of another program")
+        return import_foreign(config, kind, parse_keys(config.keys))
     if config.robot is not None and not _recorded(source) and not _is_zarr(source):
         raise DataError(
             f"No recordings are in {source}: expected a folder with a metadata.yaml, as the recorder and "
-            "`ros2 bag record` write, or an .mcap file. Other data come in as a zarr v2 replay buffer, "
-            "source=<folder>.zarr with keys=[state:data/<array>,action:data/<array>], or by DatasetWriter in "
+            "`ros2 bag record` write, or an .mcap file. Other data come in as a LeRobot folder, a robomimic "
+            "file, or a zarr v2 replay buffer with keys=[state:data/<array>,action:data/<array>], or by "
+            "DatasetWriter in "
             'Python (docs/data.md, "From arrays of your own").'
         )
     if _recorded(source):
@@ -41,6 +48,8 @@ def main(config: DataImportConfig) -> int:
         _refuse_foreign(config, ("keys",), "recordings")
         return import_recordings(config)
     _refuse_foreign(config, OF_RECORDINGS, "a replay buffer")
+    if config.env is None and config.robot is None and not config.keys and exported_contract(source):
+        return import_foreign(config, "zarr", {})
     if config.robot is None:
         _refuse_foreign(config, OF_A_ROBOT, "a replay buffer without robot=")
     spec, keys = contract(config)

@@ -113,8 +113,10 @@ class DatasetWriter:
         seed: SupportsInt | None = None,
         operator: str = "",
         info: Mapping[str, Any] | None = None,
+        recorded_at: str | None = None,
     ) -> EpisodeWriter:
         """Start an episode; use it in a `with` block. info: free JSON (policy, noise, operator's notes).
+        recorded_at: time of an imported episode, e.g. "2026-01-31T12:00:00Z"; None: now.
 
         Raises DiskFullError below `min_free_bytes`, DataError if `info` is not JSON.
         """
@@ -123,7 +125,7 @@ class DatasetWriter:
             task=task,
             seed=None if seed is None else int(seed),
             operator=operator,
-            recorded_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            recorded_at=recorded_at or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             info=_json(info),
         )
         return EpisodeWriter(self.path, self.meta, meta, self.options, self._lock)

@@ -25,9 +25,14 @@ def require_free(path: Path, floor_bytes: int) -> None:
     free = free_bytes(path)
     if free < floor_bytes:
         raise DiskFullError(
-            f"Only {free / 2**20:,.0f} MiB are free on the disk of {path}; the recorder needs "
-            f"{floor_bytes / 2**20:,.0f} MiB. Free some space, or record to another disk."
+            f"Only {free / 2**20:,.0f} MiB are free on the disk of {path}; "
+            f"{floor_bytes / 2**20:,.0f} MiB are needed. Free some space, or choose another disk."
         )
+
+
+def is_full(error: OSError) -> bool:
+    """True for the errors of a full disk."""
+    return error.errno in _FULL
 
 
 @contextmanager
@@ -36,7 +41,7 @@ def report_full_disk(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if not is_full(error):
             raise
         raise DiskFullError(
             f"The disk is full: {what} in {path} could not be written. Committed episodes are safe; "

@@ -1,0 +1,102 @@
+"""Contracts of foreign datasets: taken from the export's own, a given one, or inferred from the data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Float32
+from robo_rl.core.spec import ROBOT_SUITE, ActionSpec, ArraySpec, EnvSpec, image_fault
+
+MARGIN = 0.05  # fraction of the range of the actions by which inferred limits are wider
+_LARGEST_BYTES = 1 << 28  # of one observation: 8192 x 8192 pixels
+_TYPES = {"bool": "uint8", "int16": "int32", "uint32": "int64", "int8": "int32"}
+_KEPT = ("uint8", "uint16", "int32", "int64", "float16", "float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSpec:
+    """What a foreign dataset says about itself. obs: key -> (shape, dtype). low, high: extremes of
+    actions.
+    """
+
+    name: str
+    obs: dict[str, tuple[tuple[int, ...], str]]
+    low: Float32[ndarray, " a"]
+    high: Float32[ndarray, " a"]
+    longest: int
+    rate_hz: float
+
+
+def inferred(foreign: ForeignSpec) -> EnvSpec:
+    """Contract "robot/<name>" with limits a little wider than the actions. Raises DataError for data that no
+    contract can describe.
+    """
+    low, high = foreign.low.astype(np.float64), foreign.high.astype(np.float64)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise DataError(f"The actions of {foreign.name} are not finite. Correct them in the source.")
+    margin = np.where(high > low, MARGIN * (high - low), 1.0)
+    obs = {key: _array(key, shape, dtype) for key, (shape, dtype) in foreign.obs.items()}
+    for key, spec in obs.items():
+        if fault := image_fault(key, spec):
+            raise DataError(f"{fault} Leave this key out, or give it another name in keys=.")
+    name = re.sub(r"[^A-Za-z0-9_.\-]+", "_", foreign.name).strip("_") or "imported"
+    return EnvSpec(
+        f"{ROBOT_SUITE}/{name}",
+        obs,
+        ActionSpec(tuple((low - margin).tolist()), tuple((high + margin).tolist())),
+        max_episode_steps=max(1, foreign.longest),
+        control_hz=foreign.rate_hz,
+    )
+
+
+def stored_dtype(dtype: str) -> str | None:
+    """Type in which the store keeps values of a foreign type; None if it has none."""
+    return dtype if dtype in _KEPT else _TYPES.get(dtype)
+
+
+def safe_key(name: str) -> str:
+    """Observation key for a foreign name: letters, digits, '_', '-' and '.', beginning with a letter."""
+    key = re.sub(r"[^A-Za-z0-9_.\-]+", "_", name)
+    return key if key[:1].isalpha() else f"obs_{key}"
+
+
+def extremes(
+    actions: Iterable[Float32[ndarray, "n a"]],
+) -> tuple[Float32[ndarray, " a"], Float32[ndarray, " a"]]:
+    """Smallest and largest action. Raises DataError without any."""
+    lows, highs = [], []
+    for each in actions:
+        if len(each):
+            lows.append(each.min(axis=0))
+            highs.append(each.max(axis=0))
+    if not lows:
+        raise DataError("The source holds no actions. Give a dataset with at least one frame.")
+    return np.min(lows, axis=0), np.max(highs, axis=0)
+
+
+def require_obs(obs: Mapping[str, object], source: object) -> None:
+    """Raise DataError for a dataset without observations."""
+    if not obs:
+        raise DataError(f"{source} has no observations that can be imported. Give another source=.")
+
+
+def _array(key: str, shape: tuple[int, ...], dtype: str) -> ArraySpec:
+    stored = stored_dtype(dtype)
+    if stored is None:
+        raise DataError(f"'{key}' has type {dtype}, which the store does not know. Convert it in the source.")
+    if len(shape) > 7 or any(size < 1 for size in shape) or _bytes(shape, stored) > _LARGEST_BYTES:
+        raise DataError(f"'{key}' has rows of shape {list(shape)}, which is no observation. Leave it out.")
+    return ArraySpec(shape, stored)
+
+
+def _bytes(shape: tuple[int, ...], dtype: str) -> int:
+    size = np.dtype(dtype).itemsize
+    for each in shape:
+        size *= int(each)
+    return size

@@ -1,0 +1,160 @@
+"""Names and metadata of LeRobotDataset v3: where files are, and which feature each array becomes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robo_rl.core.errors import DataError, MissingDependencyError
+from robo_rl.core.files.durable import read_json
+from robo_rl.core.packages import pip_install
+from robo_rl.core.spec import ArraySpec, sense_of
+from robo_rl.data.episodes.schema import DatasetMeta
+from robo_rl.data.formats.contract import safe_key, stored_dtype
+
+VERSION = "v3.0"
+INFO, STATS, TASKS = "meta/info.json", "meta/stats.json", "meta/tasks.parquet"
+OWN, FINAL = "meta/robo_rl.json", "meta/robo_rl_final.parquet"
+EPISODES = "meta/episodes/chunk-000/file-000.parquet"
+DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+CHUNK_FILES = 1000
+DATA_MB, VIDEO_MB = 100, 200  # size at which the next file begins
+
+STATE, IMAGES, OBS = "observation.state", "observation.images.", "observation."
+COUNTERS = ("timestamp", "frame_index", "episode_index", "index", "task_index")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,120}")
+_LARGEST_SIDE = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class LeRobotFeature:
+    """A column of a LeRobot dataset. dtype: of NumPy, or "video" or "image" (h, w, c)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def is_picture(self) -> bool:
+        return self.dtype in ("video", "image")
+
+
+def feature_name(key: str, spec: ArraySpec) -> str:
+    """Name of an observation: state -> observation.state, image.front -> observation.images.front."""
+    if sense_of(key, spec) == "image" and key.startswith("image."):
+        return IMAGES + key.removeprefix("image.")
+    return OBS + key
+
+
+def obs_key(name: str) -> str:
+    """Observation of a feature: the inverse of `feature_name`, for foreign names too."""
+    if name.startswith(IMAGES):
+        return safe_key("image." + name.removeprefix(IMAGES))
+    if name == "observation.image":
+        return "image.camera"
+    return safe_key(name.removeprefix(OBS))
+
+
+def own_features(meta: DatasetMeta, pictures: str) -> dict[str, dict[str, Any]]:
+    """`features` of info.json for a dataset. pictures: "video" or "image"."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, spec in meta.env.obs.items():
+        name = feature_name(key, spec)
+        if name.startswith(IMAGES):
+            axes = ["height", "width", "channels"]
+            found[name] = {"dtype": pictures, "shape": list(spec.shape), "names": axes}
+        else:
+            found[name] = _feature(spec.dtype, spec.shape or (1,))
+    found["action"] = _feature("float32", (meta.env.action.dim,))
+    found |= {"next.reward": _feature("float32", (1,))}
+    found |= {name: _feature("bool", (1,)) for name in ("next.done", "next.success", "intervention")}
+    found |= {"next.terminated": _feature("bool", (1,))}
+    found |= {f"stamps.{name}": _feature("int64", (1,)) for name in meta.stamps}
+    found |= {name: _feature("float32" if name == "timestamp" else "int64", (1,)) for name in COUNTERS}
+    return found
+
+
+def _feature(dtype: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": list(shape), "names": None}
+
+
+@dataclass(frozen=True, slots=True)
+class LeRobotInfo:
+    """info.json of a LeRobot dataset, checked."""
+
+    root: Path
+    fps: float
+    robot: str
+    features: dict[str, LeRobotFeature]
+
+    @property
+    def pictures(self) -> list[LeRobotFeature]:
+        return [each for each in self.features.values() if each.is_picture]
+
+    @classmethod
+    def load(cls, root: Path) -> LeRobotInfo:
+        """Parsed info.json. Raises DataError for another version and for names that lead out of the
+        folder.
+        """
+        data = read_json(root / INFO)
+        version = data.get("codebase_version") if isinstance(data, dict) else None
+        if not isinstance(version, str) or not version.startswith("v3."):
+            raise DataError(
+                f"{root / INFO} has codebase_version {version!r}, v3.0 was expected. Older LeRobot "
+                "datasets are converted by LeRobot's own script convert_dataset_v21_to_v30."
+            )
+        try:
+            paths = data["data_path"], data.get("video_path") or VIDEO
+            features = dict(_features(data["features"]))
+            fps = float(data["fps"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"{root / INFO} is broken ({error!r}). Copy the dataset again.") from error
+        if paths != (DATA, VIDEO) or not 0.0 < fps < 1e5:
+            raise DataError(
+                f"{root / INFO} names files as {paths} at {fps} fps; expected {(DATA, VIDEO)} and a rate "
+                "above 0. Write the dataset with LeRobot 0.4 or newer."
+            )
+        return cls(root, fps, str(data.get("robot_type") or root.name), features)
+
+
+def _features(entries: dict[str, Any]) -> Iterator[tuple[str, LeRobotFeature]]:
+    for name, entry in entries.items():
+        shape = tuple(entry["shape"])
+        sizes = all(isinstance(n, int) and 0 < n < _LARGEST_SIDE for n in shape)
+        if not _NAME.fullmatch(name) or ".." in name or not sizes or len(shape) > 7:
+            raise ValueError(f"feature {name[:60]!r} of shape {shape}")
+        dtype = str(entry["dtype"])
+        if dtype in ("video", "image"):
+            if len(shape) != 3:
+                raise ValueError(f"{name} of shape {shape}")
+            names = entry.get("names") or ()
+            if list(names)[:1] in (["channel"], ["channels"]):  # (c, h, w)
+                shape = (*shape[1:], shape[0])
+        elif dtype == "string":
+            continue
+        elif stored_dtype(dtype) is None and dtype != "bool":
+            raise ValueError(f"{name} of type {dtype!r}")
+        yield name, LeRobotFeature(name, dtype, shape)
+
+
+def pyarrow() -> tuple[Any, Any]:
+    """The modules pyarrow and pyarrow.parquet. Raises MissingDependencyError without them."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"LeRobot datasets need the package 'pyarrow'. Run: {pip_install('formats')}"
+        ) from error
+    return pa, pq
+
+
+def write_json_plain(path: Path, data: Any) -> None:
+    """Indented JSON, as LeRobot writes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=4, ensure_ascii=False, allow_nan=False))

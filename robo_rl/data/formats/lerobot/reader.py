@@ -1,0 +1,341 @@
+"""Import of LeRobotDataset v3 folders: exports of `writer.py` exactly, others with a given or inferred
+contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.files.durable import read_json
+from robo_rl.core.shapes import Shaped, UInt8
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.episodes.atomic_dataset import atomic_dataset
+from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
+from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
+from robo_rl.data.formats.lerobot import layout
+from robo_rl.data.formats.lerobot.columns import from_arrow
+from robo_rl.data.formats.lerobot.layout import LeRobotFeature, LeRobotInfo
+from robo_rl.data.formats.lerobot.video import Mp4Reader
+from robo_rl.data.formats.pictures import decode_picture
+from robo_rl.data.formats.rows import EpisodeRows, from_sidecar, matching, verified, write_rows
+
+_REWARDS = ("next.reward", "reward")
+_ENDS = ("next.terminated", "next.done")
+_HUMAN = ("intervention", "complementary_info.is_intervention")
+Progress = Callable[[int, int], None] | None
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the rows and images of one episode are."""
+
+    length: int
+    first: int  # number of its first row in the dataset
+    table: tuple[int, int]
+    tasks: list[str]
+    videos: dict[str, tuple[int, int, float]] = field(default_factory=dict)  # chunk, file, start [s]
+
+
+def is_lerobot(source: Path) -> bool:
+    """True for a folder with the info.json of a LeRobot dataset."""
+    return (source / layout.INFO).is_file()
+
+
+def import_lerobot(
+    source: str | Path,
+    out: str | Path,
+    *,
+    env: EnvSpec | None = None,
+    keys: Mapping[str, str] | None = None,
+    task: str = "",
+    image_codec: Codec | None = None,
+    limit: int | None = None,
+    progress: Progress = None,
+) -> int:
+    """Write the episodes of a LeRobot dataset as a dataset; returns their number.
+
+    A folder that `export_lerobot` wrote is imported exactly, videos as they were decoded. For others the
+    contract is `env`, or inferred: rate and shapes of info.json, limits a little wider than the actions.
+    keys: observation
+    -> feature; None: every feature `observation.*`. Raises DataError for another version or a broken folder.
+    """
+    root = Path(source)
+    reader = _Reader(LeRobotInfo.load(root))
+    own = root / layout.OWN
+    exact = own.is_file() and env is None and not keys
+    if exact:
+        meta, known = from_sidecar(read_json(own))
+        names = {key: layout.feature_name(key, spec) for key, spec in meta.env.obs.items()}
+        final = _read_final(root, meta, names, [each.labels for each in known])
+    else:
+        names = dict(keys) if keys else reader.observations()
+        require_obs(names, source)
+        reader.require(names)
+        meta = DatasetMeta(env or inferred(reader.foreign(names)), image_codec or "raw", stamps=())
+        known, final = [], {}
+    places = reader.places()
+    if exact and len(known) != len(places):
+        raise DataError(f"{source} has {len(places)} episodes and labels of {len(known)}. Export it again.")
+    info = {**meta.info, "source": root.name}
+    with (
+        closing(reader),
+        atomic_dataset(
+            out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
+        ) as writer,
+    ):
+        for i, place in enumerate(places[:limit]):
+            where = f"Episode {i} of {source}"
+            rows = reader.read(place, names, meta.stamps, where)
+            if exact:
+                rows = replace(rows, labels=known[i].labels)
+                rows = rows.with_final_obs(final[i]) if rows.labels.final_obs else rows
+                rows = matching(meta.env, rows, where)
+                verified(rows, known[i].crc32c, where, images=not reader.has_video)
+            else:
+                rows = replace(rows, labels=replace(rows.labels, task=task or rows.labels.task))
+            write_rows(writer, matching(meta.env, rows, where))
+            if progress is not None:
+                progress(i + 1, len(places[:limit]))
+    return len(places[:limit])
+
+
+def describe_lerobot(source: str | Path, keys: Mapping[str, str] | None = None) -> ForeignSpec:
+    """Shapes, extremes and rate of a dataset. Raises DataError as `import_lerobot` does."""
+    reader = _Reader(LeRobotInfo.load(Path(source)))
+    names = dict(keys) if keys else reader.observations()
+    require_obs(names, source)
+    reader.require(names)
+    return reader.foreign(names)
+
+
+class _Reader:
+    """Tables and videos of one LeRobot dataset, read forwards."""
+
+    def __init__(self, info: LeRobotInfo) -> None:
+        self._info, self._root = info, info.root
+        self._tables: dict[tuple[int, int], Any] = {}
+        self._videos: dict[str, tuple[tuple[int, int], Mp4Reader]] = {}
+        self._tasks = self._read_tasks()
+
+    def close(self) -> None:
+        for _, video in self._videos.values():
+            video.close()
+
+    @property
+    def has_video(self) -> bool:
+        return any(each.dtype == "video" for each in self._info.pictures)
+
+    def observations(self) -> dict[str, str]:
+        """Observation -> feature, for every feature that is an observation."""
+        names = [name for name in self._info.features if name.startswith(layout.OBS)]
+        return {layout.obs_key(name): name for name in names}
+
+    def require(self, names: Mapping[str, str]) -> None:
+        """Raise DataError for a feature that the dataset does not have."""
+        if unknown := set(names.values()) - self._info.features.keys():
+            raise DataError(
+                f"{self._root} has no feature {sorted(unknown)}; it has {sorted(self._info.features)}. "
+                "Name one of these in keys=."
+            )
+
+    def foreign(self, names: Mapping[str, str]) -> ForeignSpec:
+        """Shapes, extremes of actions and rate."""
+        features = self._info.features
+        action = self._action()
+        tables = [self._table(each) for each in sorted({place.table for place in self.places()})]
+        low, high = extremes(from_arrow(t["action"], action, str(self._root)).astype("f4") for t in tables)
+        obs = {
+            key: (features[name].shape, "uint8" if features[name].is_picture else features[name].dtype)
+            for key, name in names.items()
+        }
+        longest = max(place.length for place in self.places())
+        return ForeignSpec(self._info.robot, obs, low, high, longest, self._info.fps)
+
+    def places(self) -> list[_Place]:
+        """Episodes in order. Raises DataError if the table of episodes is broken."""
+        found: list[_Place] = []
+        paths = sorted((self._root / "meta/episodes").glob("chunk-*/file-*.parquet"))
+        cameras = [each.name for each in self._info.pictures if each.dtype == "video"]
+        wanted = [
+            "episode_index",
+            "length",
+            "dataset_from_index",
+            "data/chunk_index",
+            "data/file_index",
+            "tasks",
+        ]
+        wanted += [
+            f"videos/{c}/{k}" for c in cameras for k in ("chunk_index", "file_index", "from_timestamp")
+        ]
+        for path in paths:
+            found += [_place(row, cameras, path) for row in _read(path, wanted).to_pylist()]
+        if not found:
+            raise DataError(f"{self._root} lists no episodes in meta/episodes. Copy the dataset again.")
+        return found
+
+    def read(
+        self, place: _Place, names: Mapping[str, str], stamps: tuple[str, ...], where: str
+    ) -> EpisodeRows:
+        """Arrays of one episode."""
+        table = self._rows(place, where)
+        features = self._info.features
+        n = place.length
+        obs = {key: self._observation(features[name], table, place, where) for key, name in names.items()}
+        read = {
+            name: from_arrow(table[name], features[name], where)
+            for name in features
+            if name in table.column_names and not features[name].is_picture
+        }
+        reward = next((read[name] for name in _REWARDS if name in read), np.zeros(n))
+        ends = next((read[name] for name in _ENDS if name in read), np.zeros(n))
+        human = next((read[name] for name in _HUMAN if name in read), np.zeros(n))
+        success = read.get("next.success")
+        task = place.tasks[0] if place.tasks else self._task(read)
+        return EpisodeRows(
+            obs,
+            np.asarray(read["action"], dtype=np.float32).reshape(n, -1),
+            np.asarray(reward, dtype=np.float32).reshape(n),
+            np.asarray(ends).reshape(n) > 0,
+            np.asarray(human).reshape(n) > 0,
+            {name: read[f"stamps.{name}"].reshape(n) for name in stamps},
+            EpisodeMeta(complete=True, task=task, success=None if success is None else bool(success.any())),
+        )
+
+    def _observation(
+        self, feature: LeRobotFeature, table: Any, place: _Place, where: str
+    ) -> Shaped[ndarray, "n ..."]:
+        if feature.dtype == "video":
+            return self._video(feature, place)
+        if feature.name not in table.column_names:
+            raise DataError(f"{where} has no column '{feature.name}'. Copy the dataset again.")
+        if feature.dtype == "image":
+            return np.stack(list(_images(table[feature.name], feature, where)))
+        return from_arrow(table[feature.name], feature, where)
+
+    def _video(self, feature: LeRobotFeature, place: _Place) -> UInt8[ndarray, "n h w 3"]:
+        chunk, file, start_s = place.videos[feature.name]
+        held = self._videos.get(feature.name)
+        if held is None or held[0] != (chunk, file):
+            if held is not None:
+                held[1].close()
+            path = self._root / layout.VIDEO.format(
+                video_key=feature.name, chunk_index=chunk, file_index=file
+            )
+            held = (chunk, file), Mp4Reader(path, self._info.fps)
+            self._videos[feature.name] = held
+        return held[1].read(round(start_s * self._info.fps), place.length, feature.shape)
+
+    def _rows(self, place: _Place, where: str) -> Any:
+        """Rows of an episode in its table, checked by their numbers."""
+        table = self._table(place.table)
+        index = table["index"].to_numpy()
+        start = int(np.searchsorted(index, place.first))
+        rows = table.slice(start, place.length)
+        expected = place.first + np.arange(place.length)
+        if len(rows) != place.length or not np.array_equal(rows["index"].to_numpy(), expected):
+            raise DataError(
+                f"{where}: rows {place.first} to {expected[-1]} are not in its table. Copy it again."
+            )
+        return rows
+
+    def _table(self, place: tuple[int, int]) -> Any:
+        if place not in self._tables:
+            self._tables.clear()  # one file of about 100 MB at a time
+            path = self._root / layout.DATA.format(chunk_index=place[0], file_index=place[1])
+            self._tables[place] = _read(path, None)
+        return self._tables[place]
+
+    def _action(self) -> LeRobotFeature:
+        feature = self._info.features.get("action")
+        if feature is None or feature.is_picture or len(feature.shape) != 1:
+            raise DataError(f"{self._root} has no feature 'action' with one number per dimension.")
+        return feature
+
+    def _task(self, read: Mapping[str, Shaped[ndarray, "n ..."]]) -> str:
+        numbers = read.get("task_index", np.zeros(1))
+        return self._tasks.get(int(numbers.reshape(-1)[0]), "")
+
+    def _read_tasks(self) -> dict[int, str]:
+        path = self._root / layout.TASKS
+        if not path.is_file():
+            return {}
+        table = _read(path, None)
+        text = next((name for name in table.column_names if name != "task_index"), None)
+        if text is None or "task_index" not in table.column_names:
+            return {}
+        return dict(zip(table["task_index"].to_pylist(), map(str, table[text].to_pylist()), strict=True))
+
+
+def _place(row: Mapping[str, Any], cameras: list[str], path: Path) -> _Place:
+    try:
+        place = _Place(
+            _whole(row["length"], 1),
+            _whole(row["dataset_from_index"]),
+            (_whole(row["data/chunk_index"]), _whole(row["data/file_index"])),
+            [str(task) for task in row.get("tasks") or ()],
+        )
+        for camera in cameras:
+            chunk, file, start = (
+                row[f"videos/{camera}/{k}"] for k in ("chunk_index", "file_index", "from_timestamp")
+            )
+            place.videos[camera] = (_whole(chunk), _whole(file), float(start))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} is broken ({error!r}). Copy the dataset again.") from error
+    return place
+
+
+def _whole(value: Any, least: int = 0) -> int:
+    if not isinstance(value, int) or not least <= value < 2**40:
+        raise ValueError(f"found {value!r}, expected a whole number of at least {least}")
+    return value
+
+
+def _images(column: Any, feature: LeRobotFeature, where: str) -> Iterator[UInt8[ndarray, "h w 3"]]:
+    for i, entry in enumerate(column.to_pylist()):
+        data = entry.get("bytes") if isinstance(entry, dict) else None
+        if not isinstance(data, bytes):
+            raise DataError(f"{where}: image {i} of '{feature.name}' is not in the table. Copy it again.")
+        yield decode_picture(data, feature.shape, f"{where}: image {i} of '{feature.name}'")
+
+
+def _read_final(
+    root: Path, meta: DatasetMeta, names: Mapping[str, str], labels: list[EpisodeMeta]
+) -> dict[int, dict[str, Shaped[ndarray, "..."]]]:
+    """Observation after the last action, by episode."""
+    if not any(label.final_obs for label in labels):
+        return {}
+    found: dict[int, dict[str, Shaped[ndarray, "..."]]] = {}
+    for row in _read(root / layout.FINAL, None).to_pylist():
+        last = {}
+        for key, name in names.items():
+            spec, data = meta.env.obs[key], bytes(row[name])
+            if name.startswith(layout.IMAGES):
+                last[key] = decode_picture(data, tuple(spec.shape), f"{root / layout.FINAL}: '{name}'")
+            else:
+                last[key] = np.frombuffer(data, dtype=spec.dtype).reshape(spec.shape)
+        found[row["episode_index"]] = last
+    if missing := [i for i, label in enumerate(labels) if label.final_obs and i not in found]:
+        raise DataError(f"{root / layout.FINAL} lacks the episodes {missing[:5]}. Export the dataset again.")
+    return found
+
+
+def _read(path: Path, columns: list[str] | None) -> Any:
+    """A parquet table. Raises DataError if it is missing, truncated or another format."""
+    pa, pq = layout.pyarrow()
+    try:
+        return pq.read_table(path, columns=columns)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing. Copy the dataset again.") from error
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            f"{path} cannot be read ({str(error).splitlines()[0]}). It is truncated, as after a recording "
+            "that was killed, or still being written: copy the dataset again, or restore it."
+        ) from error

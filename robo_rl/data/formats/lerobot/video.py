@@ -1,0 +1,110 @@
+"""MP4 files of LeRobot datasets: several episodes in sequence, one image per frame at a constant rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import UInt8
+
+KEY_FRAME_EVERY = 2  # short distances between key frames make random access cheap
+
+
+class Mp4Writer:
+    """H.264 file of RGB images of one size. Image i is shown at i / fps."""
+
+    def __init__(self, path: Path, fps: float, height: int, width: int, crf: int) -> None:
+        import av
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rate = Fraction(fps).limit_denominator(10_000)
+        self.frames = 0
+        self._av, self._path = av, path
+        self._file = av.open(str(path), "w")
+        stream = self._file.add_stream("libx264", rate=rate)
+        stream.width, stream.height = width, height
+        # yuv420p halves the resolution of colours and needs even sides
+        stream.pix_fmt = "yuv420p" if height % 2 == 0 and width % 2 == 0 else "yuv444p"
+        stream.options = {"crf": str(crf), "g": str(KEY_FRAME_EVERY), "preset": "fast", "bf": "0"}
+        stream.codec_context.time_base = 1 / rate
+        stream.codec_context.thread_count = 1
+        self._stream, self._time_base = stream, 1 / rate
+
+    @property
+    def bytes(self) -> int:
+        return self._path.stat().st_size
+
+    def add(self, image: UInt8[ndarray, "h w 3"]) -> None:
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
+        frame.pts, frame.time_base = self.frames, self._time_base
+        self._file.mux(self._stream.encode(frame))
+        self.frames += 1
+
+    def close(self) -> None:
+        self._file.mux(self._stream.encode(None))
+        self._file.close()
+
+    def __enter__(self) -> Mp4Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._file.close()
+
+
+class Mp4Reader:
+    """Images of a file by position. Reading forwards decodes each image once."""
+
+    def __init__(self, path: Path, fps: float) -> None:
+        import av
+
+        self._path, self._fps = path, fps
+        try:
+            self._file = av.open(str(path), format="mp4")  # other formats may name further files
+            self._stream = self._file.streams.video[0]
+        except (OSError, av.error.FFmpegError, IndexError) as error:
+            raise DataError(f"{path} cannot be read as a video ({error}). Copy the dataset again.") from error
+        self._frames = self._decode()
+        self._error = av.error.FFmpegError
+
+    def _decode(self) -> Iterator[tuple[int, UInt8[ndarray, "h w 3"]]]:
+        for frame in self._file.decode(self._stream):
+            if frame.time is not None:
+                yield round(frame.time * self._fps), frame.to_ndarray(format="rgb24")
+
+    def read(self, first: int, count: int, shape: tuple[int, ...]) -> UInt8[ndarray, "n h w 3"]:
+        """Images first ... first + count - 1; calls must go forwards. Raises DataError if one is missing."""
+        images = np.empty((count, *shape), dtype=np.uint8)
+        done = 0
+        try:
+            while done < count:
+                position, image = next(self._frames)
+                if position < first + done:
+                    continue
+                if position > first + done or image.shape != tuple(shape):
+                    break
+                images[done] = image
+                done += 1
+        except StopIteration:
+            pass
+        except self._error as error:
+            raise DataError(f"{self._path} is damaged ({error}). Copy the dataset again.") from error
+        if done < count:
+            raise DataError(
+                f"{self._path} has no image of shape {list(shape)} for frame {first + done}: rows and "
+                "images do not belong together. Record or copy the dataset again."
+            )
+        return images
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,62 @@
+"""Formats of other programs: which can be written, which can be read, and how a source is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from robo_rl.core.errors import UnknownNameError
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format. writer, reader, description: "module:function" below robo_rl.data.formats; empty: none."""
+
+    writer: str
+    reader: str
+    description: str
+    what: str
+
+
+FORMATS = {
+    "lerobot": Format(
+        "lerobot.writer:export_lerobot",
+        "lerobot.reader:import_lerobot",
+        "lerobot.reader:describe_lerobot",
+        "LeRobotDataset v3: parquet tables and MP4 files",
+    ),
+    "zarr": Format(
+        "replay_buffer:export_replay_buffer",
+        "replay_buffer:import_exported",
+        "",
+        "zarr v2 replay buffer, as of Diffusion Policy",
+    ),
+    "robomimic": Format(
+        "robomimic:export_robomimic",
+        "robomimic:import_robomimic",
+        "robomimic:describe_robomimic",
+        "robomimic: one HDF5 file",
+    ),
+}
+
+
+def load_part(name: str, part: str) -> Callable[..., Any]:
+    """The function `part` ("writer", "reader", "description") of a format. Raises UnknownNameError."""
+    usable = {key: each for key, each in FORMATS.items() if getattr(each, part)}
+    if name not in usable:
+        raise UnknownNameError("format", name, usable)
+    module, function = getattr(usable[name], part).split(":")
+    found: Callable[..., Any] = getattr(import_module(f"robo_rl.data.formats.{module}"), function)
+    return found
+
+
+def recognised(source: Path) -> str | None:
+    """Format of a foreign source, by its files; None for recordings, replay buffers and anything else."""
+    if (source / "meta" / "info.json").is_file():
+        return "lerobot"
+    if source.is_file() and source.suffix in (".hdf5", ".h5"):
+        return "robomimic"
+    return None

@@ -1,0 +1,262 @@
+"""robomimic HDF5 files: export of a dataset, and import of exports and of foreign files.
+
+    data                 attributes: total, env_args (JSON), robo_rl (JSON: our contract)
+    data/demo_0          attributes: num_samples, robo_rl (JSON: labels)
+    data/demo_0/obs/<key>  actions  rewards  dones         n rows each
+    data/demo_0/robo_rl/intervention, stamps_ns, final/<key>   what the format has no place for
+    mask/successful, mask/failed                           names of demos by label
+
+Images are arrays (n, h, w, 3) named <camera>_image. Actions are in physical units: normalise them by the
+limits in env_args where a policy expects [-1, 1].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError, MissingDependencyError
+from robo_rl.core.packages import pip_install
+from robo_rl.core.shapes import Shaped
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.episodes.atomic_dataset import atomic_dataset
+from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.data.episodes.schema import STAMPS, Codec, DatasetMeta, EpisodeMeta
+from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs, safe_key, stored_dtype
+from robo_rl.data.formats.output import new_output
+from robo_rl.data.formats.rows import (
+    SIDECAR,
+    EpisodeRows,
+    checksum,
+    exported_episode,
+    from_sidecar,
+    labels_json,
+    matching,
+    raw_bytes,
+    rows_of,
+    short_name,
+    verified,
+    write_rows,
+)
+
+_LARGEST_BYTES = 1 << 35  # of one array of one demo
+DEFAULT_RATE_HZ = 20.0  # of robosuite, where a file states none
+Progress = Callable[[int, int], None] | None
+
+
+def export_robomimic(path: str | Path, out: str | Path, progress: Progress = None) -> int:
+    """Write a dataset as one HDF5 file; returns the number of episodes. Raises DataError if it is empty."""
+    store = EpisodeStore(path)
+    if not len(store):
+        raise DataError(f"{path} holds no episodes to export.")
+    env = store.spec
+    with new_output(out, raw_bytes(store)) as partial, closing(_h5py().File(partial, "w")) as file:
+        data = file.create_group("data")
+        arguments = {"low": env.action.low, "high": env.action.high, "control_hz": env.control_hz}
+        data.attrs["env_args"] = json.dumps({"env_name": env.name, "type": 0, "env_kwargs": arguments})
+        data.attrs["total"] = store.totals.frames
+        data.attrs[SIDECAR] = json.dumps({"dataset": store.meta.to_json(), "episodes": []})
+        labelled: dict[str, list[str]] = {"successful": [], "failed": []}
+        for i, episode in enumerate(store):
+            _write_demo(data.create_group(f"demo_{i}"), rows_of(episode), store.meta)
+            if episode.success is not None:
+                labelled["successful" if episode.success else "failed"].append(f"demo_{i}")
+            if progress is not None:
+                progress(i + 1, len(store))
+        for name, demos in labelled.items():
+            if demos:
+                file.create_dataset(f"mask/{name}", data=np.array(demos, dtype="S"))
+    return len(store)
+
+
+def _write_demo(demo: Any, rows: EpisodeRows, meta: DatasetMeta) -> None:
+    demo.attrs["num_samples"] = rows.frames
+    demo.attrs[SIDECAR] = json.dumps({**labels_json(rows.labels), "crc32c": checksum(rows)})
+    for key, values in rows.obs.items():
+        demo.create_dataset(f"obs/{_name(meta.env, key)}", data=values[: rows.frames])
+    demo.create_dataset("actions", data=rows.action)
+    demo.create_dataset("rewards", data=rows.reward)
+    demo.create_dataset("dones", data=rows.terminated.astype(np.uint8))
+    demo.create_dataset(f"{SIDECAR}/intervention", data=rows.intervention.astype(np.uint8))
+    if meta.stamps:
+        stamps = np.stack([rows.stamps[name] for name in meta.stamps], axis=1)
+        demo.create_dataset(f"{SIDECAR}/{STAMPS}", data=stamps)
+    for key, value in rows.final_obs().items():
+        demo.create_dataset(f"{SIDECAR}/final/{_name(meta.env, key)}", data=value)
+
+
+def import_robomimic(
+    source: str | Path,
+    out: str | Path,
+    *,
+    env: EnvSpec | None = None,
+    keys: Mapping[str, str] | None = None,
+    task: str = "",
+    image_codec: Codec | None = None,
+    limit: int | None = None,
+    progress: Progress = None,
+) -> int:
+    """Write the demos of a file as a dataset; returns their number.
+
+    A file of `export_robomimic` is imported exactly. For others the contract is `env`, or is inferred:
+    limits a little wider than the actions, the rate in env_args. keys: observation -> name in
+    obs/; None: all, `<camera>_image` as `image.<camera>`. Raises DataError for a file of another structure.
+    """
+    with _reading(source) as file:
+        demos = _demos(file, source)[:limit]
+        own = _json(file["data"].attrs.get(SIDECAR))
+        if own is not None and env is None and not keys:
+            meta, _ = from_sidecar(own)
+            names = {key: _name(meta.env, key) for key in meta.env.obs}
+        else:
+            names = dict(keys) if keys else _names(file["data"][demos[0]])
+            require_obs(names, source)
+            contract = env or inferred(_foreign(file, demos, names, source))
+            meta, own = DatasetMeta(contract, image_codec or "raw", stamps=()), None
+        info = {**meta.info, "source": Path(source).name}
+        with atomic_dataset(
+            out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
+        ) as writer:
+            for i, demo in enumerate(demos):
+                rows = _read_demo(file["data"][demo], names, meta, own is not None, task, f"{source}: {demo}")
+                write_rows(writer, matching(meta.env, rows, f"{source}: {demo}"))
+                if progress is not None:
+                    progress(i + 1, len(demos))
+    return len(demos)
+
+
+def _read_demo(
+    demo: Any, names: Mapping[str, str], meta: DatasetMeta, own: bool, task: str, where: str
+) -> EpisodeRows:
+    frames = _rows(demo, "actions", where).shape[0]
+    obs = {key: _rows(demo, f"obs/{name}", where, frames) for key, name in names.items()}
+    zeros = np.zeros(frames, dtype=np.float32)
+    reward = _rows(demo, "rewards", where, frames) if "rewards" in demo else zeros
+    done = _rows(demo, "dones", where, frames) if "dones" in demo else zeros
+    rows = EpisodeRows(
+        obs,
+        np.asarray(_rows(demo, "actions", where), dtype=np.float32),
+        np.asarray(reward, dtype=np.float32).reshape(frames),
+        done.reshape(frames) > 0,
+        zeros > 0,
+        {},
+        EpisodeMeta(complete=True, task=task),
+    )
+    if not own:
+        return rows
+    known = exported_episode(_json(demo.attrs.get(SIDECAR)))
+    labels = known.labels
+    human = _rows(demo, f"{SIDECAR}/intervention", where, frames) > 0
+    stamps = _rows(demo, f"{SIDECAR}/{STAMPS}", where, frames).T if meta.stamps else ()
+    whole = EpisodeRows(
+        obs, rows.action, rows.reward, rows.terminated, human,
+        dict(zip(meta.stamps, stamps, strict=True)), labels,
+    )  # fmt: skip
+    if labels.final_obs:
+        last = {key: _rows(demo, f"{SIDECAR}/final/{name}", where) for key, name in names.items()}
+        whole = whole.with_final_obs(last)
+    return verified(whole, known.crc32c, where)
+
+
+def _rows(demo: Any, name: str, where: str, frames: int | None = None) -> Shaped[ndarray, "n ..."]:
+    """An array of numbers. Raises DataError for one that is missing, too short, or of another kind."""
+    found = demo.get(name)
+    if found is None or not hasattr(found, "shape"):
+        raise DataError(f"{where} has no array '{name}'. Give another source=, or name others in keys=.")
+    linked = found.file.filename != demo.file.filename or found.external or found.is_virtual
+    if found.dtype.kind not in "biuf" or linked or found.nbytes > _LARGEST_BYTES:
+        raise DataError(f"{where}: '{name}' is {found.dtype}: only numbers inside the file are read.")
+    if frames is not None and (not found.shape or found.shape[0] != frames):
+        raise DataError(f"{where}: '{name}' has shape {found.shape}, but there are {frames} actions.")
+    return np.asarray(found[()])
+
+
+def _names(demo: Any) -> dict[str, str]:
+    """Observation -> name in obs/, for all arrays of numbers of a demo."""
+    found: dict[str, str] = {}
+    for name, array in demo.get("obs", {}).items():
+        if hasattr(array, "shape") and array.dtype.kind in "biuf" and stored_dtype(str(array.dtype)):
+            picture = array.dtype == np.uint8 and len(array.shape) == 4 and array.shape[-1] == 3
+            camera = safe_key(name.removesuffix("_image"))
+            found[f"image.{camera}" if picture else safe_key(name)] = name
+    return found
+
+
+def describe_robomimic(source: str | Path, keys: Mapping[str, str] | None = None) -> ForeignSpec:
+    """Shapes, extremes and rate of a file. Raises DataError as `import_robomimic` does."""
+    with _reading(source) as file:
+        demos = _demos(file, source)
+        names = dict(keys) if keys else _names(file["data"][demos[0]])
+        require_obs(names, source)
+        return _foreign(file, demos, names, source)
+
+
+def _foreign(file: Any, demos: list[str], names: Mapping[str, str], source: str | Path) -> ForeignSpec:
+    arguments = _json(file["data"].attrs.get("env_args")) or {}
+    kwargs = arguments.get("env_kwargs") if isinstance(arguments, dict) else None
+    stated = kwargs.get("control_freq", kwargs.get("control_hz")) if isinstance(kwargs, dict) else None
+    rate = float(stated) if isinstance(stated, int | float) and stated > 0 else DEFAULT_RATE_HZ
+    first = file["data"][demos[0]]
+    arrays = {key: _rows(first, f"obs/{name}", f"{source}: {demos[0]}") for key, name in names.items()}
+    actions = [_rows(file["data"][demo], "actions", f"{source}: {demo}") for demo in demos]
+    if any(each.ndim != 2 for each in actions):
+        raise DataError(f"{source}: actions must have the shape (n, a), found {actions[0].shape}.")
+    low, high = extremes(np.asarray(each, dtype=np.float32) for each in actions)
+    obs = {key: (values.shape[1:], str(values.dtype)) for key, values in arrays.items()}
+    return ForeignSpec(Path(source).stem, obs, low, high, max(map(len, actions)), rate)
+
+
+def _name(env: EnvSpec, key: str) -> str:
+    return f"{short_name(env, key)}_image" if key.startswith("image.") else key
+
+
+def _demos(file: Any, source: str | Path) -> list[str]:
+    data = file.get("data")
+    demos = [name for name in data if name.startswith("demo_")] if hasattr(data, "keys") else []
+    if not demos:
+        raise DataError(f"{source} is no robomimic file: it has no groups data/demo_<number>.")
+    return sorted(demos, key=lambda name: (len(name), name))
+
+
+def _json(text: Any) -> Any:
+    if not isinstance(text, str | bytes):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+@contextmanager
+def _reading(source: str | Path) -> Iterator[Any]:
+    """The open file. Turns errors of a broken file into DataError."""
+    h5py = _h5py()
+    try:
+        with closing(h5py.File(source, "r")) as file:
+            yield file
+    except (OSError, KeyError, RuntimeError) as error:
+        if (
+            isinstance(error, OSError)
+            and error.errno is not None
+            and not isinstance(error, FileNotFoundError)
+        ):
+            raise
+        raise DataError(
+            f"{source} cannot be read as HDF5 ({error}). It is truncated or another format."
+        ) from error
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"HDF5 files need the package 'h5py'. Run: {pip_install('formats')}"
+        ) from error
+    return h5py

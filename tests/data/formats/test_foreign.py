@@ -1,0 +1,182 @@
+"""Datasets that other programs wrote: the contract is inferred or given, and hostile files are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robo_rl.apps.cli.main import main
+from robo_rl.core.errors import DataError
+from robo_rl.data.formats.lerobot.reader import import_lerobot
+from robo_rl.data.formats.lerobot.writer import export_lerobot
+from robo_rl.data.formats.robomimic import import_robomimic
+from robo_rl.data.store import EpisodeStore
+from robo_rl.data.validate import validate
+from tests.data.recordings import ENV, record
+
+h5py = pytest.importorskip("h5py")
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lerobot")
+    record(folder / "set", [6, 5, 4])
+    export_lerobot(folder / "set", folder / "plain")
+    for name in ("robo_rl.json", "robo_rl_final.parquet"):  # what another program would not have written
+        (folder / "plain/meta" / name).unlink()
+    return folder
+
+
+@pytest.fixture
+def lerobot(export: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(export / "plain", tmp_path / "plain"))
+
+
+def test_a_foreign_lerobot_dataset_gets_an_inferred_contract(export: Path, tmp_path: Path) -> None:
+    """Rate and shapes of info.json, limits 5 % wider than the actions; a feature `next.success` is the
+    label.
+    """
+    assert import_lerobot(export / "plain", tmp_path / "out") == 3
+    before, after = EpisodeStore(export / "set"), EpisodeStore(tmp_path / "out")
+    spec = after.spec
+    assert (spec.name, spec.control_hz, spec.max_episode_steps) == ("robot/arm", 20.0, 6)
+    assert {k: tuple(s.shape) for k, s in spec.obs.items()} == {k: tuple(s.shape) for k, s in ENV.obs.items()}
+    actions = np.concatenate([episode.action for episode in before])
+    margin = 0.05 * (actions.max(0) - actions.min(0))
+    np.testing.assert_allclose(spec.action.low, actions.min(0) - margin, rtol=1e-6)
+    for one, other in zip(before, after, strict=True):
+        assert (one.success, one.meta.task) == (other.success, other.meta.task)
+        np.testing.assert_array_equal(one.action, other.action)
+        np.testing.assert_array_equal(one.intervention, other.intervention)
+        np.testing.assert_array_equal(one.obs("state")[:-1], other.obs("state"))
+    assert [fault for fault in validate(tmp_path / "out") if fault.severity == "error"] == []
+
+
+def _edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+ATTACKS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
+    "version": ("codebase_version 'v2.1'", lambda d: d.update(codebase_version="v2.1")),
+    "pattern": ("names files as", lambda d: d.update(data_path="../../{episode}.parquet")),
+    "format string": ("names files as", lambda d: d.update(video_path="{video_key.__class__}")),
+    "key": ("is broken", lambda d: d["features"].update({"../x": d["features"]["action"]})),
+    "size": ("is broken", lambda d: d["features"]["action"].update(shape=[10**9])),
+    "object": ("is broken", lambda d: d["features"]["action"].update(dtype="object")),
+    "rate": ("names files as", lambda d: d.update(fps=0)),
+    "shape": ("feature states", lambda d: d["features"]["action"].update(shape=[5])),
+    "picture": (
+        "no image of shape",
+        lambda d: d["features"]["observation.images.front"].update(shape=[8, 8, 3]),
+    ),
+    "no action": ("no feature 'action'", lambda d: d["features"].pop("action")),
+    "list": ("codebase_version None", lambda d: (d.clear(), d.update({"features": []}))),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_hostile_info_is_refused(lerobot: Path, tmp_path: Path, attack: str) -> None:
+    """No path leaves the folder, no format string is evaluated, no type builds objects."""
+    words, change = ATTACKS[attack]
+    _edit(lerobot / "meta/info.json", change)
+    with pytest.raises(DataError, match=words):
+        import_lerobot(lerobot, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_recording_that_was_killed_is_refused(lerobot: Path, tmp_path: Path) -> None:
+    """LeRobot's tables have no footer before the recording ends."""
+    table = lerobot / "data/chunk-000/file-000.parquet"
+    table.write_bytes(table.read_bytes()[:-100])
+    with pytest.raises(DataError, match="truncated, as after a recording that was killed"):
+        import_lerobot(lerobot, tmp_path / "out")
+
+
+def test_a_changed_export_is_not_taken_for_exact(export: Path, tmp_path: Path) -> None:
+    """The labels of one export beside the rows of another: the checksum differs."""
+    export_lerobot(export / "set", tmp_path / "a", video=False)
+    record(tmp_path / "other", [6, 5, 3])
+    export_lerobot(tmp_path / "other", tmp_path / "b", video=False)
+    shutil.copy(tmp_path / "a/meta/robo_rl.json", tmp_path / "b/meta/robo_rl.json")
+    with pytest.raises(DataError, match="differ from those that were exported"):
+        import_lerobot(tmp_path / "b", tmp_path / "out")
+
+
+@pytest.fixture
+def robomimic(tmp_path: Path) -> Path:
+    """A file as robosuite's collection writes it: several observation keys, control_freq in env_args."""
+    with h5py.File(tmp_path / "demo.hdf5", "w") as file:
+        data = file.create_group("data")
+        data.attrs["env_args"] = json.dumps({"env_name": "Lift", "env_kwargs": {"control_freq": 10}})
+        for i, frames in enumerate((4, 12)):
+            demo = data.create_group(f"demo_{10 * i + 1}")
+            demo.create_dataset("actions", data=np.linspace(-1, 1, 2 * frames).reshape(frames, 2))
+            demo.create_dataset("dones", data=np.arange(frames) == frames - 1)
+            demo.create_dataset("rewards", data=np.arange(frames) * 1.0)
+            demo.create_dataset("obs/robot0_eef_pos", data=np.full((frames, 3), i, dtype="f8"))
+            demo.create_dataset("obs/agentview_image", data=np.full((frames, 4, 6, 3), i, dtype="u1"))
+    return tmp_path / "demo.hdf5"
+
+
+def test_a_foreign_robomimic_file_gets_an_inferred_contract(robomimic: Path, tmp_path: Path) -> None:
+    assert main(["data", "import", f"source={robomimic}", f"out={tmp_path / 'out'}"]) == 0
+    store = EpisodeStore(tmp_path / "out")
+    assert store.spec.control_hz == 10.0
+    assert {k: (tuple(s.shape), s.dtype) for k, s in store.spec.obs.items()} == {
+        "robot0_eef_pos": ((3,), "float64"),
+        "image.agentview": ((4, 6, 3), "uint8"),
+    }
+    assert [episode.frames for episode in store] == [4, 12]
+    assert store.episode(1).terminated.tolist() == [False] * 11 + [True]
+
+
+def test_keys_choose_and_name_observations(robomimic: Path, tmp_path: Path) -> None:
+    keys = "keys=['state:robot0_eef_pos']"
+    words = [f"source={robomimic}", f"out={tmp_path / 'out'}", keys, "rate_hz=25", "task=lift"]
+    assert main(["data", "import", *words]) == 0
+    store = EpisodeStore(tmp_path / "out")
+    assert (list(store.spec.obs), store.spec.control_hz) == (["state"], 25.0)
+    assert store.episode(0).meta.task == "lift"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda demo: demo.__delitem__("actions"), "no array 'actions'"),
+        (
+            lambda demo: demo.__setitem__("obs/link", h5py.ExternalLink("other.hdf5", "/x")),
+            "only numbers inside the file",
+        ),
+        (lambda demo: demo.__delitem__("obs"), "no observations|no array 'obs"),
+    ],
+)
+def test_broken_robomimic_files_are_refused(
+    robomimic: Path, tmp_path: Path, change: Callable[[Any], Any], words: str
+) -> None:
+    """An external link is not followed into another file."""
+    with h5py.File(tmp_path / "other.hdf5", "w") as other:
+        other.create_dataset("x", data=np.zeros((4, 2)))
+    with h5py.File(robomimic, "a") as file:
+        change(file["data/demo_1"])
+    with pytest.raises(DataError, match=words):
+        import_robomimic(robomimic, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_export_and_import_from_the_command_line(export: Path, tmp_path: Path, capsys: Any) -> None:
+    """And a path that is no dataset is named."""
+    out = tmp_path / "out"
+    assert main(["data", "export", f"path={export / 'set'}", "format=lerobot", f"out={out}"]) == 0
+    assert "3 episodes as lerobot" in capsys.readouterr().out
+    assert main(["data", "import", f"source={out}", f"out={tmp_path / 'again'}"]) == 0
+    assert main(["data", "export", f"path={export / 'plain'}", f"out={tmp_path / 'x'}"]) == 2
+    assert "not a dataset" in capsys.readouterr().err
