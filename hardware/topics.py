@@ -67,7 +67,7 @@ JOINT_STATES = Topic(
     STATE,
     "100-500 Hz",
     "sim_robot, robot_driver, joint_state_broadcaster",
-    "arm_policy, action_head, safety_filter, recorder",
+    "arm_policy, action_head, safety_filter, recorder, record_app",
     "measured joint positions of the arm",
 )
 CHUNK = Topic(
@@ -130,7 +130,7 @@ SAFE = Topic(
     COMMAND,
     "as command/raw; at the command rate while holding",
     "safety_filter",
-    "sim_robot, robot_driver, controller_driver, recorder",
+    "sim_robot, robot_driver, controller_driver, recorder, record_app",
     "one waypoint, after the safety filter; robots follow no other commands; stamp 0 (execute at once)",
 )
 SAFETY_STATE = Topic(
@@ -139,11 +139,17 @@ SAFETY_STATE = Topic(
     STATE,
     "2 Hz, and on every change",
     "safety_filter",
-    "diagnostics, recorder, arm_policy, action_head, quad_policy",
+    "diagnostics, recorder, record_app, arm_policy, action_head, quad_policy",
     "phase of the filter, its reason, and counts of refused commands",
 )
 ESTOP = Topic(
-    "estop", Flag, LATCHED, "on change", "a button", "safety_filter", "emergency stop; true: pressed"
+    "estop",
+    Flag,
+    LATCHED,
+    "on change",
+    "a button, record_app",
+    "safety_filter, record_app",
+    "emergency stop; true: pressed",
 )
 TELEOP = Topic(
     "teleop/command",
@@ -159,7 +165,7 @@ JOINT_JOG = Topic(
     JointJog,
     STATE,
     "10-100 Hz",
-    "a human's program",
+    "record_app, a human's program",
     "safety_filter",
     "velocities of some joints, commanded by a human; followed for 0.1 s",
 )
@@ -168,7 +174,7 @@ TWIST = Topic(
     Twist,
     STATE,
     "10-100 Hz",
-    "a human's program",
+    "record_app, a human's program",
     "safety_filter",
     "velocity of the tool in the base frame, commanded by a human; followed for 0.1 s",
 )
@@ -177,8 +183,8 @@ INTERVENTION = Topic(
     Flag,
     LATCHED,
     "on change",
-    "teleop",
-    "safety_filter, recorder",
+    "teleop, record_app",
+    "safety_filter, recorder, record_app",
     "true while a human controls the robot",
 )
 GOAL = Topic(
@@ -190,7 +196,7 @@ GOAL = Topic(
     "arm_policy, action_head, quad_policy",
     "part of the policy's observation after the robot's own state, such as a target position",
 )
-TASK = Topic("task", Text, LATCHED, "on change", "a task", "arm_policy", "instruction in words")
+TASK = Topic("task", Text, LATCHED, "on change", "a task, record_app", "arm_policy", "instruction in words")
 ODOM = Topic(
     "odom",
     Odometry,
@@ -263,11 +269,17 @@ RECORDER_REQUEST = Topic(
     COMMAND,
     "on a button press",
     "teleop, a human",
-    "recorder",
+    "recorder, record_app",
     "start, stop, success, failure or discard, as the services of the recorder",
 )
 EPISODE = Topic(
-    "episode/status", Text, LATCHED, "on change", "recorder", "a human", "the episode that is being recorded"
+    "episode/status",
+    Text,
+    LATCHED,
+    "on change",
+    "recorder, record_app",
+    "a human",
+    "the episode that is being recorded",
 )
 
 
@@ -279,7 +291,7 @@ def image_topic(camera: str) -> Topic[Image]:
         SENSOR,
         "30 Hz",
         "camera, sim_robot",
-        "arm_policy, action_head, recorder",
+        "arm_policy, action_head, recorder, record_app",
         "RGB pictures",
     )
 
@@ -305,7 +317,7 @@ def compressed_topic(camera: str) -> Topic[CompressedImage]:
         SENSOR,
         "30 Hz",
         "camera",
-        "arm_policy, action_head, recorder",
+        "arm_policy, action_head, recorder, record_app",
         "JPEG pictures, with `transport=compressed` or `both`",
     )
 
@@ -383,6 +395,13 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
         ("~/success", "save the recording, marked as a success"),
         ("~/failure", "save the recording, marked as a failure"),
         ("~/discard", "delete the recording"),
+    ),
+    "record_app": (
+        ("~/start", "start an episode"),
+        ("~/stop", "save the episode without a label"),
+        ("~/success", "save the episode as a success"),
+        ("~/failure", "save the episode as a failure"),
+        ("~/discard", "delete the episode"),
     ),
     "robot_driver": (
         ("~/connect", "connect again after a stop or a lost connection"),

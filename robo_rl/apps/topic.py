@@ -12,7 +12,7 @@ from hardware.bus.dds.introspection import Endpoint, ReceivedMessage, TopicIntro
 from hardware.bus.names import namespace_of, resolve
 from hardware.bus.pace import PaceMeter
 from hardware.bus.readable import readable
-from robo_rl.conf.topic import TopicEchoConfig, TopicHzConfig, TopicInfoConfig, TopicListConfig
+from robo_rl.conf.up import TopicEchoConfig, TopicHzConfig, TopicInfoConfig, TopicListConfig
 from robo_rl.core.errors import BusError, BusNameError
 
 LINE_S = 1.0  # interval of the lines of `topic hz`

@@ -64,9 +64,14 @@ class SimRobotNodeConfig(NodeConfig):
     craft: str = setting("cf2x_l2f", "robot=sim_quad: which quadcopter")
     level: str = one_of("motors", "rates", help="robot=sim_quad: command level of flight/safe")
     hover: float = setting(0.5, "robot=sim_quad, level=rates: hover thrust, 0 to 1", at_least=0.01)
-    cameras: str = setting(
-        "", 'robot=sim_arm: cameras of its scene, joined by "+"; empty: none. It has one, view'
+    scene: str = one_of(
+        "reach", "peg", help="robot=sim_arm: reach has a ball as goal, peg a peg and a block with a hole"
     )
+    cameras: str = setting(
+        "",
+        'robot=sim_arm: cameras of its scene, joined by "+": view; scene=peg: front, wrist; empty: none',
+    )
+    seed: int = setting(0, "scene=peg: seed of the block's places", at_least=0)
     senses: str = one_of("rgb", "depth", "rgb+depth", help="what the cameras publish")
     image_size: int = setting(84, "width and height of their pictures", at_least=8)
     camera_hz: float = setting(20.0, "rate of these cameras", at_least=0.1)

@@ -24,7 +24,7 @@ from robo_rl.apps import data as data_verb
 from robo_rl.apps import evaluate, export, info, train
 from robo_rl.apps import run as run_verb
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.record import data_import
+from robo_rl.apps.imports import data_import
 from robo_rl.conf.schema import (
     DataImportConfig,
     DataInfoConfig,

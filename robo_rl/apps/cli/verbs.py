@@ -62,7 +62,7 @@ VERBS = {
         "robo-rl collect task=lift engine=mujoco randomise=mild out=data/lift",
     ),
     "data import": _verb(
-        "record.data_import",
+        "imports.data_import",
         "schema:DataImportConfig",
         "train",
         "turn recordings of a robot (MCAP, rosbag2), a replay buffer, or a dataset of LeRobot or robomimic "
@@ -250,6 +250,16 @@ VERBS = {
         "robo-rl up arm_sim device=keyboard record=recordings",
         "robo-rl up quad_sim bundle=runs/fly/bundle",
     ),
+    "record": _verb(
+        "record",
+        "record:RecordConfig",
+        "dds",
+        "drive an arm and record episodes on a page in the browser, take over from a policy, review, train",
+        "robo-rl record robot=sim_arm",
+        "robo-rl record robot=sim_arm out=data/peg operator=ann",
+        "robo-rl record robot=mine.yaml driver=ur.yaml out=data/mine",
+        "robo-rl record robot=mine.yaml attach=true ui=terminal",
+    ),
     "call": _verb(
         "call",
         "up:CallConfig",
@@ -260,21 +270,21 @@ VERBS = {
     ),
     "topic list": _verb(
         "topic:list_topics",
-        "topic:TopicListConfig",
+        "up:TopicListConfig",
         "dds",
         "list the topics of running nodes with types, publishers and subscribers, without ROS",
         "robo-rl topic list",
     ),
     "topic info": _verb(
         "topic:info",
-        "topic:TopicInfoConfig",
+        "up:TopicInfoConfig",
         "dds",
         "describe a topic: its type, and the quality of service of each publisher and subscriber",
         "robo-rl topic info command/safe",
     ),
     "topic echo": _verb(
         "topic:echo",
-        "topic:TopicEchoConfig",
+        "up:TopicEchoConfig",
         "dds",
         "print the messages of a topic, with long arrays shortened",
         "robo-rl topic echo joint_states",
@@ -282,7 +292,7 @@ VERBS = {
     ),
     "topic hz": _verb(
         "topic:hz",
-        "topic:TopicHzConfig",
+        "up:TopicHzConfig",
         "dds",
         "measure a topic: rate, jitter, bytes per second",
         "robo-rl topic hz joint_states",

@@ -197,9 +197,11 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
     from hardware.description import load_description
     from hardware.nodes.sim_robot import SimArmNode
     from sim.arms.arm6.body import SimulatedArm
+    from sim.arms.arm6.peg_cell import PegCell
 
-    arm = SimulatedArm()
-    node = SimArmNode(bus, arm, config.state_hz, load_description("sim_arm"))
+    cell = PegCell(config.seed) if config.scene == "peg" else SimulatedArm()
+    arm = cell.body if isinstance(cell, PegCell) else cell
+    node = SimArmNode(bus, cell, config.state_hz, load_description("sim_arm"))
     if config.cameras:
         from hardware.nodes.sim_cameras import SimCameras
         from sim.arms.arm6.camera import ArmCamera

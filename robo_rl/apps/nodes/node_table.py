@@ -48,6 +48,11 @@ NODES: dict[str, tuple[str, str, str | None]] = {
         "robot",
     ),
     "task": ("robo_rl.apps.nodes.builders:task", "robo_rl.conf.node:TaskNodeConfig", None),
+    "record_app": (
+        "robo_rl.apps.recording.build:record_app",
+        "robo_rl.conf.record:RecordAppNodeConfig",
+        "app",
+    ),
     "diagnostics": (
         "robo_rl.apps.nodes.builders:diagnostics",
         "robo_rl.conf.node:DiagnosticsNodeConfig",

@@ -134,27 +134,33 @@ class EpisodeWriter:
         self.frames += 1
 
     def commit(
-        self, *, success: Flag | None = None, final_obs: Obs | None = None, complete: bool = True
+        self,
+        *,
+        success: Flag | None = None,
+        final_obs: Obs | None = None,
+        complete: bool = True,
+        task: str | None = None,
     ) -> int:
         """Make the episode durable under the next number, which is returned.
 
-        complete: False for an episode whose recording was interrupted. final_obs: the observation after the
-        last action, with which every frame is a complete transition. Raises DataError for an episode without
-        frames, and DiskFullError when the disk is full: free some space and commit again.
+        complete: False for an episode whose recording was interrupted. task: replaces that of the start.
+        final_obs: the observation after the last action, with which every frame is a complete transition.
+        Raises DataError for an episode without frames, and DiskFullError when the disk is full: free some
+        space and commit again.
         """
         self._require_running()
         if self.frames == 0:
             raise DataError("An episode without frames cannot be committed. Discard it.")
         with report_full_disk(self._root, "the end of the episode"):
             if self._number is None:  # otherwise an earlier attempt reached the rename
-                self._seal(success, final_obs, complete)
+                self._seal(success, final_obs, complete, task)
                 self._number = publish(self._root, self._directory)
             if self._options.durable:
                 sync_parents(self._root)
         self.close()
         return self._number
 
-    def _seal(self, success: Flag | None, final_obs: Obs | None, complete: bool) -> None:
+    def _seal(self, success: Flag | None, final_obs: Obs | None, complete: bool, task: str | None) -> None:
         self._sealing = True
         self._settle()
         if final_obs is not None:
@@ -165,6 +171,7 @@ class EpisodeWriter:
             final_obs=final_obs is not None,
             complete=complete,
             success=None if success is None else bool(success),
+            task=self._meta.task if task is None else task,
             arrays=self._arrays(),
         )
         seal(self._directory, meta, self._files, durable=self._options.durable)

@@ -53,7 +53,7 @@ def test_one_node_per_camera(name: str, seeing_robot: str) -> None:
         ({"camera_name": "wrist,front"}, "'wrist,front' is no camera's name. Join names by +"),
         ({"calibration": "a.yaml"}, "calibration=a.yaml is 1 for the 2 cameras wrist, front"),
         (
-            {"robot": "sim_arm", "camera": "0+2"},
+            {"robot": "ur5e", "camera": "0+2"},
             "the description has no cameras. Say which is which by camera_name=",
         ),
     ],

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
-from robo_rl.apps.record.data_foreign import import_foreign
+from robo_rl.apps.imports.data_foreign import import_foreign
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
@@ -43,7 +43,7 @@ def main(config: DataImportConfig) -> int:
             'Python (docs/data.md, "From arrays of your own").'
         )
     if _recorded(source):
-        from robo_rl.apps.record.data_recordings import import_recordings
+        from robo_rl.apps.imports.data_recordings import import_recordings
 
         _refuse_foreign(config, ("keys",), "recordings")
         return import_recordings(config)
@@ -117,7 +117,7 @@ def _robot_contract(config: DataImportConfig, keys: Mapping[str, str]) -> EnvSpe
     """
     from hardware.description import load_description
     from hardware.layout import parse_unit
-    from robo_rl.apps.record.recordings_layout import robot_spec
+    from robo_rl.apps.imports.recordings_layout import robot_spec
 
     robot = load_description(str(config.robot))
     pictures = [key for key in keys if key.startswith(("image.", "depth."))]

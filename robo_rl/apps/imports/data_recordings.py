@@ -21,7 +21,7 @@ from hardware.loop.observation import ArmObserver
 from hardware.recording.bag_reader import Bag, find_bags
 from hardware.recording.frames import FrameRules, Plan, observations, plan_frames
 from hardware.recording.streams import Streams, read_streams
-from robo_rl.apps.record.recordings_layout import LayoutSettings, RecordingLayout, layout_of, survey
+from robo_rl.apps.imports.recordings_layout import LayoutSettings, RecordingLayout, layout_of, survey
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError, DiskFullError
 from robo_rl.core.text.counts import counted

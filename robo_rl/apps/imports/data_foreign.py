@@ -49,7 +49,7 @@ def _contract(config: DataImportConfig, foreign: ForeignSpec) -> EnvSpec:
         return inferred(foreign)
     from hardware.description import load_description
     from hardware.layout import parse_unit
-    from robo_rl.apps.record.recordings_layout import robot_spec
+    from robo_rl.apps.imports.recordings_layout import robot_spec
 
     robot = load_description(config.robot)
     pictures = [key for key in foreign.obs if key.startswith(("image.", "depth."))]

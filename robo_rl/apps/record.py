@@ -1,0 +1,93 @@
+"""`robo-rl record`: drive an arm and record episodes, on a page in the browser or in a terminal."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from dataclasses import fields
+from functools import partial
+
+from hardware.bus.choose import check_installed, choose
+from hardware.bus.names import domain_id, namespace_of
+from hardware.description import load_description
+from robo_rl.apps.nodes.node_sets import load_set
+from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
+from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
+from robo_rl.apps.recording.dataset import spec_of
+from robo_rl.conf.record import RecordConfig, RecordingSettings
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.packages import pip_install
+
+APP = "record_app"
+SIMULATED = "sim_arm"
+PICTURE_PX = 128
+
+
+def main(config: RecordConfig) -> int:
+    """Run the app, and the robot's nodes unless `attach`, until it is stopped."""
+    ignore_lost_readers()
+    check(config)
+    bus = choose(config.bus)
+    check_installed(bus)
+    words = {} if config.attach else robot_words(config)
+    words[APP] = app_words(config)
+    common = [f"bus={bus}", f"namespace={config.namespace}"]
+    commands = {name: child_command("robo_rl.apps.node", [*given, *common]) for name, given in words.items()}
+    lock = nullcontext() if config.attach else namespace_lock(domain_id(None), config.namespace)
+    with lock:
+        print(
+            f"record: nodes: {', '.join(commands)}. Ctrl-C stops them and keeps what is recorded.", flush=True
+        )
+        key_reader = APP if config.ui != "page" and sys.stdin.isatty() else None
+        return Supervisor(commands, partial(print, flush=True), key_reader).run(config.seconds)
+
+
+def check(config: RecordConfig) -> None:
+    """Raise ConfigError for settings that no node could start with, before any is started."""
+    namespace_of(config.namespace)
+    robot = load_description(config.robot)
+    spec_of(config, robot)
+    if config.ui != "page" and not sys.stdin.isatty():
+        raise ConfigError(f"ui={config.ui} reads keys, but this is no terminal. Start it in one.")
+    if config.ui != "terminal":
+        try:
+            import fastapi  # noqa: F401
+            import uvicorn  # noqa: F401
+            import websockets  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"The page needs '{error.name}', which is not installed. Run: {pip_install('app')}; or use "
+                "ui=terminal."
+            ) from error
+
+
+def robot_words(config: RecordConfig) -> dict[str, list[str]]:
+    """Nodes of the robot, in starting order: name -> words."""
+    robot = load_description(config.robot)
+    real = {"driver": config.driver, "controller": config.controller}
+    given = {key: value for key, value in real.items() if value}
+    if given:
+        values = {"robot": config.robot, "device": config.device, "arm": "false", "record": "", **given}
+        return load_set("teleop").commands(values | {"transport": config.transport})
+    if robot.name != SIMULATED:
+        raise ConfigError(
+            f"Nothing runs '{robot.name}' yet. Give driver=<file> or controller=<name> of the real arm, "
+            "attach=true if its nodes run already, or robot=sim_arm."
+        )
+    names = "+".join(robot.cameras) if config.cameras == "auto" else config.cameras
+    values = {"robot": config.robot, "device": config.device, "cameras": names, "goal": ""}
+    words = load_set("arm_sim").commands(values | {"arm": str(config.arm).lower()})
+    words["sim_robot"] += ["scene=peg", f"image_size={PICTURE_PX}"]
+    return words
+
+
+def app_words(config: RecordConfig) -> list[str]:
+    """Words of the app's own node."""
+    given = {item.name: getattr(config, item.name) for item in fields(RecordingSettings)}
+    simulated = not config.attach and not (config.driver or config.controller)
+    own = {"drives": not config.device, "resets": simulated}
+    return [APP, *(f"{key}={_text(value)}" for key, value in {**given, **own}.items() if value is not None)]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,88 @@
+"""Builder of the recording app's node."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robo_rl.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hardware.bus.protocol import Bus
+    from robo_rl.apps.recording.node import RecordAppNode
+    from robo_rl.conf.record import RecordAppNodeConfig
+
+
+def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
+    """The node, with its page and its terminal as `ui` says."""
+    from hardware.bus.choose import make_bus
+    from hardware.description import load_description
+    from robo_rl.apps.recording.callers import ThreadCaller
+    from robo_rl.apps.recording.dataset import camera_names, open_dataset, spec_of
+    from robo_rl.apps.recording.desk import Desk
+    from robo_rl.apps.recording.episodes import Episodes
+    from robo_rl.apps.recording.node import AppSettings, RecordAppNode
+
+    robot = load_description(config.robot)
+    spec, cameras = spec_of(config, robot), camera_names(config.cameras, robot)
+    opened = open_dataset(config, spec)
+    spec = opened.writer.spec
+    settings = AppSettings(
+        robot,
+        spec,
+        cameras,
+        Path(config.out),
+        config.transport,
+        config.drives,
+        config.resets,
+        opened.writer.options.min_free_bytes,
+    )
+    desk = Desk()
+    info: dict[str, Any] = {"robot": robot.name, "recorded_by": "robo-rl record"}
+    episodes = Episodes(
+        opened.writer, opened.tally, spec.max_episode_steps, config.operator, lambda: dict(info)
+    )
+    caller = ThreadCaller(lambda: make_bus(f"{bus.name}_calls", config.namespace, config.bus))
+    node = RecordAppNode(bus, settings, episodes, desk, caller)
+    for sentence in opened.salvaged:
+        node.notices.tell(sentence)
+    if config.task:
+        node.notices.tell(episodes.instruct(config.task))
+    if config.ui != "terminal":
+        node.on_close.append(_serve(config, settings, desk))
+    return node
+
+
+def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
+    """Start the page's server; returns what ends it."""
+    from policies.remote.address import is_loopback, listen
+    from policies.remote.token import VARIABLE, make_token, read_token
+    from robo_rl.apps.recording.access import Access
+    from robo_rl.apps.recording.facts import facts_of
+    from robo_rl.apps.recording.review import Review
+    from robo_rl.apps.recording.server import PageServer
+    from robo_rl.apps.recording.serving import ServerThread
+    from robo_rl.runs.window import has_screen
+
+    listener = listen(config.host, config.port)
+    loopback = is_loopback(listener)
+    if config.token is not None and not Path(config.token).exists():
+        make_token(config.token)
+        print(f"record: a new token is in {config.token}; the page asks for it.", flush=True)
+    token = read_token(config.token)
+    if token is None and not loopback:
+        raise ConfigError(
+            f"host={config.host} is open to other machines, and the page moves a robot: give token=<file>, "
+            f"which is made if absent, or set {VARIABLE}; or reach this machine by an SSH tunnel."
+        )
+    port = listener.getsockname()[1]
+    access = Access.of(config.host, port, token, loopback)
+    server = PageServer(desk, access, Review(settings.out), facts_of(settings, config))
+    thread = ServerThread(server, listener)
+    address = f"http://{'localhost' if loopback else config.host}:{port}/"
+    print(f"record: the page is at {address}", file=sys.stdout, flush=True)
+    if config.open and has_screen():
+        webbrowser.open(address)
+    return thread.close

@@ -1,0 +1,80 @@
+"""The dataset that the app records into: created with the robot's contract, or opened to add episodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hardware.description import RobotDescription
+from hardware.loop.observation import IMAGE
+from robo_rl.apps.imports.recordings_layout import robot_spec
+from robo_rl.apps.recording.episodes import Tally
+from robo_rl.conf.record import RecordingSettings
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.data.episodes.recover import recover
+from robo_rl.data.episodes.schema import DATASET_JSON, STAMP_COLUMNS, Codec, DatasetMeta
+
+
+@dataclass(frozen=True)
+class OpenDataset:
+    """A writer, the episodes that are there already, and sentences on what was salvaged."""
+
+    writer: DatasetWriter
+    tally: Tally
+    salvaged: tuple[str, ...]
+
+
+def camera_names(cameras: str, robot: RobotDescription) -> tuple[str, ...]:
+    """Cameras of the setting `cameras`. Raises ConfigError for one that the description lacks."""
+    names = tuple(robot.cameras) if cameras == "auto" else tuple(name for name in cameras.split("+") if name)
+    if unknown := [name for name in names if name not in robot.cameras]:
+        raise ConfigError(
+            f"The camera '{unknown[0]}' is not in the description of '{robot.name}', which has "
+            f"{', '.join(robot.cameras) or 'none'}. Add it there, with width_px, height_px and rate_hz."
+        )
+    return names
+
+
+def spec_of(config: RecordingSettings, robot: RobotDescription) -> EnvSpec:
+    """Contract of what is recorded; the same as that of imported recordings of this robot."""
+    pictures = [IMAGE + name for name in camera_names(config.cameras, robot)]
+    spec = robot_spec(robot, pictures, config.image_width, config.velocities, "", config.rate_hz)
+    return replace(spec, max_episode_steps=max(1, round(config.longest_s * spec.control_hz)))
+
+
+def stamp_columns(spec: EnvSpec) -> tuple[str, ...]:
+    """Stamps of each frame: capture, receipt and command, and capture and receipt of each picture."""
+    pictures = [key for key in spec.obs if key.startswith(IMAGE)]
+    return (
+        *STAMP_COLUMNS,
+        *(f"t_capture_ns.{key}" for key in pictures),
+        *(f"t_receive_ns.{key}" for key in pictures),
+    )
+
+
+def open_dataset(config: RecordingSettings, spec: EnvSpec) -> OpenDataset:
+    """Create the dataset, or open it and salvage what a killed app left.
+
+    Raises DataError if it holds episodes of another contract, LockedError while another process writes it,
+    and DiskFullError below the floor.
+    """
+    path, floor = Path(config.out), round(config.min_free_gb * 1e9)
+    if not (path / DATASET_JSON).exists():
+        codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
+        writer = DatasetWriter.create(
+            path, spec, image_codec=codec, stamps=stamp_columns(spec), min_free_bytes=floor
+        )
+        return OpenDataset(writer, Tally(), ())
+    known = DatasetMeta.load(path).env
+    same = replace(spec, max_episode_steps=known.max_episode_steps)
+    writer = DatasetWriter.open(path, same, min_free_bytes=floor)
+    salvaged = [
+        f"Episode {each.number} was interrupted: its {each.frames} frames were salvaged, without a label."
+        for each in recover(path)
+    ]
+    totals = EpisodeStore(path).totals
+    tally = Tally(totals.episodes, totals.successes, totals.labelled - totals.successes)
+    return OpenDataset(writer, tally, tuple(salvaged))

@@ -1,0 +1,138 @@
+"""Driving: an operator's input as velocities on the bus, behind a dead-man switch.
+
+While the operator is in control, a velocity is sent at the command rate, zeros included, so that the filter
+follows the operator, and no policy takes the arm back between two key presses. Input counts for DEAD_MAN_S:
+without newer input, a lost connection or a released switch, the next message is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy import ndarray
+
+from hardware.bus.protocol import Bus
+from hardware.description import RobotDescription
+from hardware.kinematics import tool_jacobian
+from hardware.messages import Flag, JointJog, Twist
+from hardware.nodes.shared.send_clock import SendClock
+from hardware.topics import INTERVENTION, JOINT_JOG, TWIST
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float
+
+Mode = Literal["tool", "joints"]
+DEAD_MAN_S = 0.2  # input older than this counts as released; the page sends every 33 ms
+TOOL_M_S, TOOL_RAD_S, JOINT_SHARE = 0.15, 0.8, 0.4  # full deflection: of the tool, and of the joints' limits
+TOOL_AXES = ("x", "y", "z", "roll", "pitch", "yaw")
+
+
+@dataclass(frozen=True)
+class DriveInput:
+    """Newest input: values in -1 ... 1 for x, y, z, roll, pitch, yaw of the tool, or for each joint."""
+
+    mode: Mode
+    values: Float[ndarray, " v"]
+    received_s: float
+
+
+class OperatorDrive:
+    """Publishes on `teleop/twist`, `teleop/joint_jog` and `teleop/intervention`.
+
+    human: True while the operator is in control, False while a policy is.
+    """
+
+    def __init__(self, bus: Bus, robot: RobotDescription) -> None:
+        self._bus, self._robot = bus, robot
+        self.human = True
+        self.speed = 1.0  # share of the full speed
+        self.tool = _has_geometry(robot)  # False: only joints can be driven
+        self._input: DriveInput | None = None
+        self._flagged = False
+        self._clock = SendClock(bus)
+        self._full_rad_s = JOINT_SHARE * robot.column("velocity_rad_s")
+        self._flag, self._twist, self._jog = (
+            INTERVENTION.publisher(bus),
+            TWIST.publisher(bus),
+            JOINT_JOG.publisher(bus),
+        )
+        self._flag(Flag(False))
+
+    @property
+    def moving(self) -> bool:
+        """True while fresh input asks for motion."""
+        return bool(self._fresh().any())
+
+    @property
+    def mode(self) -> Mode:
+        """What the newest input drives."""
+        return self._input.mode if self._input else "tool" if self.tool else "joints"
+
+    def take(self, mode: Mode, values: Float[ndarray, " v"]) -> None:
+        """Take an input. Raises ConfigError for one that this robot cannot follow."""
+        count = len(TOOL_AXES) if mode == "tool" else len(self._robot.names)
+        if mode == "tool" and not self.tool:
+            raise ConfigError(
+                f"The description of '{self._robot.name}' lacks axis and offset_m of a joint, so its tool "
+                "cannot be driven. OperatorDrive the joints."
+            )
+        if len(values) != count:
+            raise ConfigError(f"{len(values)} values to drive {mode} came, expected {count}.")
+        self._input = DriveInput(mode, np.clip(values, -1.0, 1.0), self._bus.now())
+
+    def release(self) -> None:
+        """Stop: the next message is zero."""
+        if self._input is not None:
+            self._input = DriveInput(self._input.mode, np.zeros_like(self._input.values), -math.inf)
+
+    def hand(self, human: bool) -> None:
+        """Give control to the operator, or to the policy."""
+        self.human = human
+        self.release()
+
+    def tick(self, armed: bool, held: bool) -> None:
+        """Send the present velocity. armed: of the filter. held: the arm stays where it is, as in a pause."""
+        wanted = self.human and armed
+        if wanted != self._flagged:
+            self._flagged = wanted
+            self._flag(Flag(wanted))
+        if not wanted:
+            return
+        self._send(np.zeros_like(self._fresh()) if held else self._fresh())
+
+    def let_go(self) -> None:
+        """End the intervention, as the app ends."""
+        self.release()
+        self._flagged = False
+        self._flag(Flag(False))
+
+    def _fresh(self) -> Float[ndarray, " v"]:
+        """Values of the newest input; zeros once it has expired."""
+        count = len(TOOL_AXES) if self.mode == "tool" else len(self._robot.names)
+        if self._input is None or self._bus.now() - self._input.received_s > DEAD_MAN_S:
+            return np.zeros(count)
+        return self._input.values
+
+    def _send(self, values: Float[ndarray, " v"]) -> None:
+        stamp_s, frame = self._clock.stamp(), self._robot.frame_id
+        if self.mode == "tool":
+            self._twist(
+                Twist(
+                    stamp_s,
+                    self.speed * TOOL_M_S * values[:3],
+                    self.speed * TOOL_RAD_S * values[3:],
+                    frame,
+                )
+            )
+        else:
+            self._jog(JointJog(stamp_s, self._robot.names, self.speed * self._full_rad_s * values, frame))
+
+
+def _has_geometry(robot: RobotDescription) -> bool:
+    try:
+        tool_jacobian(robot)
+    except ConfigError:
+        return False
+    return True

@@ -1,0 +1,221 @@
+"""Episodes of the recording app: each frame goes to the disk as it comes, and a label commits them.
+
+idle -> recording <-> paused -> ended -> idle. The action of a frame is the command that was sent by the next
+tick, as in `hardware.recording.frames`. The last frame waits for the label: a success has reward 1 there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError, DiskFullError
+from robo_rl.core.shapes import Float
+from robo_rl.core.text.instruction import to_bytes
+from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.episode_writer import EpisodeWriter
+
+Seen = dict[str, ndarray]
+IDLE, RECORDING, PAUSED, ENDED = "idle", "recording", "paused", "ended"
+
+
+@dataclass(frozen=True)
+class PendingFrame:
+    """One frame that is complete but for its reward."""
+
+    obs: Seen
+    action: Float[ndarray, " a"]
+    intervention: bool
+    stamps_ns: Mapping[str, int]
+
+
+@dataclass
+class Tally:
+    """Episodes of the dataset by their labels."""
+
+    episodes: int = 0
+    successes: int = 0
+    failures: int = 0
+
+    def count(self, success: bool | None) -> None:
+        """Add one episode."""
+        self.episodes += 1
+        self.successes += success is True
+        self.failures += success is False
+
+
+def checked_instruction(text: str) -> str:
+    """The instruction without surrounding blanks. Raises ConfigError for one that no policy could read."""
+    if text.strip():
+        to_bytes(text)
+    return text.strip()
+
+
+class Episodes:
+    """Writes episodes into a dataset. most_frames: length at which an episode ends by itself.
+
+    committed: called with (number, frames, success) after each commit. Methods return a sentence for the
+    operator; they raise no error for a full disk, which ends and commits the running episode.
+    """
+
+    def __init__(
+        self,
+        writer: DatasetWriter,
+        tally: Tally,
+        most_frames: int,
+        operator: str = "",
+        info: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        self.state, self.instruction, self.tally = IDLE, "", tally
+        self._writer, self._operator, self._most, self._info = writer, operator, most_frames, info
+        self._running: EpisodeWriter | None = None
+        self._seen: tuple[Seen, Mapping[str, int]] | None = None  # observation that has no action yet
+        self._held: PendingFrame | None = None  # last frame, which waits for its reward
+        self.frames = 0
+        self.saved = ""  # sentence on the last commit
+
+    def require_idle(self) -> None:
+        """Raise DataError while there is an episode."""
+        if self.state != IDLE:
+            raise DataError(f"An episode is {self.state} already: save or discard it first.")
+
+    def start(self) -> str:
+        """Begin an episode. Raises DiskFullError below the floor, DataError while one runs."""
+        self.require_idle()
+        self._running = self._writer.episode(
+            task=self.instruction, operator=self._operator, info=self._info()
+        )
+        self._seen = self._held = None
+        self.state, self.frames = RECORDING, 0
+        return f"recording episode {self._writer.next_number}"
+
+    def frame(
+        self,
+        obs: Seen,
+        stamps_ns: Mapping[str, int],
+        action: Float[ndarray, " a"],
+        intervention: bool,
+        command_ns: int,
+    ) -> str:
+        """Take the observation of this tick; `action` belongs to the frame of the tick before.
+
+        Returns a sentence when this ended the episode, else "".
+        """
+        if self.state != RECORDING or self._running is None:
+            return ""
+        if self._seen is not None:
+            seen, seen_ns = self._seen
+            frame = PendingFrame(seen, action, intervention, {**seen_ns, "t_command_ns": command_ns})
+            try:
+                self._write_held(0.0, False)
+            except DiskFullError as error:
+                return self._end_full(error)
+            self._held = frame
+            self.frames += 1
+        self._seen = obs, stamps_ns
+        if self.frames >= self._most:
+            self.end()
+            return f"the episode has the longest length, {self.frames} frames, and was ended"
+        return ""
+
+    def pause(self) -> str:
+        """Take no frames until `resume`; the arm is held meanwhile."""
+        if self.state != RECORDING:
+            raise DataError(f"Nothing is being recorded: the episode is {self.state}.")
+        self.state, self._seen = PAUSED, None
+        return "paused; the arm holds"
+
+    def resume(self) -> str:
+        """Continue after a pause."""
+        if self.state != PAUSED:
+            raise DataError(f"No pause to end: the episode is {self.state}.")
+        self.state = RECORDING
+        return "recording continues"
+
+    def end(self) -> str:
+        """End the episode, which then waits for its label."""
+        if self.state not in (RECORDING, PAUSED):
+            raise DataError(f"Nothing is being recorded: the episode is {self.state}.")
+        self.state = ENDED
+        return "ended: save it as a success or a failure, or discard it"
+
+    def instruct(self, text: str) -> str:
+        """Set the instruction of the present episode, and of the next ones. Raises ConfigError."""
+        self.instruction = checked_instruction(text)
+        return f"instruction: {self.instruction or 'none'}"
+
+    def save(self, success: bool | None, complete: bool = True) -> str:
+        """Commit the episode with its label. complete: False for one that was interrupted."""
+        if self._running is None:
+            raise DataError("There is no episode to save: start one first.")
+        if self._held is None and not self._running.frames:
+            self.discard()
+            return "the episode had no complete frame and was thrown away"
+        final_obs = None if self._seen is None else self._seen[0]
+        try:
+            self._write_held(float(success is True), success is True)
+            number = self._running.commit(
+                success=success, final_obs=final_obs, complete=complete, task=self.instruction
+            )
+        except DiskFullError as error:
+            self.state = ENDED
+            return f"{error} Then save again; the frames are kept."
+        frames, self._running, self._seen, self.state = self.frames, None, None, IDLE
+        self.tally.count(success)
+        label = {True: "success", False: "failure", None: "no label"}[success]
+        self.saved = f"saved episode {number}: {frames} frames, {label}"
+        return self.saved
+
+    def discard(self) -> str:
+        """Delete the episode."""
+        if self._running is None:
+            raise DataError("There is no episode to discard.")
+        self._running.discard()
+        self._running, self._seen, self._held, self.state = None, None, None, IDLE
+        return "the episode was thrown away"
+
+    def close(self, why: str) -> str:
+        """Commit what is running, as the app ends. Returns a sentence."""
+        said = f"{why}: nothing was being recorded"
+        if self._running is not None:
+            ended = self.state == ENDED
+            said = f"{why}: {self.save(None, complete=ended)}"
+        if self._running is not None:  # the disk is full: the frames stay in staging, for `recover`
+            self._running.close()
+            self._running = None
+        self._writer.close()
+        return said
+
+    def _write_held(self, reward: float, terminated: bool) -> None:
+        """Write the frame that waits; after an error it waits on."""
+        if self._held is not None and self._running is not None:
+            held = self._held
+            self._running.add(
+                held.obs,
+                held.action.astype(np.float32),
+                reward=reward,
+                terminated=terminated,
+                intervention=held.intervention,
+                stamps=held.stamps_ns,
+            )
+            self._held = None
+
+    def _end_full(self, error: DiskFullError) -> str:
+        """Commit without the frames that do not fit on the disk."""
+        self._held = self._seen = None
+        running, self._running, self.state = self._running, None, IDLE
+        assert running is not None
+        if not running.frames:
+            running.discard()
+            return f"{error} The episode had no frame yet."
+        try:
+            number = running.commit(complete=False, task=self.instruction)
+        except DiskFullError:
+            running.close()
+            return f"{error} The frames are kept; robo-rl data validate recover=true saves them."
+        self.tally.count(None)
+        return f"{error} Episode {number} was ended and saved with {running.frames} frames, without a label."

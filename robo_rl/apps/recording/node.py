@@ -1,0 +1,348 @@
+"""The recording app's node: it drives and records over the bus, and publishes views to its desk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardware.bus.clocks import ReceiptStamps
+from hardware.bus.protocol import Answer, Bus
+from hardware.description import RobotDescription
+from hardware.loop.observation import IMAGE, ArmObserver
+from hardware.messages import Flag, Text
+from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, TASK
+from robo_rl.apps.recording import snapshot
+from robo_rl.apps.recording.callers import Caller
+from robo_rl.apps.recording.desk import Desk, Notices
+from robo_rl.apps.recording.drive import OperatorDrive
+from robo_rl.apps.recording.episodes import ENDED, IDLE, PAUSED, RECORDING, Episodes
+from robo_rl.apps.recording.latency import CommandLatency, LoopPulse
+from robo_rl.apps.recording.requests import (
+    DriveRequest,
+    EstopRequest,
+    InstructRequest,
+    PlainRequest,
+    Request,
+    SaveRequest,
+    SpeedRequest,
+)
+from robo_rl.apps.recording.scene_reset import SceneReset
+from robo_rl.apps.recording.streams import RobotStreams
+from robo_rl.core.errors import DataError, RoboRLError
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.episodes.disk import free_bytes
+
+GAP_S = 0.5  # silence of a stream after which the episode pauses by itself, as `data import` allows
+VIEW_HZ = 20.0
+S_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class AppSettings:
+    """What is recorded, and how. drives: False where another program drives the arm."""
+
+    robot: RobotDescription
+    spec: EnvSpec
+    cameras: tuple[str, ...]
+    out: Path
+    transport: str = "raw"
+    drives: bool = True
+    resets: bool = False  # the robot is simulated: a new episode puts it back to its start
+    floor_bytes: int = 2**30
+
+
+class RecordAppNode:
+    """Records `settings.spec` at its rate, and drives at the command rate."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        settings: AppSettings,
+        episodes: Episodes,
+        desk: Desk,
+        caller: Caller,
+        log: Callable[[str], None] = print,
+    ) -> None:
+        self._bus, self._settings, self._desk, self._caller = bus, settings, desk, caller
+        self.episodes, self.notices = episodes, Notices(log)
+        self.streams = RobotStreams(bus, settings.robot, settings.cameras, settings.transport)
+        self.drive = OperatorDrive(bus, settings.robot) if settings.drives else None
+        self._observer = ArmObserver(settings.spec.obs)
+        self._stamps = ReceiptStamps(bus.stamp, bus.now)
+        self.pulse, self.latency = LoopPulse(1.0 / settings.robot.command_hz), CommandLatency()
+        self.streams.on_command = self.latency.heard
+        self._estop, self._pressed = ESTOP.publisher(bus), False
+        self._tell_episode, self._tell_task = EPISODE.publisher(bus), TASK.publisher(bus)
+        self._told_task = ""
+        self._silent = ""  # stream whose silence has paused the episode
+        self.on_close: list[Callable[[], None]] = []  # called once, before the last episode is committed
+        self._closed = False
+        self._scene = SceneReset(caller, self.streams, bus.now, lambda text: self.notices.tell(text, "error"))
+        self._actions = self._table()
+        ESTOP.subscribe(bus, self._on_estop)
+        RECORDER_REQUEST.subscribe(bus, self._on_recorder_request)
+        for name in ("start", "stop", "success", "failure", "discard"):
+            bus.service(f"~/{name}", partial(self._serve, name))
+        bus.timer(self.pulse.period_s, self._tick)
+        bus.timer(1.0 / settings.spec.control_hz, self._record)
+        bus.timer(1.0 / VIEW_HZ, self._publish_view)
+        self._tell_episode(Text("idle"))
+
+    def stop(self, why: str) -> str:
+        """Let go of the arm, and commit the running episode."""
+        if self.drive is not None:
+            self.drive.let_go()
+        return self._close(why)
+
+    @property
+    def at_rest(self) -> bool:
+        return True
+
+    def last_word(self) -> None:
+        """Commit the running episode, and say for the last time whether the emergency stop is pressed."""
+        if not self._closed:
+            self._close("the app ends")
+        self._estop(Flag(self._pressed))  # the end of a publisher that was never heard stops an arm
+        if self.drive is not None:
+            self.drive.let_go()
+
+    def handle(self, request: Request, received_s: float) -> None:
+        """Act on a request of the operator; a mistake becomes a notice."""
+        try:
+            self._act(request, received_s)
+        except RoboRLError as error:
+            self.notices.tell(str(error), "error")
+
+    def _close(self, why: str) -> str:
+        self._closed = True
+        said = self.episodes.close(why)
+        for close in self.on_close:
+            close()
+        self._caller.close()
+        return said
+
+    def _table(self) -> dict[str, Callable[[], str]]:
+        """Requests without a value, and what they do."""
+        call = self._call
+        return {
+            "release": self._release,
+            "arm": lambda: call("safety_filter/arm"),
+            "stop": lambda: call("safety_filter/stop"),
+            "reset": self._reset,
+            "start": self._start,
+            "pause": self.episodes.pause,
+            "resume": self.episodes.resume,
+            "end": self.episodes.end,
+            "discard": self.episodes.discard,
+            "again": self._again,
+            "take_over": lambda: self._hand(True),
+            "let_run": lambda: self._hand(False),
+        }
+
+    def _act(self, request: Request, received_s: float) -> None:
+        if isinstance(request, DriveRequest):
+            self._drive(request, received_s)
+        elif isinstance(request, EstopRequest):
+            self._press(request.on)
+        elif isinstance(request, SaveRequest):
+            self._save(request.success)
+        elif isinstance(request, InstructRequest):
+            self._say(self.episodes.instruct(request.text))
+        elif isinstance(request, SpeedRequest) and self.drive is not None:
+            self.drive.speed = request.share
+        elif isinstance(request, PlainRequest) and request.kind in self._actions:
+            self._say(self._actions[request.kind]())
+
+    def _say(self, sentence: str) -> None:
+        if sentence:
+            self.notices.tell(sentence)
+
+    def _drive(self, request: DriveRequest, received_s: float) -> None:
+        if self.drive is None:
+            raise DataError("Another program drives this arm (drive=other); this page records.")
+        self.drive.take(request.mode, np.array(request.values))
+        self.latency.asked(received_s, request.sent_ms)
+
+    def _release(self) -> str:
+        if self.drive is not None:
+            self.drive.release()
+        return ""
+
+    def _start(self) -> str:
+        self.episodes.require_idle()
+        now_s = self._bus.now()
+        if missing := [name for name, stream in self.streams.all.items() if not stream.valid(now_s)]:
+            raise DataError(f"Nothing is recorded yet: {self._fault(missing[0])}.")
+        return self.episodes.start()
+
+    def _again(self) -> str:
+        """Throw the running episode away, put a simulated robot back, and begin again."""
+        if self.episodes.state != IDLE:
+            self.episodes.discard()
+        if self._settings.resets:
+            self._scene.begin(self._start_now)
+            return ""
+        return self._start()
+
+    def _start_now(self) -> None:
+        try:
+            self._say(self._start())
+        except RoboRLError as error:
+            self.notices.tell(str(error), "error")
+
+    def _reset(self) -> str:
+        if not self._settings.resets:
+            raise DataError(
+                "Only a simulated robot is put back to its start by the app; drive this one there."
+            )
+        self.episodes.require_idle()
+        self._scene.begin()
+        return ""
+
+    def _save(self, success: bool | None) -> None:
+        self._say(self.episodes.save(success))
+        if self._settings.resets and self.episodes.state == IDLE:
+            self._scene.begin()
+
+    def _hand(self, human: bool) -> str:
+        if self.drive is None:
+            raise DataError("Another program drives this arm (drive=other).")
+        self.drive.hand(human)
+        return "you are in control" if human else "the policy is in control; take over at any time"
+
+    def _press(self, on: bool) -> None:
+        self._estop(Flag(on))
+        self._pressed = on
+        self._release()
+        self.notices.tell(
+            "EMERGENCY STOP pressed" if on else "emergency stop released; arm to go on",
+            "error" if on else "info",
+        )
+
+    def _call(self, service: str) -> str:
+        self._caller.call(service, partial(self._on_answer, service))
+        return ""
+
+    def _on_answer(self, service: str, answer: Answer) -> None:
+        self.notices.tell(f"{service}: {answer[1]}", "info" if answer[0] else "error")
+
+    def _on_estop(self, message: Flag, received_s: float) -> None:
+        self._pressed = message.on
+
+    def _on_recorder_request(self, message: Text, received_s: float) -> None:
+        answer = self._serve(message.text)
+        if not answer[0]:
+            self.notices.tell(answer[1], "error")
+
+    def _serve(self, name: str) -> Answer:
+        """Services, and buttons of teleoperation devices."""
+        asked: dict[str, Callable[[], str]] = {
+            "start": self._start,
+            "stop": lambda: self.episodes.save(None),
+            "success": lambda: self.episodes.save(True),
+            "failure": lambda: self.episodes.save(False),
+            "discard": self.episodes.discard,
+        }
+        if name not in asked:
+            return False, f"'{name[:40]}' is no request; known: {', '.join(asked)}"
+        try:
+            said = asked[name]()
+        except RoboRLError as error:
+            return False, str(error)
+        self._say(said)
+        return True, said
+
+    def _tick(self) -> None:
+        self.pulse.tick(self._bus.now())
+        for request, received_s in self._desk.requests():
+            self.handle(request, received_s)
+        self._caller.deliver()
+        self._scene.tick()
+        if self.drive is not None:
+            held = self.episodes.state in (PAUSED, ENDED)
+            self.drive.tick(self.streams.filter.phase == "armed", held)
+            self.latency.published(self._bus.now())
+        if self.episodes.instruction not in ("", self._told_task):
+            self._told_task = self.episodes.instruction
+            self._tell_task(Text(self._told_task))
+
+    def _record(self) -> None:
+        """Take the observation of this tick, and give the one before its action."""
+        now_s, episodes = self._bus.now(), self.episodes
+        if episodes.state != RECORDING:
+            return
+        silent = [name for name, s in self.streams.all.items() if s.age_s(now_s) > GAP_S]
+        if silent:
+            episodes.pause()
+            self.notices.tell(f"The episode is paused: {self._fault(silent[0])}.", "error")
+            return
+        measured_rad, commanded_rad = self.streams.measured_rad, self.streams.commanded_rad
+        assert measured_rad is not None
+        commands = self.streams.commands
+        # An arm whose filter is silent was commanded nothing: it stays where it is.
+        sent = commanded_rad is not None and not commands.late(now_s)
+        action = commanded_rad if sent else measured_rad
+        assert action is not None
+        low, high = np.array(self._settings.spec.action.low), np.array(self._settings.spec.action.high)
+        command_ns = self._stamps.stamp_ns(commands.received_s) if sent else -1
+        try:
+            obs = self._observer.build(self.streams.states.message, self.streams.pictures(), None)
+            ended = episodes.frame(
+                obs, self._stamps_ns(now_s), np.clip(action, low, high), self.streams.intervention, command_ns
+            )
+        except RoboRLError as error:
+            episodes.pause()
+            ended = f"The episode is paused: {error}"
+        if ended:
+            self.notices.tell(ended, "error")
+
+    def _stamps_ns(self, now_s: float) -> Mapping[str, int]:
+        """Stamps of the newest messages [Unix ns]; a stream that is late or frozen has no t_receive_ns."""
+        found: dict[str, int] = {}
+        for name, stream in self.streams.all.items():
+            suffix = "" if stream is self.streams.states else f".{IMAGE}{name}"
+            if stream.message.stamp_s > 0.0:
+                found[f"t_capture_ns{suffix}"] = round(stream.message.stamp_s * S_NS)
+            if stream.valid(now_s):
+                found[f"t_receive_ns{suffix}"] = self._stamps.stamp_ns(stream.received_s)
+        return found
+
+    def _fault(self, name: str) -> str:
+        """What is wrong with a stream, in a clause."""
+        stream = self.streams.all[name]
+        what = "joint states" if stream is self.streams.states else f"pictures of the camera '{name}'"
+        if not stream.count:
+            return f"no {what} have come; is it on, and in this ROS domain and namespace"
+        if stream.frozen:
+            return f"the {what} repeat while the arm moves; restart the camera"
+        return f"no {what} have come for {stream.age_s(self._bus.now()):.1f} s"
+
+    def _publish_view(self) -> None:
+        now_s = self._bus.now()
+        for name, stream in self.streams.cameras.items():
+            if stream.frozen:
+                self.notices.tell(f"The {self._fault(name).removeprefix('the ')}.", "error")
+        view: dict[str, Any] = {
+            "at_s": round(now_s, 4),
+            "loop": {"hz": round(self.pulse.rate_hz, 1), "jitter_ms": round(self.pulse.jitter_ms, 2)},
+            "latency_ms": self.latency.ms,
+            "echo_ms": self.latency.echo_ms,
+            "disk_gb": round(free_bytes(self._settings.out) / 1e9, 2),
+            "floor_gb": round(self._settings.floor_bytes / 1e9, 2),
+            "estop": self._pressed,
+            "robot": snapshot.robot_view(self.streams, now_s),
+            "episode": snapshot.episode_view(self.episodes, self._settings.spec.control_hz),
+            "drive": None if self.drive is None else snapshot.drive_view(self.drive),
+            "notices": snapshot.notices_view(self.notices),
+        }
+        self._desk.view = view
+        self._desk.pictures = {
+            name: picture
+            for name in self.streams.cameras
+            if (picture := self.streams.picture(name)) is not None
+        }

@@ -1,0 +1,147 @@
+// Entry of the page: connects the parts, shows views, and sends the operator's requests.
+import { Cameras } from "./cameras.js";
+import { Drive } from "./drive.js";
+import { keyHelp, listen } from "./keys.js";
+import { Link } from "./link.js";
+import { Plots } from "./plots.js";
+import { Policy } from "./policy.js";
+import { Review } from "./review.js";
+import { showHeader, showNotices, showState } from "./show.js";
+
+const $ = (id) => document.getElementById(id);
+const facts = await (await fetch("api/facts")).json();
+let view = null;
+let shownFps = 0;
+
+const plots = new Plots($("plots"), facts.joints);
+const cameras = new Cameras($("cameras"), facts.cameras);
+const link = new Link({
+  onView: (message) => { view = message; show(); },
+  onPicture: (index, blob) => cameras.show(index, blob),
+  onRefused: (sentence) => banner(sentence, 4000),
+  onState: (open) => { document.body.dataset.link = open ? "open" : "lost"; if (!open) { drive.drop(); view = null; } showBanner(); },
+});
+const drive = new Drive(link, facts.joints.length);
+const review = new Review($("review"), $("episodes"), $("player"), facts);
+const policy = new Policy($("policy"), send);
+
+let passing = "";
+let passingTimer = 0;
+function banner(sentence, ms) {
+  passing = sentence;
+  clearTimeout(passingTimer);
+  passingTimer = setTimeout(() => { passing = ""; showBanner(); }, ms);
+  showBanner();
+}
+
+function send(request) { if (!link.send(request)) banner("Not sent: the connection to the app is lost.", 3000); }
+
+// What an action of a button or key sends.
+export function act(name) {
+  const state = view?.episode.state;
+  const requests = {
+    start: { kind: "start" }, end: { kind: "end" }, pause: { kind: "pause" }, resume: { kind: "resume" },
+    success: { kind: "save", success: true }, failure: { kind: "save", success: false },
+    discard: { kind: "discard" }, again: { kind: "again" }, reset: { kind: "reset" },
+    arm: { kind: "arm" }, stop: { kind: "stop" },
+    estop: { kind: "estop", on: !view?.estop }, press: { kind: "estop", on: true },
+    toggle: { kind: state === "idle" ? "start" : "end" },
+    hold: { kind: state === "paused" ? "resume" : "pause" },
+    control: { kind: view?.drive?.control === "policy" ? "take_over" : "let_run" },
+    ask: { kind: "ask" }, hand_over: { kind: "hand_over" }, keep: { kind: "keep" },
+  };
+  if (name === "review") review.open(view);
+  else if (name === "keys") $("keys").showModal();
+  else if (name === "mode") setMode(drive.mode === "tool" ? "joints" : "tool");
+  else if (name === "instruction") $("instruction").focus();
+  else if (requests[name]) { if (name === "stop" || name === "press") drive.drop(); send(requests[name]); }
+}
+
+function setMode(mode) {
+  if (mode === "tool" && view?.drive && !view.drive.tool) mode = "joints";
+  drive.setMode(mode);
+  $("mode-tool").setAttribute("aria-pressed", mode === "tool");
+  $("mode-joints").setAttribute("aria-pressed", mode === "joints");
+  $("pads").hidden = mode !== "tool";
+  $("joint-rows").hidden = mode !== "joints";
+}
+
+function jointRows() {
+  facts.joints.forEach((name, joint) => {
+    const row = document.createElement("div");
+    row.innerHTML = "<span></span><button>−</button><button>+</button>";
+    row.querySelector("span").textContent = name;
+    row.querySelectorAll("button").forEach((button, side) => {
+      button.setAttribute("aria-label", `${name} ${side ? "up" : "down"}`);
+      const end = () => drive.let(button);
+      button.addEventListener("pointerdown", (event) => { button.setPointerCapture(event.pointerId); drive.hold(button, [[joint, side ? 1 : -1]]); });
+      for (const kind of ["pointerup", "pointercancel", "lostpointercapture"]) button.addEventListener(kind, end);
+    });
+    $("joint-rows").append(row);
+  });
+}
+
+function show() {
+  document.body.dataset.state = view.episode.state;
+  document.body.dataset.role = view.operators.role;
+  drive.enabled = view.operators.role === "driver" && view.drive !== null;
+  showHeader(view, { fps: shownFps, roundMs: view.echo_ms && drive.active ? performance.now() - view.echo_ms : null });
+  showState(view, facts);
+  showNotices(view.notices);
+  cameras.ages(view.robot.cameras);
+  plots.add(view.at_s, view.robot.measured, view.robot.commanded);
+  policy.show(view);
+  review.update(view);
+  $("device").textContent = drive.active ? `driving by ${drive.source}` : drive.gamepadName() || "keys, drag or gamepad";
+  if (view.drive && !view.drive.tool && drive.mode === "tool") setMode("joints");
+  showBanner();
+}
+
+function showBanner() {
+  const place = $("banner");
+  const say = (sentence, level, ...buttons) => {
+    const key = sentence + buttons.map((b) => b[0]).join();
+    place.hidden = !sentence;
+    place.dataset.level = level;
+    if (place.dataset.key === key) return;
+    place.dataset.key = key;
+    place.replaceChildren(Object.assign(document.createElement("span"), { textContent: sentence }),
+      ...buttons.map(([label, name]) => Object.assign(document.createElement("button"), { textContent: label, onclick: () => act(name) })));
+  };
+  if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again …", "error");
+  if (passing) return say(passing, "error");
+  if (!view) return say("", "");
+  if (view.estop) return say("Emergency stop pressed.", "error", ["Release", "estop"]);
+  if (view.operators.asked) return say("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);
+  if (view.operators.role === "watcher") {
+    const text = view.operators.vacant ? "Nobody has the controls." : view.operators.asking ? "Asked for the controls; waiting for the other operator." : "Another operator has the controls; you are watching.";
+    return view.operators.asking ? say(text, "info") : say(text, "info", [view.operators.vacant ? "Take them" : "Ask for them", "ask"]);
+  }
+  if (view.disk_gb < view.floor_gb) return say(`Only ${view.disk_gb} GB are free on the disk: no episode starts below ${view.floor_gb} GB.`, "error");
+  return say("", "");
+}
+
+$("robot").textContent = facts.robot;
+$("out").textContent = facts.out;
+document.querySelectorAll("[data-do]").forEach((button) => { button.onclick = () => { act(button.dataset.do); button.blur(); }; });
+document.querySelectorAll("[data-sim]").forEach((button) => { button.dataset.simulated = facts.resets; });
+document.querySelectorAll("[data-close]").forEach((button) => { button.onclick = () => button.closest("dialog").close(); });
+$("estop").onclick = () => act("estop");
+$("open-review").onclick = () => act("review");
+$("open-keys").onclick = () => act("keys");
+$("mode-tool").onclick = () => setMode("tool");
+$("mode-joints").onclick = () => setMode("joints");
+$("speed").oninput = (event) => send({ kind: "speed", share: Number(event.target.value) / 100 });
+const words = $("instruction");
+words.onchange = () => send({ kind: "instruct", text: words.value });
+words.onkeydown = (event) => { event.stopPropagation(); if (event.key === "Enter" || event.key === "Escape") words.blur(); };
+drive.attach($("pad-plane"), (x, y) => [[0, y], [1, -x]]);
+drive.attach($("pad-height"), (x, y) => [[2, y]]);
+drive.attach($("pad-turn"), (x, y) => [[5, y]]);
+jointRows();
+keyHelp($("key-list"));
+listen(drive, act);
+let counted = 0;
+setInterval(() => { shownFps = cameras.count - counted; counted = cameras.count; }, 1000);
+(function frame() { plots.draw(); requestAnimationFrame(frame); })();
+document.body.dataset.ready = "yes";

@@ -1,0 +1,38 @@
+// Keys: what drives goes to the drive, the rest are actions.
+const ACTIONS = {
+  Space: "toggle", Enter: "success", KeyF: "failure", KeyX: "discard", Backspace: "discard", KeyR: "again", KeyP: "hold",
+  KeyN: "reset", KeyM: "arm", Escape: "stop", KeyT: "control", KeyI: "instruction", KeyV: "review", KeyJ: "mode", KeyH: "keys",
+};
+const HELP = [
+  ["Space", "start and end an episode"], ["Enter", "save it as a success"], ["F", "save it as a failure"],
+  ["X", "discard it"], ["R", "discard it and record again"], ["P", "pause, and continue"],
+  ["N", "new scene (simulated robot)"], ["I", "edit the instruction"], ["T", "take over, or let the policy run"],
+  ["M", "arm the safety filter"], ["Esc", "stop the arm"], ["Shift+Esc", "EMERGENCY STOP"],
+  ["← ↑ ↓ →", "move the hand"], ["W S", "up, down"], ["A D", "turn"], ["Q E", "tilt"], ["Z C", "roll"],
+  ["J", "drive the hand or the joints"], ["1 … 9", "joints: turn up; with Shift, down"],
+  ["V", "review episodes"], ["?", "these keys"],
+  ["gamepad", "hold a shoulder button: left stick moves, right stick lifts and turns"],
+];
+
+export function keyHelp(place) {
+  for (const [key, meaning] of HELP) {
+    const term = document.createElement("dt"), text = document.createElement("dd");
+    term.append(Object.assign(document.createElement("kbd"), { textContent: key }));
+    text.textContent = meaning;
+    place.append(term, text);
+  }
+}
+
+export function listen(drive, act) {
+  addEventListener("keydown", (event) => {
+    if (event.code === "Escape" && event.shiftKey) { act("press"); event.preventDefault(); return; }
+    const typing = event.target.closest?.("input:not([type=range]), textarea, select");
+    if (typing || document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (drive.press(event)) { event.preventDefault(); return; }
+    const name = event.key === "?" ? "keys" : ACTIONS[event.code];
+    if (!name || event.repeat || (event.target.closest?.("button") && event.code === "Space")) return;
+    event.preventDefault();
+    act(name);
+  });
+  addEventListener("keyup", (event) => drive.lift(event));
+}

@@ -1,0 +1,84 @@
+// Episodes that were saved: a list with pictures, and a player.
+export class Review {
+  constructor(dialog, list, player, facts) {
+    Object.assign(this, { dialog, list, player, facts, version: -1, playing: 0, number: null });
+    dialog.addEventListener("close", () => this.stop());
+  }
+
+  open(view) {
+    this.dialog.showModal();
+    this.version = -1;
+    this.update(view);
+  }
+
+  async update(view) {
+    if (!this.dialog.open || !view || view.episode.version === this.version) return;
+    this.version = view.episode.version;
+    const { episodes } = await (await fetch("api/episodes")).json();
+    const camera = this.facts.cameras[0];
+    this.list.replaceChildren(...episodes.reverse().map((episode) => this.row(episode, camera)));
+    if (!episodes.length) this.list.textContent = "No episode has been saved yet.";
+  }
+
+  row(episode, camera) {
+    const row = document.createElement("li"), button = document.createElement("button");
+    if (camera) {
+      const picture = document.createElement("img");
+      picture.src = `api/episodes/${episode.number}/${camera}/${Math.floor(episode.frames / 2)}.jpg`;
+      picture.alt = "";
+      picture.loading = "lazy";
+      button.append(picture);
+    }
+    const label = episode.success === null ? (episode.complete ? "no label" : "interrupted") : episode.success ? "success" : "failure";
+    const text = document.createElement("span");
+    text.innerHTML = "<b></b><em></em><small></small>";
+    text.querySelector("b").textContent = `Episode ${episode.number}`;
+    text.querySelector("em").textContent = label;
+    text.querySelector("em").dataset.label = label;
+    text.querySelector("small").textContent = `${episode.seconds} s · ${episode.task || "no instruction"}`;
+    button.append(text);
+    button.onclick = () => this.play(episode);
+    row.append(button);
+    return row;
+  }
+
+  play(episode) {
+    this.stop();
+    this.number = episode.number;
+    this.player.hidden = false;
+    this.player.innerHTML = "<div class=pictures></div><div class=row><button class=toggle>Pause</button><input type=range min=0 value=0 aria-label=frame><output></output></div>";
+    const pictures = this.facts.cameras.map((camera) => {
+      const picture = document.createElement("img");
+      picture.alt = `camera ${camera}`;
+      this.player.querySelector(".pictures").append(picture);
+      return [camera, picture];
+    });
+    const slider = this.player.querySelector("input"), output = this.player.querySelector("output");
+    slider.max = episode.frames - 1;
+    const show = (frame) => {
+      slider.value = frame;
+      output.textContent = `Episode ${episode.number} · ${(frame / this.facts.rate_hz).toFixed(1)} s`;
+      for (const [camera, picture] of pictures) picture.src = `api/episodes/${episode.number}/${camera}/${frame}.jpg`;
+    };
+    const step = Math.max(1, Math.round(this.facts.rate_hz / 10));
+    const run = () => { this.playing = setInterval(() => {
+      if (pictures.some(([, picture]) => !picture.complete)) return;
+      const next = Number(slider.value) + step;
+      if (next >= episode.frames) this.stop(); else show(next);
+    }, (1000 * step) / this.facts.rate_hz); };
+    slider.oninput = () => { this.stop(); show(Number(slider.value)); };
+    this.player.querySelector(".toggle").onclick = () => {
+      if (this.playing) { this.stop(); return; }
+      if (Number(slider.value) + step >= episode.frames) show(0);
+      run();
+      this.label();
+    };
+    show(0);
+    run();
+    this.player.scrollIntoView({ block: "nearest" });
+  }
+
+  label() { const toggle = this.player.querySelector(".toggle"); if (toggle) toggle.textContent = this.playing ? "Pause" : "Play"; }
+
+  stop() { clearInterval(this.playing); this.playing = 0; this.label(); }
+}

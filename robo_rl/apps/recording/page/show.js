@@ -1,0 +1,57 @@
+// The header's meters, the episode's state, and messages.
+const $ = (id) => document.getElementById(id);
+
+function meter(id, text, level) {
+  const place = $(id);
+  place.querySelector("dd").textContent = text;
+  place.dataset.level = level;
+}
+
+export function showHeader(view, page) {
+  const { phase, reason } = view.robot.filter;
+  meter("meter-filter", phase, phase === "armed" ? (reason.startsWith("following") ? "ok" : "warning") : "error");
+  meter("meter-loop", `${view.loop.hz.toFixed(0)} Hz ±${view.loop.jitter_ms.toFixed(0)} ms`, "ok");
+  const round = page.roundMs === null ? "" : ` · ${page.roundMs.toFixed(0)} ms round trip`;
+  meter("meter-latency", view.latency_ms === null ? "–" : `${view.latency_ms.toFixed(0)} ms`, "ok");
+  $("meter-latency").title = `from the receipt of an input to the command that was sent${round}`;
+  meter("meter-page", `${page.fps} fps`, page.fps > 4 ? "ok" : "warning");
+  meter("meter-disk", `${view.disk_gb.toFixed(view.disk_gb < 10 ? 1 : 0)} GB`, view.disk_gb < view.floor_gb ? "error" : view.disk_gb < 2 * view.floor_gb ? "warning" : "ok");
+  $("filter-reason").textContent = `Safety filter: ${reason}.`;
+  const pressed = view.estop;
+  $("estop").textContent = pressed ? "RELEASE STOP" : "EMERGENCY STOP";
+  $("estop").dataset.pressed = pressed;
+}
+
+export function showState(view, facts) {
+  const { state, seconds, count, successes, failures, instruction } = view.episode;
+  const words = { idle: "ready", recording: "recording", paused: "paused", ended: "ended – save or discard" };
+  $("state").textContent = words[state];
+  $("clock").textContent = state === "idle" ? "" : `${seconds.toFixed(1)} s`;
+  $("clock").title = `an episode ends by itself after ${facts.longest_s} s`;
+  const plain = count - successes - failures;
+  $("tally").textContent = count ? `${count} saved: ${successes} ✓ ${failures} ✗${plain ? ` ${plain} unlabelled` : ""}` : "no episodes yet";
+  document.querySelectorAll("#episode-buttons button").forEach((button) => {
+    button.hidden = !button.dataset.when.split(" ").includes(state) || button.dataset.simulated === "false";
+    button.disabled = view.operators.role !== "driver";
+  });
+  const driver = view.operators.role === "driver", phase = view.robot.filter.phase;
+  $("arm").disabled = !driver || phase === "armed";
+  $("stop").disabled = !driver || phase !== "armed";
+  const words_ = $("instruction");
+  words_.disabled = !driver;
+  if (document.activeElement !== words_) words_.value = instruction;
+}
+
+let newest = 0;
+export function showNotices(notices) {
+  const last = notices.length ? notices[notices.length - 1].number : 0;
+  if (last === newest) return;
+  newest = last;
+  $("notices").replaceChildren(...notices.slice().reverse().map((notice) => {
+    const row = document.createElement("li");
+    const time = new Date(1000 * notice.at_s).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+    row.append(Object.assign(document.createElement("time"), { textContent: time }), ` ${notice.text}`);
+    row.dataset.level = notice.level;
+    return row;
+  }));
+}

@@ -1,0 +1,197 @@
+"""The page's server: files, reviews, and a socket for views and requests. It never waits for the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import struct
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi.responses import JSONResponse, RedirectResponse
+
+from hardware.camera.jpeg import encoded
+from hardware.messages import Image
+from robo_rl.apps.recording.access import COOKIE, Access
+from robo_rl.apps.recording.desk import Desk
+from robo_rl.apps.recording.operators import Operators
+from robo_rl.apps.recording.requests import ControlsRequest, PlainRequest, parse_request
+from robo_rl.apps.recording.review import Review
+from robo_rl.core.errors import ConfigError, DataError, RoboRLError
+
+PAGE_FPS = 20.0
+QUALITY = 80
+MOST_PER_S = 150  # messages of one page; a page sends 30 while it drives
+PAGE = re.compile(r"[A-Za-z0-9-]{8,64}")
+FILES = {
+    "index.html": "text/html; charset=utf-8",
+    "login.html": "text/html; charset=utf-8",
+    "style.css": "text/css; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+SCRIPT = re.compile(r"[a-z_]+\.js")
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob: data:; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+Next = Callable[[Request], Awaitable[Response]]
+
+
+class PageServer:
+    """One server for all pages. facts: what does not change while the app runs."""
+
+    def __init__(self, desk: Desk, access: Access, review: Review, facts: Mapping[str, Any]) -> None:
+        self._desk, self._access, self._review, self._facts = desk, access, review, facts
+        self.operators = Operators()
+        self._jpegs: dict[str, tuple[Image, bytes]] = {}  # newest picture of each camera, encoded once
+        self.app = self._routes()
+
+    def _routes(self) -> FastAPI:
+        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+        @app.middleware("http")
+        async def guard(request: Request, call_next: Next) -> Response:
+            login = request.url.path in ("/login", "/style.css", "/icon.svg")
+            fault = self._access.foreign(request.headers)
+            if fault:
+                return JSONResponse({"error": fault}, 403, HEADERS)
+            if not login and self._access.refusal(request.headers, request.cookies):
+                return _file("login.html", 401)
+            response = await call_next(request)
+            response.headers.update(HEADERS)
+            return response
+
+        @app.exception_handler(RoboRLError)
+        async def explain(request: Request, error: Exception) -> Response:
+            return JSONResponse({"error": str(error)}, 404 if isinstance(error, DataError) else 400)
+
+        app.get("/")(lambda: _file("index.html"))
+        app.post("/login")(self._login)
+        app.get("/api/facts")(lambda: dict(self._facts))
+        app.get("/api/episodes")(self._episodes)
+        app.get("/api/episodes/{number}/curves")(self._curves)
+        app.get("/api/episodes/{number}/{camera}/{frame}.jpg")(self._picture)
+        app.get("/{name}")(_named)
+        app.websocket("/socket")(self._socket)
+        return app
+
+    async def _login(self, request: Request) -> Response:
+        """Exchange the token for a cookie that scripts cannot read and other sites cannot use."""
+        given = (await request.body())[:2048].decode(errors="replace").strip().removeprefix("token=")
+        if not self._access.knows(given):
+            return _file("login.html", 401)
+        response = RedirectResponse("/", 303)
+        response.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+        return response
+
+    def _episodes(self) -> dict[str, Any]:
+        count = self._desk.view.get("episode", {}).get("version", 0)
+        return {"episodes": self._review.episodes(count)}
+
+    def _curves(self, number: int) -> dict[str, Any]:
+        return self._review.curves(number)
+
+    def _picture(self, number: int, camera: str, frame: int) -> Response:
+        return Response(self._review.picture(number, camera, frame), media_type="image/jpeg")
+
+    async def _socket(self, socket: WebSocket) -> None:
+        """Views and pictures out, requests in, until either side ends."""
+        page = socket.query_params.get("page", "")
+        if self._access.refusal(socket.headers, socket.cookies) or not PAGE.fullmatch(page):
+            await socket.close(1008)
+            return
+        await socket.accept()
+        self.operators.join(page)
+        sender = asyncio.create_task(self._send(socket, page))
+        try:
+            await self._receive(socket, page)
+        except WebSocketDisconnect:
+            pass
+        finally:
+            sender.cancel()
+            with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
+                await sender
+            if self.operators.leave(page):
+                self._desk.ask(PlainRequest(kind="release"))
+
+    async def _receive(self, socket: WebSocket, page: str) -> None:
+        second, count = 0, 0
+        while True:
+            text = await socket.receive_text()
+            now = int(time.monotonic())
+            second, count = now, count + 1 if now == second else 1
+            if count > MOST_PER_S:
+                await socket.close(1008, "too many messages")
+                return
+            if fault := self._take(text, page):
+                await socket.send_text(json.dumps({"refused": fault}))
+
+    def _take(self, text: str, page: str) -> str:
+        """Hand a request of a page to the node. Returns why it was refused, else ""."""
+        try:
+            request = parse_request(text)
+        except ConfigError as error:
+            return str(error)
+        if isinstance(request, ControlsRequest):
+            self._change_hands(request, page)
+            return ""
+        urgent = getattr(request, "kind", "") == "estop" and getattr(request, "on", False)
+        if not self.operators.drives(page) and not urgent:  # whoever sees a danger may stop the arm
+            return "You are watching. Ask for the controls first."
+        self._desk.ask(request)
+        return ""
+
+    def _change_hands(self, request: ControlsRequest, page: str) -> None:
+        before = self.operators.driver
+        if request.kind == "ask":
+            self.operators.ask(page)
+        elif request.kind == "hand_over":
+            self.operators.hand_over(page)
+        else:
+            self.operators.keep(page)
+        if self.operators.driver != before:
+            self._desk.ask(PlainRequest(kind="release"))
+
+    async def _send(self, socket: WebSocket, page: str) -> None:
+        """Send what is newest, as fast as this page takes it: a slow one misses views, and delays nobody."""
+        shown: dict[str, Image] = {}
+        cameras = list(self._facts["cameras"])
+        while True:
+            began_s = time.monotonic()
+            view = self._desk.view
+            if view:
+                await socket.send_text(json.dumps({**view, "operators": self.operators.view(page)}))
+            for number, camera in enumerate(cameras):
+                picture = self._desk.pictures.get(camera)
+                if picture is not None and shown.get(camera) is not picture:
+                    shown[camera] = picture
+                    await socket.send_bytes(struct.pack("<B", number) + self._jpeg(camera, picture))
+            await asyncio.sleep(max(0.001, began_s + 1.0 / PAGE_FPS - time.monotonic()))
+
+    def _jpeg(self, camera: str, picture: Image) -> bytes:
+        known = self._jpegs.get(camera)
+        if known is None or known[0] is not picture:
+            known = self._jpegs[camera] = (picture, encoded(picture.pixels, QUALITY).tobytes())
+        return known[1]
+
+
+def _named(name: str) -> Response:
+    if name not in FILES and not SCRIPT.fullmatch(name):
+        return JSONResponse({"error": "There is no such page."}, 404)
+    return _file(name)
+
+
+def _file(name: str, status: int = 200) -> Response:
+    """A file of the page."""
+    place = files("robo_rl.apps.recording") / "page" / name
+    if not place.is_file():
+        return JSONResponse({"error": "There is no such page."}, 404, HEADERS)
+    kind = FILES.get(name, "text/javascript; charset=utf-8")
+    return Response(place.read_bytes(), status, HEADERS, kind)

@@ -1,0 +1,81 @@
+"""The view of robot and episode that pages show, as JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numpy import ndarray
+
+from robo_rl.apps.recording.desk import Notices
+from robo_rl.apps.recording.drive import OperatorDrive
+from robo_rl.apps.recording.episodes import Episodes
+from robo_rl.apps.recording.streams import RobotStreams, Stream
+from robo_rl.core.shapes import Float
+
+
+def stream_view(stream: Stream, now_s: float) -> dict[str, Any]:
+    """Age, rate and state of one stream."""
+    state = "frozen" if stream.frozen else "missing" if not stream.count else "ok"
+    if state == "ok" and stream.late(now_s):
+        state = "late"
+    return {"age_ms": _ms(stream.age_s(now_s)), "hz": round(stream.rate_hz, 1), "state": state}
+
+
+def robot_view(streams: RobotStreams, now_s: float) -> dict[str, Any]:
+    """Joints, streams, and the phase of the safety filter."""
+    heard = streams.filter_heard(now_s)
+    return {
+        "measured": _numbers(streams.measured_rad),
+        "velocity": _numbers(streams.velocity_rad_s),
+        "commanded": _numbers(streams.commanded_rad),
+        "states": stream_view(streams.states, now_s),
+        "commands": stream_view(streams.commands, now_s),
+        "cameras": {name: stream_view(stream, now_s) for name, stream in streams.cameras.items()},
+        "filter": {
+            "phase": streams.filter.phase if heard else "unknown",
+            "reason": streams.filter.sentence if heard else "the safety filter is not heard",
+        },
+    }
+
+
+def episode_view(episodes: Episodes, rate_hz: float) -> dict[str, Any]:
+    """State of the running episode, and counts of the dataset."""
+    tally = episodes.tally
+    return {
+        "state": episodes.state,
+        "frames": episodes.frames,
+        "seconds": round(episodes.frames / rate_hz, 2),
+        "instruction": episodes.instruction,
+        "count": tally.episodes,
+        "version": tally.episodes,
+        "successes": tally.successes,
+        "failures": tally.failures,
+    }
+
+
+def drive_view(drive: OperatorDrive) -> dict[str, Any]:
+    """Who controls the arm, and how."""
+    return {
+        "control": "human" if drive.human else "policy",
+        "tool": drive.tool,
+        "mode": drive.mode,
+        "moving": drive.moving,
+        "speed": drive.speed,
+    }
+
+
+def notices_view(notices: Notices) -> list[dict[str, Any]]:
+    """Newest sentences."""
+    return [
+        {"number": n.number, "level": n.level, "text": n.text, "at_s": round(n.at_s, 1)}
+        for n in notices.newest()
+    ]
+
+
+def _numbers(values: Float[ndarray, " v"] | None) -> list[float] | None:
+    return None if values is None else [round(float(value), 4) for value in values]
+
+
+def _ms(age_s: float) -> float | None:
+    return round(1e3 * age_s, 1) if math.isfinite(age_s) else None

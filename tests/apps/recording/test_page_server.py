@@ -1,0 +1,210 @@
+"""The page's server: what it serves, whom it lets in, who drives, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.messages import Image
+from robo_rl.apps.recording.access import Access
+from robo_rl.apps.recording.desk import Desk
+from robo_rl.apps.recording.operators import GRACE_S, Operators
+from robo_rl.apps.recording.requests import DriveRequest, EstopRequest, PlainRequest, parse_request
+from robo_rl.apps.recording.review import Review
+from robo_rl.core.errors import ConfigError
+from tests.apps.recording.cell import make_cell
+
+testclient = pytest.importorskip(
+    "fastapi.testclient", reason="the page needs the extra app: pip install '.[app]'"
+)
+WebSocketDisconnect = pytest.importorskip("fastapi").WebSocketDisconnect
+HOST = {"host": "localhost:8642"}
+TOKEN = "a-token-of-the-right-length"
+FACTS = {"cameras": ["front", "wrist"], "robot": "small"}
+
+
+@pytest.fixture
+def desk() -> Desk:
+    made = Desk()
+    made.view = {"episode": {"version": 0}}
+    made.pictures = {"front": Image(1.0, np.zeros((8, 8, 3), np.uint8))}
+    return made
+
+
+@pytest.fixture
+def client(desk: Desk, tmp_path: Path) -> Callable[..., Any]:
+    def make(token: str | None = None) -> Any:
+        from robo_rl.apps.recording.server import PageServer
+
+        access = Access.of("127.0.0.1", 8642, token, loopback=True)
+        server = PageServer(desk, access, Review(tmp_path), FACTS)
+        return testclient.TestClient(server.app, "http://localhost:8642", follow_redirects=False)
+
+    return make
+
+
+def next_text(socket: Any) -> dict[str, Any]:
+    """Next JSON message; pictures are skipped."""
+    while "text" not in (message := socket.receive()):
+        pass
+    found: dict[str, Any] = json.loads(message["text"])
+    return found
+
+
+def wait_for(socket: Any, key: str, value: object) -> None:
+    """Read until a view says so about the operators."""
+    while next_text(socket).get("operators", {}).get(key) != value:
+        pass
+
+
+def test_the_page_is_complete_and_loads_nothing_from_elsewhere(client: Callable[..., Any]) -> None:
+    """Every file that a file names is there; none names another server."""
+    page = client()
+    names, seen = ["index.html"], set[str]()
+    while names:
+        name = names.pop()
+        seen.add(name)
+        answer = page.get("/" if name == "index.html" else f"/{name}")
+        assert answer.status_code == 200, name
+        assert "http://" not in answer.text.replace("http://www.w3.org/2000/svg", ""), name
+        assert "https://" not in answer.text
+        named = [
+            word
+            for word in answer.text.replace("./", "").split('"')
+            if word.endswith((".js", ".css", ".svg"))
+        ]
+        names += [word for word in named if word not in seen]
+    assert {"app.js", "drive.js", "style.css", "icon.svg"} <= seen
+    assert "default-src 'self'" in page.get("/").headers["content-security-policy"]
+    assert page.get("/secrets.txt").status_code == 404
+    assert page.get("/..%2fserver.py").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "127.0.0.1:8642"}, 200),
+        ({"host": "evil.example:8642"}, 403),  # a foreign name that leads here: DNS rebinding
+        ({"host": "localhost:1"}, 403),
+        ({"origin": "http://localhost:8642"}, 200),
+        ({"origin": "http://evil.example"}, 403),
+    ],
+)
+def test_foreign_names_and_pages_are_refused(
+    client: Callable[..., Any], headers: dict[str, str], status: int
+) -> None:
+    """No other website can read the page or drive the robot through a visitor's browser."""
+    assert client().get("/api/facts", headers=HOST | headers).status_code == status
+
+
+def test_a_token_is_asked_for_once_and_kept_in_a_cookie(client: Callable[..., Any]) -> None:
+    """Without it there is only the form; scripts cannot read the cookie, other sites cannot send it."""
+    page = client(TOKEN)
+    assert page.get("/api/facts").status_code == 401
+    assert "Token" in page.get("/").text
+    assert page.post("/login", content=f"token={TOKEN}x").status_code == 401
+    with (
+        pytest.raises(WebSocketDisconnect),
+        page.websocket_connect("/socket?page=page-0001"),
+    ):
+        pass
+    answer = page.post("/login", content=f"token={TOKEN}\r\n")
+    assert answer.status_code == 303
+    assert "HttpOnly" in answer.headers["set-cookie"]
+    assert "samesite=strict" in answer.headers["set-cookie"].lower()
+    assert page.get("/api/facts").json() == FACTS
+
+
+def test_a_socket_gets_views_and_pictures_and_sends_requests(client: Callable[..., Any], desk: Desk) -> None:
+    """A lost page releases the arm."""
+    with client().websocket_connect("/socket?page=page-0001", headers=HOST) as socket:
+        view = json.loads(socket.receive_text())
+        assert view["operators"]["role"] == "driver"
+        assert socket.receive_bytes()[:3] == b"\x00\xff\xd8"  # camera 0, a JPEG
+        socket.send_text('{"kind": "start"}')
+        socket.send_text('{"kind": "drive", "mode": "tool", "values": [2, 0, 0, 0, 0, 0]}')
+        while "refused" not in (answer := next_text(socket)):
+            pass
+        assert "values" in answer["refused"]
+    assert [getattr(request, "kind", "") for request, _ in desk.requests()] == ["start", "release"]
+
+
+def test_the_second_page_watches_but_may_stop_the_arm(client: Callable[..., Any], desk: Desk) -> None:
+    """Two operators: one drives, the other asks; an emergency stop is anybody's."""
+    page = client()
+    with (
+        page.websocket_connect("/socket?page=page-0001", headers=HOST) as first,
+        page.websocket_connect("/socket?page=page-0002", headers=HOST) as second,
+    ):
+        assert next_text(second)["operators"]["role"] == "watcher"
+        second.send_text('{"kind": "start"}')
+        second.send_text('{"kind": "estop", "on": true}')
+        second.send_text('{"kind": "ask"}')
+        wait_for(first, "asked", True)
+        first.send_text('{"kind": "hand_over"}')
+        wait_for(second, "role", "driver")
+    found = [request for request, _ in desk.requests()]
+    assert found[:2] == [EstopRequest(kind="estop", on=True), PlainRequest(kind="release")]
+
+
+def test_controls_come_back_after_a_reload_and_are_free_after_a_while() -> None:
+    """The page's name survives a reload; nobody takes the controls within the first seconds."""
+    now = [0.0]
+    operators = Operators(lambda: now[0])
+    operators.join("first")
+    operators.join("second")
+    assert operators.leave("first")
+    operators.ask("second")
+    assert not operators.drives("second")
+    operators.join("first")
+    assert operators.drives("first")
+    operators.keep("first")
+    operators.leave("first")
+    now[0] += GRACE_S + 0.1
+    assert operators.view("second")["role"] == "driver"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"kind": "explode"}',
+        '{"kind": "start", "more": 1}',
+        '{"kind": "drive", "mode": "tool", "values": [NaN]}',
+        '{"kind": "drive", "mode": "tool", "values": ["1"]}',
+        '{"kind": "save", "success": 1}',
+        '{"kind": "instruct", "text": "' + "x" * 20_000 + '"}',
+    ],
+)
+def test_messages_that_no_page_sends_are_refused(text: str) -> None:
+    """Each with a sentence; strict types, finite numbers, no unknown keys, a longest length."""
+    with pytest.raises(ConfigError, match="message"):
+        parse_request(text)
+
+
+def test_a_drive_message_is_parsed() -> None:
+    request = parse_request('{"kind": "drive", "mode": "joints", "values": [1, -0.5], "sent_ms": 3.5}')
+    assert request == DriveRequest(kind="drive", mode="joints", values=[1, -0.5], sent_ms=3.5)
+
+
+def test_episodes_are_reviewed(tmp_path: Path) -> None:
+    """A row with length and label, a picture of any frame, curves; a frame that is not there is refused."""
+    cell = make_cell(tmp_path / "data", task="push")
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    cell.ask(kind="save", success=False)
+    review = Review(cell.out)
+    (row,) = review.episodes(1)
+    assert (row["number"], row["success"], row["task"]) == (0, False, "push")
+    assert review.picture(0, "wrist", row["frames"])[:2] == b"\xff\xd8"
+    assert len(review.curves(0)["state"]) == row["frames"]
+    for camera, frame in (("wrist", 10_000), ("other", 0)):
+        with pytest.raises(Exception, match=r"no camera|there is none"):
+            review.picture(0, camera, frame)

@@ -1,0 +1,185 @@
+"""The recording app's node between a small arm and the real safety filter, in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardware.safety.phase import Phase
+from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.validate import validate
+from tests.apps.recording.cell import RecordingCell, make_cell
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> RecordingCell:
+    return make_cell(tmp_path / "data", task="push the button")
+
+
+def test_an_episode_holds_what_was_seen_and_what_was_really_sent(cell: RecordingCell) -> None:
+    """A second at 20 Hz: the action of a frame is the command of the next tick, so the obedient arm is there
+    in the next observation; a success has reward 1 and ends the task at the last frame.
+    """
+    cell.ask(kind="start")
+    cell.drive(1.0, (0.5, -0.2, -0.2))
+    cell.ask(kind="save", success=True)
+    episode = cell.store().episode(0)
+    assert episode.frames in (18, 19, 20)
+    assert (episode.success, episode.meta.task, episode.meta.complete) == (True, "push the button", True)
+    assert episode.intervention.all()
+    state = episode.obs("state")
+    assert len(state) == episode.frames + 1
+    assert np.abs(state[1:, :3] - episode.action).max() < 0.02  # a command moves the arm by at most 0.016 rad
+    assert state[-1, 0] - state[0, 0] > 0.2
+    assert episode.reward.tolist() == [0.0] * (episode.frames - 1) + [1.0]
+    assert episode.terminated.tolist() == [False] * (episode.frames - 1) + [True]
+    for name in ("t_capture_ns", "t_receive_ns", "t_command_ns", "t_receive_ns.image.wrist"):
+        assert (np.diff(episode.stamps()[name]) > 0).all(), name
+    assert validate(cell.out) == []
+
+
+def test_a_pause_holds_the_arm_and_adds_no_frame(cell: RecordingCell) -> None:
+    """Frames before and after a pause join: the arm may not be driven meanwhile."""
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    cell.ask(kind="pause")
+    cell.run(0.3)
+    frames, place = cell.node.episodes.frames, cell.arm.q_rad.copy()
+    cell.drive(1.0)
+    assert cell.node.episodes.frames == frames
+    np.testing.assert_allclose(cell.arm.q_rad, place, atol=0.01)
+    cell.ask(kind="resume")
+    cell.drive(0.5)
+    cell.ask(kind="end")
+    cell.ask(kind="instruct", text="press it")
+    cell.ask(kind="save", success=None)
+    episode = cell.store().episode(0)
+    assert (episode.success, episode.meta.task) == (None, "press it")
+    assert np.abs(np.diff(episode.obs("state")[:, 0])).max() < 0.1
+
+
+def test_input_that_stops_coming_stops_the_arm(cell: RecordingCell) -> None:
+    """Dead-man switch: released, the arm gets the same command at the next tick; silent, after 0.2 s."""
+    cell.drive(0.5)
+    cell.run(0.06)
+    place = cell.arm.q_rad.copy()
+    cell.run(0.5)
+    np.testing.assert_allclose(cell.arm.q_rad, place, atol=1e-6)
+    cell.ask(kind="drive", mode="joints", values=[1.0, 0.0, 0.0])
+    cell.run(1.5)
+    assert 0.0 < cell.arm.q_rad[0] - place[0] < 0.25
+    assert cell.filter.filter.phase is Phase.ARMED
+
+
+def test_discard_and_record_again(cell: RecordingCell) -> None:
+    """Nothing is committed, the simulated arm is back at its start, armed, and the next episode runs."""
+    start = cell.arm.q_rad.copy()
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    cell.ask(kind="again")
+    cell.run(2.0)
+    assert cell.node.episodes.state == "recording"
+    assert cell.filter.filter.phase is Phase.ARMED
+    np.testing.assert_allclose(cell.arm.q_rad, start)
+    cell.ask(kind="discard")
+    assert len(cell.store()) == 0
+    assert [path for path in (cell.out / "staging").iterdir() if path.is_dir()] == []
+
+
+def test_a_silent_camera_pauses_the_episode_and_is_named(cell: RecordingCell) -> None:
+    """Frames without a new picture are marked by t_receive_ns = -1; half a second of them pauses."""
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    cell.cameras.silent = {"wrist"}
+    cell.run(1.0)
+    assert cell.node.episodes.state == "paused"
+    assert any("pictures of the camera 'wrist'" in sentence for sentence in cell.said)
+    cell.ask(kind="start")
+    assert any("paused already" in sentence for sentence in cell.said)
+    cell.cameras.silent = set()
+    cell.run(0.2)
+    cell.ask(kind="resume")
+    cell.run(0.3)
+    cell.ask(kind="save", success=False)
+    received = cell.store().episode(0).stamps()["t_receive_ns.image.wrist"]
+    assert 3 < (received == -1).sum() < 10
+    assert (cell.store().episode(0).stamps()["t_receive_ns.image.front"] != -1).all()
+
+
+def test_a_frozen_camera_is_named_while_the_arm_moves(cell: RecordingCell) -> None:
+    """The same picture of an arm that rests is no fault; of an arm that moves, it is."""
+    cell.cameras.frozen = {"front"}
+    cell.run(2.0)
+    assert not cell.node.streams.cameras["front"].frozen
+    cell.drive(1.0)
+    assert cell.node.streams.cameras["front"].frozen
+    assert any("repeat while the arm moves" in sentence for sentence in cell.said)
+    cell.ask(kind="start")
+    assert cell.node.episodes.state == "idle"
+
+
+def test_the_end_of_the_app_commits_the_running_episode(cell: RecordingCell) -> None:
+    """SIGTERM: the episode is kept, marked incomplete, and the dataset is free for another program."""
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    assert "saved episode 0" in cell.node.stop("SIGTERM")
+    assert (cell.store().episode(0).meta.complete, cell.store().episode(0).success) == (False, None)
+    DatasetWriter.open(cell.out).close()
+
+
+def test_an_episode_ends_at_its_longest_length(tmp_path: Path) -> None:
+    """A page left open overnight does not fill the disk."""
+    cell = make_cell(tmp_path / "data", longest_s=1.0)
+    cell.ask(kind="start")
+    cell.run(3.0)
+    assert (cell.node.episodes.state, cell.node.episodes.frames) == ("ended", 20)
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000, "insert\nthe peg", "insert \x1b[2J"])
+def test_an_instruction_that_no_policy_could_read_is_refused(cell: RecordingCell, text: str) -> None:
+    """The earlier one stays, and the page gets a sentence."""
+    cell.ask(kind="instruct", text=text)
+    assert cell.node.episodes.instruction == "push the button"
+    assert any("The instruction" in sentence for sentence in cell.said)
+
+
+def test_a_new_start_appends(cell: RecordingCell, tmp_path: Path) -> None:
+    """The same `out` continues; counts include the earlier episodes."""
+    cell.ask(kind="start")
+    cell.run(0.5)
+    cell.ask(kind="save", success=True)
+    cell.node.stop("done")
+    again = make_cell(tmp_path / "data")
+    assert again.node.episodes.tally.successes == 1
+    again.ask(kind="start")
+    again.run(0.5)
+    again.ask(kind="save", success=False)
+    assert [episode.success for episode in again.store()] == [True, False]
+
+
+def test_a_full_disk_ends_and_keeps_the_episode(cell: RecordingCell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the floor no episode starts; a running one ends and is committed."""
+    cell.ask(kind="start")
+    cell.run(0.5)
+    monkeypatch.setattr("robo_rl.data.episodes.disk.free_bytes", lambda path: -1)
+    cell.run(0.3)
+    assert cell.node.episodes.state == "idle"
+    assert len(cell.store()) == 1
+    cell.ask(kind="start")
+    assert cell.node.episodes.state == "idle"
+    assert any("are free on the disk" in sentence for sentence in cell.said)
+
+
+def test_the_emergency_stop_disarms(cell: RecordingCell) -> None:
+    """Pressed, the filter stops; released, it has to be armed again."""
+    cell.ask(kind="estop", on=True)
+    cell.run(1.0)
+    assert cell.filter.filter.phase is Phase.DISARMED
+    cell.ask(kind="arm")
+    assert cell.filter.filter.phase is Phase.DISARMED
+    cell.ask(kind="estop", on=False)
+    cell.run(0.1)
+    cell.ask(kind="arm")
+    assert cell.filter.filter.phase is Phase.ARMED
