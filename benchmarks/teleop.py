@@ -30,7 +30,7 @@ from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.nodes.teleop import TeleopNode
-from hardware.teleop.device import NOTHING, OperatorInput
+from hardware.teleop.device import NOTHING, Feedback, OperatorInput
 from hardware.topics import GOAL, INTERVENTION, JOINT_STATES, SAFE, TASK, TELEOP
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float
@@ -130,7 +130,16 @@ class Operator:
         """Set another goal."""
         self.goal_m, self.episode, self._steps = goal_m, episode, 0
 
-    def poll(self, now_s: float) -> OperatorInput:
+    def connect(self) -> None:
+        """Do nothing: the leader is simulated."""
+
+    def send_feedback(self, feedback: Feedback) -> None:
+        """Do nothing."""
+
+    def help(self) -> str:
+        return "The expert moves the leader."
+
+    def get_action(self, now_s: float) -> OperatorInput:
         """Current position of the leader."""
         position_rad, velocity_rad_s = self._see()
         if not self.holds:

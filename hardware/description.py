@@ -19,7 +19,7 @@ from numpy import ndarray
 
 from hardware.plain_values import Vec3, integer, mapping, number, sequence, text, vector
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 
 FOLDER = Path(__file__).parent / "robots"
 # Default of step_rad: the distance that a joint travels in this time at its velocity limit.
@@ -76,6 +76,15 @@ class Box:
     high_m: Vec3
 
 
+@dataclass(frozen=True, slots=True)
+class GripperDescription:
+    """The joint that opens and closes the gripper, and its positions, in the unit of its joint_states."""
+
+    joint: str
+    open_at: float
+    closed_at: float
+
+
 @dataclass(frozen=True)
 class RobotDescription:
     """Properties of an arm that have to be known before it moves. Raises ConfigError for implausible values.
@@ -85,6 +94,8 @@ class RobotDescription:
     tool_m: position of the tool in the frame of the last joint; None: the origin of that frame.
     frame_id: frame of the arm's base, in the headers of joint states and trajectories.
     state_publishers: of `joint_states`; more than one where a gripper publishes there, too.
+    gripper: which of the joints is the gripper, if it has one. It is limited, recorded and commanded as the
+    others; its values are in m where it slides. It does not move the tool.
     """
 
     name: str
@@ -97,6 +108,7 @@ class RobotDescription:
     tool_m: Vec3 | None = None
     frame_id: str = "base_link"
     state_publishers: int = 1
+    gripper: GripperDescription | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -110,14 +122,24 @@ class RobotDescription:
         """One field of every joint, such as "low_rad", in the order of the description."""
         return np.array([getattr(joint, key) for joint in self.joints], dtype=np.float64)
 
+    @cached_property
+    def is_gripper(self) -> Bool[ndarray, " j"]:
+        """True for the joint of the gripper, in the order of the description."""
+        return np.array([self.gripper is not None and self.gripper.joint == name for name in self.names])
+
     @property
     def step_rad(self) -> Float[ndarray, " j"]:
-        """Largest distance of each joint between a command and the measured position."""
-        steps = [
-            LAG_S * joint.velocity_rad_s if joint.step_rad is None else joint.step_rad
-            for joint in self.joints
-        ]
-        return np.array(steps, dtype=np.float64)
+        """Largest distance of each joint between a command and the measured position.
+
+        A gripper that holds an object is commanded further than it gets; its default is its whole range.
+        """
+        lags = np.where(
+            self.is_gripper,
+            self.column("high_rad") - self.column("low_rad"),
+            LAG_S * self.column("velocity_rad_s"),
+        )
+        own = [joint.step_rad for joint in self.joints]
+        return np.array([lag if step is None else step for lag, step in zip(lags, own, strict=True)])
 
 
 def list_robots() -> list[str]:
@@ -163,6 +185,11 @@ def parse_description(data: Any, source: str) -> RobotDescription:
         body["workspace"] = Box(
             vector(box["low_m"], f"{where}: low_m"), vector(box["high_m"], f"{where}: high_m")
         )
+    if (gripper := data.get("gripper")) is not None:
+        where = f"{source}: gripper"
+        mapping(gripper, where, _names(GripperDescription), _needed(GripperDescription))
+        ends = (number(gripper[key], f"{where}: {key}") for key in ("open_at", "closed_at"))
+        body["gripper"] = GripperDescription(text(gripper["joint"], f"{where}: joint"), *ends)
     if data.get("tool_m") is not None:
         body["tool_m"] = vector(data["tool_m"], f"{source}: tool_m")
     if data.get("state_publishers") is not None:
@@ -229,6 +256,17 @@ def _needed(kind: Any) -> list[str]:
 
 def _check(robot: RobotDescription) -> None:
     """Raise ConfigError for implausible values."""
+    _check_joints(robot)
+    for name, camera in robot.cameras.items():
+        for key in ("width_px", "height_px", "rate_hz"):
+            _positive(f"{robot.name}.cameras.{name}", key, getattr(camera, key))
+    if robot.gripper is not None:
+        _check_gripper(robot, robot.gripper)
+    if robot.workspace is not None:
+        _check_box(robot, robot.workspace)
+
+
+def _check_joints(robot: RobotDescription) -> None:
     if not robot.joints or len(set(robot.names)) != len(robot.joints):
         raise ConfigError(
             f"Robot '{robot.name}' needs joints with different names, found {list(robot.names)}."
@@ -247,11 +285,23 @@ def _check(robot: RobotDescription) -> None:
         _check_magnitude(robot.name, joint)
         if joint.step_rad is not None:
             _positive(f"{robot.name}.{joint.name}", "step_rad", joint.step_rad)
-    for name, camera in robot.cameras.items():
-        for key in ("width_px", "height_px", "rate_hz"):
-            _positive(f"{robot.name}.cameras.{name}", key, getattr(camera, key))
-    if robot.workspace is not None:
-        _check_box(robot, robot.workspace)
+
+
+def _check_gripper(robot: RobotDescription, gripper: GripperDescription) -> None:
+    if gripper.joint not in robot.names or len(robot.joints) < 2:
+        raise ConfigError(
+            f"The gripper of '{robot.name}' is the joint '{gripper.joint}', expected one of "
+            f"{', '.join(robot.names)} beside those of an arm."
+        )
+    joint = robot.joints[robot.names.index(gripper.joint)]
+    for key in ("open_at", "closed_at"):
+        if not joint.low_rad <= (value := getattr(gripper, key)) <= joint.high_rad:
+            raise ConfigError(
+                f"{key} = {value:g} of the gripper of '{robot.name}' is outside the range of "
+                f"'{joint.name}', {joint.low_rad:g} to {joint.high_rad:g}."
+            )
+    if gripper.open_at == gripper.closed_at:
+        raise ConfigError(f"The gripper of '{robot.name}' is open and closed at {gripper.open_at:g}.")
 
 
 def _check_rates(robot: RobotDescription) -> None:
@@ -276,12 +326,13 @@ def _check_magnitude(robot: str, joint: Joint) -> None:
 def _check_box(robot: RobotDescription, box: Box) -> None:
     if not all(low < high for low, high in zip(box.low_m, box.high_m, strict=True)):  # also false for NaN
         raise ConfigError(f"The workspace of '{robot.name}' is empty: {box.low_m} to {box.high_m} m.")
-    if missing := [joint.name for joint in robot.joints if joint.axis is None or joint.offset_m is None]:
+    arm = [joint for joint, grips in zip(robot.joints, robot.is_gripper, strict=True) if not grips]
+    if missing := [joint.name for joint in arm if joint.axis is None or joint.offset_m is None]:
         raise ConfigError(
             f"The workspace of '{robot.name}' needs axis and offset_m of every joint; {', '.join(missing)} "
             "lack them. Add them, or remove workspace."
         )
-    if zero := [joint.name for joint in robot.joints if not any(joint.axis or ())]:
+    if zero := [joint.name for joint in arm if not any(joint.axis or ())]:
         raise ConfigError(f"axis of {', '.join(zero)} of '{robot.name}' has length 0; give a direction.")
 
 

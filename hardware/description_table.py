@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Any
 
-from hardware.description import LAG_S, Box, CameraDescription, Joint, RobotDescription
+from hardware.description import (
+    LAG_S,
+    Box,
+    CameraDescription,
+    GripperDescription,
+    Joint,
+    RobotDescription,
+)
 
 PLACES: dict[str, Any] = {
     "": RobotDescription,
     "joints[]": Joint,
     "cameras.<name>": CameraDescription,
     "workspace": Box,
+    "gripper": GripperDescription,
 }
 MEANINGS = {
     "name": "name of the robot in messages",
@@ -24,6 +32,7 @@ MEANINGS = {
     "tool_m": "position of the tool in the frame of the last joint",
     "frame_id": "frame of the arm's base, in the headers of joint states and trajectories",
     "state_publishers": "publishers of `joint_states`, 2 with a gripper there; more of them stop the arm",
+    "gripper": "which of the joints opens and closes the gripper; it does not move the tool",
     "joints[].name": "as in `joint_states` and in the driver",
     "joints[].low_rad": "lower position limit",
     "joints[].high_rad": "upper position limit",
@@ -38,12 +47,15 @@ MEANINGS = {
     "cameras.<name>.source": "`0`, `/dev/video0`, a video file or `pattern`, for a camera node of `up`",
     "workspace.low_m": "corner with the smallest coordinates [x, y, z]",
     "workspace.high_m": "corner with the largest coordinates [x, y, z]",
+    "gripper.joint": "name of this joint in `joints`; its values there are in rad, or in m where it slides",
+    "gripper.open_at": "position at which the gripper is open",
+    "gripper.closed_at": "position at which the gripper is closed",
 }
 # Defaults that follow from another key or setting.
 COMPUTED = {
     "tool_m": "origin of the last joint",
     "cameras.<name>.source": "the setting `camera=`, or another program",
-    "joints[].step_rad": f"{LAG_S:g} s at `velocity_rad_s`",
+    "joints[].step_rad": f"{LAG_S:g} s at `velocity_rad_s`; of a gripper, its whole range",
 }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hardware.bus.quality import QUALITY
 from hardware.bus.wire import WIRE
-from hardware.topics import SERVICES, TOPICS
+from hardware.services import SERVICES
+from hardware.topics import TOPICS
 
 
 def topic_rows() -> list[str]:

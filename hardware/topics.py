@@ -1,4 +1,4 @@
-"""All topics and services of the nodes: names, types, quality of service and rates.
+"""All topics of the nodes: names, types, quality of service and rates.
 
 The tables in docs/topics.md are generated from this file. Names are relative, so that each robot can have its
 own namespace; only /diagnostics is absolute, as ROS' tools expect it. The stamp of a message is the time of
@@ -67,7 +67,7 @@ JOINT_STATES = Topic(
     STATE,
     "100-500 Hz",
     "sim_robot, robot_driver, joint_state_broadcaster",
-    "arm_policy, action_head, safety_filter, recorder, record_app",
+    "arm_policy, action_head, safety_filter, teleop, recorder, record_app",
     "measured joint positions of the arm",
 )
 CHUNK = Topic(
@@ -130,7 +130,7 @@ SAFE = Topic(
     COMMAND,
     "as command/raw; at the command rate while holding",
     "safety_filter",
-    "sim_robot, robot_driver, controller_driver, recorder, record_app",
+    "sim_robot, robot_driver, controller_driver, teleop, recorder, record_app",
     "one waypoint, after the safety filter; robots follow no other commands; stamp 0 (execute at once)",
 )
 SAFETY_STATE = Topic(
@@ -178,13 +178,22 @@ TWIST = Topic(
     "safety_filter",
     "velocity of the tool in the base frame, commanded by a human; followed for 0.1 s",
 )
+TELEOP_JOINTS = Topic(
+    "teleop/joints",
+    Text,
+    LATCHED,
+    "on change",
+    "teleop, a human's program",
+    "safety_filter, recorder",
+    "joints that only a human drives, while the policy drives the others, joined by +; empty: none",
+)
 INTERVENTION = Topic(
     "teleop/intervention",
     Flag,
     LATCHED,
     "on change",
-    "teleop, record_app",
-    "safety_filter, recorder, record_app",
+    "teleop, record_app, a human's program",
+    "safety_filter, recorder, teleop, record_app",
     "true while a human controls the robot",
 )
 GOAL = Topic(
@@ -353,6 +362,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     TELEOP,
     JOINT_JOG,
     TWIST,
+    TELEOP_JOINTS,
     INTERVENTION,
     GOAL,
     TASK,
@@ -367,47 +377,3 @@ TOPICS: tuple[Topic[Any], ...] = (
     RECORDER_REQUEST,
     EPISODE,
 )
-
-# Trigger services: node -> (name below the node's own, effect).
-SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
-    "safety_filter": (
-        ("~/arm", "hold the arm, then follow commands"),
-        ("~/stop", "brake, send the final position, then send nothing more"),
-    ),
-    "arm_policy": (
-        ("~/start", "start inference"),
-        ("~/stop", "stop inference"),
-        ("~/reset", "start a new episode: clear the observation history"),
-    ),
-    "action_head": (
-        ("~/start", "start sending commands"),
-        ("~/stop", "stop sending commands"),
-        ("~/reset", "start a new episode, after a pause of 6 periods"),
-    ),
-    "quad_policy": (
-        ("~/start", "start sending commands"),
-        ("~/stop", "stop sending commands"),
-        ("~/reset", "clear the observation history"),
-    ),
-    "recorder": (
-        ("~/start", "start a recording"),
-        ("~/stop", "save the recording"),
-        ("~/success", "save the recording, marked as a success"),
-        ("~/failure", "save the recording, marked as a failure"),
-        ("~/discard", "delete the recording"),
-    ),
-    "record_app": (
-        ("~/start", "start an episode"),
-        ("~/stop", "save the episode without a label"),
-        ("~/success", "save the episode as a success"),
-        ("~/failure", "save the episode as a failure"),
-        ("~/discard", "delete the episode"),
-    ),
-    "robot_driver": (
-        ("~/connect", "connect again after a stop or a lost connection"),
-        ("~/stop", "hold, or land, and follow no commands until ~/connect"),
-    ),
-    "controller_driver": (("~/connect", "command the controller again after a fault of it"),),
-    "flight_filter": (("~/arm", "let the policy fly"), ("~/stop", "land, then switch the motors off")),
-    "sim_robot": (("~/reset", "reset the simulated robot to its start"),),
-}

@@ -32,7 +32,7 @@ from hardware.nodes.teleop import TeleopNode
 from hardware.safety.flight import FlightFilter
 from hardware.safety.landing import RatesLander
 from hardware.states import BodyRates, QuadState
-from hardware.teleop.device import OperatorInput
+from hardware.teleop.device import Feedback, OperatorInput
 from policies.base.flow import Flow, FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.deploy.bundle import Bundle
@@ -82,10 +82,19 @@ class Still:
 
 
 class Pad:
-    """A teleoperation device that is held all the time."""
+    """A teleoperation device that is held nine tenths of each second."""
 
-    def poll(self, now_s: float) -> OperatorInput:
-        return OperatorInput(held=True, rates=np.full(6, 0.5))
+    def connect(self) -> None:
+        """Nothing to open."""
+
+    def get_action(self, now_s: float) -> OperatorInput:
+        return OperatorInput(held=now_s % 1.0 < 0.9, rates=np.full(6, 0.5))
+
+    def send_feedback(self, feedback: Feedback) -> None:
+        """Nothing to show."""
+
+    def help(self) -> str:
+        return "held"
 
     def close(self) -> None:
         """Nothing is open."""

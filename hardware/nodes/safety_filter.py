@@ -130,7 +130,7 @@ class SafetyFilterNode:
 
     def _follow_velocity(self) -> None:
         """Command the next position of a human's jog or twist while it comes and the human intervenes."""
-        measured_rad, robot = self.filter.measured_rad, self._robot
+        measured_rad, robot = self.filter.start_rad, self._robot
         if measured_rad is None or self.filter.source != "teleop" or self.filter.phase is not Phase.ARMED:
             self._velocity.release()
         elif (next_rad := self._velocity.next(measured_rad, self._bus.now())) is not None:

@@ -1,12 +1,13 @@
 """Teleoperation of an arm: `teleop/intervention` while the dead-man switch is held, with `teleop/command`.
 
-Buttons that begin and end recordings publish on `episode/ask`.
+Buttons that begin and end recordings publish on `episode/ask`. `teleop/joints` names the joints that the
+operator drives beside the policy, if not all.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy import ndarray
@@ -15,16 +16,17 @@ from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointState, JointTrajectory, Text
 from hardware.nodes.shared.send_clock import SendClock
-from hardware.teleop.device import NOTHING, Device, OperatorInput
-from hardware.teleop.jog import Jog
-from hardware.topics import INTERVENTION, JOINT_STATES, RECORDER_REQUEST, TELEOP
+from hardware.teleop.device import NOTHING, Feedback, OperatorInput, Teleoperator
+from hardware.teleop.drive import OperatorDrive
+from hardware.teleop.hand_motion import USUAL_LIMITS, ToolLimits
+from hardware.teleop.input_check import checked
+from hardware.topics import INTERVENTION, JOINT_STATES, RECORDER_REQUEST, SAFE, TELEOP, TELEOP_JOINTS
 from robo_rl.core.errors import DriverError
 from robo_rl.core.shapes import Float
 
 RATE_HZ = 50.0
+ECHO_S = 0.04  # time after which this node's own flags have come back
 FRESH_S = 0.1  # oldest joint_states with which the arm may be moved
-MATCH_RAD = 0.15  # largest distance of a leader arm from its follower at a takeover
-SPEED = 0.3  # share of each joint's largest velocity at full deflection
 
 
 def complain(sentence: str) -> None:
@@ -32,25 +34,35 @@ def complain(sentence: str) -> None:
 
 
 class TeleopNode:
-    """Reads the device at 50 Hz."""
+    """Reads the connected device at 50 Hz, and lets go of the arm in the tick in which it fails.
+
+    joints: names of those that the operator drives while a policy drives the others; empty: all.
+    """
 
     def __init__(
-        self, bus: Bus, device: Device, robot: RobotDescription, say: Callable[[str], None] = complain
-    ) -> None:
-        self._bus, self._device, self._names, self._say = bus, device, robot.names, say
-        speed_rad_s = SPEED * robot.column("velocity_rad_s")
-        self._jog = Jog(robot.column("low_rad"), robot.column("high_rad"), speed_rad_s)
+        self, bus: Bus, device: Teleoperator, robot: RobotDescription, say: Callable[[str], None] = complain,
+        limits: ToolLimits = USUAL_LIMITS, joints: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self._bus, self._device, self._robot, self._say = bus, device, robot, say
+        self._drive = OperatorDrive(robot, limits)
         self._measured_rad: Float[ndarray, " j"] | None = None
+        self._sent_rad: Float[ndarray, " j"] | None = None
         self._seen_s = -np.inf
-        self._on, self._clock, self._frame = False, SendClock(bus), robot.frame_id
+        self._on, self._clock = False, SendClock(bus)
         self._reported, self._gone, self._closed = "", False, False
+        self._since_s = self._ended_s = -np.inf  # begin of the intervention; newest flag, if it is false
+        self._let_go = True  # the switch was released since it was last taken away
         self._send, self._flag, self._request = (
             TELEOP.publisher(bus),
             INTERVENTION.publisher(bus),
             RECORDER_REQUEST.publisher(bus),
         )
         JOINT_STATES.subscribe(bus, self._on_state)
+        SAFE.subscribe(bus, self._on_safe)
+        INTERVENTION.subscribe(bus, self._on_intervention)
         bus.timer(1.0 / RATE_HZ, self._tick)
+        if joints:
+            TELEOP_JOINTS.publisher(bus)(Text("+".join(joints)))
         self._flag(Flag(False))
 
     def stop(self, why: str) -> str:
@@ -71,73 +83,99 @@ class TeleopNode:
             self._device.close()
 
     def _on_state(self, message: JointState, received_s: float) -> None:
-        if set(self._names) <= set(message.names):
-            measured_rad = message.position_rad[[message.names.index(name) for name in self._names]]
-            if np.isfinite(measured_rad).all():
-                self._measured_rad, self._seen_s = measured_rad, received_s
+        measured_rad = self._ordered(message.names, message.position_rad)
+        if measured_rad is not None:
+            self._measured_rad, self._seen_s = measured_rad, received_s
+
+    def _on_safe(self, message: JointTrajectory, received_s: float) -> None:
+        if len(message.position_rad):
+            sent_rad = self._ordered(message.names, message.position_rad[-1])
+            self._sent_rad = self._sent_rad if sent_rad is None else sent_rad
+
+    def _on_intervention(self, message: Flag, received_s: float) -> None:
+        """Note the newest flag; this node's own come back as well, on most buses."""
+        self._ended_s = -np.inf if message.on else received_s
+
+    def _was_ended(self) -> bool:
+        """True when another program has ended this intervention: the newest flag is its own."""
+        return self._on and self._ended_s > self._since_s and self._bus.now() - self._ended_s > ECHO_S
+
+    def _ordered(self, names: Sequence[str], values: Float[ndarray, " n"]) -> Float[ndarray, " j"] | None:
+        """Finite values in the order of the description; None where there are none for every joint."""
+        if len(names) != len(values) or not set(self._robot.names) <= set(names):
+            return None
+        ordered: Float[ndarray, " j"] = np.asarray(values)[[names.index(n) for n in self._robot.names]]
+        return ordered if np.isfinite(ordered).all() else None
 
     def _tick(self) -> None:
         operator, measured_rad = self._read_device(), self._measured_rad
         if operator.recorder_request:
             self._request(Text(operator.recorder_request))
-        if not operator.held or measured_rad is None or self._bus.now() - self._seen_s > FRESH_S:
+        if self._was_ended():
+            self._say("Another program ended the intervention. Release the switch, then press it again.")
+            self._let_go = False
+        self._let_go = self._let_go or not operator.held
+        stale = measured_rad is None or self._bus.now() - self._seen_s > FRESH_S
+        if not operator.held or not self._let_go or stale:
             self._release()
-            return
-        target_rad = self._target(operator, measured_rad)
+        else:
+            assert measured_rad is not None
+            self._move(operator, measured_rad)
+        self._feed_back()
+
+    def _move(self, operator: OperatorInput, measured_rad: Float[ndarray, " j"]) -> None:
+        period_s = 1.0 / RATE_HZ
+        target_rad = self._drive.next(operator, measured_rad, self._sent_rad, period_s)
         if target_rad is None:
+            self._complain_once(self._drive.fault)
             return
         if not self._on:
-            self._on = True
+            self._on, self._since_s = True, self._bus.now()
             self._flag(Flag(True))
         self._reported = ""
-        times_s = np.array([1.0 / RATE_HZ])
-        self._send(JointTrajectory(self._clock.stamp(), self._names, target_rad[None], times_s, self._frame))
+        times_s, robot = np.array([period_s]), self._robot
+        self._send(
+            JointTrajectory(self._clock.stamp(), robot.names, target_rad[None], times_s, robot.frame_id)
+        )
 
     def _read_device(self) -> OperatorInput:
+        """Input of the device; released where it is gone or makes no sense."""
         if self._gone:
             return NOTHING
         try:
-            operator = self._device.poll(self._bus.now())
-            if operator.position_rad is not None and len(operator.position_rad) != len(self._names):
-                raise DriverError(
-                    f"The leader has {len(operator.position_rad)} joints, its follower {len(self._names)}."
-                )
-            return operator
+            operator, fault = checked(self._device.get_action(self._bus.now()), self._robot)
         except DriverError as error:
-            self._gone = True
-            self._say(str(error))
+            self._lose(str(error))
             return NOTHING
+        except Exception as error:  # a device of another package may raise anything
+            self._lose(f"The device failed ({type(error).__name__}: {error}). Start teleoperation again.")
+            return NOTHING
+        if fault:
+            self._complain_once(f"The device's input is not followed: {fault}.")
+        return operator
 
-    def _target(
-        self, operator: OperatorInput, measured_rad: Float[ndarray, " j"]
-    ) -> Float[ndarray, " j"] | None:
-        """Next position; None, with one report, while a leader is too far from its follower."""
-        if operator.rates is not None:
-            return self._jog.next(self._filled(operator.rates), measured_rad, 1.0 / RATE_HZ)
-        if operator.position_rad is None:
-            return None
-        target_rad = operator.position_rad
-        off_rad = np.abs(target_rad - measured_rad)
-        if not self._on and off_rad.max() > MATCH_RAD:
-            worst = int(off_rad.argmax())
-            sentence = f"Bring {self._names[worst]} of the leader to its follower first"
-            if sentence != self._reported:
-                self._say(
-                    f"{sentence}: it is {off_rad[worst]:.2f} rad away, {MATCH_RAD} rad are near enough."
-                )
-            self._reported = sentence
-            return None
-        return target_rad
+    def _feed_back(self) -> None:
+        if self._gone:
+            return
+        try:
+            self._device.send_feedback(Feedback(self._on, self._drive.slowed, self._measured_rad))
+        except Exception as error:
+            self._lose(f"The device failed ({type(error).__name__}: {error}). Start teleoperation again.")
+            self._release()
 
-    def _filled(self, rates: Float[ndarray, " r"]) -> Float[ndarray, " j"]:
-        """A pad with fewer axes than joints leaves the last joints alone; more axes than joints are not
-        used.
-        """
-        joints = len(self._names)
-        return np.concatenate([rates[:joints], np.zeros(max(0, joints - len(rates)))])
+    def _lose(self, sentence: str) -> None:
+        self._gone = True
+        self._say(sentence)
+
+    def _complain_once(self, sentence: str) -> None:
+        """Report a fault, and not again until another one, or until the arm was driven."""
+        key = sentence.split(":")[0]
+        if sentence and key != self._reported:
+            self._say(sentence)
+        self._reported = key if sentence else self._reported
 
     def _release(self) -> None:
-        self._jog.release()
+        self._drive.release()
         if self._on:
             self._on = False
             self._flag(Flag(False))

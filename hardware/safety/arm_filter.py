@@ -82,6 +82,13 @@ class ArmFilter:
         return None if self._states.newest is None else self._states.newest.position_rad
 
     @property
+    def start_rad(self) -> Joints | None:
+        """Position from which a human's motion begins: measured, and of a gripper what was sent last."""
+        if self.measured_rad is None or self.robot.gripper is None:
+            return self.measured_rad
+        return np.where(self.robot.is_gripper, self._last.position_rad, self.measured_rad)
+
+    @property
     def fault(self) -> str:
         """What is wrong with the states that come; empty while one is accepted, or none comes."""
         return self._states.fault

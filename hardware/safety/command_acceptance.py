@@ -27,7 +27,8 @@ class CommandAcceptance:
     - `target` comes only from a command that is finite, names the robot's joints, and was sent by `source`;
     - each stamp of a sender is accepted once, and never after a later one;
     - the first command since arming, a takeover or a pause of 5 periods lies within `start_jump_rad` of the
-      measured position; a sender that was reset pauses for longer (`hardware.loop.head`);
+      measured position, but for a gripper, which holds objects by a further command; a sender that was
+      reset pauses for longer (`hardware.loop.head`);
     - a command that has grown stale is dropped and never followed again (`expire`);
     - after a request for a hold nothing is followed until a later command is accepted.
     """
@@ -128,7 +129,8 @@ class CommandAcceptance:
         """True for a first command that is too far from the measured position."""
         if measured_rad is None or not self._is_first(received_s):
             return False
-        return bool((np.abs(position - measured_rad) > self._robot.start_jump_rad).any())
+        far = np.abs(position - measured_rad) > self._robot.start_jump_rad
+        return bool((far & ~self._robot.is_gripper).any())  # a gripper that holds something is measured there
 
     def _is_first(self, received_s: float) -> bool:
         """True for this sender's first command since arming, a takeover or a pause."""

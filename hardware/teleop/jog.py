@@ -1,37 +1,46 @@
-"""Conversion of stick deflections to joint positions near the measured ones."""
+"""Integration of joint speeds to joint positions near the measured ones."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy import ndarray
 
+from hardware.description import RobotDescription
 from robo_rl.core.shapes import Float
 
 LEAD_S = 0.2  # lead of the wanted position, in seconds at full speed
+Joints = Float[ndarray, " j"]
 
 
 class Jog:
-    """Integrates stick rates. low_rad, high_rad: (j,) limits. speed_rad_s: (j,) at full deflection."""
+    """Position that follows joint speeds, within a lead of where the arm is measured.
 
-    def __init__(
-        self, low_rad: Float[ndarray, " j"], high_rad: Float[ndarray, " j"], speed_rad_s: Float[ndarray, " j"]
-    ) -> None:
-        self._low_rad, self._high_rad, self._speed_rad_s = low_rad, high_rad, speed_rad_s
+    low_rad, high_rad: (j,) limits. lead_rad: (j,) largest lead, so that a blocked arm does not jump when
+    freed.
+    """
+
+    def __init__(self, low_rad: Joints, high_rad: Joints, lead_rad: Joints) -> None:
+        self._low_rad, self._high_rad, self._lead_rad = low_rad, high_rad, lead_rad
         self._at_rad: ndarray | None = None
 
+    @classmethod
+    def of(cls, robot: RobotDescription) -> Jog:
+        """A lead of 0.2 s at full speed; a gripper may press with its whole range."""
+        low_rad, high_rad = robot.column("low_rad"), robot.column("high_rad")
+        lead_rad = np.where(robot.is_gripper, high_rad - low_rad, LEAD_S * robot.column("velocity_rad_s"))
+        return cls(low_rad, high_rad, lead_rad)
+
     def release(self) -> None:
-        """Start the next jog from the arm's measured position."""
+        """Begin the next motion from where the arm is measured."""
         self._at_rad = None
 
-    def next(
-        self, rates: Float[ndarray, " j"], measured_rad: Float[ndarray, " j"], dt_s: float
-    ) -> Float[ndarray, " j"]:
-        """Position after dt_s, within a limited lead of the measured one, so that a blocked arm does not jump
-        when freed.
-        """
-        start_rad = measured_rad if self._at_rad is None else self._at_rad
-        lead_rad = self._speed_rad_s * LEAD_S
-        wish_rad = start_rad + np.clip(rates, -1.0, 1.0) * self._speed_rad_s * dt_s
-        near_rad = np.clip(wish_rad, measured_rad - lead_rad, measured_rad + lead_rad)
+    def at(self, measured_rad: Joints) -> Joints:
+        """Position from which the next motion goes on."""
+        return measured_rad if self._at_rad is None else self._at_rad
+
+    def next(self, speed_rad_s: Joints, measured_rad: Joints, dt_s: float) -> Joints:
+        """Position after dt_s."""
+        wish_rad = self.at(measured_rad) + speed_rad_s * dt_s
+        near_rad = np.clip(wish_rad, measured_rad - self._lead_rad, measured_rad + self._lead_rad)
         self._at_rad = np.clip(near_rad, self._low_rad, self._high_rad)
         return self._at_rad

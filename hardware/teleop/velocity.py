@@ -8,23 +8,21 @@ direction.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy import ndarray
 
 from hardware.description import RobotDescription
-from hardware.kinematics import tool_jacobian
 from hardware.messages import JointJog, Twist
 from hardware.safety.intake import Order
 from hardware.safety.reasons import Reason
 from hardware.teleop.jog import Jog
+from hardware.teleop.tool_speed import ToolSpeed
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 
 FOLLOWED_S = 0.1
 EARLY = 0.9  # share of a command period after a command within which none is made
-DAMPING = 0.05  # damping of the inverse kinematics near singular positions [m and rad per rad]
 Joints = Float[ndarray, " j"]
 
 
@@ -34,20 +32,27 @@ class VelocityTeleop:
     def __init__(self, robot: RobotDescription) -> None:
         self._robot, self._period_s = robot, 1.0 / robot.command_hz
         self._limit_rad_s = robot.column("velocity_rad_s")
-        self._jog = Jog(robot.column("low_rad"), robot.column("high_rad"), self._limit_rad_s)
+        self._jog = Jog.of(robot)
         self._orders: dict[type, Order] = {JointJog: Order(), Twist: Order()}
-        self._jacobian: Callable[[Joints], Float[ndarray, "6 j"]] | None = None
-        self._newest: JointJog | Twist | None = None
-        self._received_s = self._commanded_s = -math.inf
+        self._tool: ToolSpeed | None = None
+        self._newest: dict[type, tuple[JointJog | Twist, float]] = {}  # by kind, with the time of receipt
+        self._commanded_s = -math.inf
 
     def take(self, message: JointJog | Twist, received_s: float) -> str:
-        """Follow a message from now on. Returns why it is dropped, without a full stop; else ""."""
+        """Follow a message from now on. Returns why it is dropped, without a full stop; else "".
+
+        A jog of the gripper alone is followed beside a twist; any other message replaces the one before.
+        """
         fault = self._jog_fault(message) if isinstance(message, JointJog) else self._twist_fault(message)
         order = self._orders[type(message)]
         if fault or (late := order.judge(message.stamp_s)) is None:
             if not fault:
                 order.take(message.stamp_s)
-                self._newest, self._received_s = message, received_s
+                if isinstance(message, JointJog) and not self._only_grips(message):
+                    self._newest.pop(Twist, None)
+                elif isinstance(message, Twist) and not self._grips():
+                    self._newest.pop(JointJog, None)
+                self._newest[type(message)] = message, received_s
             return fault
         return (
             Reason.OUT_OF_ORDER.sentence
@@ -62,13 +67,18 @@ class VelocityTeleop:
 
     def release(self) -> None:
         """Begin again from where the arm is."""
-        if self._newest is not None:
-            self._newest, self._commanded_s = None, -math.inf
+        if self._newest:
+            self._newest, self._commanded_s = {}, -math.inf
             self._jog.release()
 
     def next(self, measured_rad: Joints, now_s: float) -> Joints | None:
         """Position to command now; None between command periods, and without a message in the last 0.1 s."""
-        if self._newest is None or not 0.0 <= now_s - self._received_s <= FOLLOWED_S:
+        fresh = {
+            kind: message
+            for kind, (message, received_s) in self._newest.items()
+            if 0.0 <= now_s - received_s <= FOLLOWED_S
+        }
+        if not fresh:
             self.release()
             return None
         since_s = now_s - self._commanded_s
@@ -76,11 +86,23 @@ class VelocityTeleop:
             return None
         self._commanded_s = now_s
         dt_s = self._period_s if math.isinf(since_s) else min(since_s, 2.0 * self._period_s)
-        newest = self._newest
-        speed_rad_s = (
-            self._of_joints(newest) if isinstance(newest, JointJog) else self._of(newest, measured_rad)
-        )
-        return self._jog.next(speed_rad_s / self._limit_rad_s, measured_rad, dt_s)
+        speed_rad_s = np.zeros(len(self._robot.names))
+        for message in fresh.values():
+            if isinstance(message, JointJog):
+                speed_rad_s += self._of_joints(message)
+            else:
+                speed_rad_s += self._of(message, self._jog.at(measured_rad), dt_s)
+        cut_rad_s = np.clip(speed_rad_s, -self._limit_rad_s, self._limit_rad_s)
+        return self._jog.next(cut_rad_s, measured_rad, dt_s)
+
+    def _grips(self) -> bool:
+        """True while the newest jog moves the gripper alone."""
+        jog = self._newest.get(JointJog)
+        return jog is not None and isinstance(jog[0], JointJog) and self._only_grips(jog[0])
+
+    def _only_grips(self, message: JointJog) -> bool:
+        gripper = self._robot.gripper
+        return gripper is not None and tuple(message.names) == (gripper.joint,)
 
     def _of_joints(self, message: JointJog) -> Joints:
         speed_rad_s = np.zeros(len(self._robot.names))
@@ -88,16 +110,11 @@ class VelocityTeleop:
             speed_rad_s[self._robot.names.index(name)] = value
         return speed_rad_s
 
-    def _of(self, message: Twist, measured_rad: Joints) -> Joints:
-        """Joint speeds that move the tool by this twist, by damped least squares."""
-        if self._jacobian is None:
-            self._jacobian = tool_jacobian(self._robot)
-        jacobian = self._jacobian(measured_rad)
+    def _of(self, message: Twist, at_rad: Joints, dt_s: float) -> Joints:
+        """Joint speeds that move the tool by this twist."""
+        assert self._tool is not None  # made when the message was taken
         twist = np.concatenate([message.linear_m_s, message.angular_rad_s])
-        speed_rad_s = jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + DAMPING**2 * np.eye(6), twist)
-        over = float(np.abs(speed_rad_s / self._limit_rad_s).max())
-        slowed: Joints = speed_rad_s / max(1.0, over)
-        return slowed
+        return self._tool.of(twist, at_rad, dt_s).speed_rad_s
 
     def _jog_fault(self, message: JointJog) -> str:
         names = self._robot.names
@@ -128,7 +145,7 @@ class VelocityTeleop:
         if float(np.abs([*message.linear_m_s, *message.angular_rad_s]).max()) > 1e6:
             return "it holds a velocity above 1e6: expected m/s and rad/s"
         try:
-            self._jacobian = self._jacobian or tool_jacobian(self._robot)
+            self._tool = self._tool or ToolSpeed(self._robot)
         except ConfigError as error:
             return f"{str(error).rstrip('.')}, or send teleop/joint_jog"
         return ""

@@ -167,17 +167,32 @@ class ControllerDriverNodeConfig(NodeConfig):
 
 @dataclass
 class TeleopNodeConfig(NodeConfig):
-    """`teleop`: teleoperation of the arm by gamepad, keyboard or leader arm."""
+    """`teleop`: teleoperation of the arm by gamepad, keyboard, leader arm or another device."""
 
     robot: str = setting(REQUIRED, "description of the robot: a name, or a YAML file")
-    device: str = one_of(
-        "gamepad", "keyboard", "leader", help="teleoperation device; a leader uses the gamepad's buttons"
+    device: str = setting(
+        "gamepad",
+        "gamepad, keyboard, leader, an installed device, or recording:<file> of record_input; see "
+        "docs/teleoperation.md",
+    )
+    mode: str = one_of(
+        "joints", "tool", help="gamepad, keyboard: what they move, each joint or the tool along x, y, z"
     )
     path: str = setting("/dev/input/js0", "device file of the gamepad")
-    axes: list[int] = setting([0, 1, 3, 4, 6, 7], "axis for each joint; -1-k: axis k, reversed")
+    axes: list[int] = setting(
+        [], "axis for each joint, or for the tool's six directions; -1-k: axis k, reversed; empty: the usual"
+    )
     dead_man: int = setting(4, "gamepad button that must be held", at_least=0)
     recorder_buttons: list[int] = setting([0, 1, 2, 3], "buttons: record, success, failure, discard; -1 none")
     leader: str = setting("", "device=leader: YAML file of the leader arm's driver")
+    settings: str = setting("", "YAML file with further settings of the device")
+    linear_m_s: float = setting(0.25, "largest speed of the tool, m/s", at_least=0.001)
+    angular_rad_s: float = setting(1.0, "largest speed of rotation of the tool, rad/s", at_least=0.001)
+    scale: float = setting(1.0, "metres of the tool per metre of the operator's hand", at_least=0.01)
+    joints: str = setting(
+        "", "joints that the operator drives while a policy drives the others, joined by +; empty: all"
+    )
+    record_input: str = setting("", "new file for the device's input, which recording:<file> replays")
 
 
 @dataclass

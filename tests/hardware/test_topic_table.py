@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from hardware.bus.wire import WIRE
+from hardware.services import SERVICES
 from hardware.topic_table import quality_rows, service_rows, topic_rows
-from hardware.topics import SERVICES, TOPICS
+from hardware.topics import TOPICS
 from robo_rl.apps.nodes.node_table import NODES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "topics.md").read_text()

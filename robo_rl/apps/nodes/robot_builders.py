@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,18 @@ import yaml
 
 from hardware.arms.ros2_control import Ros2ControlDriver
 from hardware.bus.protocol import Bus
-from hardware.description import load_description
+from hardware.description import RobotDescription, load_description
 from hardware.driver import ARMS, DRIVERS, IN_PROCESS, PERIODS, WATCHDOG_S, open_driver
 from hardware.nodes.controller_driver import ControllerDriverNode
 from hardware.nodes.controller_driver import complain as complain_of_control
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.nodes.shared.protocol import Node
 from hardware.nodes.teleop import TeleopNode, complain
-from hardware.teleop.device import Device
-from hardware.teleop.joystick import Joystick
-from hardware.teleop.keyboard import Keyboard
+from hardware.teleop.device import Teleoperator
+from hardware.teleop.hand_motion import ToolLimits
+from hardware.teleop.input_file import InputRecorder
 from hardware.teleop.leader import Leader
+from hardware.teleop.registry import make_teleoperator
 from hardware.topics import EPISODE
 from robo_rl.conf.node import ControllerDriverNodeConfig, RobotDriverNodeConfig, TeleopNodeConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
@@ -60,32 +60,68 @@ def controller_driver(config: ControllerDriverNodeConfig, bus: Bus) -> Node:
 
 def teleop(config: TeleopNodeConfig, bus: Bus) -> Node:
     robot = load_description(config.robot)
-    device, usage = _device(config, robot.names)
-    complain(usage)
+    joints = [name for name in config.joints.split("+") if name]
+    if unknown := [name for name in joints if name not in robot.names]:
+        raise ConfigError(
+            f"joints={config.joints}: '{unknown[0]}' is no joint of '{robot.name}', which has "
+            f"{', '.join(robot.names)}. Join names by +."
+        )
+    device = _device(config, robot)
+    if config.record_input:
+        device = InputRecorder(device, config.record_input, config.device)
+    device.connect()
+    complain(device.help())
     if sys.stderr.isatty():  # the terminal of this node alone, in which the recorder does not print
         EPISODE.subscribe(bus, lambda status, _: complain(f"recorder: {status.text}"))
-    return TeleopNode(bus, device, robot)
+    limits = ToolLimits(config.linear_m_s, config.angular_rad_s, config.scale)
+    return TeleopNode(bus, device, robot, limits=limits, joints=joints)
 
 
-def _device(config: TeleopNodeConfig, names: Sequence[str]) -> tuple[Device, str]:
-    """Teleoperation device, and the text on its keys or buttons."""
-    if config.device == "keyboard":
-        keyboard = Keyboard(len(names))
-        return keyboard, keyboard.help(names)
-    gamepad = Joystick(config.path, config.axes, config.dead_man, config.recorder_buttons)
+def _device(config: TeleopNodeConfig, robot: RobotDescription) -> Teleoperator:
+    """Teleoperation device, not yet connected."""
+    settings = read_keys(config.settings) if config.settings else {}
+    pad = {
+        "path": config.path,
+        "axes": config.axes,
+        "dead_man": config.dead_man,
+        "recorder_buttons": config.recorder_buttons,
+        "mode": config.mode,
+    }
     if config.device == "gamepad":
-        return gamepad, gamepad.help()
+        return make_teleoperator("gamepad", pad | settings, robot)
+    if config.device == "keyboard":
+        return make_teleoperator("keyboard", {"mode": config.mode} | settings, robot)
+    if config.device != "leader":
+        return make_teleoperator(config.device, settings, robot)
     if not config.leader:
         raise ConfigError(
-            "device=leader needs leader=<YAML file of the leader arm's driver>; see docs/drivers.md."
+            "device=leader needs leader=<YAML file of the leader arm's driver>; see docs/teleoperation.md."
         )
-    name, settings = read_settings(config.leader)
+    return _leader(config.leader, make_teleoperator("gamepad", pad | settings, robot))
+
+
+def _leader(file: str, dead_man: Teleoperator) -> Teleoperator:
+    """A leader arm by its driver's settings."""
+    name, settings = read_settings(file)
     if name not in ARMS:
-        raise ConfigError(f"{config.leader} names the driver '{name}', which is no arm's.")
+        raise ConfigError(f"{file} names the driver '{name}', which is no arm's.")
     signs, offsets_rad = settings.pop("signs", None), settings.pop("offsets_rad", None)
-    arm = open_driver(name, settings).driver
-    arm.connect()
-    return Leader(arm, gamepad, signs, offsets_rad), gamepad.help("the arm follows its leader")
+    return Leader(open_driver(name, settings).driver, dead_man, signs, offsets_rad)
+
+
+def read_keys(file: str) -> dict[str, Any]:
+    """The keys of a YAML file. Raises ConfigError."""
+    if not Path(file).is_file():
+        raise ConfigError(f"{not_a(Path(file), 'a file')} Give the YAML file with the settings.")
+    try:
+        data = yaml.safe_load(Path(file).read_text())
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"{file} is not valid YAML, {yaml_words(error)}. Expected: 'key: value' lines."
+        ) from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{file} must hold 'key: value' lines, found {type(data).__name__}.")
+    return {str(key): value for key, value in data.items()}
 
 
 def read_settings(file: str) -> tuple[str, dict[str, Any]]:
@@ -93,15 +129,8 @@ def read_settings(file: str) -> tuple[str, dict[str, Any]]:
 
     Raises ConfigError, or UnknownNameError for an unknown driver.
     """
-    if not Path(file).is_file():
-        raise ConfigError(f"{not_a(Path(file), 'a file')} Give the YAML file with the driver's settings.")
-    try:
-        data = yaml.safe_load(Path(file).read_text())
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(
-            f"{file} is not valid YAML, {yaml_words(error)}. Expected: the settings of a driver."
-        ) from error
-    if not isinstance(data, dict) or not isinstance(data.get("driver"), str):
+    data = read_keys(file)
+    if not isinstance(data.get("driver"), str):
         raise ConfigError(
             f"{file} must hold 'driver: <name>' and that driver's settings, such as 'host: 192.168.0.10'."
         )
@@ -113,4 +142,4 @@ def read_settings(file: str) -> tuple[str, dict[str, Any]]:
             f"The driver '{name}' has a node of its own: controller_driver (controller=<its name> of a set) "
             "for an arm of ros2_control, sim_robot for a simulated arm."
         )
-    return name, {str(key): value for key, value in data.items()}
+    return name, data

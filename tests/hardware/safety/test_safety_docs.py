@@ -6,7 +6,8 @@ from pathlib import Path
 
 from hardware.safety.reasons import Reason
 from hardware.safety.table import failsafe_table
-from hardware.topics import SERVICES, TOPICS
+from hardware.services import SERVICES
+from hardware.topics import TOPICS
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from hardware.states import ArmState
-from hardware.teleop.device import NOTHING, Device, OperatorInput
+from hardware.teleop.device import NOTHING, Feedback, OperatorInput, Teleoperator
 from hardware.teleop.joystick import AXIS, BUTTON, EVENT, Joystick, events, without_middle
 from hardware.teleop.keyboard import HOLD_S, Keyboard
 from hardware.teleop.leader import Leader
 from robo_rl.core.errors import ConfigError, DriverError
 
+NAMES = ("base", "elbow", "wrist")
 # A pad as the kernel tells it: two axes and two buttons at the start (type | 0x80), then a stick to the left,
 # button 4 down, the stick to its end, button 4 up. Time [ms], value, type, number; little-endian.
 START = bytes.fromhex("10270000 0000 82 00 10270000 0000 82 01 10270000 0000 81 00 10270000 0000 81 04")
@@ -51,6 +52,7 @@ def pad(tmp_path: Path) -> Iterator[tuple[Joystick, int]]:
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # so that the writer can open it
     writing = os.open(path, os.O_WRONLY)
     joystick = Joystick(str(path), axes=[0, 1, -1])
+    joystick.connect()
     os.close(reading)
     yield joystick, writing
     joystick.close()
@@ -60,23 +62,23 @@ def test_gamepad_moves_joints_while_the_switch_is_held(
     pad: tuple[Joystick, int],
 ) -> None:
     joystick, kernel = pad
-    assert isinstance(joystick, Device)
+    assert isinstance(joystick, Teleoperator)
     os.write(kernel, START + LEFT)
-    operator = joystick.poll(0.0)
+    operator = joystick.get_action(0.0)
     assert not operator.held
     os.write(kernel, HELD + END)
-    operator = joystick.poll(0.02)
+    operator = joystick.get_action(0.02)
     assert operator.held
     assert operator.rates is not None
     assert operator.rates.tolist() == [-1.0, 0.0, 1.0]  # the third joint turns the other way by axis 0
-    assert joystick.poll(0.04).held  # no news is no release
+    assert joystick.get_action(0.04).held  # no news is no release
     os.write(kernel, RELEASED)
-    assert not joystick.poll(0.06).held
+    assert not joystick.get_action(0.06).held
     os.write(kernel, HELD)
-    assert joystick.poll(0.08).held
+    assert joystick.get_action(0.08).held
     os.close(kernel)
     with pytest.raises(DriverError, match="is gone"):
-        joystick.poll(0.1)
+        joystick.get_action(0.1)
 
 
 def test_a_button_sends_one_request_per_press(tmp_path: Path) -> None:
@@ -86,18 +88,22 @@ def test_a_button_sends_one_request_per_press(tmp_path: Path) -> None:
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     kernel = os.open(path, os.O_WRONLY)
     joystick = Joystick(str(path), axes=[0], recorder_buttons=[0, 1, -1, 3])
+    joystick.connect()
     try:
         os.write(kernel, button(0, 0, 0x81) + button(1, 1, 0x81) + button(4, 0, 0x81) + button(0, 1))
-        assert joystick.poll(0.0) == OperatorInput(
+        assert joystick.get_action(0.0) == OperatorInput(
             False, rates=pytest.approx([0.0]), recorder_request="start"
         )
-        assert joystick.poll(0.02).recorder_request == ""  # it is still down
+        assert joystick.get_action(0.02).recorder_request == ""  # it is still down
         os.write(kernel, button(0, 0) + button(1, 0) + HELD + button(1, 1))
-        operator = joystick.poll(0.04)
+        operator = joystick.get_action(0.04)
         assert (operator.held, operator.recorder_request) == (True, "success")
         os.write(kernel, button(2, 0) + button(2, 1))
-        assert joystick.poll(0.06).recorder_request == ""  # the third request has no button
-        usage = "button 4 held, its axes move the arm, 0 records, 1 saves as a success, 3 throws away."
+        assert joystick.get_action(0.06).recorder_request == ""  # the third request has no button
+        usage = (
+            "button 4 held, its axes move the arm, 5 opens or closes the gripper, 0 records, 1 saves as a "
+        )
+        usage += "success, 3 throws away."
         assert joystick.help() == f"gamepad: {usage}"
     finally:
         joystick.close()
@@ -114,7 +120,8 @@ def button(number: int, value: int, kind: int = BUTTON) -> bytes:
 def test_keys_send_requests_and_move_nothing() -> None:
     """A key that is held down repeats and sends one request; a later press sends another."""
     ours, terminal = pty.openpty()
-    keyboard = Keyboard(3, terminal)
+    keyboard = Keyboard(NAMES, terminal)
+    keyboard.connect()
     try:
         for at_s, key, ask in (
             (0.0, b" ", "start"),
@@ -123,15 +130,17 @@ def test_keys_send_requests_and_move_nothing() -> None:
             (9.0, b"\x7f", "discard"),
         ):
             os.write(ours, key)
-            inputs = [keyboard.poll(at_s) for _ in range(wait_polls(terminal))]
+            inputs = [keyboard.get_action(at_s) for _ in range(wait_polls(terminal))]
             os.write(ours, key)
-            inputs += [keyboard.poll(at_s + 0.5) for _ in range(wait_polls(terminal))]
+            inputs += [keyboard.get_action(at_s + 0.5) for _ in range(wait_polls(terminal))]
             assert [operator.recorder_request for operator in inputs] == [ask, ""]
             assert not any(operator.held for operator in inputs)
         os.write(ours, b"\x7f")
         assert wait_polls(terminal)
-        assert keyboard.poll(12.0).recorder_request == "discard"
-        assert keyboard.help(["base", "elbow"]).startswith("keys: q a base, w s elbow; space records")
+        assert keyboard.get_action(12.0).recorder_request == "discard"
+        assert keyboard.help().startswith(
+            "keys: q a base, w s elbow, e d wrist; o opens or closes the gripper; space"
+        )
     finally:
         keyboard.close()
         os.close(ours)
@@ -145,7 +154,7 @@ def wait_polls(terminal: int) -> int:
 
 def test_missing_gamepad_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match=r"js9 cannot be opened \(No such file or directory\)\. Found:"):
-        Joystick(str(tmp_path / "js9"), [0])
+        Joystick(str(tmp_path / "js9"), [0]).connect()
     with pytest.raises(ConfigError, match="needs an axis"):
         Joystick(str(tmp_path / "js9"), [])
 
@@ -153,32 +162,33 @@ def test_missing_gamepad_is_reported(tmp_path: Path) -> None:
 def test_key_is_held_until_its_repetition_ends() -> None:
     """A terminal reports no releases: 0.15 s after the last character the key counts as released."""
     ours, terminal = pty.openpty()
-    keyboard = Keyboard(3, terminal)
+    keyboard = Keyboard(NAMES, terminal)
+    keyboard.connect()
     try:
-        assert isinstance(keyboard, Device)
-        assert not keyboard.poll(0.0).held
+        assert isinstance(keyboard, Teleoperator)
+        assert not keyboard.get_action(0.0).held
         assert os.get_blocking(terminal)  # or a long print into the same terminal would fail
         os.write(ours, b"w")
         operator = poll_until_held(keyboard, 1.0)
         assert operator.rates is not None
         assert operator.rates.tolist() == [0.0, 1.0, 0.0]
-        assert keyboard.poll(1.0 + 0.9 * HOLD_S).held
-        assert not keyboard.poll(1.0 + 1.01 * HOLD_S).held
+        assert keyboard.get_action(1.0 + 0.9 * HOLD_S).held
+        assert not keyboard.get_action(1.0 + 1.01 * HOLD_S).held
         os.write(ours, b"wwd")  # the newest key counts
         operator = poll_until_held(keyboard, 2.0)
         assert operator.rates is not None
         assert operator.rates.tolist() == [0.0, 0.0, -1.0]
         os.write(ours, b"u")  # of joint 7, which is not there
-        assert not any(keyboard.poll(3.0 + i).held for i in range(3))
+        assert not any(keyboard.get_action(3.0 + i).held for i in range(3))
     finally:
         keyboard.close()
         os.close(ours)
         os.close(terminal)
     with pytest.raises(ConfigError, match="1 to 7 joints"):
-        Keyboard(9)
+        Keyboard(["joint"] * 9)
     reading, writing = os.pipe()
     with pytest.raises(DriverError, match="needs a terminal"):
-        Keyboard(3, reading)
+        Keyboard(NAMES, reading).connect()
     os.close(reading)
     os.close(writing)
 
@@ -186,7 +196,7 @@ def test_key_is_held_until_its_repetition_ends() -> None:
 def poll_until_held(keyboard: Keyboard, now_s: float) -> OperatorInput:
     """Poll until characters written to the terminal have arrived."""
     for _ in range(10_000):
-        if (operator := keyboard.poll(now_s)).held:
+        if (operator := keyboard.get_action(now_s)).held:
             return operator
     raise AssertionError("the key never arrived")
 
@@ -200,7 +210,16 @@ class Switch:
         self.recorder_request = ""
         self.held, self.state, self.closed = False, ArmState(0.0, np.array([0.1, -0.2]), np.zeros(0)), 0
 
-    def poll(self, now_s: float) -> OperatorInput:
+    def connect(self) -> None:
+        """Nothing to open."""
+
+    def send_feedback(self, feedback: Feedback) -> None:
+        """Nothing to show."""
+
+    def help(self) -> str:
+        return "a switch"
+
+    def get_action(self, now_s: float) -> OperatorInput:
         return OperatorInput(self.held, recorder_request=self.recorder_request)
 
     def read(self) -> ArmState:
@@ -213,19 +232,23 @@ class Switch:
 def test_leader_needs_the_switch_and_recent_states() -> None:
     both = Switch()
     leader = Leader(both, both, signs=[1.0, -1.0], offsets_rad=[0.0, 0.5])  # type: ignore[arg-type]
-    assert leader.poll(0.0) == NOTHING
+    leader.connect()
+    assert leader.get_action(0.0) == NOTHING
     both.held = True
     both.recorder_request = "success"
-    operator = leader.poll(0.05)
+    operator = leader.get_action(0.05)
     assert operator.position_rad == pytest.approx([0.1, 0.7])
     assert operator.recorder_request == "success"
     both.held = False
-    assert leader.poll(0.05) == OperatorInput(False, recorder_request="success")  # also without the switch
+    assert leader.get_action(0.05) == OperatorInput(
+        False, recorder_request="success"
+    )  # also without the switch
     both.held, both.recorder_request = True, ""
-    assert leader.poll(0.2) == NOTHING  # its last state is 0.2 s old
+    assert leader.get_action(0.2) == NOTHING  # its last state is 0.2 s old
     both.state = ArmState(0.2, np.array([0.1, np.nan]), np.zeros(0))
-    assert leader.poll(0.2) == NOTHING
+    assert leader.get_action(0.2) == NOTHING
     leader.close()
     assert both.closed == 2
+    both.closed = 0
     with pytest.raises(ConfigError, match="2 signs of 1 or -1"):
-        Leader(both, both, signs=[2.0, 1.0])  # type: ignore[arg-type]
+        Leader(both, both, signs=[2.0, 1.0]).connect()  # type: ignore[arg-type]

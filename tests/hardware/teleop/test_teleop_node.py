@@ -17,9 +17,10 @@ from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.shared.protocol import Node
 from hardware.nodes.sim_robot import SimArmNode
-from hardware.nodes.teleop import MATCH_RAD, TeleopNode
+from hardware.nodes.teleop import TeleopNode
 from hardware.safety.reasons import Reason
-from hardware.teleop.device import NOTHING, OperatorInput
+from hardware.teleop.device import NOTHING, Feedback, OperatorInput
+from hardware.teleop.drive import MATCH_RAD
 from hardware.teleop.jog import LEAD_S, Jog
 from hardware.topics import INTERVENTION, JOINT_STATES, TELEOP
 from robo_rl.core.errors import DriverError
@@ -32,12 +33,22 @@ class Hand:
 
     def __init__(self) -> None:
         self.operator, self.broken, self.closed = NOTHING, "", 0
+        self.seen: list[Feedback] = []
 
-    def poll(self, now_s: float) -> OperatorInput:
+    def connect(self) -> None:
+        """Nothing to open."""
+
+    def send_feedback(self, feedback: Feedback) -> None:
+        self.seen.append(feedback)
+
+    def help(self) -> str:
+        return "a hand"
+
+    def get_action(self, now_s: float) -> OperatorInput:
         if self.broken:
             raise DriverError(self.broken)
         operator = self.operator
-        self.operator = replace(operator, recorder_request="")  # one request per press
+        self.operator = replace(operator, recorder_request="", gripper_toggle=False)  # once per press
         return operator
 
     def close(self) -> None:
@@ -211,14 +222,17 @@ def test_leader_must_be_near_its_follower() -> None:
     assert cell.arm.place[1] == pytest.approx(0.5, abs=0.02)
     cell.hand.operator = OperatorInput(True, position_rad=np.zeros(2))
     cell.run(0.1)
-    assert cell.said[-1] == "The leader has 2 joints, its follower 3."
+    assert cell.said[-1] == (
+        "The device's input is not followed: its list of positions has the shape [2], expected 3 numbers."
+    )
 
 
 def test_the_target_stays_near_an_arm_that_is_held_back() -> None:
-    jog = Jog(np.full(2, -1.0), np.full(2, 1.0), np.array([1.0, 0.5]))
+    lead_rad = LEAD_S * np.array([1.0, 0.5])
+    jog = Jog(np.full(2, -1.0), np.full(2, 1.0), lead_rad)
     for _ in range(100):
-        operator = jog.next(np.array([1.0, -1.0]), np.zeros(2), 0.02)
-    assert operator == pytest.approx([LEAD_S, -0.5 * LEAD_S])
+        target_rad = jog.next(np.array([1.0, -0.5]), np.zeros(2), 0.02)
+    assert target_rad == pytest.approx([LEAD_S, -0.5 * LEAD_S])
     jog.release()
     assert jog.next(np.zeros(2), np.array([0.4, 0.4]), 0.02) == pytest.approx([0.4, 0.4])
-    assert jog.next(np.array([9.0, 9.0]), np.array([0.99, 0.99]), 0.02)[0] <= 1.0
+    assert jog.next(np.array([1.0, 0.5]), np.array([0.99, 0.99]), 0.02)[0] <= 1.0
