@@ -12,7 +12,7 @@ from numpy import ndarray
 from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
-from hardware.messages import Flag, JointJog, JointState, JointTrajectory, Twist
+from hardware.messages import Flag, JointJog, JointState, JointTrajectory, Text, Twist
 from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.shared.emergency_stop import EmergencyStop
 from hardware.nodes.shared.filter_watch import unarmed
@@ -32,10 +32,11 @@ from hardware.topics import (
     SAFE,
     SAFETY_STATE,
     TELEOP,
+    TELEOP_JOINTS,
     TWIST,
     Topic,
 )
-from robo_rl.core.errors import MissingDependencyError
+from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.shapes import Float
 
 WATCHDOG_HZ = (
@@ -71,6 +72,7 @@ class SafetyFilterNode:
         self._velocity, self._clock = VelocityTeleop(robot), SendClock(bus)
         self._subscribe_velocities(bus)
         INTERVENTION.subscribe(bus, self._on_intervention)
+        TELEOP_JOINTS.subscribe(bus, self._on_share)
         EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
@@ -124,22 +126,34 @@ class SafetyFilterNode:
     def _on_velocity(self, message: JointJog | Twist, received_s: float) -> None:
         topic = JOINT_JOG if isinstance(message, JointJog) else TWIST
         fault = self._velocity.take(message, received_s)
-        if not fault and self.filter.source != "teleop":
+        if not fault and not self.filter.drives("teleop"):
             fault = Reason.NOT_INTERVENING.sentence
         self._drops.tell_sentence(f"a message on {topic.name}", fault, received_s)
 
     def _follow_velocity(self) -> None:
         """Command the next position of a human's jog or twist while it comes and the human intervenes."""
         measured_rad, robot = self.filter.start_rad, self._robot
-        if measured_rad is None or self.filter.source != "teleop" or self.filter.phase is not Phase.ARMED:
+        drives = self.filter.drives("teleop") and self.filter.phase is Phase.ARMED
+        if measured_rad is None or not drives:
             self._velocity.release()
-        elif (next_rad := self._velocity.next(measured_rad, self._bus.now())) is not None:
+        elif (
+            next_rad := self._velocity.next(measured_rad, self._bus.now(), self.filter.human_joints)
+        ) is not None:
             period_s, stamp_s = np.array([1.0 / robot.command_hz]), self._clock.stamp()
             command = JointTrajectory(stamp_s, robot.names, next_rad[None], period_s, robot.frame_id)
             self._on_command(command, "teleop", self._bus.now())
 
     def _on_intervention(self, message: Flag, received_s: float) -> None:
         self.filter.on_intervention(message.on)
+        self._tick()
+
+    def _on_share(self, message: Text, received_s: float) -> None:
+        try:
+            self.filter.on_share([name for name in message.text.split("+") if name])
+        except ConfigError as error:
+            said = str(error).rstrip(".")
+            self._drops.tell_sentence(f"a message on {TELEOP_JOINTS.name}", said, received_s)
+            return
         self._tick()
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
@@ -193,7 +207,8 @@ class SafetyFilterNode:
         self._lifecycle.report(filter_.phase is Phase.ARMED)
         follows = filter_.phase is Phase.ARMED and filter_.reason is None
         level = 0 if follows else 1 if filter_.phase is Phase.ARMED else 2
-        sentence = f"following {filter_.source}" if filter_.reason is None else filter_.reason.sentence
+        whom = " and ".join(filter_.followed) or filter_.source
+        sentence = f"following {whom}" if filter_.reason is None else filter_.reason.sentence
         if filter_.reason is Reason.SECOND_PUBLISHER and filter_.rivals:
             sentence = filter_.rivals
         if filter_.phase is not Phase.ARMED:

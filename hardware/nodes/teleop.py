@@ -44,7 +44,7 @@ class TeleopNode:
         limits: ToolLimits = USUAL_LIMITS, joints: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._bus, self._device, self._robot, self._say = bus, device, robot, say
-        self._drive = OperatorDrive(robot, limits)
+        self._drive = OperatorDrive(robot, limits, joints)
         self._measured_rad: Float[ndarray, " j"] | None = None
         self._sent_rad: Float[ndarray, " j"] | None = None
         self._seen_s = -np.inf

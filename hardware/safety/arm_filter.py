@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from numpy import ndarray
@@ -18,14 +19,16 @@ from numpy import ndarray
 from hardware.bus.protocol import Answer
 from hardware.description import RobotDescription
 from hardware.messages import JointState, JointTrajectory
-from hardware.safety.command_acceptance import CommandAcceptance, Source
+from hardware.safety.command_acceptance import Source
 from hardware.safety.limits import ArmLimits, Move, next_move
 from hardware.safety.phase import Phase, PhaseMachine
 from hardware.safety.reasons import Reason
+from hardware.safety.shared_commands import SharedCommands
 from hardware.safety.state_acceptance import StateAcceptance
 from hardware.safety.timing import SLACK_S, SendSchedule
 from hardware.safety.workspace import Workspace
-from robo_rl.core.shapes import Float
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Bool, Float
 
 Joints = Float[ndarray, " j"]
 WAITS = "holding position until the first command"
@@ -35,7 +38,7 @@ class ArmFilter:
     """Output of an arm's safety filter, composed of five parts, each with promises of its own.
 
     - `StateAcceptance`: which measurements are accepted;
-    - `CommandAcceptance`: which commands are followed, for how long, and whose;
+    - `SharedCommands`: which commands are followed, for how long, and whose;
     - `PhaseMachine`: whether the filter is silent, holds, follows or stops;
     - `SendSchedule`: when to send;
     - `next_move`: the command to send, within every limit, for any input.
@@ -54,12 +57,12 @@ class ArmFilter:
         self.limits, self.workspace = ArmLimits.of(robot), Workspace.of(robot)
         self.counts = Counter[Reason]()
         self.dropped: Reason | None = None  # why the newest command was dropped; None when it was accepted
-        self._commands = CommandAcceptance(robot, look_s)
+        self._commands = SharedCommands(robot, look_s)
         self._states = StateAcceptance(robot, self.limits, look_s)
         self._schedule = SendSchedule(1.0 / robot.command_hz)
         self._phase = PhaseMachine(hold_s, _longest_stop_s(self.limits) / self._schedule.period_s)
         self._last = Move(np.zeros(len(robot.joints)), np.zeros(len(robot.joints)))  # sent last
-        self._emergency, self._now_s = False, -math.inf
+        self._emergency, self._now_s, self._part_held = False, -math.inf, False
         self.rivals = ""  # sentence while a topic that moves the arm has two publishers
 
     @property
@@ -75,6 +78,20 @@ class ArmFilter:
     def source(self) -> Source:
         """Sender in command: a human who has taken over, else the policy."""
         return self._commands.source
+
+    @property
+    def followed(self) -> tuple[Source, ...]:
+        """Senders whose commands are followed: one, or both of shared control."""
+        return self._commands.followed
+
+    @property
+    def human_joints(self) -> Bool[ndarray, " j"]:
+        """Joints that a human drives during an intervention."""
+        return self._commands.own_joints
+
+    def drives(self, source: Source) -> bool:
+        """True if commands of this sender are followed, of all joints or of its own."""
+        return self._commands.drives(source)
 
     @property
     def measured_rad(self) -> Joints | None:
@@ -109,7 +126,8 @@ class ArmFilter:
         if self.dropped is not None:
             self._count(self.dropped)
             return False
-        self._schedule.hurry()
+        if self._commands.leads(source):
+            self._schedule.hurry()
         return True
 
     def on_emergency(self, pressed: bool) -> None:
@@ -127,6 +145,17 @@ class ArmFilter:
     def on_intervention(self, begins: bool) -> None:
         """Give command to a human, or back. The next sender begins from where the arm is."""
         self._commands.intervene(begins)
+
+    def on_share(self, names: Sequence[str]) -> None:
+        """Reserve joints for a human while the policy drives the others; no names: end it.
+
+        Raises ConfigError for a name that is no joint's, and changes nothing then.
+        """
+        if unknown := [name for name in names if name not in self.robot.names]:
+            raise ConfigError(
+                f"'{unknown[0]}' is no joint of '{self.robot.name}', which has {', '.join(self.robot.names)}."
+            )
+        self._commands.share(np.isin(self.robot.names, names))
 
     def arm(self, now_s: float) -> Answer:
         """Begin to hold position, if states come, topics have one publisher each, and no stop is pressed."""
@@ -204,6 +233,10 @@ class ArmFilter:
         why = self._reason_to_hold(now_s)
         if why is None:
             self._phase.follow()
+            part_held = self._commands.shared and len(self._commands.followed) < 2
+            if part_held and not self._part_held:
+                self._count(Reason.PART_HELD)
+            self._part_held = part_held
             return
         self._commands.expire()
         if self._phase.hold(why, now_s):

@@ -14,10 +14,15 @@ from hardware.safety.intake import Order, is_hold_request, read_command
 from hardware.safety.limits import Target
 from hardware.safety.reasons import Reason
 from hardware.safety.timing import STALE_COMMAND_PERIODS, START_PERIODS, age_limit_s, is_stale
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 
 Joints = Float[ndarray, " j"]
 Source = Literal["policy", "teleop"]
+
+
+def new_orders() -> dict[Source, Order]:
+    """Order of the messages of each sender, before the first."""
+    return {"policy": Order(), "teleop": Order()}
 
 
 class CommandAcceptance:
@@ -33,15 +38,25 @@ class CommandAcceptance:
     - after a request for a hold nothing is followed until a later command is accepted.
     """
 
-    def __init__(self, robot: RobotDescription, look_s: float) -> None:
-        """look_s: time until the filter looks again; see `age_limit_s`."""
+    def __init__(
+        self,
+        robot: RobotDescription,
+        look_s: float,
+        orders: dict[Source, Order] | None = None,
+        joints: Bool[ndarray, " j"] | None = None,
+    ) -> None:
+        """look_s: time until the filter looks again; see `age_limit_s`. orders: of both senders, which
+        several of these may share. joints: those that the commands move; None: all.
+        """
         self.target: Target | None = None
         self.received_any = False  # accepted a command since arming or the last takeover
         self.hold_requested = False  # the newest message accepted asked for a hold
         self._robot, self._period_s = robot, 1.0 / robot.command_hz
         self._velocity_rad_s = robot.column("velocity_rad_s")
         self._age_limit_s = age_limit_s(STALE_COMMAND_PERIODS * self._period_s, look_s)
-        self._orders: dict[Source, Order] = {"policy": Order(), "teleop": Order()}
+        self._orders = new_orders() if orders is None else orders
+        moved = np.ones(len(robot.names), bool) if joints is None else joints
+        self._may_not_jump = moved & ~robot.is_gripper  # a gripper that holds something is measured there
         self._received_s = math.nan  # time at which the target was received
         self._unarmed_s = -math.inf  # last time that a command of `source` was dropped as not armed
         self._intervening = False
@@ -60,6 +75,10 @@ class CommandAcceptance:
     def restart(self) -> None:
         """Accept any first command, as after arming."""
         self.forget_stamps()
+        self.begin()
+
+    def begin(self) -> None:
+        """Let the next command begin from where the arm is; its stamp still has to be a later one."""
         self.target, self.received_any, self.hold_requested = None, False, False
 
     def forget_stamps(self) -> None:
@@ -130,7 +149,7 @@ class CommandAcceptance:
         if measured_rad is None or not self._is_first(received_s):
             return False
         far = np.abs(position - measured_rad) > self._robot.start_jump_rad
-        return bool((far & ~self._robot.is_gripper).any())  # a gripper that holds something is measured there
+        return bool((far & self._may_not_jump).any())
 
     def _is_first(self, received_s: float) -> bool:
         """True for this sender's first command since arming, a takeover or a pause."""

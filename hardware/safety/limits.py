@@ -26,7 +26,7 @@ from numpy import ndarray
 from hardware.description import RobotDescription
 from hardware.safety.reasons import Reason
 from hardware.safety.workspace import Workspace
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 
 Joints = Float[ndarray, " j"]
 
@@ -51,10 +51,14 @@ class ArmLimits:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Target position. speed_rad_s: speed at which the target itself moves, 0 where that is not known."""
+    """Target position. speed_rad_s: speed at which the target itself moves, 0 where that is not known.
+
+    followed: joints with a target; the others brake. None: all have one.
+    """
 
     position_rad: Joints
     speed_rad_s: Joints
+    followed: Bool[ndarray, " j"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +103,17 @@ def stopping_speed(
 
 
 def towards(target: Target, last: Move, measured_rad: Joints, dt_s: float, limits: ArmLimits) -> Move:
-    """The step towards a target, which may itself be moving."""
+    """The step towards a target, which may itself be moving; joints without a target brake."""
+    if target.followed is not None:
+        target = _with_braking(target, target.followed, last, dt_s, limits)
     goal = np.minimum(np.maximum(target.position_rad, limits.low_rad), limits.high_rad)
     way = goal - last.position_rad
     wanted = way / dt_s
     near = stopping_speed(np.abs(way), limits.acceleration_rad_s2, dt_s)
     # A moving target needs no braking for; at one that stands still, the arm arrives at rest.
     arriving = np.minimum(np.maximum(wanted, target.speed_rad_s - near), target.speed_rad_s + near)
+    if target.followed is not None:
+        arriving = np.where(target.followed, arriving, target.speed_rad_s)
     move = _limited(arriving, last, measured_rad, dt_s, limits)
     change = limits.acceleration_rad_s2 * dt_s
     eased = np.minimum(np.maximum(arriving, last.speed_rad_s - change), last.speed_rad_s + change)
@@ -120,14 +128,29 @@ def towards(target: Target, last: Move, measured_rad: Joints, dt_s: float, limit
     )
 
 
+def _with_braking(
+    target: Target, followed: Bool[ndarray, " j"], last: Move, dt_s: float, limits: ArmLimits
+) -> Target:
+    """The target, with the next place on the way to rest for joints that have none."""
+    slower = _slower(last, dt_s, limits)
+    place = np.where(followed, target.position_rad, last.position_rad + slower * dt_s)
+    return replace(target, position_rad=place, speed_rad_s=np.where(followed, target.speed_rad_s, slower))
+
+
+def _slower(last: Move, dt_s: float, limits: ArmLimits) -> Joints:
+    """Speeds of joints that brake as fast as they may."""
+    left = np.maximum(np.abs(last.speed_rad_s) - limits.acceleration_rad_s2 * dt_s, 0.0)
+    slower: Joints = np.sign(last.speed_rad_s) * left
+    return slower
+
+
 def braking(last: Move, measured_rad: Joints | None, dt_s: float, limits: ArmLimits) -> Move:
     """The step that slows every joint down as fast as it may.
 
     A joint at rest stays where it was sent, or comes back to within a step of `measured_rad` where that is
     given.
     """
-    left = np.maximum(np.abs(last.speed_rad_s) - limits.acceleration_rad_s2 * dt_s, 0.0)
-    return _limited(np.sign(last.speed_rad_s) * left, last, measured_rad, dt_s, limits)
+    return _limited(_slower(last, dt_s, limits), last, measured_rad, dt_s, limits)
 
 
 def stopping_line(move: Move, limits: ArmLimits) -> Float[ndarray, "n j"]:

@@ -69,6 +69,11 @@ class Reason(Enum):
     VELOCITY = Rule(Effect.LIMITED, "the command exceeds a joint's velocity limit", quad=False)
     ACCELERATION = Rule(Effect.LIMITED, "the command exceeds a joint's acceleration limit", quad=False)
     STEP = Rule(Effect.LIMITED, "the command is too far from the measured position", quad=False)
+    PART_HELD = Rule(
+        Effect.LIMITED,
+        "one of the two senders of shared control sends no command: its joints hold, the others move",
+        quad=False,
+    )
     WORKSPACE = Rule(Effect.LIMITED, "the command leads out of the workspace", quad=False)
     BODY_RATE = Rule(Effect.LIMITED, "the command exceeds the body rate of the envelope", arm=False)
     THRUST = Rule(Effect.LIMITED, "the command is outside the range of thrust", arm=False)

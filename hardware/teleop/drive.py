@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy import ndarray
 
@@ -26,8 +28,12 @@ class OperatorDrive:
     `fault`: why the input moves nothing, as a sentence; empty while it does. `slowed`: see `Feedback`.
     """
 
-    def __init__(self, robot: RobotDescription, limits: ToolLimits = USUAL_LIMITS) -> None:
+    def __init__(
+        self, robot: RobotDescription, limits: ToolLimits = USUAL_LIMITS, joints: Collection[str] = ()
+    ) -> None:
+        """joints: those that the operator drives while a policy drives the others; empty: all."""
         self._robot, self._limits = robot, limits
+        self._driven = np.isin(robot.names, list(joints)) if joints else np.ones(len(robot.names), bool)
         self._jog = Jog.of(robot)
         self._speed_rad_s = SPEED * robot.column("velocity_rad_s")
         self._gripper, self._hand = GripperDrive(robot), HandMotion(limits)
@@ -87,14 +93,14 @@ class OperatorDrive:
             self.fault = f"{str(error).rstrip('.')}, or use a device that turns joints."
             return None
         speeds, pose_of = self._tool
-        at_rad = self._jog.at(start_rad)
+        at_rad = self._jog.at(start_rad, self._driven)
         if operator.pose is not None:
             twist = self._hand.twist(operator.pose, *pose_of(at_rad))
         else:
             assert operator.twist is not None
             limits = self._limits
             twist = operator.twist * np.repeat([limits.linear_m_s, limits.angular_rad_s], 3)
-        motion = speeds.of(twist, at_rad, dt_s)
+        motion = speeds.of(twist, at_rad, dt_s, self._driven)
         self.slowed = motion.slowed
         return motion.speed_rad_s
 
@@ -103,7 +109,8 @@ class OperatorDrive:
         if len(position_rad) < len(start_rad):
             arm_rad, position_rad = position_rad, start_rad.copy()
             position_rad[~self._robot.is_gripper] = arm_rad
-        off_rad = np.where(self._robot.is_gripper, 0.0, np.abs(position_rad - start_rad))
+        compared = self._driven & ~self._robot.is_gripper
+        off_rad = np.where(compared, np.abs(position_rad - start_rad), 0.0)
         worst = int(off_rad.argmax())
         if not self._matched and off_rad[worst] > MATCH_RAD:
             name = self._robot.names[worst]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy import ndarray
 
 from hardware.description import RobotDescription
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 
 LEAD_S = 0.2  # lead of the wanted position, in seconds at full speed
 Joints = Float[ndarray, " j"]
@@ -34,9 +34,13 @@ class Jog:
         """Begin the next motion from where the arm is measured."""
         self._at_rad = None
 
-    def at(self, measured_rad: Joints) -> Joints:
-        """Position from which the next motion goes on."""
-        return measured_rad if self._at_rad is None else self._at_rad
+    def at(self, measured_rad: Joints, driven: Bool[ndarray, " j"] | None = None) -> Joints:
+        """Position from which the next motion goes on; of joints that another sender drives, the measured."""
+        if self._at_rad is None:
+            return measured_rad
+        if driven is not None:
+            self._at_rad = np.where(driven, self._at_rad, measured_rad)
+        return self._at_rad
 
     def next(self, speed_rad_s: Joints, measured_rad: Joints, dt_s: float) -> Joints:
         """Position after dt_s."""

@@ -20,7 +20,7 @@ from numpy import ndarray
 from hardware.description import RobotDescription
 from hardware.kinematics import tool_jacobian
 from hardware.safety.limits import stopping_speed
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 
 ANGULAR_M = 0.2  # a rotation of 1 rad counts as much as 0.2 m
 SINGULAR_M = 0.03  # E: singular value below which a direction is damped
@@ -51,10 +51,20 @@ class ToolSpeed:
         self._acceleration_rad_s2 = robot.column("acceleration_rad_s2")
         self._moves = ~robot.is_gripper
 
-    def of(self, twist: Float[ndarray, " 6"], position_rad: Joints, dt_s: float) -> ToolMotion:
-        """Speeds for a twist [m/s, rad/s] in the base frame, from a position, for a step of dt_s."""
+    def of(
+        self,
+        twist: Float[ndarray, " 6"],
+        position_rad: Joints,
+        dt_s: float,
+        driven: Bool[ndarray, " j"] | None = None,
+    ) -> ToolMotion:
+        """Speeds for a twist [m/s, rad/s] in the base frame, from a position, for a step of dt_s.
+
+        driven: joints that may move; None: all of the arm.
+        """
         weights = np.array([1.0, 1.0, 1.0, ANGULAR_M, ANGULAR_M, ANGULAR_M])
-        jacobian, wanted = weights[:, None] * self._jacobian(position_rad), weights * twist
+        moves = self._moves if driven is None else self._moves & driven
+        jacobian, wanted = weights[:, None] * self._jacobian(position_rad) * moves, weights * twist
         length = float(wanted @ wanted)
         if length < 1e-18:
             return ToolMotion(np.zeros_like(position_rad), 0.0)
@@ -62,7 +72,7 @@ class ToolSpeed:
         up, down = stopping_speed(rooms, self._acceleration_rad_s2, dt_s)
         speed = self._solve(jacobian, wanted)
         within = wanted / max(1.0, float(np.abs(speed / self._most_rad_s).max()))
-        free, speed = self._moves.copy(), self._solve(jacobian, within)
+        free, speed = moves.copy(), self._solve(jacobian, within)
         for _ in range(len(speed)):
             beyond = np.where(free, np.maximum(speed - up, -down - speed), 0.0)
             worst = int(beyond.argmax())

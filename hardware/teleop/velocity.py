@@ -19,7 +19,7 @@ from hardware.safety.reasons import Reason
 from hardware.teleop.jog import Jog
 from hardware.teleop.tool_speed import ToolSpeed
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 
 FOLLOWED_S = 0.1
 EARLY = 0.9  # share of a command period after a command within which none is made
@@ -71,8 +71,13 @@ class VelocityTeleop:
             self._newest, self._commanded_s = {}, -math.inf
             self._jog.release()
 
-    def next(self, measured_rad: Joints, now_s: float) -> Joints | None:
-        """Position to command now; None between command periods, and without a message in the last 0.1 s."""
+    def next(
+        self, measured_rad: Joints, now_s: float, driven: Bool[ndarray, " j"] | None = None
+    ) -> Joints | None:
+        """Position to command now; None between command periods, and without a message in the last 0.1 s.
+
+        driven: joints that the human drives; None: all.
+        """
         fresh = {
             kind: message
             for kind, (message, received_s) in self._newest.items()
@@ -86,12 +91,12 @@ class VelocityTeleop:
             return None
         self._commanded_s = now_s
         dt_s = self._period_s if math.isinf(since_s) else min(since_s, 2.0 * self._period_s)
-        speed_rad_s = np.zeros(len(self._robot.names))
+        speed_rad_s, at_rad = np.zeros(len(self._robot.names)), self._jog.at(measured_rad, driven)
         for message in fresh.values():
             if isinstance(message, JointJog):
                 speed_rad_s += self._of_joints(message)
             else:
-                speed_rad_s += self._of(message, self._jog.at(measured_rad), dt_s)
+                speed_rad_s += self._of(message, at_rad, dt_s, driven)
         cut_rad_s = np.clip(speed_rad_s, -self._limit_rad_s, self._limit_rad_s)
         return self._jog.next(cut_rad_s, measured_rad, dt_s)
 
@@ -110,11 +115,11 @@ class VelocityTeleop:
             speed_rad_s[self._robot.names.index(name)] = value
         return speed_rad_s
 
-    def _of(self, message: Twist, at_rad: Joints, dt_s: float) -> Joints:
+    def _of(self, message: Twist, at_rad: Joints, dt_s: float, driven: Bool[ndarray, " j"] | None) -> Joints:
         """Joint speeds that move the tool by this twist."""
         assert self._tool is not None  # made when the message was taken
         twist = np.concatenate([message.linear_m_s, message.angular_rad_s])
-        return self._tool.of(twist, at_rad, dt_s).speed_rad_s
+        return self._tool.of(twist, at_rad, dt_s, driven).speed_rad_s
 
     def _jog_fault(self, message: JointJog) -> str:
         names = self._robot.names

@@ -34,6 +34,7 @@ class Hand:
     def __init__(self) -> None:
         self.operator, self.broken, self.closed = NOTHING, "", 0
         self.seen: list[Feedback] = []
+        self.error: Exception | None = None
 
     def connect(self) -> None:
         """Nothing to open."""
@@ -45,6 +46,8 @@ class Hand:
         return "a hand"
 
     def get_action(self, now_s: float) -> OperatorInput:
+        if self.error is not None:
+            raise self.error
         if self.broken:
             raise DriverError(self.broken)
         operator = self.operator
