@@ -25,10 +25,15 @@ class MapConfig:
         "direct",
         "chain",
         "draws",
+        "candidates",
         help="actor's output: initial noise of the base, correction of its action, the action, the base's "
-        "denoising chain, or its chunk with draws of its training loss",
+        "denoising chain, its chunk with draws of its training loss, or the choice of one of its chunks",
     )
     draws: int = setting(8, "draws: noises and times per chunk at which the loss is taken", at_least=1)
+    candidates: int = setting(8, "candidates: draws of the base per decision, its own included", at_least=2)
+    edit: float = setting(
+        0.0, "candidates: largest edit of a draw, in normalised action units; 0: no edits", at_least=0.0
+    )
     magnitude: float = setting(1.5, "steering: largest shift of a noise element, in standard deviations")
     origin: str = one_of(
         "zero", "gaussian", help="steering: noise that is shifted, zero or a Gaussian sample"
@@ -91,7 +96,9 @@ class MethodConfig(FinetuneConfig):
         None, "number of actions executed from each chunk; none: the base's own", at_least=1
     )
     base_noise: float = setting(
-        1.0, "residual, denoising: scale of the base's initial noise in training; 0: zero noise", at_least=0.0
+        1.0,
+        "residual, denoising, candidates: scale of the base's initial noise in training; 0: zero noise",
+        at_least=0.0,
     )
     episode_limit_factor: float | None = setting(
         None,

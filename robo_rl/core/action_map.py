@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Float, Int
 
 TimeScale = Literal["step", "chunk"]
 Origin = Literal["zero", "gaussian"]
@@ -154,6 +154,47 @@ class ChainMap:
 
     def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b 0"]) -> Float[Tensor, "b k"]:
         return self.to_chunk(u)[:, : self.execute].flatten(1)
+
+
+class CandidateMap:
+    """The executed chunk is one of `count` draws of the base, with an edit of at most `scale`; 0: no edits.
+
+    u = (edit, choice). The edit has the size of an executed chunk of `steps` actions, flattened;
+    round(|choice| (count - 1)) is the number of the draw. `ctx` holds the executed parts of all draws; u = 0
+    is the first one, the base's own. The critic sees the executed chunk.
+    """
+
+    timescale: TimeScale = "chunk"
+
+    def __init__(self, action_dim: int, steps: int, count: int, scale: float = 0.0) -> None:
+        if count < 2 or not 0.0 <= scale <= 1.0:
+            raise ConfigError(
+                f"Candidates need count >= 2 and an edit in [0, 1], found count={count} and edit={scale}."
+            )
+        self.count, self.steps, self.scale = count, steps, scale
+        self.critic_dim = action_dim * steps
+        self.dim, self.ctx_dim = self.critic_dim + 1, count * self.critic_dim
+
+    def candidates(self, ctx: Float[Tensor, "b ctx"]) -> Float[Tensor, "b n k"]:
+        """The draws of the base; a view."""
+        return ctx.view(len(ctx), self.count, self.critic_dim)
+
+    def edited(self, base: Float[Tensor, "... k"], edit: Float[Tensor, "... k"]) -> Float[Tensor, "... k"]:
+        """The chunk that is executed for a draw and an edit in [-1, 1]."""
+        return (base + self.scale * edit).clamp(-1.0, 1.0)
+
+    def chosen(self, index: Int[Tensor, " b"], edit: Float[Tensor, "b k"]) -> Float[Tensor, "b dim"]:
+        """u of a draw's number and an edit."""
+        return torch.cat([edit, (index / (self.count - 1)).to(edit).unsqueeze(-1)], dim=-1)
+
+    def to_critic(self, u: Float[Tensor, "b dim"], ctx: Float[Tensor, "b ctx"]) -> Float[Tensor, "b k"]:
+        index = (u[:, -1].abs() * (self.count - 1)).round().long()
+        base = self.candidates(ctx)[torch.arange(len(u), device=u.device), index]
+        return self.edited(base, u[:, :-1])
+
+    def config(self) -> dict[str, Any]:
+        """Arguments that rebuild this map, beside the action's dimension."""
+        return {"steps": self.steps, "count": self.count, "scale": self.scale}
 
 
 def cosine_basis(length: int, rank: int) -> Float[Tensor, "length rank"]:

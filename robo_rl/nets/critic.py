@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Float, Int
 from robo_rl.nets.support import Support
 
 
@@ -88,6 +88,14 @@ class CriticEnsemble(nn.Module):
             return mean[0], mean[1]
         apart = margin * (q - mean).square().mean(dim=0).sqrt()
         return mean[0] - apart[0], mean[1] + apart[1]
+
+    def best_of(self, x: Float[Tensor, "b i"], options: Float[Tensor, "b n a"]) -> Int[Tensor, " b"]:
+        """Number of the option with the highest mean Q over heads; 0 unless another one is higher."""
+        rows = x.unsqueeze(1).expand(-1, options.shape[1], -1).flatten(0, 1)
+        q = self(rows, options.flatten(0, 1)).mean(dim=0).view(options.shape[:2])
+        best = q.argmax(dim=1)
+        higher = q.gather(1, best.unsqueeze(1)).squeeze(1) > q[:, 0]
+        return torch.where(higher, best, 0)
 
     def config(self) -> dict[str, Any]:
         """Arguments that rebuild these critics."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap, ChainMap, LatentMap
-from robo_rl.core.conditioning import Condition
+from robo_rl.core.conditioning import Condition, encode
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import (
     Indices,
@@ -95,15 +95,22 @@ class DecisionWriter:
 
 
 class BasePlans:
-    """Queues of planned actions and noise of the base policy in every lane."""
+    """Queues of planned actions and noise of the base policy in every lane.
 
-    def __init__(self, executor: PlanningExecutor, noise: ResumableNoise) -> None:
-        self.executor, self.noise = executor, noise
+    others: noise of further draws, all draws of a plan in one; None: there are none.
+    """
+
+    def __init__(
+        self, executor: PlanningExecutor, noise: ResumableNoise, others: ResumableNoise | None = None
+    ) -> None:
+        self.executor, self.noise, self.others = executor, noise, others
 
     def reset(self, obs: Obs, lanes: Lanes, episode_seeds: Indices) -> None:
         """Start an episode in these lanes. obs: (n, *shape), all lanes. episode_seeds: of all lanes."""
         self.executor.reset(obs, lanes)
         self.noise.reset(self.executor.lanes.ids, episode_seeds)
+        if self.others is not None:
+            self.others.reset(self.executor.lanes.ids, episode_seeds)
 
     def draw(self, lanes: Lanes) -> Float[Tensor, "k Tp a"]:
         """Initial noise of the base for the next plan of these lanes."""
@@ -120,6 +127,27 @@ class BasePlans:
         if due:
             self.executor.plan(due, self.draw(due), None if condition is None else due.read(condition))
 
+    def plan_candidates(
+        self, lanes: Lanes, noise: Float[Tensor, "k Tp a"], condition: Condition | None
+    ) -> tuple[Float[Tensor, "k Tp a"], Float[Tensor, "k n actions"]]:
+        """(chunk from this noise, which is queued, executed parts of that chunk and of all further draws)."""
+        policy, decision = self.executor.policy, lanes.read(self.executor.decision)
+        chunk = self.executor.plan(lanes, noise, condition)
+        executed = self.executed_part(chunk).unsqueeze(1)
+        if self.others is None:
+            return chunk, executed
+        drawn = self.others.draw(lanes.ids, decision).view(len(chunk), -1, *noise.shape[1:])
+        known = encode(policy, self.executor.history(lanes)) if condition is None else condition
+        rows = torch.arange(len(chunk), device=chunk.device).repeat_interleave(drawn.shape[1])
+        more = self.executed_part(policy.sample_from(known[rows], drawn.flatten(0, 1)))
+        return chunk, torch.cat([executed, more.view(len(chunk), -1, executed.shape[-1])], dim=1)
+
+    def load_noise(self, state: dict[str, list[int]]) -> None:
+        """Restore the state of the noise, that of further draws included."""
+        self.noise.load_state_dict(state)
+        if self.others is not None:
+            self.others.load_state_dict(state)
+
     def action(self, lanes: Lanes | None = None) -> Float[Tensor, "k a"]:
         """First action of the queue, with the per-step correction of a base that has one."""
         return self.executor.policy.refine(self.executor.history(lanes), self.executor.peek(lanes))
@@ -132,7 +160,8 @@ class BasePlans:
 class Collector:
     """Steps the lanes of one environment and stores their decisions.
 
-    observations: what actor and critics see; None: the base's features.
+    observations: what actor and critics see; None: the base's features. others: noise of a `CandidateMap`'s
+    further draws.
     """
 
     def __init__(
@@ -146,10 +175,11 @@ class Collector:
         interventions: Store | None = None,
         reward: RewardTransform | None = None,
         observations: Observations | None = None,
+        others: ResumableNoise | None = None,
     ) -> None:
         self.env, self.map = env, action_map
         self.observations = BaseFeatures(executor) if observations is None else observations
-        self.base = BasePlans(executor, noise)
+        self.base = BasePlans(executor, noise, others)
         self.writer = DecisionWriter(store, gamma, interventions)
         self.reward = reward or RewardTransform()
         shape = (executor.execute, env.spec.action.dim)
@@ -234,9 +264,9 @@ class Collector:
             base.executor.queue(lanes, chunk)
             self._open(lanes, seen, noise.flatten(1)[:, :0], u, base.executed_part(chunk), chunk)
             return
-        chunk = base.executor.plan(lanes, noise, seen.condition)
+        chunk, executed = base.plan_candidates(lanes, noise, seen.condition)
         # a copy, because the chunk is corrected in place below
-        ctx = base.executed_part(chunk)[:, : self.map.ctx_dim].clone()
+        ctx = executed.flatten(1)[:, : self.map.ctx_dim].clone()
         u = None if act is None else act(features, ctx)
         if u is not None:
             ta = base.executor.execute
@@ -325,7 +355,7 @@ class Collector:
         noise = self.base.draw(lanes)
         if isinstance(self.map, LatentMap):
             return noise.flatten(1)
-        return self.base.executed_part(self.base.executor.plan(lanes, noise, condition))
+        return self.base.plan_candidates(lanes, noise, condition)[1].flatten(1)
 
     def state_dict(self) -> dict[str, Any]:
         """State of running decisions, executor and noise, from which a resumed run continues."""
@@ -346,5 +376,5 @@ class Collector:
             name: value.to(device, copy=True) for name, value in state["pending"].items()
         }
         self.base.executor.load_state_dict(state["executor"])
-        self.base.noise.load_state_dict(state["noise"])
+        self.base.load_noise(state["noise"])
         self.env_steps, self.reward.largest = int(state["env_steps"]), float(state["reward_max"])

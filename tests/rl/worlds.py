@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from robo_rl.core.action_map import ActionMap
+from robo_rl.core.action_map import ActionMap, CandidateMap
 from robo_rl.core.seeding import EpisodeSeeds, generator
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.replay import Replay
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.loop import FinetuneConfig, FineTuner
 from robo_rl.rl.mix import ReplayMix
+from robo_rl.rl.off_policy.candidates import CandidateLearner
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from sim.vec.lane import LaneObs, LaneStep
@@ -80,10 +81,15 @@ def make_tuner(
 ) -> tuple[FineTuner, WorkerVecEnv, EpisodeSeeds]:
     """A tuner at its start; the same call gives the same tuner."""
     base, env, root = flow_policy(SPEC), make_env(lanes), ("toy", 0)
-    learner = OffPolicyLearner(4, action_map, config.learner, generator("learner", 0))
+    rng = generator("learner", 0)
+    learner, others = OffPolicyLearner(4, action_map, config.learner, rng), None
+    if isinstance(action_map, CandidateMap):
+        learner = CandidateLearner(4, action_map, config.learner, rng)
+        others = EpisodeNoise(((action_map.count - 1) * base.chunk, 1), 1.0, stream=7)
     store = Replay(config.replay_capacity, lanes, widths(action_map))
     noise = EpisodeNoise((base.chunk, 1))
-    collector = Collector(env, ChunkExecutor(base, lanes), noise, action_map, config.learner.gamma, store)
+    executor, gamma = ChunkExecutor(base, lanes), config.learner.gamma
+    collector = Collector(env, executor, noise, action_map, gamma, store, others=others)
     seeds, first = EpisodeSeeds(root), EpisodeSeeds(root)
     collector.reset(env.reset(seeds), [next(first) for _ in range(lanes)])
     mix = ReplayMix({"online": store}, {"online": 1.0})

@@ -12,6 +12,7 @@ from policies.base.generative import GenerativePolicy
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
+from policies.tuned.best_of import BestOfPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
@@ -28,7 +29,7 @@ from robo_rl.apps.tuning.stores import (
     with_packed_replay,
 )
 from robo_rl.conf.finetune import MapConfig, MethodConfig
-from robo_rl.core.action_map import ActionMap, ChainMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import generator
@@ -43,6 +44,7 @@ from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.observed import LearnedFeatures
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder
+from robo_rl.rl.off_policy.candidates import CandidateLearner
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.on_policy.groups import check_groups
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
@@ -52,6 +54,7 @@ from sim.registry import make_expert
 from sim.vec.intervention import Intervened, by_distance
 
 Tuner = FineTuner | PpoTuner
+FURTHER_DRAWS = 1_000  # stream of their noise, apart from the base's own
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
         return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
     if config.kind in ("chain", "draws"):
         return chain_map(base, config.draws if config.kind == "draws" else 0)
+    if config.kind == "candidates":
+        return _candidate_map(config, base)
     if config.kind == "residual":
         if isinstance(base, DirectPolicy) and base.actor is None:
             raise ConfigError("A residual needs a base to correct: give base=<policy folder>.")
@@ -94,6 +99,20 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
             "method=residual)."
         )
     return DirectMap(action_dim)
+
+
+def _candidate_map(config: MapConfig, base: SavedPolicy) -> CandidateMap:
+    if isinstance(base, DirectPolicy) or ignores_noise(base):
+        raise ConfigError(
+            "Candidates are draws of a generative base, but this one makes the same chunk from every noise. "
+            "Give the policy of robo-rl train as base=, or choose method=residual."
+        )
+    if corrects_steps(base):
+        raise ConfigError(
+            "This base corrects every step itself, so a chosen chunk is not what it executes. Give its own "
+            "base, or choose method=residual."
+        )
+    return CandidateMap(base.action_spec.dim, base.execute, config.candidates, config.edit)
 
 
 def ignores_noise(policy: SavedPolicy) -> bool:
@@ -118,6 +137,17 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
         raise ConfigError(
             "Rewards before an intervention belong to a single step, but this map decides entire chunks. Set "
             "method.map.per_chunk=false, or method.reward_source=task."
+        )
+    candidates = isinstance(action_map, CandidateMap)
+    if learner.expectile > 0.0 and not candidates:
+        raise ConfigError(
+            f"method.learner.expectile is of methods that choose among candidates, found method.map.kind="
+            f"{method.map.kind}. Set it to 0, or method.map.kind=candidates."
+        )
+    if candidates and (method.algorithm != "off_policy" or method.encoder == "learned"):
+        raise ConfigError(
+            "Candidates are chosen by off-policy critics of the base's features: set "
+            "method.algorithm=off_policy and method.encoder=frozen."
         )
     if learner.gate and not isinstance(action_map, ResidualMap):
         raise ConfigError(
@@ -205,7 +235,11 @@ def build_collector(
         assert isinstance(store, Replay)
         assert store.frames is not None
         seen = LearnedFeatures(executor, pictures.encoder, store.frames)
-    return Collector(env, executor, noise, action_map, gamma, store, interventions, reward, seen)
+    others = None
+    if isinstance(action_map, CandidateMap):
+        shape = ((action_map.count - 1) * base.chunk, base.action_spec.dim)
+        others = EpisodeNoise(shape, 1.0, FURTHER_DRAWS, device=device)
+    return Collector(env, executor, noise, action_map, gamma, store, interventions, reward, seen, others)
 
 
 @dataclass(frozen=True)
@@ -271,6 +305,8 @@ def build_learner(
     pictures: LearnedPictures | None = None,
 ) -> OffPolicyLearner:
     """The off-policy learner of a method. base: the one whose features are stored."""
+    if isinstance(action_map, CandidateMap):
+        return CandidateLearner(features, action_map, method.learner, rng, views_of(base))
     aliased = base if method.algorithm == "noise_aliased" else None
     encoder = None if pictures is None else BatchEncoder(pictures.encoder, method.shift_px, rng)
     return OffPolicyLearner(
@@ -350,6 +386,9 @@ def deployed(
     encoder = None if pictures is None else pictures.encoder
     if isinstance(action_map, LatentMap):
         return SteeredPolicy(base, learner.actor, action_map, encoder)
+    if isinstance(action_map, CandidateMap):
+        assert isinstance(learner, OffPolicyLearner)
+        return BestOfPolicy(base, learner.critic, action_map, learner.actor)
     if isinstance(action_map, ResidualMap):
         gate = learner.critic if isinstance(learner, OffPolicyLearner) and learner.cfg.gate else None
         return ResidualPolicy(base, learner.actor, action_map, gate, encoder)

@@ -87,6 +87,12 @@ class LearnerConfig:
         0.0, "SAC: weight of Cal-QL's term, for offline learning; 0: no term", at_least=0.0
     )
     conservative_actions: int = setting(10, "actions per kind and state in that term", at_least=1)
+    expectile: float = setting(
+        0.0,
+        "map.kind=candidates: targets from V, this expectile of Q over executed chunks (IQL), in (0, 1); 0: "
+        "from the best candidate",
+        at_least=0.0,
+    )
     gate: bool = setting(
         False, "use u only where its Q exceeds that of u = 0 (the base), in acting and in targets"
     )
@@ -102,6 +108,8 @@ def check_learner(cfg: LearnerConfig) -> None:
         raise ConfigError(
             f"learner.gamma and learner.tau must lie in (0, 1], found {cfg.gamma} and {cfg.tau}."
         )
+    if cfg.expectile >= 1.0:
+        raise ConfigError(f"learner.expectile must lie in [0, 1), found {cfg.expectile}.")
     if cfg.adam_beta2 >= 1.0:
         raise ConfigError(f"learner.adam_beta2 must lie in [0, 1), found {cfg.adam_beta2}.")
     if not 0.0 <= cfg.explore_correlation < 1.0:

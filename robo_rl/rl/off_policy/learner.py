@@ -179,7 +179,7 @@ class OffPolicyLearner:
     def _judged(self, batch: Batch, u: Float[Tensor, "b d"]) -> Float[Tensor, " b"]:
         """Q of u, reduced over heads as `actor_reduce` says."""
         heads = 1 if self.cfg.actor_reduce == "first" else None
-        action = self.map.to_critic(u, batch.ctx)
+        action = self.context.map.to_critic(u, batch.ctx)
         q = self.context.evaluate(self.critic, self.context.critic_input(batch.obs), action, heads)
         return q.amin(dim=0) if self.cfg.actor_reduce == "min" else q.mean(dim=0)
 

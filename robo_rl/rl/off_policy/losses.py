@@ -96,6 +96,15 @@ def conservative_loss(
     return gap.sum(), {"critic/conservative_gap": gap.detach().mean()}
 
 
+def expectile_loss(error: Float[Tensor, " b"], expectile: float) -> Tensor:
+    """mean |tau - 1(error < 0)| error^2, with error = Q - V (IQL, Kostrikov et al. 2022, eq. 5).
+
+    tau = 0.5 gives half the mean squared error; as tau goes to 1, V goes to the highest Q.
+    """
+    weight = torch.where(error < 0.0, 1.0 - expectile, expectile)
+    return (weight * error.square()).mean()
+
+
 def residual_penalty(u: Float[Tensor, "b d"], weight: float) -> tuple[Tensor, Info]:
     """weight * E||u||^2: keeps a residual small where the critic has no preference."""
     size = u.detach().square().mean()
