@@ -12,8 +12,7 @@ from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, check_head
-from robo_rl.apps.tuning.report import print_tasks, tasks_json
-from robo_rl.apps.tuning.suite_tasks import evaluation_seeds, success_by_task
+from robo_rl.apps.tuning.report import evaluation_seeds, print_tasks, success_by_task, tasks_json
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv

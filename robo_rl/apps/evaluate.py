@@ -16,7 +16,7 @@ from policies.executor import ChunkExecutor
 from policies.remote.address import is_remote
 from policies.saved_files import POLICY_FILE
 from policies.told import ToldPolicy
-from robo_rl.apps.tuning.suite_tasks import evaluation_seeds, success_by_task
+from robo_rl.apps.tuning.report import evaluation_seeds, success_by_task
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json

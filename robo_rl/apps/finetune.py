@@ -6,8 +6,8 @@ import torch
 
 from robo_rl.apps.tuning.auto import finetune_auto
 from robo_rl.apps.tuning.check import check_config, check_pictures_fit
-from robo_rl.apps.tuning.compose import build_map, check_together
 from robo_rl.apps.tuning.loop import run_method
+from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS, opened_cluster
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base

@@ -27,6 +27,7 @@ from robo_rl.core.protocols import (
 from robo_rl.core.shapes import Bool, Float
 from robo_rl.rl.observed import BaseFeatures, Observations, Seen
 from robo_rl.rl.running import CollectedEpisode, RewardTransform, RunningDecisions, RunningEpisodes
+from robo_rl.rl.takeover import Takeover
 
 Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u
 Learn = Callable[[float], None]  # does the updates that belong to so many steps of all lanes
@@ -161,7 +162,7 @@ class Collector:
     """Steps the lanes of one environment and stores their decisions.
 
     observations: what actor and critics see; None: the base's features. others: noise of a `CandidateMap`'s
-    further draws.
+    further draws. takeover: leaves the first steps of episodes to the base; None: the actor always acts.
     """
 
     def __init__(
@@ -176,8 +177,9 @@ class Collector:
         reward: RewardTransform | None = None,
         observations: Observations | None = None,
         others: ResumableNoise | None = None,
+        takeover: Takeover | None = None,
     ) -> None:
-        self.env, self.map = env, action_map
+        self.env, self.map, self.takeover = env, action_map, takeover
         self.observations = BaseFeatures(executor) if observations is None else observations
         self.base = BasePlans(executor, noise, others)
         self.writer = DecisionWriter(store, gamma, interventions)
@@ -193,8 +195,14 @@ class Collector:
 
     def reset(self, obs: Obs, episode_seeds: Indices) -> None:
         """Start every lane after a reset of the environment. Call once, before the first `begin`."""
-        self.base.reset(obs, self._lanes, episode_seeds)
+        self._start(obs, self._lanes, episode_seeds)
         self.observations.start(obs, self._lanes)
+
+    def _start(self, obs: Obs, lanes: Lanes, episode_seeds: Indices) -> None:
+        self.base.reset(obs, lanes, episode_seeds)
+        if self.takeover is not None:
+            seeds = torch.as_tensor(episode_seeds, dtype=torch.long, device=lanes.ids.device)
+            self.takeover.reset(lanes, lanes.read(seeds))
 
     @property
     def num_lanes(self) -> int:
@@ -242,8 +250,15 @@ class Collector:
         self.base.plan_due(condition=seen.condition)
         action = self.base.action()
         ctx = action[:, : self.map.ctx_dim]
-        u = None if act is None else act(seen.features, ctx)
+        u = self._ask(act, seen.features, ctx, self._lanes)
         self._open(self._lanes, seen, ctx, u, action if u is None else self.map.to_critic(u, ctx))
+
+    def _ask(self, act: Act | None, features: Tensor, ctx: Tensor, lanes: Lanes) -> Tensor | None:
+        """u of these lanes: 0 where the base still acts. None: the base acts everywhere."""
+        if act is None or self.takeover is None:
+            return None if act is None else act(features, ctx)
+        base = lanes.read(self.takeover.base_acts(self.episodes.length))
+        return torch.where(base.unsqueeze(1), 0.0, act(features, ctx))
 
     def _decide_chunk(self, act: Act | None) -> None:
         base, lanes = self.base, self.base.executor.due()
@@ -253,7 +268,7 @@ class Collector:
         features = seen.features
         if isinstance(self.map, LatentMap):
             ctx = noise.flatten(1)[:, : self.map.ctx_dim]
-            u = None if act is None else act(features, ctx)
+            u = self._ask(act, features, ctx, lanes)
             steered = noise if u is None else self.map.to_noise(u, ctx)
             chunk = base.executor.plan(lanes, steered, seen.condition)
             self._open(lanes, seen, ctx, u, steered.flatten(1), chunk)
@@ -267,7 +282,7 @@ class Collector:
         chunk, executed = base.plan_candidates(lanes, noise, seen.condition)
         # a copy, because the chunk is corrected in place below
         ctx = executed.flatten(1)[:, : self.map.ctx_dim].clone()
-        u = None if act is None else act(features, ctx)
+        u = self._ask(act, features, ctx, lanes)
         if u is not None:
             ta = base.executor.execute
             chunk[:, :ta] = self.map.to_critic(u, ctx).view(len(lanes), ta, -1)
@@ -321,7 +336,7 @@ class Collector:
         outcome = {name: ended.read(info[name]) for name in ("episode_seed", "success")}
         self._store(ended, entry | outcome)
         ended.write(self.decisions.has_pending, False)
-        self.base.reset(obs, ended, info["next_seed"])
+        self._start(obs, ended, info["next_seed"])
         self.observations.start(obs, ended)
         self.episodes.end(ended, info)
 
@@ -364,6 +379,7 @@ class Collector:
             "pending": {name: value.clone() for name, value in self.decisions.pending.items()},
             "executor": self.base.executor.state_dict(),
             "noise": self.base.noise.state_dict(),
+            "takeover": None if self.takeover is None else self.takeover.steps.clone(),
             "env_steps": self.env_steps,
             "reward_max": self.reward.largest,
         }
@@ -377,4 +393,6 @@ class Collector:
         }
         self.base.executor.load_state_dict(state["executor"])
         self.base.load_noise(state["noise"])
+        if self.takeover is not None:
+            self.takeover.steps.copy_(state["takeover"])
         self.env_steps, self.reward.largest = int(state["env_steps"]), float(state["reward_max"])

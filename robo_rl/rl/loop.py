@@ -49,6 +49,13 @@ class FinetuneConfig:
         "steps over which the actor's probability to act rises to 1, else the base acts; 0: it always acts",
         at_least=0,
     )
+    takeover: float = setting(
+        0.0,
+        "largest share of an episode in which the base acts before the actor takes over, drawn for each "
+        "(PLD); 0: the actor always acts",
+        at_least=0.0,
+        at_most=1.0,
+    )
     burn_in: int = setting(3_000, "critic updates after base_steps, before the actor learns", at_least=0)
     burn_in_target: str = one_of(
         "mc", "td", help="mc: Monte-Carlo returns of the base, ended by time-outs; td: bootstrapped"

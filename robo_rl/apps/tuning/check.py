@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from policies.registry import SavedPolicy
-from robo_rl.apps.tuning.compose import build_map, check_interventions
+from robo_rl.apps.tuning.compose import check_interventions
+from robo_rl.apps.tuning.maps import build_map
 from robo_rl.apps.tuning.pictures import check_memory, check_method, learned_pictures, memory_of
 from robo_rl.apps.tuning.remote import check_launcher
 from robo_rl.apps.tuning.start import with_planning_interval

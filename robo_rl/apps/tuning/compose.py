@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -17,7 +16,8 @@ from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
 from policies.vla.packed import PackedPolicy
-from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
+from robo_rl.apps.tuning.denoising import chain_head, tunable
+from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.pictures import LearnedPictures, learned_pictures
 from robo_rl.apps.tuning.stores import (
     build_stores,
@@ -28,8 +28,8 @@ from robo_rl.apps.tuning.stores import (
     views_of,
     with_packed_replay,
 )
-from robo_rl.conf.finetune import MapConfig, MethodConfig
-from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.conf.finetune import MethodConfig
+from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import generator
@@ -38,7 +38,6 @@ from robo_rl.core.views import Views
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.collect import Collector, Store
-from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.graphs import update_graphs
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
@@ -50,6 +49,7 @@ from robo_rl.rl.on_policy.groups import check_groups
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
 from robo_rl.rl.on_policy.tuner import PpoTuner
+from robo_rl.rl.takeover import Takeover
 from sim.registry import make_expert
 from sim.vec.intervention import Intervened, by_distance
 
@@ -65,102 +65,6 @@ class TuningSession:
     policy: SavedPolicy
     noise_scale: float  # scale of the policy's initial noise in evaluation and deployment
     seed_root: tuple[str, int]
-
-
-def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
-    """Action map of a method over this base."""
-    action_dim = base.action_spec.dim
-    if config.kind == "steering":
-        if isinstance(base, DirectPolicy):
-            raise ConfigError("Steering needs a generative base to steer: give base=<policy folder>.")
-        if ignores_noise(base):
-            raise ConfigError(
-                "Steering chooses the base's noise, but this base is already steered from zero noise and "
-                "ignores its noise input. Steer its own base, or train a residual on it (method=residual)."
-            )
-        return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
-    if config.kind in ("chain", "draws"):
-        return chain_map(base, config.draws if config.kind == "draws" else 0)
-    if config.kind == "candidates":
-        return _candidate_map(config, base)
-    if config.kind == "residual":
-        if isinstance(base, DirectPolicy) and base.actor is None:
-            raise ConfigError("A residual needs a base to correct: give base=<policy folder>.")
-        if config.per_chunk and corrects_steps(base):
-            raise ConfigError(
-                "This base corrects every step itself, so chunks of it cannot be corrected. Set "
-                "method.map.per_chunk=false."
-            )
-        return ResidualMap(action_dim, config.scale, base.execute if config.per_chunk else 1)
-    if not isinstance(base, DirectPolicy):
-        raise ConfigError(
-            f"This method learns from scratch (method.map.kind=direct), but base= is a policy of kind "
-            f"'{base.kind}'. Leave base= out, or choose a method that improves it (method=steering or "
-            "method=residual)."
-        )
-    return DirectMap(action_dim)
-
-
-def _candidate_map(config: MapConfig, base: SavedPolicy) -> CandidateMap:
-    if isinstance(base, DirectPolicy) or ignores_noise(base):
-        raise ConfigError(
-            "Candidates are draws of a generative base, but this one makes the same chunk from every noise. "
-            "Give the policy of robo-rl train as base=, or choose method=residual."
-        )
-    if corrects_steps(base):
-        raise ConfigError(
-            "This base corrects every step itself, so a chosen chunk is not what it executes. Give its own "
-            "base, or choose method=residual."
-        )
-    return CandidateMap(base.action_spec.dim, base.execute, config.candidates, config.edit)
-
-
-def ignores_noise(policy: SavedPolicy) -> bool:
-    """True if a policy of the stack is steered from zero noise, which makes the noise input unused."""
-    layer: Any = policy
-    while isinstance(layer, SteeredPolicy | ResidualPolicy):
-        if isinstance(layer, SteeredPolicy) and layer.map.origin == "zero":
-            return True
-        layer = layer.base
-    return False
-
-
-def check_together(method: MethodConfig, action_map: ActionMap) -> None:
-    """Raise ConfigError for settings of the learner that do not apply to this map."""
-    learner = method.learner
-    if (method.algorithm == "denoising") != isinstance(action_map, ChainMap):
-        raise ConfigError(
-            f"method.algorithm={method.algorithm} does not fit method.map.kind={method.map.kind}: chains are "
-            "learned by method.algorithm=denoising, and nothing else is."
-        )
-    if method.reward_source == "interventions" and action_map.timescale == "chunk":
-        raise ConfigError(
-            "Rewards before an intervention belong to a single step, but this map decides entire chunks. Set "
-            "method.map.per_chunk=false, or method.reward_source=task."
-        )
-    candidates = isinstance(action_map, CandidateMap)
-    if learner.expectile > 0.0 and not candidates:
-        raise ConfigError(
-            f"method.learner.expectile is of methods that choose among candidates, found method.map.kind="
-            f"{method.map.kind}. Set it to 0, or method.map.kind=candidates."
-        )
-    if candidates and (method.algorithm != "off_policy" or method.encoder == "learned"):
-        raise ConfigError(
-            "Candidates are chosen by off-policy critics of the base's features: set "
-            "method.algorithm=off_policy and method.encoder=frozen."
-        )
-    if learner.gate and not isinstance(action_map, ResidualMap):
-        raise ConfigError(
-            f"Only a residual policy is deployed with its critics: with method.map.kind={method.map.kind} "
-            "the policy would be trained with a gate and deployed without. Set method.learner.gate=false."
-        )
-    spread = learner.actor == "deterministic" and learner.explore_min_scale != 1.0
-    if (learner.explore_correlation != 0.0 or spread) and action_map.timescale == "chunk":
-        raise ConfigError(
-            "Correlated exploration noise, and noise scales per lane, need a decision at every step; this "
-            "map decides once per chunk. Set method.learner.explore_correlation=0 and "
-            "method.learner.explore_min_scale=1."
-        )
 
 
 def build_session(
@@ -239,7 +143,12 @@ def build_collector(
     if isinstance(action_map, CandidateMap):
         shape = ((action_map.count - 1) * base.chunk, base.action_spec.dim)
         others = EpisodeNoise(shape, 1.0, FURTHER_DRAWS, device=device)
-    return Collector(env, executor, noise, action_map, gamma, store, interventions, reward, seen, others)
+    takeover = None
+    if method.takeover > 0.0:
+        takeover = Takeover(env.num_envs, round(method.takeover * env.spec.max_episode_steps), device)
+    return Collector(
+        env, executor, noise, action_map, gamma, store, interventions, reward, seen, others, takeover
+    )
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from policies.tuned.steered import SteeredPolicy
 from policies.vla.packed import PackedPolicy, has_prefix
 from policies.vla.policy import VlaPolicy
 from policies.vla.single_step import SingleStepExpert, with_expert
-from robo_rl.apps.tuning.compose import ignores_noise
+from robo_rl.apps.tuning.maps import ignores_noise
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv

@@ -14,12 +14,11 @@ from robo_rl.apps.tuning.compose import (
     TuningSession,
     build_collector,
     build_learner,
-    build_map,
-    check_together,
     deployed,
     deployed_noise,
     with_interventions,
 )
+from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.start import env_name, env_options
 from robo_rl.apps.tuning.stores import build_stores, feature_dim, reward_transform, store_widths, stored_base
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig

@@ -1,7 +1,8 @@
-"""Success of a fine-tuned policy and its base on the same episodes."""
+"""Success of a fine-tuned policy and its base on the same episodes, and in each task of a suite."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -10,19 +11,19 @@ from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.start import env_name, env_options
-from robo_rl.apps.tuning.suite_tasks import evaluation_seeds, success_by_task
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
-from robo_rl.eval.rollout import EvalResult, compare, evaluate
+from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.tasks import balanced_seeds, rates_by_task
 from robo_rl.runs.device import device_of
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.next_step import after_tuning
 from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import success_note, write_success_note
-from sim.registry import make_env
+from sim.registry import make_env, task_in, tasks_in
 from sim.vec.on_device import copied_env
 
 
@@ -78,3 +79,21 @@ def print_tasks(tasks: dict[str, dict[str, SuccessRate]]) -> None:
 def tasks_json(tasks: dict[str, dict[str, SuccessRate]]) -> dict[str, dict[str, Any]]:
     """Success of each policy on each task, for results.json."""
     return {who: {task: rate.to_json() for task, rate in rates.items()} for who, rates in tasks.items()}
+
+
+def evaluation_seeds(name: str, eval_seed: int, episodes: int, tasks: Sequence[str] = ()) -> list[int]:
+    """Seeds of evaluation `eval_seed` in this environment; in a suite, equal shares of `tasks` (none: all).
+
+    A suite with more tasks than episodes has the usual seeds, whose tasks are random.
+    """
+    known = tasks_in(name)
+    chosen = [i for i, task in enumerate(known) if not tasks or task in tasks]
+    if not chosen or len(chosen) > episodes:
+        return eval_seeds(eval_seed, episodes)
+    return balanced_seeds(eval_seed, episodes, chosen, partial(task_in, name))
+
+
+def success_by_task(name: str, result: EvalResult) -> dict[str, SuccessRate]:
+    """Success of each task that was run; empty in an environment of one task."""
+    known = tasks_in(name)
+    return rates_by_task(result, known, partial(task_in, name)) if known else {}

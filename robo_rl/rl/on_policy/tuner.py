@@ -53,10 +53,10 @@ class PpoTuner:
             raise ConfigError(
                 "PPO learns from its own rollouts alone: set method.base_steps=0 and method.burn_in=0."
             )
-        if config.ramp_steps:
+        if config.ramp_steps or config.takeover:
             raise ConfigError(
                 "PPO needs the actor's probability of each action, so the base cannot act in its place: "
-                "set method.ramp_steps=0."
+                "set method.ramp_steps=0 and method.takeover=0."
             )
         if config.env_steps < ppo.rollout * lanes:
             raise ConfigError(

@@ -15,6 +15,7 @@ from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.tuning import compose
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
+from robo_rl.apps.tuning.maps import check_together
 from robo_rl.apps.tuning.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.conf.train import TrainConfig
@@ -166,6 +167,14 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.target_entropy": -0.5,
         "mix.intervention": 0.5,
         "mix.online": 0.5,
+    },
+    "pld": {
+        "map.kind": "residual",
+        "map.per_chunk": False,
+        "learner.actor": "gaussian",
+        "learner.gate": False,
+        "mix.online": 0.5,
+        "mix.base": 0.5,
     },
     "policy_decorator": {
         "map.per_chunk": True,
@@ -692,8 +701,8 @@ def test_empty_demonstrations_are_refused(tmp_path: Path) -> None:
 def test_interventions_with_chunks_are_refused() -> None:
     """An intervention inside a chunk cannot be assigned: refused before anything is built."""
     with pytest.raises(ConfigError, match=r"per_chunk=false, or method\.reward_source=task"):
-        compose.check_together(method("rlif"), ResidualMap(2, 0.1, 8))
-    compose.check_together(method("rlif"), ResidualMap(2, 0.1, 1))
+        check_together(method("rlif"), ResidualMap(2, 0.1, 8))
+    check_together(method("rlif"), ResidualMap(2, 0.1, 1))
 
 
 def test_rlif_needs_interventions(demos: EpisodeStore) -> None:

@@ -1,0 +1,113 @@
+"""Action map of a method over a base, and checks that map, learner and base go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policies.registry import SavedPolicy
+from policies.tuned.direct import DirectPolicy
+from policies.tuned.residual import ResidualPolicy
+from policies.tuned.steered import SteeredPolicy
+from robo_rl.apps.tuning.denoising import chain_map
+from robo_rl.conf.finetune import MapConfig, MethodConfig
+from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.errors import ConfigError
+from robo_rl.rl.distillation.dagger import corrects_steps
+
+
+def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
+    """Action map of a method over this base."""
+    action_dim = base.action_spec.dim
+    if config.kind == "steering":
+        if isinstance(base, DirectPolicy):
+            raise ConfigError("Steering needs a generative base to steer: give base=<policy folder>.")
+        if ignores_noise(base):
+            raise ConfigError(
+                "Steering chooses the base's noise, but this base is already steered from zero noise and "
+                "ignores its noise input. Steer its own base, or train a residual on it (method=residual)."
+            )
+        return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
+    if config.kind in ("chain", "draws"):
+        return chain_map(base, config.draws if config.kind == "draws" else 0)
+    if config.kind == "candidates":
+        return _candidate_map(config, base)
+    if config.kind == "residual":
+        if isinstance(base, DirectPolicy) and base.actor is None:
+            raise ConfigError("A residual needs a base to correct: give base=<policy folder>.")
+        if config.per_chunk and corrects_steps(base):
+            raise ConfigError(
+                "This base corrects every step itself, so chunks of it cannot be corrected. Set "
+                "method.map.per_chunk=false."
+            )
+        return ResidualMap(action_dim, config.scale, base.execute if config.per_chunk else 1)
+    if not isinstance(base, DirectPolicy):
+        raise ConfigError(
+            f"This method learns from scratch (method.map.kind=direct), but base= is a policy of kind "
+            f"'{base.kind}'. Leave base= out, or choose a method that improves it (method=steering or "
+            "method=residual)."
+        )
+    return DirectMap(action_dim)
+
+
+def _candidate_map(config: MapConfig, base: SavedPolicy) -> CandidateMap:
+    if isinstance(base, DirectPolicy) or ignores_noise(base):
+        raise ConfigError(
+            "Candidates are draws of a generative base, but this one makes the same chunk from every noise. "
+            "Give the policy of robo-rl train as base=, or choose method=residual."
+        )
+    if corrects_steps(base):
+        raise ConfigError(
+            "This base corrects every step itself, so a chosen chunk is not what it executes. Give its own "
+            "base, or choose method=residual."
+        )
+    return CandidateMap(base.action_spec.dim, base.execute, config.candidates, config.edit)
+
+
+def ignores_noise(policy: SavedPolicy) -> bool:
+    """True if a policy of the stack is steered from zero noise, which makes the noise input unused."""
+    layer: Any = policy
+    while isinstance(layer, SteeredPolicy | ResidualPolicy):
+        if isinstance(layer, SteeredPolicy) and layer.map.origin == "zero":
+            return True
+        layer = layer.base
+    return False
+
+
+def check_together(method: MethodConfig, action_map: ActionMap) -> None:
+    """Raise ConfigError for settings of the learner that do not apply to this map."""
+    learner = method.learner
+    if (method.algorithm == "denoising") != isinstance(action_map, ChainMap):
+        raise ConfigError(
+            f"method.algorithm={method.algorithm} does not fit method.map.kind={method.map.kind}: chains are "
+            "learned by method.algorithm=denoising, and nothing else is."
+        )
+    if method.reward_source == "interventions" and action_map.timescale == "chunk":
+        raise ConfigError(
+            "Rewards before an intervention belong to a single step, but this map decides entire chunks. Set "
+            "method.map.per_chunk=false, or method.reward_source=task."
+        )
+    candidates = isinstance(action_map, CandidateMap)
+    if learner.expectile > 0.0 and not candidates:
+        raise ConfigError(
+            f"method.learner.expectile is of methods that choose among candidates, found method.map.kind="
+            f"{method.map.kind}. Set it to 0, or method.map.kind=candidates."
+        )
+    if candidates and (method.algorithm != "off_policy" or method.encoder == "learned"):
+        raise ConfigError(
+            "Candidates are chosen by off-policy critics of the base's features: set "
+            "method.algorithm=off_policy and method.encoder=frozen."
+        )
+    if method.takeover > 0.0 and isinstance(action_map, DirectMap):
+        raise ConfigError("There is no base that could act first: set method.takeover=0.")
+    if learner.gate and not isinstance(action_map, ResidualMap):
+        raise ConfigError(
+            f"Only a residual policy is deployed with its critics: with method.map.kind={method.map.kind} "
+            "the policy would be trained with a gate and deployed without. Set method.learner.gate=false."
+        )
+    spread = learner.actor == "deterministic" and learner.explore_min_scale != 1.0
+    if (learner.explore_correlation != 0.0 or spread) and action_map.timescale == "chunk":
+        raise ConfigError(
+            "Correlated exploration noise, and noise scales per lane, need a decision at every step; this "
+            "map decides once per chunk. Set method.learner.explore_correlation=0 and "
+            "method.learner.explore_min_scale=1."
+        )
