@@ -25,6 +25,7 @@ POLICIES: Table = {
     "best_of": ("policies.tuned.best_of:BestOfPolicy", None),
     "direct": ("policies.tuned.direct:DirectPolicy", None),
     "single_step": ("policies.tuned.single_step:SingleStepPolicy", None),
+    "one_step": ("policies.tuned.one_step:OneStepPolicy", None),
     "flight": ("policies.flight.policy:FlightPolicy", None),
     "swarm": ("policies.flight.swarm:SwarmPolicy", None),
     "vision": ("policies.flight.vision:VisionPolicy", None),

@@ -26,8 +26,10 @@ class MapConfig:
         "chain",
         "draws",
         "candidates",
+        "head",
         help="actor's output: initial noise of the base, correction of its action, the action, the base's "
-        "denoising chain, its chunk with draws of its training loss, or the choice of one of its chunks",
+        "denoising chain, its chunk with draws of its training loss, the choice of one of its chunks, or a "
+        "chunk by a single-step head",
     )
     draws: int = setting(8, "draws: noises and times per chunk at which the loss is taken", at_least=1)
     candidates: int = setting(8, "candidates: draws of the base per decision, its own included", at_least=2)

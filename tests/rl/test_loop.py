@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from robo_rl.core.action_map import ActionMap, CandidateMap, LatentMap, ResidualMap
+from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.lanes import Lanes
@@ -64,6 +64,7 @@ def test_actor_is_zero_until_the_end_of_burn_in() -> None:
         (LatentMap(4, 1, 1.5, "gaussian"), {"actor": "gaussian", "norm_bound": 0.5, "heads": 4}),
         (CandidateMap(1, 2, 3), {"expectile": 0.7}),
         (CandidateMap(1, 2, 3, 0.1), {"actor": "gaussian"}),
+        (ChainMap(4, 1, 0, 2), {"actor_delay": 2}),
     ],
 )
 @pytest.mark.parametrize("stop_at", [30, 60, 90])

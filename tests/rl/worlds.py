@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from robo_rl.core.action_map import ActionMap, CandidateMap
+from policies.tuned.one_step import JumpHead
+from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap
 from robo_rl.core.seeding import EpisodeSeeds, generator
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.replay import Replay
@@ -19,6 +20,7 @@ from robo_rl.rl.loop import FinetuneConfig, FineTuner
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.candidates import CandidateLearner
 from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.flow_q import FlowQLearner
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.workers import WorkerVecEnv
@@ -83,6 +85,8 @@ def make_tuner(
     base, env, root = flow_policy(SPEC), make_env(lanes), ("toy", 0)
     rng = generator("learner", 0)
     learner, others = OffPolicyLearner(4, action_map, config.learner, rng), None
+    if isinstance(action_map, ChainMap):
+        learner = FlowQLearner(4, action_map, config.learner, rng, JumpHead(base), base)
     if isinstance(action_map, CandidateMap):
         learner = CandidateLearner(4, action_map, config.learner, rng)
         others = EpisodeNoise(((action_map.count - 1) * base.chunk, 1), 1.0, stream=7)

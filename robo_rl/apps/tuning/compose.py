@@ -13,6 +13,7 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.tuned.best_of import BestOfPolicy
 from policies.tuned.direct import DirectPolicy
+from policies.tuned.one_step import JumpHead, OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
 from policies.vla.packed import PackedPolicy
@@ -44,6 +45,7 @@ from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.observed import LearnedFeatures
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder
 from robo_rl.rl.off_policy.candidates import CandidateLearner
+from robo_rl.rl.off_policy.flow_q import FlowQLearner
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.on_policy.groups import check_groups
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
@@ -214,6 +216,11 @@ def build_learner(
     pictures: LearnedPictures | None = None,
 ) -> OffPolicyLearner:
     """The off-policy learner of a method. base: the one whose features are stored."""
+    if method.map.kind == "head":
+        assert isinstance(base, GenerativePolicy)
+        assert isinstance(action_map, ChainMap)
+        head = JumpHead(base)
+        return FlowQLearner(features, action_map, method.learner, rng, head, base, views_of(base))
     if isinstance(action_map, CandidateMap):
         return CandidateLearner(features, action_map, method.learner, rng, views_of(base))
     aliased = base if method.algorithm == "noise_aliased" else None
@@ -293,6 +300,9 @@ def deployed(
 ) -> SavedPolicy:
     """Policy that executes the learner's actor; it shares the learner's weights."""
     encoder = None if pictures is None else pictures.encoder
+    if isinstance(learner, FlowQLearner):
+        assert isinstance(base, GenerativePolicy)
+        return OneStepPolicy(base, learner.actor)
     if isinstance(action_map, LatentMap):
         return SteeredPolicy(base, learner.actor, action_map, encoder)
     if isinstance(action_map, CandidateMap):

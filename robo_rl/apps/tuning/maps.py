@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from policies.base.generative import GenerativePolicy
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
@@ -29,8 +30,8 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
         return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
     if config.kind in ("chain", "draws"):
         return chain_map(base, config.draws if config.kind == "draws" else 0)
-    if config.kind == "candidates":
-        return _candidate_map(config, base)
+    if config.kind in ("candidates", "head"):
+        return head_map(base) if config.kind == "head" else _candidate_map(config, base)
     if config.kind == "residual":
         if isinstance(base, DirectPolicy) and base.actor is None:
             raise ConfigError("A residual needs a base to correct: give base=<policy folder>.")
@@ -47,6 +48,18 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
             "method=residual)."
         )
     return DirectMap(action_dim)
+
+
+def head_map(base: SavedPolicy) -> ChainMap:
+    """Map of the chunks of a single-step head over this base. Raises ConfigError for one without a network of
+    its own.
+    """
+    if not isinstance(base, GenerativePolicy):
+        raise ConfigError(
+            "A single-step head is distilled from a diffusion or flow policy, found one of kind "
+            f"'{base.kind}'. Give the policy of robo-rl train as base=, or choose method=residual."
+        )
+    return ChainMap(base.chunk, base.action_spec.dim, 0, base.execute)
 
 
 def _candidate_map(config: MapConfig, base: SavedPolicy) -> CandidateMap:
@@ -76,7 +89,10 @@ def ignores_noise(policy: SavedPolicy) -> bool:
 def check_together(method: MethodConfig, action_map: ActionMap) -> None:
     """Raise ConfigError for settings of the learner that do not apply to this map."""
     learner = method.learner
-    if (method.algorithm == "denoising") != isinstance(action_map, ChainMap):
+    heads = method.map.kind == "head"
+    if heads and method.algorithm != "off_policy":
+        raise ConfigError("A head is learned by off-policy critics: set method.algorithm=off_policy.")
+    if not heads and (method.algorithm == "denoising") != isinstance(action_map, ChainMap):
         raise ConfigError(
             f"method.algorithm={method.algorithm} does not fit method.map.kind={method.map.kind}: chains are "
             "learned by method.algorithm=denoising, and nothing else is."
@@ -92,9 +108,11 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             f"method.learner.expectile is of methods that choose among candidates, found method.map.kind="
             f"{method.map.kind}. Set it to 0, or method.map.kind=candidates."
         )
-    if candidates and (method.algorithm != "off_policy" or method.encoder == "learned"):
+    if (candidates and method.algorithm != "off_policy") or (
+        (candidates or heads) and method.encoder == "learned"
+    ):
         raise ConfigError(
-            "Candidates are chosen by off-policy critics of the base's features: set "
+            "Candidates and heads are learned by off-policy critics of the base's features: set "
             "method.algorithm=off_policy and method.encoder=frozen."
         )
     if method.takeover > 0.0 and isinstance(action_map, DirectMap):

@@ -87,6 +87,9 @@ class LearnerConfig:
         0.0, "SAC: weight of Cal-QL's term, for offline learning; 0: no term", at_least=0.0
     )
     conservative_actions: int = setting(10, "actions per kind and state in that term", at_least=1)
+    distill: float = setting(
+        1.0, "FQL: weight of the squared distance between the head's chunk and the base's", at_least=0.0
+    )
     expectile: float = setting(
         0.0,
         "map.kind=candidates: targets from V, this expectile of Q over executed chunks (IQL), in (0, 1); 0: "

@@ -96,6 +96,19 @@ def conservative_loss(
     return gap.sum(), {"critic/conservative_gap": gap.detach().mean()}
 
 
+def distilled_q_loss(
+    q: Float[Tensor, " b"], chunk: Float[Tensor, "b Tp a"], goal: Float[Tensor, "b Tp a"], weight: float
+) -> tuple[Tensor, Info]:
+    """weight * mean |chunk - goal|^2 - mean Q / mean |Q|: FQL's actor loss, with its normalised Q (Park et
+    al. 2025, eq. 8).
+
+    Without the normalisation the weight would depend on the scale of the rewards.
+    """
+    distance = (chunk - goal).square().mean()
+    climb = q.mean() / q.detach().abs().mean().clamp(min=1e-6)
+    return weight * distance - climb, {"actor/distance": distance.detach().sqrt()}
+
+
 def expectile_loss(error: Float[Tensor, " b"], expectile: float) -> Tensor:
     """mean |tau - 1(error < 0)| error^2, with error = Q - V (IQL, Kostrikov et al. 2022, eq. 5).
 

@@ -398,6 +398,17 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.lr_actor": 3e-4,
         "learner.gamma": 0.99,
     },
+    "fql": {
+        "map.kind": "head",
+        "learner.heads": 2,
+        "learner.actor_reduce": "mean",
+        "learner.batch": 256,
+        "learner.tau": 0.005,
+        "learner.lr_actor": 3e-4,
+        "learner.lr_critic": 3e-4,
+        "learner.gamma": 0.99,
+        "learner.distill": 10.0,
+    },
     "awr": {
         "algorithm": "denoising",
         "map.kind": "draws",
