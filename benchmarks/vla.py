@@ -11,9 +11,12 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
     vla/<suite>/new_wording_success        told the task in wordings that no demonstration has
     vla/<suite>/other_instruction_success  told the opposite task: success in the task that was not named
     vla/<suite>/single_task_success        flow policies of one task each, from the same pictures
+    vla/<suite>/after_rl_success           the policy after --rl, on the episodes of vla/<suite>/success
 
---only measures some of them; --single-tasks names the tasks of the last line. --checkpoint measures a run
-that is not finished.
+--only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
+`robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
+seeds. The line has the success of each seed, that of the base, and the smallest change of a task.
+--checkpoint measures a run that is not finished.
 """
 
 from __future__ import annotations
@@ -22,18 +25,26 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 from common import emit, own_folder, parser, verb
 
+from policies.vla.tokens import words_in
 from robo_rl.eval.stats import SuccessRate
-from sim.adapters.metaworld_instructions import WORDINGS, tasks_of
+from sim.adapters.metaworld_instructions import TRAINING, WORDINGS, tasks_of
 from sim.registry import task_in
 
 NAMES = {"mt6": "mt6", "pair": "faucet-open-v3+faucet-close-v3"}
-PARTS = ("success", "new_wording_success", "other_instruction_success", "single_task_success")
+PARTS = (
+    "success",
+    "new_wording_success",
+    "other_instruction_success",
+    "single_task_success",
+    "after_rl_success",
+)
 RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
 VLA = {"policy": "vla", "lr": 1e-3, "ema_max": 0.99}
 FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
@@ -49,13 +60,19 @@ def main() -> None:
     options.add_argument("--episodes-per-task", type=int, default=20, help="evaluation episodes of each task")
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="lines to measure")
     options.add_argument("--single-tasks", nargs="+", help="tasks of single_task_success; none: all")
+    options.add_argument("--set", nargs="*", default=[], help="more settings of training, key=value")
+    options.add_argument("--name", default="vla", help="folder of the policy, in --folder")
+    options.add_argument("--rl", default="steering", help="method of after_rl_success")
+    options.add_argument("--rl-seeds", nargs="+", type=int, default=[0, 1, 2], help="its seeds")
+    options.add_argument("--rl-steps", type=int, default=50000, help="its environment steps")
+    options.add_argument("--rl-set", nargs="*", default=[], help="more of its settings, key=value")
     options.add_argument("--checkpoint", type=int, help="measure this update instead of the end of training")
     options.add_argument("--folder", type=Path, default=Path("runs/vla"), help="data and runs are kept here")
     args = options.parse_args()
     args.most_steps = None
     if args.quick:
         args.suite, args.demos, args.steps, args.batch_size, args.episodes_per_task = "pair", 1, 2, 4, 1
-        args.only = [part for part in args.only if part != "single_task_success"]
+        args.only = [part for part in args.only if part in PARTS[:3]]
         args.most_steps = 10  # of an episode
     Measurement(args, own_folder(args.folder)).run()
 
@@ -66,26 +83,29 @@ class Measurement:
     def __init__(self, args: Any, folder: Path) -> None:
         self.args, self.folder = args, folder
         self.tasks = tasks_of(NAMES[args.suite])
+        self.more: dict[str, Any] = {}  # further fields of a line
 
     def run(self) -> None:
         everything: Mapping[str, Callable[[], ByTask]] = {
             "success": lambda: self.success(self.vla(), "success"),
-            "new_wording_success": lambda: self.success(self.vla(), "new_wording", wordings="new"),
+            "new_wording_success": self.new_wordings,
             "other_instruction_success": self.other_instruction,
             "single_task_success": self.single_tasks,
+            "after_rl_success": self.after_rl,
         }
         for part in self.args.only:
+            self.more = {}
             outcomes = everything[part]()
-            self.say(part, [each for of_task in outcomes.values() for each in of_task], outcomes)
+            self.say(part, joined(outcomes), outcomes)
             for task, of_task in outcomes.items():
                 self.say(f"{part}/{task}", of_task, {task: of_task})
 
     def vla(self) -> str:
         """The policy of the suite, as `evaluate` takes it."""
-        run, step = self.folder / f"vla_{self.args.suite}", self.args.checkpoint
+        run, step = self.folder / f"{self.args.name}_{self.args.suite}", self.args.checkpoint
         if step is None:
             data = self.collect(NAMES[self.args.suite], self.folder / f"data_{self.args.suite}")
-            self.train(data, run, VLA)
+            self.train(data, run, VLA | dict(each.split("=", 1) for each in self.args.set))
         return str(run) if step is None else f"{run}@{step}"
 
     def collect(self, suite: str, out: Path) -> Path:
@@ -128,6 +148,13 @@ class Measurement:
             outcomes[known[task_in(env, seed)]].append(success)
         return outcomes
 
+    def new_wordings(self) -> ByTask:
+        """Outcomes in wordings that no demonstration has; the line says how many of their words none has."""
+        seen = {word for task in self.tasks for text in WORDINGS[task][:TRAINING] for word in words_in(text)}
+        told = {word for task in self.tasks for text in WORDINGS[task][TRAINING:] for word in words_in(text)}
+        self.more = {"words": len(told), "unseen_words": sorted(told - seen)}
+        return self.success(self.vla(), "new_wording", wordings="new")
+
     def other_instruction(self) -> ByTask:
         """Outcomes in each task, told to do its opposite: tasks 2 i and 2 i + 1 are opposites."""
         policy, outcomes = self.vla(), ByTask()
@@ -145,11 +172,43 @@ class Measurement:
             outcomes |= self.success(str(self.folder / f"flow_{task}"), "success", only=[task])
         return outcomes
 
+    def after_rl(self) -> ByTask:
+        """Outcomes of all seeds of the method, on the episodes of the base."""
+        policy, args = self.vla(), self.args
+        base = self.success(policy, "success")
+        seeds = [self.tuned(policy, seed) for seed in args.rl_seeds]
+        outcomes = {task: [each for of_seed in seeds for each in of_seed[task]] for task in self.tasks}
+        change = {task: fmean(outcomes[task]) - fmean(base[task]) for task in self.tasks}
+        self.more = {
+            "method": args.rl,
+            "settings": args.rl_set,
+            "env_steps": args.rl_steps,
+            "seeds": [fmean(joined(of_seed)) for of_seed in seeds],
+            "base": fmean(joined(base)),
+            "least_change_of_a_task": min(change.values()),
+        }
+        return outcomes
+
+    def tuned(self, policy: str, seed: int) -> ByTask:
+        """Outcomes of one seed of the method; a training that was stopped continues."""
+        args = self.args
+        out = self.folder / f"{Path(policy).name}_{args.rl}" / f"seed{seed}"
+        if not (out / "policy" / "policy.json").exists():
+            given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
+            again = {"resume": (out / "run.json").exists(), "eval_episodes": 10 * len(self.tasks)}
+            verb("finetune", *args.rl_set, **given, **again, eval_every=10000, final_episodes=len(self.tasks))
+        return self.success(str(out), "success")
+
     def say(self, name: str, outcomes: list[bool], by_task: ByTask) -> None:
         rate, args = SuccessRate.of(outcomes), self.args
         more = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson()), "demos_per_task": args.demos}
-        more |= {"updates": args.checkpoint or args.steps, "batch_size": args.batch_size}
+        more |= {"updates": args.checkpoint or args.steps, "batch_size": args.batch_size} | self.more
         emit(f"vla/{args.suite}/{name}", rate.rate, "fraction", **more, tasks=sorted(by_task))
+
+
+def joined(outcomes: ByTask) -> list[bool]:
+    """Outcomes of all tasks."""
+    return [each for of_task in outcomes.values() for each in of_task]
 
 
 if __name__ == "__main__":

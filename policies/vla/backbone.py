@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from policies.vla.config import VlaConfig
 from policies.vla.pictures import Side
 from policies.vla.pretrained import PretrainedBackbone
@@ -11,9 +13,19 @@ from robo_rl.core.errors import ConfigError
 TINY = "tiny"
 
 
-def make_backbone(sides: list[Side], config: VlaConfig) -> TinyBackbone | PretrainedBackbone:
-    """Prefix network for pictures of these sizes. Raises ConfigError for settings without effect."""
+def make_backbone(
+    sides: list[Side], config: VlaConfig, vocabulary: Sequence[str]
+) -> TinyBackbone | PretrainedBackbone:
+    """Prefix network for pictures of these sizes. Raises ConfigError for settings without effect.
+
+    vocabulary: words of the training instructions, for policy.tokens=words.
+    """
     if config.backbone != TINY:
+        if config.tokens != VlaConfig.tokens:
+            raise ConfigError(
+                f"policy.tokens={config.tokens} is for policy.backbone={TINY} and has no effect on "
+                "pretrained weights, which bring their tokenizer. Leave it out."
+            )
         return PretrainedBackbone(sides, config)
     for key in ("backbone_layers", "lora"):
         if getattr(config, key):
@@ -21,4 +33,4 @@ def make_backbone(sides: list[Side], config: VlaConfig) -> TinyBackbone | Pretra
                 f"policy.{key}={getattr(config, key)} is for pretrained weights and has no effect on "
                 f"policy.backbone={TINY}. Leave it out, or give policy.backbone=<folder>."
             )
-    return TinyBackbone(sides, config)
+    return TinyBackbone(sides, config, vocabulary)

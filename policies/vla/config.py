@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from policies.base.flow import FlowConfig
-from robo_rl.core.settings import setting
+from robo_rl.core.settings import one_of, setting
 
 
 @dataclass
@@ -43,6 +43,23 @@ class VlaConfig:
         "side of a picture's crop over its side: random in training, else central",
         above=0.0,
         at_most=1.0,
+    )
+    tokens: str = one_of(
+        "words",
+        "bytes",
+        help="tokens of the tiny backbone's instruction: words of the training data, or bytes",
+    )
+    rewording: float = setting(
+        1.0,
+        "fraction of training windows told in a random wording, among those of their task in the data",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    word_dropout: float = setting(
+        0.1, "chance that a word of a training instruction becomes a random one", at_least=0.0, at_most=1.0
+    )
+    word_insertions: int = setting(
+        4, "random words put into a training instruction, at most", at_least=0, at_most=20
     )
     draws: int = setting(2, "noise draws for each window of a batch, which share its prefix", at_least=1)
     process: VlaFlowConfig = field(default_factory=VlaFlowConfig)

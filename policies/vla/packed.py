@@ -20,6 +20,7 @@ from policies.tuned.fine_tuned import PathPolicy
 from policies.vla.cond import Cond
 from policies.vla.policy import VlaPolicy
 from policies.vla.tiny import TinyBackbone
+from policies.vla.tokens import longest_text
 from robo_rl.core.conditioning import encode
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
@@ -157,12 +158,12 @@ def _bottom(policy: Any) -> Any:
 
 @torch.no_grad()
 def longest_observation(policy: SavedPolicy, words: int) -> Obs:
-    """One observation of zeros with an instruction of `words` bytes, on the policy's device."""
+    """One observation of zeros; its instruction has `words` bytes and as many tokens as possible."""
     assert isinstance(policy, torch.nn.Module)
     device = next(policy.parameters()).device
     obs = {
         key: torch.zeros(1, policy.obs_steps, *spec.shape, dtype=spec.torch_dtype, device=device)
         for key, spec in policy.obs_spec.items()
     }
-    obs[INSTRUCTION][..., :words] = ord("x")
+    obs[INSTRUCTION][:] = longest_text(words).to(device)
     return obs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -41,12 +41,19 @@ class VlaPolicy(nn.Module):
     obs_steps = 1
 
     def __init__(
-        self, env: EnvSpec, normalizer: Normalizer, config: VlaConfig, chunk: int, execute: int
+        self,
+        env: EnvSpec,
+        normalizer: Normalizer,
+        config: VlaConfig,
+        chunk: int,
+        execute: int,
+        vocabulary: Sequence[str] = (),
     ) -> None:
         super().__init__()
         check_config(config, chunk, execute)
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
         self.chunk, self.execute, self.shape = chunk, execute, config
+        self.vocabulary = tuple(vocabulary)  # known words, for policy.tokens=words
         senses = {key: sense_of(key, array) for key, array in env.obs.items()}
         self.states, self.pictures = (
             [key for key, sense in senses.items() if sense == wanted] for wanted in ("state", "image")
@@ -54,7 +61,7 @@ class VlaPolicy(nn.Module):
         check_observation(senses, env.name)
         self.normalizer = normalizer
         sides = [(env.obs[key].shape[0], env.obs[key].shape[1]) for key in self.pictures]
-        self.backbone = make_backbone(sides, config)
+        self.backbone = make_backbone(sides, config, self.vocabulary)
         self.net = ActionExpert(
             env.action.dim,
             chunk,
@@ -187,16 +194,22 @@ class VlaPolicy(nn.Module):
             "chunk": self.chunk,
             "execute": self.execute,
             "vla": asdict(self.shape),
+            "vocabulary": list(self.vocabulary),
             "normalizer": {"keys": list(self.normalizer.keys), "clip": self.normalizer.clip},
         }
 
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> VlaPolicy:
-        env, statistics, vla = EnvSpec.from_json(data["env"]), data["normalizer"], dict(data["vla"])
+        env, statistics, vla = (
+            EnvSpec.from_json(data["env"]),
+            data["normalizer"],
+            {"tokens": "bytes"} | data["vla"],
+        )
         config = VlaConfig(**{**vla, "process": VlaFlowConfig(**vla["process"])})
+        words = data.get("vocabulary", ())  # policies saved before there were words read bytes
         shapes = {key: env.obs[key].shape for key in statistics["keys"]}
         normalizer = Normalizer(shapes, float(statistics["clip"]))
-        return cls(env, normalizer, config, int(data["chunk"]), int(data["execute"]))
+        return cls(env, normalizer, config, int(data["chunk"]), int(data["execute"]), words)
 
 
 def check_config(config: VlaConfig, chunk: int, execute: int) -> None:

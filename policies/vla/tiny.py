@@ -1,4 +1,4 @@
-"""Small prefix network with new weights: convolutions for pictures, bytes for words, SmolVLM's text model.
+"""Small prefix network with new weights: convolutions for pictures, whole words, SmolVLM's text model.
 
 The text model is built from its configuration in `transformers`, without a download. Words come first, so
 that pictures attend to them; positions of pictures do not depend on the number of words.
@@ -6,6 +6,7 @@ that pictures attend to them; positions of pictures do not depend on the number 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from policies.vla.config import VlaConfig
 from policies.vla.pictures import crop_side, cut
+from policies.vla.tokens import ByteTokens, WordTokens
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.packages import pip_install
 from robo_rl.core.shapes import Bool, Float, UInt8
@@ -53,23 +55,27 @@ class PictureTokens(nn.Module):
 class TinyBackbone(nn.Module):
     """Prefix of pictures and words; see the module."""
 
-    def __init__(self, sides: list[tuple[int, int]], config: VlaConfig) -> None:
+    def __init__(
+        self, sides: list[tuple[int, int]], config: VlaConfig, vocabulary: Sequence[str] = ()
+    ) -> None:
         super().__init__()
         width = config.width
         self.layers, self.heads, self.kv_heads = config.layers, config.heads, config.kv_heads
         self.head_dim = width // config.heads
         self.cameras = nn.ModuleList([PictureTokens(side, width, config.crop) for side in sides])
-        self.words = nn.Embedding(256, width)
+        self.tokens = WordTokens(vocabulary) if config.tokens == "words" else ByteTokens()
+        self.words = nn.Embedding(self.tokens.count, width)
         nn.init.normal_(self.words.weight, std=0.02)
         self.text = text_model(config)
 
     def forward(
         self,
         pictures: list[UInt8[Tensor, "b h w 3"]],
-        words: UInt8[Tensor, "b n"],
+        text: UInt8[Tensor, "b n"],
         crop: Float[Tensor, "b cameras 2"] | None = None,
     ) -> Prefix:
-        """(keys, values, mask, pooled). words: bytes, 0 is padding. crop: positions in [0, 1)."""
+        """(keys, values, mask, pooled). text: bytes, 0 is padding. crop: positions in [0, 1)."""
+        words = self.tokens(text)
         # on a GPU the length would be read from the device; a graph has words of full length
         if words.device.type == "cpu" and not torch.compiler.is_exporting():
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
@@ -77,7 +83,7 @@ class TinyBackbone(nn.Module):
             camera(picture, None if crop is None else crop[:, i])
             for i, (camera, picture) in enumerate(zip(self.cameras, pictures, strict=True))
         ]
-        tokens = torch.cat([self.words(words.long()), *seen], dim=1)
+        tokens = torch.cat([self.words(words), *seen], dim=1)
         count = tokens.shape[1] - words.shape[1]
         mask = F.pad(words != 0, (0, count), value=True)
         place = torch.cat([torch.arange(words.shape[1]), MOST_BYTES + torch.arange(count)]).to(words.device)

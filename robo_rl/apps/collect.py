@@ -24,7 +24,7 @@ from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
-from robo_rl.core.text.instruction import INSTRUCTION, to_text
+from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 from robo_rl.data.episodes.reader import EpisodeStore
@@ -34,7 +34,6 @@ from robo_rl.runs.loaded_policy import worker_count
 from robo_rl.runs.progress import progress
 from sim.registry import make_env, tasks_in
 
-TASK_NOTE = "env_task"  # in the note of an episode: its task, in an environment of several
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
 FARTHEST = 100_000  # seeds searched for those of a dataset, which may also hold some of another `seed`
 

@@ -11,6 +11,7 @@ import pytest
 from policies.vla.config import VlaConfig
 from robo_rl.apps import collect, evaluate, train
 from robo_rl.apps.cli.main import main as cli
+from robo_rl.apps.tuning.train_data import TrainData
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
@@ -53,6 +54,10 @@ def test_a_collection_gives_every_task_its_share_and_its_words(tmp_path: Path) -
         told = {to_text(row) for row in episode.obs(INSTRUCTION)}
         assert told == {episode.meta.task}
         assert episode.meta.task in WORDINGS[task][:TRAINING]
+    found = TrainData.select(str(store.path), "all").wordings()
+    assert set(found) == {episode.meta.task for episode in store}
+    for episode, task in zip(store, tasks, strict=True):  # those of its task that the data have
+        assert set(found[episode.meta.task]) == set(found) & set(WORDINGS[task])
 
 
 def test_evaluation_seeds_have_equal_shares_in_their_own_order() -> None:

@@ -35,7 +35,7 @@ def test_each_task_is_told_its_opposite_and_measured_once(
         settings["out"].write_text(json.dumps(report))
 
     monkeypatch.setattr(module, "verb", verb)
-    args = Namespace(suite="mt6", checkpoint=7, episodes_per_task=2, most_steps=None)
+    args = Namespace(suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None)
     outcomes = module.Measurement(args, tmp_path).other_instruction()
     assert outcomes == {task: [True, False] for task in SUITES["mt6"]}
     for task, instruction in told.items():

@@ -28,6 +28,7 @@ SPEC = EnvSpec(
     50.0,
 )
 SIDES = {"go to the left side": -1.0, "right": 1.0}
+WORDS = tuple(sorted({word for text in SIDES for word in text.split()}))
 TP, TA = 4, 2
 
 
@@ -36,7 +37,7 @@ def small_vla(seed: int = 0, spec: EnvSpec = SPEC, **process: object) -> VlaPoli
     torch.manual_seed(seed)
     flow = VlaFlowConfig(**{"steps": 4} | process)  # type: ignore[arg-type]
     config = VlaConfig(width=32, layers=2, heads=4, kv_heads=2, process=flow)
-    made = VlaPolicy(spec, Normalizer({"state": spec.obs["state"].shape}), config, TP, TA)
+    made = VlaPolicy(spec, Normalizer({"state": spec.obs["state"].shape}), config, TP, TA, WORDS)
     for parameter in made.net.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     return made.eval().requires_grad_(False)

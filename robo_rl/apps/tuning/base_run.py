@@ -12,9 +12,11 @@ from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
 from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
 from policies.training.batches import ALONE, WindowSource
+from policies.training.wordings import RewordedWindows, varies
 from policies.vla.backbone import TINY
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
+from policies.vla.tokens import vocabulary_of
 from robo_rl.apps.tuning.train_data import TrainData
 from robo_rl.apps.tuning.train_ranks import (
     check_equal,
@@ -29,6 +31,7 @@ from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings
 from robo_rl.core.text.counts import counted
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.windows import WindowSpec
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import is_rank, process_group, rank_device, reported
@@ -63,7 +66,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     set_cpu_threads(config.threads, images=data.has_pictures)
     data.check_windows(chunk=config.chunk, obs_steps=config.obs_steps)
     check_equal(config, data.fingerprint(), ranks)
-    source = data.windows(WindowSpec(config.obs_steps, config.chunk), config.num_workers)
+    source = training_windows(config, data)
     policy = fresh_policy(config, data).to(device)
     if not ranks.leads:
         follow(BaseTrainer(policy, source, recipe, ranks=ranks), ranks)
@@ -124,6 +127,14 @@ def _lead(
     save_policy(run.policy, trainer.result(), note)
 
 
+def training_windows(config: TrainConfig, data: TrainData) -> WindowSource:
+    """Windows of the data; those of a vision-language-action policy with varied instructions."""
+    source = data.windows(WindowSpec(config.obs_steps, config.chunk), config.num_workers)
+    if isinstance(config.policy, VlaConfig) and INSTRUCTION in data.spec.obs and varies(config.policy):
+        return RewordedWindows(source, data.wordings(), config.policy)
+    return source
+
+
 def how_to_be_faster(config: TrainConfig, policy: GenerativePolicy | VlaPolicy) -> str:
     """Sentence on the settings that make a long training shorter."""
     images = " It trains an image encoder." if policy.cameras else ""
@@ -182,7 +193,8 @@ def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPoli
     if shape.backbone != TINY:  # policy.json refers to the folder from wherever it is read
         shape = replace(shape, backbone=str(Path(shape.backbone).resolve()))
     torch.manual_seed(derive_seed("init", config.seed))
-    return VlaPolicy(data.spec, data.normalizer(), shape, config.chunk, config.execute)
+    words = vocabulary_of(data.wordings()) if shape.tokens == "words" and INSTRUCTION in data.spec.obs else ()
+    return VlaPolicy(data.spec, data.normalizer(), shape, config.chunk, config.execute, words)
 
 
 def train_note(config: TrainConfig, data: TrainData) -> dict[str, Any]:

@@ -6,13 +6,16 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec, image_fault, sense_of
 from robo_rl.core.text.counts import counted
+from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.joined_windows import JoinedWindows
 from robo_rl.data.normalizer import Normalizer
@@ -120,6 +123,21 @@ class TrainData:
         return Normalizer.fit(
             {key: torch.cat([torch.tensor(e.obs(key)) for e in self.episodes]) for key in keys}
         )
+
+    def wordings(self) -> dict[str, tuple[str, ...]]:
+        """Each instruction -> all instructions of its task, by the task in the notes of the episodes.
+
+        An instruction of several tasks, or of episodes without a task, is alone.
+        """
+        tasks: dict[str, set[Any]] = {}
+        for episode in self.episodes:
+            for told in np.unique(episode.obs(INSTRUCTION), axis=0):
+                tasks.setdefault(to_text(told), set()).add(episode.meta.info.get(TASK_NOTE))
+        alike = {text: next(iter(of)) if len(of) == 1 else None for text, of in sorted(tasks.items())}
+        return {
+            text: (text,) if task is None else tuple(each for each, of in alike.items() if of == task)
+            for text, task in alike.items()
+        }
 
     def windows(self, spec: WindowSpec, num_workers: int) -> WindowSource:
         """Windows in memory for states and words; through a loader for images and point clouds."""

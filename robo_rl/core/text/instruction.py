@@ -14,6 +14,7 @@ from robo_rl.core.shapes import UInt8
 from robo_rl.core.spec import ArraySpec
 
 INSTRUCTION = "instruction"  # key of the observation
+TASK_NOTE = "env_task"  # in the note of an episode: its task, in an environment of several
 MOST_BYTES = 128
 INSTRUCTION_SPEC = ArraySpec((MOST_BYTES,), "uint8", "UTF-8 bytes, padded with zeros")
 

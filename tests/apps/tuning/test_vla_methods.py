@@ -197,7 +197,7 @@ def test_packed_features_hold_the_whole_condition() -> None:
     alone = packed.features({key: value[:1] for key, value in obs.items()})  # shorter, so padded further
     torch.testing.assert_close(packed.sample_from(alone, drawn(2)[:1]), base.sample(obs, drawn(2))[:1])
     with pytest.raises(ConfigError, match="instruction is longer"):
-        packed.features(seen("x" * 21))
+        packed.features(seen("x " * 11))
 
 
 def test_only_methods_that_sample_from_stored_decisions_store_the_prefix() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,17 +25,18 @@ PICTURE = ArraySpec((32, 32, 3), "uint8")
 STATE = {"state": ArraySpec((3,), unit="m")}
 SEEING = STATE | {"image.top": PICTURE, "image.wrist": PICTURE, INSTRUCTION: INSTRUCTION_SPEC}
 TP = 4
+WORDS = ("close", "drawer", "left", "open", "right", "the")
 
 
 def env(obs: dict[str, ArraySpec]) -> EnvSpec:
     return EnvSpec("fake/words", obs, ActionSpec((-1.0,) * 2, (1.0,) * 2), 8, 50.0)
 
 
-def policy(**changes: int) -> VlaPolicy:
+def policy(**changes: Any) -> VlaPolicy:
     """Small policy whose expert is not at its zero start, where actions would depend on nothing."""
     torch.manual_seed(0)
-    config = VlaConfig(**{"width": 32, "layers": 2, "heads": 4, "kv_heads": 2} | changes)  # type: ignore[arg-type]
-    made = VlaPolicy(env(SEEING), Normalizer({"state": (3,)}), config, TP, 2)
+    config = VlaConfig(**{"width": 32, "layers": 2, "heads": 4, "kv_heads": 2} | changes)
+    made = VlaPolicy(env(SEEING), Normalizer({"state": (3,)}), config, TP, 2, WORDS)
     for parameter in made.net.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     return made.eval()

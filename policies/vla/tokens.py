@@ -1,0 +1,98 @@
+"""Tokens of an instruction for `policy.backbone=tiny`: whole words of the training data, or bytes.
+
+Both follow from the instruction's bytes by tensor operations, so an exported prefix graph reads bytes, too. A
+word is a run of letters and digits, in lower case, compared by its first 16 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Int64, UInt8
+from robo_rl.core.text.instruction import MOST_BYTES, to_bytes
+
+WORD_BYTES = 16  # bytes of a word that are compared
+PADDING, UNKNOWN = 0, 1  # ids; known words follow
+
+
+class ByteTokens(nn.Module):
+    """One token for each byte of the instruction; 0 is padding."""
+
+    count = 256
+
+    def forward(self, text: UInt8[Tensor, "b n"]) -> Int64[Tensor, "b n"]:
+        return text.long()
+
+
+class WordTokens(nn.Module):
+    """One token for each word: its place in the vocabulary + 2, 1 for other words, 0 for padding.
+
+    Raises ConfigError for an empty vocabulary, with which all instructions would be alike.
+    """
+
+    letters: UInt8[Tensor, "words 16"]
+
+    def __init__(self, vocabulary: Sequence[str]) -> None:
+        super().__init__()
+        if not vocabulary:
+            raise ConfigError(
+                "policy.tokens=words needs the words of the training instructions, found none. Train on data "
+                "with instructions, or set policy.tokens=bytes."
+            )
+        self.count = len(vocabulary) + 2
+        rows = torch.cat(
+            [spelled(torch.from_numpy(to_bytes(word).copy())[None])[0, :1] for word in vocabulary]
+        )
+        self.register_buffer("letters", rows, persistent=False)
+
+    def forward(self, text: UInt8[Tensor, "b n"]) -> Int64[Tensor, "b w"]:
+        words = spelled(text)
+        same = (words.unsqueeze(2) == self.letters).all(-1)  # (b, w, words of the vocabulary)
+        known = same.any(-1)
+        number = torch.where(known, same.long().argmax(-1) + 2, UNKNOWN)
+        return torch.where(words[..., 0] != 0, number, PADDING)
+
+
+def vocabulary_of(texts: Iterable[str]) -> tuple[str, ...]:
+    """The words of these instructions, sorted."""
+    return tuple(sorted({word for text in texts for word in words_in(text)}))
+
+
+def words_in(text: str) -> list[str]:
+    """Words of an instruction in lower case, as `spelled` separates them."""
+    return [word.decode() for word in re.findall(rb"[a-z0-9\x80-\xff]+", text.encode().lower())]
+
+
+def spelled(text: UInt8[Tensor, "b n"]) -> UInt8[Tensor, "b w 16"]:
+    """The first 16 bytes of each word, in lower case; zeros after the last word. w = (n + 1) // 2."""
+    upper = (text >= ord("A")) & (text <= ord("Z"))
+    lower = torch.where(upper, text + 32, text)
+    inside = (
+        (lower >= ord("a")) & (lower <= ord("z")) | (lower >= ord("0")) & (lower <= ord("9")) | (lower >= 128)
+    )
+    starts = inside & ~F.pad(inside, (1, 0))[:, :-1]
+    most = (text.shape[1] + 1) // 2
+    word = (starts.long().cumsum(1) - 1).clamp(min=0)
+    letter = inside.long().cumsum(1) - 1  # counted over the whole text
+    first = torch.zeros(len(text), most, dtype=torch.long, device=text.device)
+    first = first.scatter_add(1, word, letter * starts)  # of each word
+    place = letter - first.gather(1, word)
+    kept = inside & (place < WORD_BYTES)
+    cell = word * WORD_BYTES + place.clamp(0, WORD_BYTES - 1)
+    grid = torch.zeros(len(text), most * WORD_BYTES, dtype=torch.long, device=text.device)
+    letters = grid.scatter_add(1, cell, lower.long() * kept).to(torch.uint8)
+    return letters.view(len(text), most, WORD_BYTES)
+
+
+def longest_text(count: int) -> UInt8[Tensor, " 128"]:
+    """Instruction of `count` bytes with as many bytes that are no padding, and as many words, as possible."""
+    text = torch.zeros(MOST_BYTES, dtype=torch.uint8)
+    text[:count] = ord(" ")
+    text[:count:2] = ord("x")
+    return text
