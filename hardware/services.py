@@ -1,4 +1,4 @@
-"""All services of the nodes."""
+"""Trigger services of the nodes; the table in docs/topics.md is generated from this file."""
 
 from __future__ import annotations
 

@@ -34,6 +34,14 @@ class RecordingSettings:
         "free space below which no episode starts [GB]; a running one ends at a quarter of it",
         at_least=0.0,
     )
+    policy: str = setting(
+        "", "bundle of a policy that may act; empty: none, or one that is trained on the page"
+    )
+    train: str = setting(
+        "steps=2000 batch_size=32 image.widths=[8,16,32] chunk=16 execute=8 log_every=20",
+        "settings of robo-rl train for the page's button",
+    )
+    runs: str = setting("", "folder of the policies that the page trains; empty: <out>-policies")
     host: str = setting(LOOPBACK, "address of the page; others than this machine's own need token=")
     port: int = setting(8642, "port of the page; 0: a free one", at_least=0)
     token: str | None = setting(None, "file of the page's token, made if absent; for other machines")

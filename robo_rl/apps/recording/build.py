@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import webbrowser
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,12 +42,20 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
         opened.writer.options.min_free_bytes,
     )
     desk = Desk()
-    info: dict[str, Any] = {"robot": robot.name, "recorded_by": "robo-rl record"}
-    episodes = Episodes(
-        opened.writer, opened.tally, spec.max_episode_steps, config.operator, lambda: dict(info)
-    )
+    made: list[RecordAppNode] = []
+
+    def info() -> dict[str, Any]:
+        autonomy = made[0].autonomy
+        running = {} if autonomy is None or not autonomy.runner.bundle else {"policy": autonomy.runner.bundle}
+        return {"robot": robot.name, "recorded_by": "robo-rl record", **running}
+
+    episodes = Episodes(opened.writer, opened.tally, spec.max_episode_steps, config.operator, info)
     caller = ThreadCaller(lambda: make_bus(f"{bus.name}_calls", config.namespace, config.bus))
     node = RecordAppNode(bus, settings, episodes, desk, caller)
+    made.append(node)
+    node.autonomy = _autonomy(config, bus, node, caller)
+    if config.policy:
+        node.notices.tell(node.autonomy.runner.load(config.policy))
     for sentence in opened.salvaged:
         node.notices.tell(sentence)
     if config.task:
@@ -55,15 +65,52 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     return node
 
 
+def _autonomy(config: RecordAppNodeConfig, bus: Bus, node: RecordAppNode, caller: Any) -> Any:
+    """Runner of bundles and training, whose processes end with this one."""
+    from policies.deploy.bundle import MANIFEST
+    from robo_rl.apps.nodes.node_sets import load_set
+    from robo_rl.apps.nodes.process import child_command
+    from robo_rl.apps.recording.learning.autonomy import Autonomy
+    from robo_rl.apps.recording.learning.child import Child
+    from robo_rl.apps.recording.learning.policies import NODES, PolicyRunner
+    from robo_rl.apps.recording.learning.training import TrainingJob
+
+    common = [f"bus={config.bus}", f"namespace={config.namespace}"]
+    log = partial(print, flush=True)
+
+    def words(bundle: str) -> dict[str, list[str]]:
+        all_words = load_set("arm_sim").commands({"robot": config.robot, "bundle": bundle})
+        transport = f"transport={config.transport}"
+        return {name: [*all_words[name], transport, *common] for name in NODES}
+
+    def start_node(name: str, given: Sequence[str]) -> Child:
+        return Child(name, child_command("robo_rl.apps.node", given), log)
+
+    def start_verb(name: str, given: Sequence[str]) -> Child:
+        return Child(name, child_command("robo_rl", given), log, nice=True)
+
+    runner = PolicyRunner(bus, words, start_node, node.notices.tell)
+
+    def trained(bundle: str) -> None:
+        runner.offer(bundle)
+        node.notices.tell(f"trained: {bundle}. Choose it, and let it run.")
+
+    runs = Path(config.runs or f"{config.out.rstrip('/')}-policies")
+    training = TrainingJob(Path(config.out), runs, config.train, start_verb, node.notices.tell, trained)
+    for manifest in sorted(runs.glob(f"*/bundle/{MANIFEST}")):
+        runner.offer(str(manifest.parent))
+    return Autonomy(runner, training, caller)
+
+
 def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
     """Start the page's server; returns what ends it."""
     from policies.remote.address import is_loopback, listen
     from policies.remote.token import VARIABLE, make_token, read_token
-    from robo_rl.apps.recording.access import Access
-    from robo_rl.apps.recording.facts import facts_of
-    from robo_rl.apps.recording.review import Review
-    from robo_rl.apps.recording.server import PageServer
-    from robo_rl.apps.recording.serving import ServerThread
+    from robo_rl.apps.recording.web.access import Access
+    from robo_rl.apps.recording.web.facts import facts_of
+    from robo_rl.apps.recording.web.review import Review
+    from robo_rl.apps.recording.web.server import PageServer
+    from robo_rl.apps.recording.web.serving import ServerThread
     from robo_rl.runs.window import has_screen
 
     listener = listen(config.host, config.port)

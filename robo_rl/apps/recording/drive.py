@@ -38,7 +38,7 @@ class DriveInput:
     received_s: float
 
 
-class OperatorDrive:
+class PageDrive:
     """Publishes on `teleop/twist`, `teleop/joint_jog` and `teleop/intervention`.
 
     human: True while the operator is in control, False while a policy is.
@@ -76,7 +76,7 @@ class OperatorDrive:
         if mode == "tool" and not self.tool:
             raise ConfigError(
                 f"The description of '{self._robot.name}' lacks axis and offset_m of a joint, so its tool "
-                "cannot be driven. OperatorDrive the joints."
+                "cannot be driven. Drive the joints."
             )
         if len(values) != count:
             raise ConfigError(f"{len(values)} values to drive {mode} came, expected {count}.")

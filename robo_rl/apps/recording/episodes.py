@@ -76,6 +76,7 @@ class Episodes:
         self._seen: tuple[Seen, Mapping[str, int]] | None = None  # observation that has no action yet
         self._held: PendingFrame | None = None  # last frame, which waits for its reward
         self.frames = 0
+        self.intervened = False  # a human controlled the arm in some frame of this episode
         self.saved = ""  # sentence on the last commit
 
     def require_idle(self) -> None:
@@ -90,7 +91,7 @@ class Episodes:
             task=self.instruction, operator=self._operator, info=self._info()
         )
         self._seen = self._held = None
-        self.state, self.frames = RECORDING, 0
+        self.state, self.frames, self.intervened = RECORDING, 0, False
         return f"recording episode {self._writer.next_number}"
 
     def frame(
@@ -116,6 +117,7 @@ class Episodes:
                 return self._end_full(error)
             self._held = frame
             self.frames += 1
+            self.intervened |= intervention
         self._seen = obs, stamps_ns
         if self.frames >= self._most:
             self.end()

@@ -19,14 +19,16 @@ from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, TASK
 from robo_rl.apps.recording import snapshot
 from robo_rl.apps.recording.callers import Caller
 from robo_rl.apps.recording.desk import Desk, Notices
-from robo_rl.apps.recording.drive import OperatorDrive
+from robo_rl.apps.recording.drive import PageDrive
 from robo_rl.apps.recording.episodes import ENDED, IDLE, PAUSED, RECORDING, Episodes
 from robo_rl.apps.recording.latency import CommandLatency, LoopPulse
+from robo_rl.apps.recording.learning.autonomy import Autonomy
 from robo_rl.apps.recording.requests import (
     DriveRequest,
     EstopRequest,
     InstructRequest,
     PlainRequest,
+    PolicyRequest,
     Request,
     SaveRequest,
     SpeedRequest,
@@ -68,10 +70,11 @@ class RecordAppNode:
         caller: Caller,
         log: Callable[[str], None] = print,
     ) -> None:
+        self.autonomy: Autonomy | None = None  # set by the builder, once it can tell this node's notices
         self._bus, self._settings, self._desk, self._caller = bus, settings, desk, caller
         self.episodes, self.notices = episodes, Notices(log)
         self.streams = RobotStreams(bus, settings.robot, settings.cameras, settings.transport)
-        self.drive = OperatorDrive(bus, settings.robot) if settings.drives else None
+        self.drive = PageDrive(bus, settings.robot) if settings.drives else None
         self._observer = ArmObserver(settings.spec.obs)
         self._stamps = ReceiptStamps(bus.stamp, bus.now)
         self.pulse, self.latency = LoopPulse(1.0 / settings.robot.command_hz), CommandLatency()
@@ -123,6 +126,8 @@ class RecordAppNode:
         said = self.episodes.close(why)
         for close in self.on_close:
             close()
+        if self.autonomy is not None:
+            self.autonomy.close()
         self._caller.close()
         return said
 
@@ -140,8 +145,10 @@ class RecordAppNode:
             "end": self.episodes.end,
             "discard": self.episodes.discard,
             "again": self._again,
-            "take_over": lambda: self._hand(True),
-            "let_run": lambda: self._hand(False),
+            "take_over": self._take_over,
+            "let_run": self._let_run,
+            "train": lambda: self._autonomy().training.begin(self.episodes.tally.episodes),
+            "stop_training": lambda: self._autonomy().training.stop(),
         }
 
     def _act(self, request: Request, received_s: float) -> None:
@@ -153,6 +160,8 @@ class RecordAppNode:
             self._save(request.success)
         elif isinstance(request, InstructRequest):
             self._say(self.episodes.instruct(request.text))
+        elif isinstance(request, PolicyRequest):
+            self._say(self._load(request.bundle))
         elif isinstance(request, SpeedRequest) and self.drive is not None:
             self.drive.speed = request.share
         elif isinstance(request, PlainRequest) and request.kind in self._actions:
@@ -205,15 +214,42 @@ class RecordAppNode:
         return ""
 
     def _save(self, success: bool | None) -> None:
+        alone = not self.episodes.intervened
         self._say(self.episodes.save(success))
+        if self.autonomy is not None and self.episodes.state == IDLE:
+            self.autonomy.runner.finished(success, alone)
         if self._settings.resets and self.episodes.state == IDLE:
             self._scene.begin()
 
-    def _hand(self, human: bool) -> str:
+    def _autonomy(self) -> Autonomy:
+        if self.autonomy is None:
+            raise DataError(
+                "Policies run beside the page with the extra train: pip install 'robo-rl[app,train]'."
+            )
+        return self.autonomy
+
+    def _take_over(self) -> str:
+        if self.drive is None or self.drive.human:
+            return ""
+        self.drive.hand(True)
+        return "you are in control"
+
+    def _let_run(self) -> str:
         if self.drive is None:
-            raise DataError("Another program drives this arm (drive=other).")
-        self.drive.hand(human)
-        return "you are in control" if human else "the policy is in control; take over at any time"
+            raise DataError("Another program drives this arm; it hands over by teleop/intervention.")
+        self._autonomy().begin(self._hand_to_policy, lambda why: self.notices.tell(why, "error"))
+        return ""
+
+    def _hand_to_policy(self) -> None:
+        if self.drive is not None:
+            self.drive.hand(False)
+            self.notices.tell("the policy is in control; take over at any time")
+
+    def _load(self, bundle: str) -> str:
+        if self.episodes.state == RECORDING:
+            raise DataError("An episode is being recorded: end it before another policy is loaded.")
+        self._take_over()
+        return self._autonomy().runner.load(bundle)
 
     def _press(self, on: bool) -> None:
         self._estop(Flag(on))
@@ -263,6 +299,8 @@ class RecordAppNode:
             self.handle(request, received_s)
         self._caller.deliver()
         self._scene.tick()
+        if self.autonomy is not None:
+            self.autonomy.tick()
         if self.drive is not None:
             held = self.episodes.state in (PAUSED, ENDED)
             self.drive.tick(self.streams.filter.phase == "armed", held)
@@ -339,6 +377,7 @@ class RecordAppNode:
             "episode": snapshot.episode_view(self.episodes, self._settings.spec.control_hz),
             "drive": None if self.drive is None else snapshot.drive_view(self.drive),
             "notices": snapshot.notices_view(self.notices),
+            **({} if self.autonomy is None else self.autonomy.view()),
         }
         self._desk.view = view
         self._desk.pictures = {

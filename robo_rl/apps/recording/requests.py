@@ -30,7 +30,7 @@ class PlainRequest(_Request):
 
     kind: Literal[
         "release", "arm", "stop", "reset", "start", "pause", "resume", "end", "discard", "again", "train",
-        "take_over", "let_run",
+        "take_over", "let_run", "stop_training",
     ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from numpy import ndarray
 
 from robo_rl.apps.recording.desk import Notices
-from robo_rl.apps.recording.drive import OperatorDrive
+from robo_rl.apps.recording.drive import PageDrive
 from robo_rl.apps.recording.episodes import Episodes
 from robo_rl.apps.recording.streams import RobotStreams, Stream
 from robo_rl.core.shapes import Float
@@ -54,7 +54,7 @@ def episode_view(episodes: Episodes, rate_hz: float) -> dict[str, Any]:
     }
 
 
-def drive_view(drive: OperatorDrive) -> dict[str, Any]:
+def drive_view(drive: PageDrive) -> dict[str, Any]:
     """Who controls the arm, and how."""
     return {
         "control": "human" if drive.human else "policy",

@@ -14,6 +14,7 @@ from hardware.description import RobotDescription
 from hardware.messages import Image
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
+from hardware.safety.phase import Phase
 from hardware.topics import image_topic
 from robo_rl.apps.recording.callers import DirectCaller
 from robo_rl.apps.recording.dataset import open_dataset, spec_of
@@ -32,7 +33,7 @@ CAMERA = {"width_px": SIDE_PX, "height_px": SIDE_PX, "rate_hz": 20}
 class ObedientArm:
     """An arm that is where it was told to be."""
 
-    names = NAMES
+    names: tuple[str, ...] = NAMES
 
     def __init__(self) -> None:
         self.q_rad = np.array([0.1, 0.3, 0.4])
@@ -101,6 +102,10 @@ class RecordingCell:
             self.ask(kind="drive", mode="joints", values=list(values))
             self.run(0.04)
         self.ask(kind="release")
+
+    @property
+    def armed(self) -> bool:
+        return self.filter.filter.phase is Phase.ARMED
 
     def store(self) -> EpisodeStore:
         return EpisodeStore(self.out)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from hardware.messages import Image
-from robo_rl.apps.recording.access import Access
 from robo_rl.apps.recording.desk import Desk
-from robo_rl.apps.recording.operators import GRACE_S, Operators
 from robo_rl.apps.recording.requests import DriveRequest, EstopRequest, PlainRequest, parse_request
-from robo_rl.apps.recording.review import Review
+from robo_rl.apps.recording.web.access import Access
+from robo_rl.apps.recording.web.operators import GRACE_S, Operators
+from robo_rl.apps.recording.web.review import Review
 from robo_rl.core.errors import ConfigError
 from tests.apps.recording.cell import make_cell
 
@@ -39,7 +39,7 @@ def desk() -> Desk:
 @pytest.fixture
 def client(desk: Desk, tmp_path: Path) -> Callable[..., Any]:
     def make(token: str | None = None) -> Any:
-        from robo_rl.apps.recording.server import PageServer
+        from robo_rl.apps.recording.web.server import PageServer
 
         access = Access.of("127.0.0.1", 8642, token, loopback=True)
         server = PageServer(desk, access, Review(tmp_path), FACTS)

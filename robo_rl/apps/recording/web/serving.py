@@ -9,7 +9,7 @@ import threading
 import uvicorn
 
 from robo_rl.apps.recording.requests import LONGEST
-from robo_rl.apps.recording.server import PageServer
+from robo_rl.apps.recording.web.server import PageServer
 
 SWITCH_S = 5e-4  # longest time for which the server's Python code keeps the interpreter from the control loop
 CLOSE_S = 2.0

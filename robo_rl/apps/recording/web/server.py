@@ -17,11 +17,11 @@ from fastapi.responses import JSONResponse, RedirectResponse
 
 from hardware.camera.jpeg import encoded
 from hardware.messages import Image
-from robo_rl.apps.recording.access import COOKIE, Access
 from robo_rl.apps.recording.desk import Desk
-from robo_rl.apps.recording.operators import Operators
 from robo_rl.apps.recording.requests import ControlsRequest, PlainRequest, parse_request
-from robo_rl.apps.recording.review import Review
+from robo_rl.apps.recording.web.access import COOKIE, Access
+from robo_rl.apps.recording.web.operators import Operators
+from robo_rl.apps.recording.web.review import Review
 from robo_rl.core.errors import ConfigError, DataError, RoboRLError
 
 PAGE_FPS = 20.0
@@ -190,7 +190,7 @@ def _named(name: str) -> Response:
 
 def _file(name: str, status: int = 200) -> Response:
     """A file of the page."""
-    place = files("robo_rl.apps.recording") / "page" / name
+    place = files("robo_rl.apps.recording.web") / "page" / name
     if not place.is_file():
         return JSONResponse({"error": "There is no such page."}, 404, HEADERS)
     kind = FILES.get(name, "text/javascript; charset=utf-8")

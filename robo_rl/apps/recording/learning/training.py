@@ -1,0 +1,119 @@
+"""Training from the page: the commands that a user would type, run beside the app with low priority."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from robo_rl.apps.recording.learning.child import Child
+from robo_rl.core.errors import DataError
+from robo_rl.runs.metrics import read_metrics
+
+LEAST_EPISODES = 2
+LOOK_S = 1.0  # between two looks at the metrics
+METRICS = "metrics.jsonl"
+STOP_S = 20.0  # for a last checkpoint
+Start = Callable[[str, Sequence[str]], Child]  # (name, words after robo-rl) -> process
+
+
+@dataclass
+class TrainingJob:
+    """`robo-rl train` and then `robo-rl export`.
+
+    runs: folder of the runs. words: of the train command. done: called with the new bundle.
+    """
+
+    data: Path
+    runs: Path
+    words: str
+    start: Start
+    say: Callable[[str, str], None]
+    done: Callable[[str], None]
+    state: str = "none"  # none, training, exporting, done, failed
+    command: str = ""
+    step: int = 0
+    steps: int = 0
+    loss: float | None = None
+    episodes: int = 0
+    run: Path | None = None
+    _child: Child | None = field(default=None, repr=False)
+    _read_s: float = 0.0  # time of the last look at the metrics
+
+    def begin(self, episodes: int) -> str:
+        """Train on the committed episodes. Raises DataError while a training runs, or with too few."""
+        if self._child is not None:
+            raise DataError("A training is running already.")
+        if episodes < LEAST_EPISODES:
+            raise DataError(f"{episodes} episodes are saved; a training needs {LEAST_EPISODES} or more.")
+        number = 1
+        while (self.runs / str(number)).exists():
+            number += 1
+        self.run = self.runs / str(number)
+        self.episodes, self.step, self.loss = episodes, 0, None
+        given = shlex.split(self.words)
+        self.steps = next((int(word[6:]) for word in given if word.startswith("steps=")), 3000)
+        return self._start("training", ["train", f"data={self.data}", f"out={self.run}", *given])
+
+    def stop(self) -> str:
+        """End the training; its run keeps a checkpoint."""
+        if self._child is None:
+            raise DataError("No training is running.")
+        self._child.ask_to_stop()
+        return "the training is asked to stop"
+
+    def tick(self) -> None:
+        """Read the progress, and go on with the next command."""
+        if self._child is None or self.run is None:
+            return
+        if self.state == "training" and time.monotonic() - self._read_s > LOOK_S:
+            self._read_s = time.monotonic()
+            self._read_progress()
+        if (code := self._child.code) is None:
+            return
+        child, self._child = self._child, None
+        if code != 0 or child.last.startswith("stopped"):
+            self.state = "failed"
+            self.say(f"The {child.name} has ended: {child.last or f'exit code {code}'}", "error")
+        elif self.state == "training":
+            self._read_progress()
+            policy, bundle = self.run / "policy", self.run / "bundle"
+            self._start("exporting", ["export", f"policy={policy}", "noise=zero", f"out={bundle}"])
+        else:
+            self.state = "done"
+            self.done(str(self.run / "bundle"))
+
+    def view(self) -> dict[str, Any]:
+        """What the page shows."""
+        return {
+            "state": self.state,
+            "command": self.command,
+            "step": self.step,
+            "steps": self.steps,
+            "loss": self.loss,
+            "episodes": self.episodes,
+            "run": "" if self.run is None else str(self.run),
+        }
+
+    def close(self) -> None:
+        """End what runs."""
+        if self._child is not None:
+            self._child.ask_to_stop()
+            self._child.end(STOP_S)
+            self._child = None
+
+    def _start(self, state: str, words: list[str]) -> str:
+        self.state, self.command = state, shlex.join(["robo-rl", *words])
+        self._child = self.start(state, words)
+        return self.command
+
+    def _read_progress(self) -> None:
+        """Step and loss of the newest line of the run's metrics."""
+        if self.run is None:
+            return
+        rows = [row for row in read_metrics(self.run / METRICS) if "base/loss" in row]
+        if rows:
+            self.step, self.loss = int(rows[-1]["step"]), round(float(rows[-1]["base/loss"]), 4)

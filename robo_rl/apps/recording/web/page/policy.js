@@ -1,0 +1,52 @@
+// The policy in the loop: choose one, let it run, take over; train one on the saved episodes.
+const name = (bundle) => bundle.replace(/\/bundle$/, "").split("/").slice(-2).join("/");
+
+export class Policy {
+  constructor(place, send) {
+    place.innerHTML = `
+      <div class="row"><select aria-label="policy"></select><span class="quiet state-of-policy"></span><span class="spring"></span>
+        <button class="control"></button></div>
+      <div class="row training"><button class="train">Train a policy</button><progress max="1" value="0" hidden></progress><span class="quiet told"></span></div>
+      <code class="command" hidden></code>`;
+    const find = (selector) => place.querySelector(selector);
+    Object.assign(this, {
+      place, send, select: find("select"), said: find(".state-of-policy"), control: find(".control"), train: find(".train"),
+      bar: find("progress"), told: find(".told"), command: find("code"), keys: "", running: false,
+    });
+    this.select.onchange = () => send({ kind: "policy", bundle: this.select.value });
+    this.control.onclick = () => { send({ kind: this.human ? "let_run" : "take_over" }); this.control.blur(); };
+    this.train.onclick = () => { send({ kind: this.running ? "stop_training" : "train" }); this.train.blur(); };
+  }
+
+  show(view) {
+    this.place.hidden = !view.policy || !view.drive;
+    if (this.place.hidden) return;
+    const driver = view.operators.role === "driver", { policy, training } = view;
+    this.human = view.drive.control === "human";
+    const keys = JSON.stringify([policy.known, policy.bundle]);
+    if (keys !== this.keys) {
+      this.keys = keys;
+      this.select.replaceChildren(new Option("no policy", ""), ...policy.known.map((bundle) => new Option(name(bundle), bundle)));
+      this.select.value = policy.bundle;
+    }
+    this.select.disabled = !driver;
+    this.said.textContent = policy.state === "loading" ? "loading …" : policy.success ? `alone: ${policy.success}` : "";
+    this.control.hidden = policy.state === "none";
+    this.control.disabled = !driver || (this.human && policy.state !== "ready");
+    this.control.className = this.human ? "control" : "control bad";
+    this.control.textContent = this.human ? "Let it run" : "Take over";
+    this.control.insertAdjacentHTML("beforeend", " <kbd>T</kbd>");
+    this.running = training.state === "training" || training.state === "exporting";
+    this.train.disabled = !driver || (!this.running && view.episode.count < 2);
+    this.train.textContent = this.running ? "Stop training" : `Train on ${view.episode.count} episodes`;
+    this.bar.hidden = !this.running;
+    this.bar.value = training.steps ? training.step / training.steps : 0;
+    const loss = training.loss === null ? "" : `, loss ${training.loss}`;
+    this.told.textContent = {
+      none: view.episode.count < 2 ? "needs 2 saved episodes or more" : "", training: `step ${training.step} of ${training.steps}${loss}`,
+      exporting: "exporting the bundle …", done: `done${loss}: choose it above`, failed: "failed: see the messages",
+    }[training.state];
+    this.command.hidden = training.state === "none";
+    this.command.textContent = training.command;
+  }
+}
