@@ -192,7 +192,7 @@ class Measurement:
     def tuned(self, policy: str, seed: int) -> ByTask:
         """Outcomes of one seed of the method; a training that was stopped continues."""
         args = self.args
-        out = self.folder / f"{Path(policy).name}_{args.rl}" / f"seed{seed}"
+        out = self.folder / f"{Path(policy).name.replace('@', '_at_')}_{args.rl}" / f"seed{seed}"
         if not (out / "policy" / "policy.json").exists():
             given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
             again = {"resume": (out / "run.json").exists(), "eval_episodes": 10 * len(self.tasks)}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from robo_rl.apps.tuning.suite_tasks import evaluation_seeds
 from robo_rl.eval.rollout import eval_seeds
 from sim.adapters.metaworld_instructions import SUITES
 
@@ -44,3 +45,39 @@ def test_each_task_is_told_its_opposite_and_measured_once(
     told.clear()
     assert module.Measurement(args, tmp_path).other_instruction() == outcomes
     assert not told
+
+
+def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Base 1 of 2 in every task; seed 0 solves all, seed 1 fails one task: that one changes by 0."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module: Any = import_module("vla")
+    tuned: list[int] = []
+
+    def verb(name: str, *words: str, **settings: Any) -> None:
+        if name == "finetune":
+            assert (settings["base"], settings["env_steps"]) == (f"{tmp_path / 'vla_mt6'}@7", 24)
+            tuned.append(settings["seed"])
+            return
+        seeds = evaluation_seeds("metaworld/mt6", 0, 12)
+        tasks = [module.task_in("metaworld/mt6", seed) for seed in seeds]
+        base, good = "@" in str(settings["policy"]), "seed0" in str(settings["policy"])
+        success = [
+            (i in [tasks.index(j) for j in range(6)]) if base else (good or task != 3)
+            for i, task in enumerate(tasks)
+        ]
+        settings["out"].parent.mkdir(parents=True, exist_ok=True)
+        report = {"env": "metaworld/mt6", "policy": {"seeds": seeds, "success": success}}
+        settings["out"].write_text(json.dumps(report))
+
+    monkeypatch.setattr(module, "verb", verb)
+    args = Namespace(
+        suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None,
+        rl="steering", rl_seeds=[0, 1], rl_steps=24, rl_set=[],
+    )  # fmt: skip
+    measurement = module.Measurement(args, tmp_path)
+    outcomes = measurement.after_rl()
+    assert tuned == [0, 1]
+    assert sum(map(sum, outcomes.values())) == 12 + 10
+    assert measurement.more["base"] == 0.5
+    assert measurement.more["seeds"] == [1.0, 10 / 12]
+    assert measurement.more["least_change_of_a_task"] == 0.0
