@@ -254,7 +254,7 @@ def test_wrong_namespace_is_reported(
     [
         ("nowhere", "nowhere does not exist"),
         ("empty", "No recordings are in .*empty"),
-        ("mine.npz", r"No recordings are in .*zarr with keys=\[state:data/.*DatasetWriter"),
+        ("mine.npz", r"No recordings are in .*zarr v2 replay buffer with keys=\[state:data/.*DatasetWriter"),
     ],
 )
 def test_robot_setting_without_recordings(
