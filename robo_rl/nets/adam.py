@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -50,7 +50,9 @@ class StaticAdam:
             torch._foreach_add_(steps, 1)
             self._kernel(
                 self.parameters,
-                [parameter.grad for parameter in self.parameters],
+                cast(
+                    "list[Tensor]", [parameter.grad for parameter in self.parameters]
+                ),  # all set at the start
                 [moment["exp_avg"] for moment in moments],
                 [moment["exp_avg_sq"] for moment in moments],
                 [],
