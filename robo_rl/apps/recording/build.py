@@ -38,6 +38,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
         Path(config.out),
         config.transport,
         config.drives,
+        config.operator,
         config.resets,
         opened.writer.options.min_free_bytes,
     )

@@ -8,12 +8,11 @@ from pathlib import Path
 from hardware.description import RobotDescription
 from hardware.loop.observation import IMAGE
 from robo_rl.apps.imports.recordings_layout import robot_spec
-from robo_rl.apps.recording.episodes import Tally
+from robo_rl.apps.recording.episodes import Tally, tally_of
 from robo_rl.conf.record import RecordingSettings
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
-from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.recover import recover
 from robo_rl.data.episodes.schema import DATASET_JSON, STAMP_COLUMNS, Codec, DatasetMeta
 
@@ -75,6 +74,4 @@ def open_dataset(config: RecordingSettings, spec: EnvSpec) -> OpenDataset:
         f"Episode {each.number} was interrupted: its {each.frames} frames were salvaged, without a label."
         for each in recover(path)
     ]
-    totals = EpisodeStore(path).totals
-    tally = Tally(totals.episodes, totals.successes, totals.labelled - totals.successes)
-    return OpenDataset(writer, tally, tuple(salvaged))
+    return OpenDataset(writer, tally_of(path), tuple(salvaged))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from robo_rl.core.shapes import Float
 from robo_rl.core.text.instruction import to_bytes
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_writer import EpisodeWriter
+from robo_rl.data.episodes.reader import EpisodeStore
 
 Seen = dict[str, ndarray]
 IDLE, RECORDING, PAUSED, ENDED = "idle", "recording", "paused", "ended"
+EDITING = "editing"  # committed episodes are being changed
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,12 @@ class Tally:
         self.episodes += 1
         self.successes += success is True
         self.failures += success is False
+
+
+def tally_of(path: Path) -> Tally:
+    """Counts of a dataset."""
+    totals = EpisodeStore(path).totals
+    return Tally(totals.episodes, totals.successes, totals.labelled - totals.successes)
 
 
 def checked_instruction(text: str) -> str:
@@ -76,11 +85,14 @@ class Episodes:
         self._seen: tuple[Seen, Mapping[str, int]] | None = None  # observation that has no action yet
         self._held: PendingFrame | None = None  # last frame, which waits for its reward
         self.frames = 0
+        self.version = tally.episodes  # changes when the committed episodes do
         self.intervened = False  # a human controlled the arm in some frame of this episode
         self.saved = ""  # sentence on the last commit
 
     def require_idle(self) -> None:
         """Raise DataError while there is an episode."""
+        if self.state == EDITING:
+            raise DataError("The dataset is being edited; wait a moment.")
         if self.state != IDLE:
             raise DataError(f"An episode is {self.state} already: save or discard it first.")
 
@@ -168,6 +180,7 @@ class Episodes:
             return f"{error} Then save again; the frames are kept."
         frames, self._running, self._seen, self.state = self.frames, None, None, IDLE
         self.tally.count(success)
+        self.version += 1
         label = {True: "success", False: "failure", None: "no label"}[success]
         self.saved = f"saved episode {number}: {frames} frames, {label}"
         return self.saved
@@ -191,6 +204,21 @@ class Episodes:
             self._running = None
         self._writer.close()
         return said
+
+    def release(self) -> None:
+        """Close the dataset for an edit, until `reopen`. Raises DataError while there is an episode."""
+        self.require_idle()
+        self._writer.close()
+        self.state = EDITING
+
+    def reopen(self) -> None:
+        """Open the dataset again, and count its episodes."""
+        options = self._writer.options
+        self._writer = DatasetWriter.open(
+            self._writer.path, min_free_bytes=options.min_free_bytes, durable=options.durable
+        )
+        self.tally, self.state = tally_of(self._writer.path), IDLE
+        self.version += 1
 
     def _write_held(self, reward: float, terminated: bool) -> None:
         """Write the frame that waits; after an error it waits on."""
@@ -220,4 +248,5 @@ class Episodes:
             running.close()
             return f"{error} The frames are kept; robo-rl data validate recover=true saves them."
         self.tally.count(None)
+        self.version += 1
         return f"{error} Episode {number} was ended and saved with {running.frames} frames, without a label."

@@ -20,15 +20,18 @@ from robo_rl.apps.recording import snapshot
 from robo_rl.apps.recording.callers import Caller
 from robo_rl.apps.recording.desk import Desk, Notices
 from robo_rl.apps.recording.drive import PageDrive
-from robo_rl.apps.recording.episodes import ENDED, IDLE, PAUSED, RECORDING, Episodes
+from robo_rl.apps.recording.edits import EditThread
+from robo_rl.apps.recording.episodes import ENDED, IDLE, PAUSED, RECORDING, Episodes, checked_instruction
 from robo_rl.apps.recording.latency import CommandLatency, LoopPulse
 from robo_rl.apps.recording.learning.autonomy import Autonomy
 from robo_rl.apps.recording.requests import (
+    DeleteRequest,
     DriveRequest,
     EstopRequest,
     InstructRequest,
     PlainRequest,
     PolicyRequest,
+    RelabelRequest,
     Request,
     SaveRequest,
     SpeedRequest,
@@ -37,6 +40,7 @@ from robo_rl.apps.recording.scene_reset import SceneReset
 from robo_rl.apps.recording.streams import RobotStreams
 from robo_rl.core.errors import DataError, RoboRLError
 from robo_rl.core.spec import EnvSpec
+from robo_rl.data.edit.changes import delete_episodes, relabel_episodes, undo
 from robo_rl.data.episodes.disk import free_bytes
 
 GAP_S = 0.5  # silence of a stream after which the episode pauses by itself, as `data import` allows
@@ -54,6 +58,7 @@ class AppSettings:
     out: Path
     transport: str = "raw"
     drives: bool = True
+    operator: str = ""
     resets: bool = False  # the robot is simulated: a new episode puts it back to its start
     floor_bytes: int = 2**30
 
@@ -86,6 +91,7 @@ class RecordAppNode:
         self.on_close: list[Callable[[], None]] = []  # called once, before the last episode is committed
         self._closed = False
         self._scene = SceneReset(caller, self.streams, bus.now, lambda text: self.notices.tell(text, "error"))
+        self.edits = EditThread(settings.out, episodes, self.notices.tell)
         self._actions = self._table()
         ESTOP.subscribe(bus, self._on_estop)
         RECORDER_REQUEST.subscribe(bus, self._on_recorder_request)
@@ -123,6 +129,7 @@ class RecordAppNode:
 
     def _close(self, why: str) -> str:
         self._closed = True
+        self.edits.close()
         said = self.episodes.close(why)
         for close in self.on_close:
             close()
@@ -147,6 +154,7 @@ class RecordAppNode:
             "again": self._again,
             "take_over": self._take_over,
             "let_run": self._let_run,
+            "undo": self._undo,
             "train": lambda: self._autonomy().training.begin(self.episodes.tally.episodes),
             "stop_training": lambda: self._autonomy().training.stop(),
         }
@@ -160,6 +168,10 @@ class RecordAppNode:
             self._save(request.success)
         elif isinstance(request, InstructRequest):
             self._say(self.episodes.instruct(request.text))
+        elif isinstance(request, DeleteRequest):
+            self.edits.begin(partial(delete_episodes, episodes=request.episodes))
+        elif isinstance(request, RelabelRequest):
+            self._relabel(request)
         elif isinstance(request, PolicyRequest):
             self._say(self._load(request.bundle))
         elif isinstance(request, SpeedRequest) and self.drive is not None:
@@ -220,6 +232,17 @@ class RecordAppNode:
             self.autonomy.runner.finished(success, alone)
         if self._settings.resets and self.episodes.state == IDLE:
             self._scene.begin()
+
+    def _relabel(self, request: RelabelRequest) -> None:
+        task = None if request.text is None else checked_instruction(request.text)
+        by = self._settings.operator
+        self.edits.begin(
+            partial(relabel_episodes, episodes=request.episodes, success=request.success, task=task, by=by)
+        )
+
+    def _undo(self) -> str:
+        self.edits.begin(undo)
+        return ""
 
     def _autonomy(self) -> Autonomy:
         if self.autonomy is None:
@@ -299,6 +322,7 @@ class RecordAppNode:
             self.handle(request, received_s)
         self._caller.deliver()
         self._scene.tick()
+        self.edits.tick()
         if self.autonomy is not None:
             self.autonomy.tick()
         if self.drive is not None:

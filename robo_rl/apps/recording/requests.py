@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from robo_rl.core.errors import ConfigError
 
 LONGEST = 16_384  # bytes of a message; an instruction of 10,000 characters still gets its own answer
+Number = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=-1.0, le=1.0, allow_inf_nan=False)]
 
 
@@ -30,7 +31,7 @@ class PlainRequest(_Request):
 
     kind: Literal[
         "release", "arm", "stop", "reset", "start", "pause", "resume", "end", "discard", "again", "train",
-        "take_over", "let_run", "stop_training",
+        "take_over", "let_run", "stop_training", "undo",
     ]  # fmt: skip
 
 
@@ -69,6 +70,22 @@ class PolicyRequest(_Request):
     bundle: str = Field(max_length=4096)
 
 
+class DeleteRequest(_Request):
+    """Delete committed episodes."""
+
+    kind: Literal["delete"]
+    episodes: list[Number] = Field(min_length=1, max_length=10_000)
+
+
+class RelabelRequest(_Request):
+    """Change the label or the instruction of committed episodes."""
+
+    kind: Literal["relabel"]
+    episodes: list[Number] = Field(min_length=1, max_length=10_000)
+    success: bool | Literal["keep"] | None = "keep"
+    text: str | None = None
+
+
 class ControlsRequest(_Request):
     """Who drives: ask for the controls, hand them over, keep them, or take them while nobody has them."""
 
@@ -83,6 +100,8 @@ Request = (
     | InstructRequest
     | SpeedRequest
     | PolicyRequest
+    | DeleteRequest
+    | RelabelRequest
     | ControlsRequest
 )
 _ADAPTER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])

@@ -48,7 +48,7 @@ def episode_view(episodes: Episodes, rate_hz: float) -> dict[str, Any]:
         "seconds": round(episodes.frames / rate_hz, 2),
         "instruction": episodes.instruction,
         "count": tally.episodes,
-        "version": tally.episodes,
+        "version": episodes.version,
         "successes": tally.successes,
         "failures": tally.failures,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,13 @@ class RecordingCell:
             self.ask(kind="drive", mode="joints", values=list(values))
             self.run(0.04)
         self.ask(kind="release")
+
+    def edit(self, **request: Any) -> None:
+        """Ask for an edit of the dataset, and wait for its thread."""
+        self.ask(**request)
+        while self.node.episodes.state == "editing":
+            time.sleep(0.005)
+            self.run(0.02)
 
     @property
     def armed(self) -> bool:

@@ -171,6 +171,30 @@ def test_a_full_disk_ends_and_keeps_the_episode(cell: RecordingCell, monkeypatch
     assert any("are free on the disk" in sentence for sentence in cell.said)
 
 
+def test_episodes_are_deleted_and_relabelled_and_it_is_undone(cell: RecordingCell) -> None:
+    """By the same edits as `robo-rl data edit`; no episode starts meanwhile, and the next number follows."""
+    for success in (True, False, True):
+        cell.ask(kind="start")
+        cell.run(0.3)
+        cell.ask(kind="save", success=success)
+        cell.run(2.0)
+    cell.edit(kind="delete", episodes=[1])
+    cell.edit(kind="relabel", episodes=[2], success=False, text="push it")
+    assert [(e.number, e.success, e.meta.task) for e in cell.store()] == [
+        (0, True, "push the button"),
+        (2, False, "push it"),
+    ]
+    assert (cell.node.episodes.tally.successes, cell.node.episodes.tally.failures) == (1, 1)
+    cell.edit(kind="undo")
+    assert [e.success for e in cell.store()] == [True, True]
+    cell.edit(kind="delete", episodes=[7])
+    assert "7" in cell.said[-1]
+    cell.ask(kind="start")
+    cell.run(0.3)
+    cell.ask(kind="save", success=True)
+    assert [e.number for e in cell.store()] == [0, 2, 3]
+
+
 def test_the_emergency_stop_disarms(cell: RecordingCell) -> None:
     """Pressed, the filter stops; released, it has to be armed again."""
     cell.ask(kind="estop", on=True)
