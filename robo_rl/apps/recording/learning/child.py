@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import IO
 
 KEPT = 12  # newest lines
+PROGRESS_BAR = "%|"  # in a line of a progress bar, which is no message
 LOWER = 10  # by how much a process with low priority is nicer
 
 
@@ -75,6 +76,6 @@ class Child:
         with stream:
             for raw in stream:
                 line = raw.decode(errors="replace").rstrip().rpartition("\r")[2]
-                if line:
+                if line and PROGRESS_BAR not in line:
                     self.lines.append(line)
                     self._log(f"{self.name}: {line}")

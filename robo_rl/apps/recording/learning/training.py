@@ -77,7 +77,9 @@ class TrainingJob:
         child, self._child = self._child, None
         if code != 0 or child.last.startswith("stopped"):
             self.state = "failed"
-            self.say(f"The {child.name} has ended: {child.last or f'exit code {code}'}", "error")
+            self.say(
+                f"The {child.name} has ended with exit code {code}: {child.last or 'without a word'}", "error"
+            )
         elif self.state == "training":
             self._read_progress()
             policy, bundle = self.run / "policy", self.run / "bundle"
