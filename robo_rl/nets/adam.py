@@ -52,7 +52,7 @@ class StaticAdam:
                 self.parameters,
                 cast(
                     "list[Tensor]", [parameter.grad for parameter in self.parameters]
-                ),  # all set at the start
+                ),
                 [moment["exp_avg"] for moment in moments],
                 [moment["exp_avg_sq"] for moment in moments],
                 [],
