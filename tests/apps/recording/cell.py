@@ -119,12 +119,17 @@ class RecordingCell:
         return EpisodeStore(self.out)
 
 
-def make_cell(out: Path, robot: RobotDescription | None = None, **settings: Any) -> RecordingCell:
-    """A cell that has run for half a second and is armed."""
+def make_cell(
+    out: Path,
+    robot: RobotDescription | None = None,
+    world: InProcessWorld | None = None,
+    **settings: Any,
+) -> RecordingCell:
+    """A cell that has run for half a second and is armed. world: by default one with virtual time."""
     robot = robot or arm(cameras={"front": CAMERA, "wrist": CAMERA})
     given = RecordingSettings(robot=robot.name, out=str(out), min_free_gb=0.0, **settings)
     opened = open_dataset(given, spec_of(given, robot))
-    world, said = InProcessWorld(), list[str]()
+    world, said = world or InProcessWorld(), list[str]()
     body = ObedientArm()
     SimArmNode(world.bus("sim_robot"), body, robot.state_hz, robot)
     filter_ = SafetyFilterNode(world.bus("safety_filter"), robot, arm=True, say=said.append)

@@ -1,0 +1,154 @@
+"""The page in a real browser: start, drive, label, discard, take over, reload, lose the connection."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.apps.recording.live import LiveCell, live_cell
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
+pytest.importorskip("uvicorn", reason="the page needs the extra app: pip install '.[app]'")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed on this machine"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveCell]:
+    with live_cell(tmp_path / "data", task="push the button") as cell:
+        yield cell
+    assert cell.faults == []
+
+
+def open_page(browser: Any, live: LiveCell, **size: int) -> Any:
+    """The page of an operator who has the controls; an error of its scripts fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 720} | size)
+    page = context.new_page()
+    page.on("pageerror", lambda error: live.faults.append(str(error)))
+    page.goto(live.address)
+    page.wait_for_selector("body[data-ready][data-role=driver]")
+    return page
+
+
+def test_an_operator_records_by_keys(browser: Any, live: LiveCell) -> None:
+    """Space starts, an arrow key moves the hand, Enter saves as a success; X throws the next one away."""
+    page, cell = open_page(browser, live), live.cell
+    page.keyboard.press("Space")
+    page.wait_for_selector("body[data-state=recording]")
+    before = cell.arm.q_rad.copy()
+    page.keyboard.down("ArrowLeft")
+    live.wait(lambda: bool(np.abs(cell.arm.q_rad - before).max() > 0.05))
+    page.keyboard.up("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#tally:has-text('1 saved: 1')")
+    page.wait_for_selector("body[data-state=idle]")
+    live.wait(lambda: cell.armed)
+    page.keyboard.press("Space")
+    page.wait_for_selector("body[data-state=recording]")
+    live.wait(lambda: cell.node.episodes.frames > 3)
+    page.keyboard.press("x")
+    page.wait_for_selector("body[data-state=idle]")
+    (episode,) = cell.store()
+    assert (episode.success, episode.meta.task) == (True, "push the button")
+    assert episode.intervention.all()
+    page.context.close()
+
+
+def test_the_mouse_drives_and_a_blur_stops(browser: Any, live: LiveCell) -> None:
+    """A drag on the pad moves the hand; when the window loses its focus, the arm stands still."""
+    page, cell = open_page(browser, live), live.cell
+    box = page.locator("#pad-plane").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 6, box["y"] + box["height"] / 2)
+    before = cell.arm.q_rad.copy()
+    live.wait(lambda: bool(np.abs(cell.arm.q_rad - before).max() > 0.05))
+    page.evaluate("dispatchEvent(new Event('blur'))")
+    live.wait(lambda: cell.node.drive is not None and not cell.node.drive.moving)
+    page.mouse.up()
+    page.context.close()
+
+
+def test_an_episode_survives_a_reload_of_the_page(browser: Any, live: LiveCell) -> None:
+    """Frames go on; the reloaded page has the controls again, and the instruction can be edited."""
+    page, cell = open_page(browser, live), live.cell
+    page.keyboard.press("Space")
+    page.wait_for_selector("body[data-state=recording]")
+    live.wait(lambda: cell.node.episodes.frames > 3)
+    page.reload()
+    page.wait_for_selector("body[data-ready][data-role=driver][data-state=recording]")
+    page.fill("#instruction", "press it")
+    page.keyboard.press("Enter")
+    live.wait(lambda: cell.node.episodes.instruction == "press it")
+    page.keyboard.press("f")
+    page.wait_for_selector("body[data-state=idle]")
+    (episode,) = cell.store()
+    assert (episode.success, episode.meta.task) == (False, "press it")
+    page.context.close()
+
+
+def test_a_lost_connection_stops_the_arm_and_keeps_the_episode(browser: Any, live: LiveCell) -> None:
+    """The page says so; the recording goes on with an arm that is held."""
+    page, cell = open_page(browser, live), live.cell
+    page.keyboard.press("Space")
+    page.wait_for_selector("body[data-state=recording]")
+    page.keyboard.down("ArrowLeft")
+    live.wait(lambda: cell.node.drive is not None and cell.node.drive.moving)
+    live.close_server()
+    page.wait_for_selector("#banner[data-level=error]")
+    assert "Connection to the app lost" in page.inner_text("#banner")
+    live.wait(lambda: cell.node.drive is not None and not cell.node.drive.moving)
+    frames = cell.node.episodes.frames
+    live.wait(lambda: cell.node.episodes.frames > frames)
+    page.context.close()
+
+
+def test_the_operator_takes_over_from_a_policy(browser: Any, live: LiveCell) -> None:
+    """T lets the policy run and takes over again; the intervention column tells which frames are whose."""
+    page, cell = open_page(browser, live), live.cell
+    page.keyboard.press("Space")
+    page.wait_for_selector("body[data-state=recording]")
+    page.keyboard.press("t")
+    page.wait_for_selector("button.control:has-text('Take over')")
+    frames = cell.node.episodes.frames
+    live.wait(lambda: cell.node.episodes.frames > frames + 4)
+    page.keyboard.press("t")
+    page.wait_for_selector("button.control:has-text('Let it run')")
+    frames = cell.node.episodes.frames
+    live.wait(lambda: cell.node.episodes.frames > frames + 4)
+    page.keyboard.press("f")
+    page.wait_for_selector("body[data-state=idle]")
+    flags = cell.store().episode(0).intervention
+    assert flags.any()
+    assert not flags.all()
+    page.context.close()
+
+
+def test_a_phone_shows_everything_within_its_width(browser: Any, live: LiveCell) -> None:
+    """390 x 844: nothing is wider than the screen, and a second page watches."""
+    page = open_page(browser, live, width=390, height=844)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    second = browser.new_page()
+    second.goto(live.address)
+    second.wait_for_selector("body[data-ready][data-role=watcher]")
+    second.click("#banner button")
+    page.click("#banner button:has-text('Hand over')")
+    second.wait_for_selector("body[data-role=driver]")
+    second.close()
+    page.context.close()
