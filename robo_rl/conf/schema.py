@@ -54,8 +54,8 @@ class DataImportConfig:
     source: str = setting(
         REQUIRED,
         "folder of recordings (MCAP, rosbag2), one of them, a zarr v2 replay buffer, a LeRobot v3 folder, "
-        "or a "
-        "robomimic file",
+        "a "
+        "robomimic file, or an RLDS folder",
     )
     out: str = setting(REQUIRED, "folder of the new dataset")
     env: str | None = setting(

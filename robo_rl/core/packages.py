@@ -40,6 +40,7 @@ PACKAGES = (
     Package("tensorboard", "tensorboard", "train", "learning curves"),
     Package("pyarrow", "pyarrow", "formats", "datasets of LeRobot"),
     Package("h5py", "h5py", "formats", "datasets of robomimic"),
+    Package("rerun", "rerun-sdk", "rerun", "exports for the Rerun viewer"),
     Package("wandb", "wandb", "wandb", "curves in Weights & Biases, logger=wandb"),
     Package("mlflow", "mlflow-skinny", "mlflow", "curves in MLflow, logger=mlflow"),
     Package("sqlalchemy", "SQLAlchemy", "mlflow", "MLflow without a server"),

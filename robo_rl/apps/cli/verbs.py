@@ -65,9 +65,7 @@ VERBS = {
         "imports.data_import",
         "schema:DataImportConfig",
         "train",
-        "turn recordings of a robot (MCAP, rosbag2), a replay buffer, or a dataset of LeRobot or robomimic "
-        "into "
-        "a dataset",
+        "turn recordings (MCAP, rosbag2), a replay buffer, or data of LeRobot, robomimic, RLDS into a dataset",
         "robo-rl data import source=recordings robot=mine.yaml out=data/mine",
         "robo-rl data import source=pusht.zarr env=pusht/state out=data/pusht",
         "robo-rl data import source=lerobot/svla_so100 out=data/so100",
@@ -76,7 +74,7 @@ VERBS = {
         "datasets.export",
         "datasets.exchange:DataExportConfig",
         "formats",
-        "write a dataset in the format of another program: LeRobot v3, zarr v2 replay buffer, robomimic",
+        "write a dataset in the format of another program: LeRobot v3, zarr, robomimic, RLDS, MCAP, Rerun",
         "robo-rl data export path=data/peg20 format=lerobot out=exports/peg20",
         "robo-rl data export path=data/peg20 format=robomimic out=exports/peg20.hdf5",
     ),

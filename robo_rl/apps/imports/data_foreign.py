@@ -25,8 +25,12 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
         raise ConfigError("Give env= or robot=, not both: each of them states the contract.")
     env = None
     if config.env or config.robot or config.rate_hz:
+        if not FORMATS[kind].description:
+            raise ConfigError(
+                f"env=, robot= and rate_hz= do not apply to {config.source}: it has a contract."
+            )
         env = _contract(config, load_part(kind, "description")(config.source, keys))
-    options = {} if kind == "zarr" else {"env": env, "keys": keys, "task": config.task}
+    options = {} if kind in ("zarr", "mcap") else {"env": env, "keys": keys, "task": config.task}
     with progress(None, "import", "episode") as bar:
         count = load_part(kind, "reader")(
             config.source, config.out, limit=config.limit, image_codec=config.image_codec,

@@ -13,7 +13,7 @@ class DataExportConfig:
     """`robo-rl data export`."""
 
     path: str = setting(REQUIRED, DATASET)
-    format: str = one_of("lerobot", "zarr", "robomimic", help="format of the export")
+    format: str = one_of("lerobot", "zarr", "robomimic", "rlds", "mcap", "rerun", help="format of the export")
     out: str = setting(REQUIRED, "new folder, or file for robomimic")
     images: str = one_of(
         "video", "png", help="images of lerobot: H.264 video, small and lossy; or png, every pixel as it is"

@@ -40,6 +40,14 @@ FORMATS = {
         "robomimic:describe_robomimic",
         "robomimic: one HDF5 file",
     ),
+    "rlds": Format(
+        "rlds.writer:export_rlds",
+        "rlds.reader:import_rlds",
+        "rlds.reader:describe_rlds",
+        "RLDS: TFRecord shards of TensorFlow Datasets",
+    ),
+    "mcap": Format("bags:export_mcap", "bags:import_mcap", "", "MCAP recordings, one per episode"),
+    "rerun": Format("rerun_log:export_rerun", "", "", "Rerun: one .rrd per episode, for looking"),
 }
 
 
@@ -57,6 +65,10 @@ def recognised(source: Path) -> str | None:
     """Format of a foreign source, by its files; None for recordings, replay buffers and anything else."""
     if (source / "meta" / "info.json").is_file():
         return "lerobot"
+    if any(path.is_file() for path in (source / "features.json", *source.glob("*/features.json"))):
+        return "rlds"
+    if (source / "robo_rl.json").is_file() and any(source.glob("*/*.mcap")):
+        return "mcap"
     if source.is_file() and source.suffix in (".hdf5", ".h5"):
         return "robomimic"
     return None

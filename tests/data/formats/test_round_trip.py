@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ pytest.importorskip("h5py")
 
 VIDEO_ERROR = 12  # grey levels of a smooth image; H.264 keeps colours at half the resolution
 READABLE = [name for name, each in FORMATS.items() if each.reader]
+WRITABLE = [name for name in FORMATS if name != "rerun" or find_spec("rerun")]
 ODD = EnvSpec(  # every kind of observation that the store knows, and names that other formats use themselves
     "robot/odd",
     {
@@ -141,7 +143,16 @@ def test_jpeg_datasets_are_exported_as_they_look(smooth: Path, tmp_path: Path, n
     assert [fault for fault in validate(again) if fault.severity == "error"] == []
 
 
-@pytest.mark.parametrize("name", FORMATS)
+def test_every_kind_of_observation_is_logged_for_rerun(odd: Path, tmp_path: Path) -> None:
+    """One file per episode."""
+    pytest.importorskip("rerun")
+    assert load_part("rerun", "writer")(odd, tmp_path / "out") == 3
+    files = sorted((tmp_path / "out").glob("*.rrd"))
+    assert [file.name for file in files] == [f"episode_{i:06d}.rrd" for i in range(3)]
+    assert all(file.stat().st_size > 1000 for file in files)
+
+
+@pytest.mark.parametrize("name", WRITABLE)
 def test_a_failed_export_leaves_nothing(
     smooth: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +180,7 @@ def _refuse(*_: Any) -> None:
     raise DiskFullError("1 MiB needed")
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", WRITABLE)
 def test_an_empty_dataset_is_not_exported(tmp_path: Path, name: str) -> None:
     DatasetWriter.create(tmp_path / "set", ODD, min_free_bytes=0).close()
     with pytest.raises(DataError, match="no episodes to export"):

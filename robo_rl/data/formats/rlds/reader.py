@@ -1,0 +1,233 @@
+"""Import of RLDS datasets: exports of `writer.py` exactly, others with a given or inferred contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from robo_rl.core.errors import DataError
+from robo_rl.core.files.durable import read_json
+from robo_rl.core.shapes import Shaped
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.episodes.atomic_dataset import atomic_dataset
+from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
+from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs, safe_key
+from robo_rl.data.formats.pictures import decode_picture
+from robo_rl.data.formats.rlds.records import Value, decode_example, read_records
+from robo_rl.data.formats.rlds.schema import FEATURES, RldsFeature, load_features
+from robo_rl.data.formats.rlds.writer import OWN, is_exact
+from robo_rl.data.formats.rows import (
+    SIDECAR,
+    EpisodeRows,
+    ExportedEpisode,
+    from_sidecar,
+    matching,
+    short_name,
+    verified,
+    write_rows,
+)
+
+DEFAULT_RATE_HZ = 10.0  # RLDS states no rate
+_OBS, _TASKS = "observation/", ("language_instruction", "observation/natural_language_instruction")
+Progress = Callable[[int, int], None] | None
+
+
+def folder_of(source: Path) -> Path | None:
+    """The folder with features.json: `source`, or its only version folder; None for another folder."""
+    if not source.is_dir():
+        return None
+    found = [
+        path.parent for path in (source / FEATURES, *sorted(source.glob(f"*/{FEATURES}"))) if path.is_file()
+    ]
+    return found[-1] if found else None
+
+
+def describe_rlds(source: str | Path, keys: Mapping[str, str] | None = None) -> ForeignSpec:
+    """Shapes and extremes of a dataset. The rate is `DEFAULT_RATE_HZ`: the format states none."""
+    folder, features = _open(source)
+    names = _names(features, keys, source)
+    actions = [
+        _rows(example, "action", features, None, str(source)).astype(np.float32)
+        for example in _examples(folder)
+    ]
+    low, high = extremes(actions)
+    obs = {key: (features[name].shape, features[name].dtype) for key, name in names.items()}
+    return ForeignSpec(folder.parent.name, obs, low, high, max(map(len, actions)), DEFAULT_RATE_HZ)
+
+
+def import_rlds(
+    source: str | Path,
+    out: str | Path,
+    *,
+    env: EnvSpec | None = None,
+    keys: Mapping[str, str] | None = None,
+    task: str = "",
+    image_codec: Codec | None = None,
+    limit: int | None = None,
+    progress: Progress = None,
+) -> int:
+    """Write the episodes of an RLDS dataset as a dataset; returns their number.
+
+    A folder that `export_rlds` wrote is imported exactly. For others the contract is `env`, or
+    inferred. keys: observation -> name such as "observation/state"; None: all numbers and images. Each
+    step becomes a frame. Raises DataError for another format or a damaged file.
+    """
+    folder, features = _open(source)
+    known: list[ExportedEpisode] = []
+    if (folder / OWN).is_file() and env is None and not keys:
+        meta, known = from_sidecar(read_json(folder / OWN))
+        names = {key: _OBS + short_name(meta.env, key) for key in meta.env.obs}
+    else:
+        names = _names(features, keys, source)
+        meta = DatasetMeta(env or inferred(describe_rlds(source, keys)), stamps=())
+    info = {**meta.info, "source": Path(source).name}
+    count, total = 0, len(known) or len(list(_examples(folder)))
+    with atomic_dataset(
+        out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
+    ) as writer:
+        for count, example in enumerate(_examples(folder), 1):
+            where = f"Episode {count - 1} of {source}"
+            if known and count > len(known):
+                raise DataError(f"{source} has more episodes than labels. Export it again.")
+            if known:
+                rows = _own_rows(example, names, features, meta, known[count - 1], where)
+            else:
+                rows = _foreign_rows(example, names, features, task, where)
+            write_rows(writer, matching(meta.env, rows, where))
+            if progress is not None:
+                progress(count, min(total, limit or total))
+            if count == limit:
+                break
+        if known and count < min(len(known), limit or len(known)):
+            raise DataError(f"{source} has {count} episodes and labels of {len(known)}. Copy it again.")
+    return count
+
+
+def _open(source: str | Path) -> tuple[Path, dict[str, RldsFeature]]:
+    folder = folder_of(Path(source))
+    if folder is None:
+        raise DataError(
+            f"{source} is no RLDS dataset: it has no {FEATURES}. Give the folder with the shards."
+        )
+    features = load_features(folder)
+    if "action" not in features or features["action"].kind != "tensor":
+        raise DataError(f"{source} has no steps/action of numbers; it has {sorted(features)}.")
+    return folder, features
+
+
+def _examples(folder: Path) -> Iterator[dict[str, Value]]:
+    shards = sorted(folder.glob("*.tfrecord*"))
+    if not shards:
+        raise DataError(f"{folder} has no *.tfrecord files. Copy the dataset again.")
+    for shard in shards:
+        for i, data in enumerate(read_records(shard)):
+            yield decode_example(data, f"Record {i} of {shard}")
+
+
+def _names(
+    features: Mapping[str, RldsFeature], keys: Mapping[str, str] | None, source: str | Path
+) -> dict[str, str]:
+    """Observation -> column."""
+    if keys:
+        if unknown := set(keys.values()) - features.keys():
+            raise DataError(f"{source} has no {sorted(unknown)}; it has {sorted(features)}. Correct keys=.")
+        return dict(keys)
+    found = {}
+    for name, feature in features.items():
+        if name.startswith(_OBS) and feature.kind != "text":
+            key = safe_key(name.removeprefix(_OBS).replace("/", "."))
+            found[f"image.{key}" if feature.kind == "image" and feature.shape[-1:] == (3,) else key] = name
+    require_obs(found, source)
+    return found
+
+
+def _rows(
+    example: Mapping[str, Value], name: str, features: Mapping[str, RldsFeature], rows: int | None, where: str
+) -> Shaped[ndarray, "n ..."]:
+    """A column of the steps. Raises DataError if it is missing or of another shape or length."""
+    feature, value = features[name], example.get(f"steps/{name}")
+    if value is None:
+        raise DataError(f"{where} has no steps/{name}. Copy the dataset again.")
+    if feature.kind == "image":
+        if not isinstance(value, list) or not all(isinstance(each, bytes) for each in value):
+            raise DataError(f"{where}: steps/{name} holds no images. Copy the dataset again.")
+        found: Any = np.stack([decode_picture(each, feature.shape, f"{where}: '{name}'") for each in value])
+    elif isinstance(value, list):
+        raise DataError(f"{where}: steps/{name} holds bytes, numbers were expected.")
+    else:
+        size = int(np.prod(feature.shape, dtype=np.int64))
+        if len(value) % size:
+            raise DataError(f"{where}: steps/{name} has {len(value)} numbers, rows of {size} were expected.")
+        found = value.reshape(-1, *feature.shape)
+    if rows is not None and len(found) != rows:
+        raise DataError(f"{where}: steps/{name} has {len(found)} rows, but there are {rows} actions.")
+    return np.asarray(found)
+
+
+def _foreign_rows(
+    example: Mapping[str, Value],
+    names: Mapping[str, str],
+    features: Mapping[str, RldsFeature],
+    task: str,
+    where: str,
+) -> EpisodeRows:
+    action = _rows(example, "action", features, None, where).astype(np.float32)
+    n = len(action)
+    zeros = np.zeros(n, dtype=np.float32)
+    reward, ends = (
+        _rows(example, name, features, n, where) if name in features else zeros
+        for name in ("reward", "is_terminal")
+    )
+    obs = {}
+    for key, name in names.items():
+        values = _rows(example, name, features, n, where)
+        obs[key] = values if features[name].kind == "image" else values.astype(features[name].dtype)
+    words = next((example[f"steps/{name}"] for name in _TASKS if example.get(f"steps/{name}")), [])
+    said = words[0].decode(errors="replace") if isinstance(words, list) and words else ""
+    labels = EpisodeMeta(complete=True, task=task or said)
+    return EpisodeRows(obs, action, reward.astype(np.float32), ends > 0, zeros > 0, {}, labels)
+
+
+def _own_rows(
+    example: Mapping[str, Value],
+    names: Mapping[str, str],
+    features: Mapping[str, RldsFeature],
+    meta: DatasetMeta,
+    known: ExportedEpisode,
+    where: str,
+) -> EpisodeRows:
+    action = _rows(example, "action", features, None, where)
+    count = len(action)
+    n = count - known.labels.final_obs
+    obs = {}
+    for key, name in names.items():
+        spec, exact = meta.env.obs[key], example.get(f"{SIDECAR}/obs/{key}")
+        if is_exact(spec.dtype):
+            obs[key] = _rows(example, name, features, count, where).astype(spec.dtype)
+        elif isinstance(exact, list) and exact:
+            try:
+                obs[key] = np.frombuffer(exact[0], dtype=spec.dtype).reshape(count, *spec.shape)
+            except ValueError as error:
+                raise DataError(f"{where}: '{key}' is cut. Export the dataset again.") from error
+    stamps = {name: _numbers(example, f"{SIDECAR}/stamps/{name}", n, where) for name in meta.stamps}
+    rows = EpisodeRows(
+        obs,
+        action[:n],
+        _rows(example, "reward", features, count, where)[:n].astype(np.float32),
+        _numbers(example, f"{SIDECAR}/terminated", n, where) > 0,
+        _rows(example, "intervention", features, count, where)[:n] > 0,
+        stamps,
+        known.labels,
+    )
+    return verified(rows, known.crc32c, where)
+
+
+def _numbers(example: Mapping[str, Value], name: str, rows: int, where: str) -> Shaped[ndarray, " n"]:
+    value = example.get(name)
+    if value is None or isinstance(value, list) or len(value) != rows:
+        raise DataError(f"{where} has no {rows} numbers in {name}. Export the dataset again.")
+    return value
