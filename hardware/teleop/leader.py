@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from hardware.driver import ArmDriver
+from hardware.states import ArmState
 from hardware.teleop.device import Feedback, OperatorInput, Teleoperator
 from robo_rl.core.errors import ConfigError
 
 FRESH_S = 0.1
 
 
+@runtime_checkable
+class ReadableArm(Protocol):
+    """An arm whose position is read: a driver, or a chain of servos."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def connect(self) -> None: ...
+
+    def read(self) -> ArmState: ...
+
+    def close(self) -> None: ...
+
+
 class Leader:
-    """arm: driver of the leader. dead_man: device whose switch counts, such as a gamepad or a pedal.
+    """arm: driver of the leader, or its servos. opening: of its handle, 0 closed to 1 open. dead_man: device
+    whose switch counts, such as a gamepad or a pedal.
 
     signs, offsets_rad: follower = sign * leader + offset, joint by joint.
     """
 
     def __init__(
         self,
-        arm: ArmDriver,
+        arm: ReadableArm,
         dead_man: Teleoperator,
         signs: Sequence[float] | None = None,
         offsets_rad: Sequence[float] | None = None,
+        opening: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._arm, self._dead_man = arm, dead_man
-        self._given = signs, offsets_rad
+        self._given, self._opening = (signs, offsets_rad), opening
         self._signs, self._offsets_rad = np.ones(0), np.zeros(0)
 
     def connect(self) -> None:
@@ -54,7 +71,13 @@ class Leader:
         if not switch.held or now_s - state.received_s > FRESH_S or not np.isfinite(state.position_rad).all():
             return OperatorInput(False, recorder_request=switch.recorder_request)
         position_rad = self._signs * state.position_rad + self._offsets_rad
-        return OperatorInput(True, position_rad=position_rad, recorder_request=switch.recorder_request)
+        return OperatorInput(
+            True,
+            position_rad=position_rad,
+            gripper=self._opening() if switch.gripper is None else switch.gripper,
+            gripper_toggle=switch.gripper_toggle,
+            recorder_request=switch.recorder_request,
+        )
 
     def send_feedback(self, feedback: Feedback) -> None:
         self._dead_man.send_feedback(feedback)

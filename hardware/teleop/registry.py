@@ -27,6 +27,8 @@ RECORDING = "recording:"
 DEVICES: Table = {
     "gamepad": ("hardware.teleop.joystick:make_gamepad", None),
     "keyboard": ("hardware.teleop.keyboard:make_keyboard", None),
+    "spacemouse": ("hardware.teleop.spacemouse:make_spacemouse", None),
+    "pose_stream": ("hardware.teleop.pose_link:make_pose_link", None),
 }
 
 
@@ -52,7 +54,7 @@ def make_teleoperator(name: str, settings: Mapping[str, Any], robot: RobotDescri
 
 def check_maker_settings(name: str, make: Callable[..., Any], settings: Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown or missing setting of a device."""
-    parameters = list(inspect.signature(make).parameters.values())[1:]
+    parameters = list(inspect.signature(make).parameters.values())[1:]  # after the robot, or the kind
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     if not open_ended and (unknown := sorted(settings.keys() - set(known))):

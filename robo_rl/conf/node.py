@@ -172,8 +172,8 @@ class TeleopNodeConfig(NodeConfig):
     robot: str = setting(REQUIRED, "description of the robot: a name, or a YAML file")
     device: str = setting(
         "gamepad",
-        "gamepad, keyboard, leader, an installed device, or recording:<file> of record_input; see "
-        "docs/teleoperation.md",
+        "gamepad, keyboard, spacemouse, pose_stream, leader, an installed device, or recording:<file> of "
+        "record_input; see docs/teleoperation.md",
     )
     mode: str = one_of(
         "joints", "tool", help="gamepad, keyboard: what they move, each joint or the tool along x, y, z"

@@ -73,6 +73,8 @@ PACKAGES = (
     Package("warp", "warp-lang", "gpu", "physics on NVIDIA GPUs"),
     Package("rtde_control", "ur_rtde", "ur", "Universal Robots arms"),
     Package("xarm", "xarm-python-sdk", "xarm", "UFACTORY xArm"),
+    Package("dynamixel_sdk", "dynamixel-sdk", "dynamixel", "leader arms of Dynamixel servos"),
+    Package("scservo_sdk", "feetech-servo-sdk", "feetech", "leader arms of Feetech servos"),
     Package("cflib", "cflib", "crazyflie", "Crazyflie quadcopters"),
     Package("pymavlink", "pymavlink", "px4", "PX4 autopilots over MAVLink"),
 )

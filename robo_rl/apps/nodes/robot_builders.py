@@ -21,7 +21,8 @@ from hardware.teleop.device import Teleoperator
 from hardware.teleop.hand_motion import ToolLimits
 from hardware.teleop.input_file import InputRecorder
 from hardware.teleop.leader import Leader
-from hardware.teleop.registry import make_teleoperator
+from hardware.teleop.registry import check_maker_settings, make_teleoperator
+from hardware.teleop.servo_chain import KINDS, ServoChain
 from hardware.topics import EPISODE
 from robo_rl.conf.node import ControllerDriverNodeConfig, RobotDriverNodeConfig, TeleopNodeConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
@@ -101,11 +102,18 @@ def _device(config: TeleopNodeConfig, robot: RobotDescription) -> Teleoperator:
 
 
 def _leader(file: str, dead_man: Teleoperator) -> Teleoperator:
-    """A leader arm by its driver's settings."""
+    """A leader arm by its driver's settings, or by those of its servos."""
+    settings = read_keys(file)
+    signs, offsets_rad = settings.pop("signs", None), settings.pop("offsets_rad", None)
+    if (name := settings.get("driver")) in KINDS:
+        del settings["driver"]
+        check_maker_settings(f"leader ({name})", ServoChain, settings)
+        chain = ServoChain(name, **settings)
+        return Leader(chain, dead_man, signs, offsets_rad, lambda: chain.opening)
     name, settings = read_settings(file)
     if name not in ARMS:
         raise ConfigError(f"{file} names the driver '{name}', which is no arm's.")
-    signs, offsets_rad = settings.pop("signs", None), settings.pop("offsets_rad", None)
+    settings = {key: value for key, value in settings.items() if key not in ("signs", "offsets_rad")}
     return Leader(open_driver(name, settings).driver, dead_man, signs, offsets_rad)
 
 
