@@ -195,8 +195,9 @@ class Measurement:
         out = self.folder / f"{Path(policy).name.replace('@', '_at_')}_{args.rl}" / f"seed{seed}"
         if not (out / "policy" / "policy.json").exists():
             given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
-            again = {"resume": (out / "run.json").exists(), "eval_episodes": 10 * len(self.tasks)}
-            verb("finetune", *args.rl_set, **given, **again, eval_every=10000, final_episodes=len(self.tasks))
+            # evaluations at the first and the last step only, of which the better policy is kept
+            again = {"resume": (out / "run.json").exists(), "eval_episodes": 5 * len(self.tasks)}
+            verb("finetune", *args.rl_set, **given, **again, eval_every=0, final_episodes=len(self.tasks))
         return self.success(str(out), "success")
 
     def say(self, name: str, outcomes: list[bool], by_task: ByTask) -> None:
