@@ -18,6 +18,8 @@ from policies.vla.pictures import Side, patches, smart_side
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Bool, Float
 
+KEPT_PROMPTS = 1000  # tokenised instructions that are kept, as in an episode they do not change
+
 Json = Mapping[str, Any]
 Pixels = list[Float[Tensor, "b 3 h w"]]  # normalised pictures of each camera
 
@@ -146,6 +148,8 @@ class Prompts:
     def ids(self, instruction: str) -> list[int]:
         """Pictures' placeholders and the instruction, not padded."""
         if instruction not in self._ids:
+            if len(self._ids) >= KEPT_PROMPTS:  # training varies instructions without end
+                self._ids.clear()
             words = self._tokenizer(instruction + self._closing, add_special_tokens=False)["input_ids"]
             self._ids[instruction] = [*self._start, *words]
         return self._ids[instruction]

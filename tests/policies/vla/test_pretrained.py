@@ -20,7 +20,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.training.base import BaseTrainConfig, BaseTrainer
 from policies.training.batches import TensorWindows
 from policies.vla.config import VlaConfig
-from policies.vla.families import FAMILIES
+from policies.vla.families import FAMILIES, KEPT_PROMPTS
 from policies.vla.pictures import resized
 from policies.vla.policy import VlaPolicy
 from policies.vla.pretrained import PretrainedBackbone
@@ -308,6 +308,8 @@ def test_names_and_settings_without_a_model_are_refused(tmp_path: Path) -> None:
     for setting in ({"lora": 4}, {"backbone_layers": 2}):
         with pytest.raises(ConfigError, match=r"has no effect on policy\.backbone=tiny"):
             policy(Path("tiny"), **setting)
+    with pytest.raises(ConfigError, match="bring their tokenizer"):
+        policy(tmp_path, tokens="bytes")
 
 
 @torch.no_grad()
@@ -321,3 +323,6 @@ def test_an_instruction_is_tokenised_once(folders: dict[str, Path]) -> None:
         vla.encode(observation("open", "close", "open"))
     assert calls == ["open", "close"]
     assert INSTRUCTION in vla.obs_spec
+    for i in range(2 * KEPT_PROMPTS):  # training varies instructions without end
+        prompts.ids(str(i))
+    assert len(prompts._ids) <= KEPT_PROMPTS
