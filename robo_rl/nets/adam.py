@@ -50,9 +50,7 @@ class StaticAdam:
             torch._foreach_add_(steps, 1)
             self._kernel(
                 self.parameters,
-                cast(
-                    "list[Tensor]", [parameter.grad for parameter in self.parameters]
-                ),
+                cast("list[Tensor]", [parameter.grad for parameter in self.parameters]),
                 [moment["exp_avg"] for moment in moments],
                 [moment["exp_avg_sq"] for moment in moments],
                 [],
