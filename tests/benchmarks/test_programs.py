@@ -53,6 +53,11 @@ IN_APPS = {  # program -> what it uses of robo_rl.apps
     "device_loop": {"cli.config", "tuning.compose"},
     "learner": {"cli.config", "tuning.compose", "tuning.warm_start"},
     "node_start": {"node", "nodes.node_table"},  # the program that is measured, and its nodes
+    "recording_app": {  # the app itself
+        *("recording.callers", "recording.dataset", "recording.desk", "recording.episodes"),
+        *("recording.node", "recording.requests", "recording.web.access", "recording.web.review"),
+        *("recording.web.server", "recording.web.serving"),
+    },
 }
 
 

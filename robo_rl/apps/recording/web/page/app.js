@@ -144,4 +144,5 @@ listen(drive, act);
 let counted = 0;
 setInterval(() => { shownFps = cameras.count - counted; counted = cameras.count; }, 1000);
 (function frame() { plots.draw(); requestAnimationFrame(frame); })();
+window.shownPictures = () => cameras.count; // for measurements
 document.body.dataset.ready = "yes";

@@ -1,0 +1,216 @@
+"""Cost of recording, and what an open page costs the control loop: `python benchmarks/recording_app.py`.
+
+Frames have two cameras of 128 x 128 and 12 numbers, as of the simulated arm, and pass the code of the app. For
+the loop, arm, cameras, safety filter and app run in one thread on the real clock, while a Chromium shows the
+page or does not, in turns. Jitter is the 99th percentile of the distance between an interval of the app's
+ticks and the period, in percent of the period; app/loop_jitter_percent is its median with the page minus that
+without, in percentage points. Other programs disturb all figures: each line has the load average.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from common import emit, parser
+
+from hardware.bus.in_process import InProcessWorld
+from hardware.description import load_description
+from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.sim_cameras import SimCameras
+from hardware.nodes.sim_robot import SimArmNode
+from policies.remote.address import listen
+from robo_rl.apps.recording.callers import DirectCaller
+from robo_rl.apps.recording.dataset import open_dataset, spec_of
+from robo_rl.apps.recording.desk import Desk
+from robo_rl.apps.recording.episodes import Episodes
+from robo_rl.apps.recording.node import AppSettings, RecordAppNode
+from robo_rl.apps.recording.requests import PlainRequest
+from robo_rl.apps.recording.web.access import Access
+from robo_rl.apps.recording.web.review import Review
+from robo_rl.apps.recording.web.server import PageServer
+from robo_rl.apps.recording.web.serving import ServerThread
+from robo_rl.conf.record import RecordingSettings
+from sim.arms.arm6.body import JOINTS
+from sim.arms.arm6.camera import ArmCamera
+from sim.arms.arm6.peg_cell import CAMERAS, PegCell
+
+SIDE_PX, FRAMES = 128, 300
+WINDOW_S = 6.0  # of one measurement of the jitter; the app's window is 5 s
+
+
+def main() -> None:
+    args = parser(__doc__.splitlines()[0]).parse_args()
+    with TemporaryDirectory() as folder:
+        measure_disk(Path(folder) / "disk", episodes=3 if args.quick else 20)
+        measure_loop(Path(folder) / "loop", rounds=1 if args.quick else 6)
+
+
+def load() -> float:
+    return round(os.getloadavg()[0], 1)
+
+
+def settings(out: Path) -> RecordingSettings:
+    return RecordingSettings(robot="sim_arm", out=str(out), min_free_gb=0.1)
+
+
+def measure_disk(out: Path, episodes: int) -> None:
+    """Time of one frame and of one commit; wall time, and for frames the thread's CPU time as well."""
+    given = settings(out)
+    opened = open_dataset(given, spec_of(given, load_description("sim_arm")))
+    recorder = Episodes(opened.writer, opened.tally, FRAMES + 1)
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 255, (16, SIDE_PX, SIDE_PX, 3), dtype=np.uint8)
+    wall_ms, cpu_ms, commit_s = [], [], []
+    for _ in range(episodes):
+        recorder.start()
+        for i in range(FRAMES + 1):
+            obs = {
+                "state": np.zeros(12, np.float32),
+                **{f"image.{name}": pictures[(i + k) % 16] for k, name in enumerate(CAMERAS)},
+            }
+            stamps = dict.fromkeys(opened.writer.meta.stamps[:2], i + 1)
+            begun_s, begun_cpu_s = time.perf_counter(), time.thread_time()
+            recorder.frame(obs, stamps, np.zeros(6), True, i + 1)
+            wall_ms.append(1e3 * (time.perf_counter() - begun_s))
+            cpu_ms.append(1e3 * (time.thread_time() - begun_cpu_s))
+        begun_s = time.perf_counter()
+        recorder.save(True)
+        commit_s.append(time.perf_counter() - begun_s)
+    count = {"n": len(wall_ms), "load": load()}
+    p50 = {"p50": round(float(np.median(wall_ms)), 4), "cpu_p99": round(float(np.percentile(cpu_ms, 99)), 4)}
+    emit("app/add_frame_ms_p99", float(np.percentile(wall_ms, 99)), "ms", **p50, **count)
+    worst = {"most": round(max(commit_s), 4), "episodes": episodes, "frames": FRAMES, "load": load()}
+    emit("app/commit_s", float(np.median(commit_s)), "s", **worst)
+
+
+def measure_loop(out: Path, rounds: int) -> None:
+    """Jitter of the app's ticks while it records, with the page open and closed in turns; shown pictures.
+
+    The loop has the main thread, which also owns the cameras' rendering.
+    """
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        print("app/loop_jitter_percent: no Chromium on this machine", file=sys.stderr)
+        return
+    world, over = InProcessWorld(clock=time.monotonic), threading.Event()
+    node, desk = running_app(world, out)
+    address, server = served(desk, out)
+    measured = ThreadPoolExecutor(1).submit(take_turns, node, desk, address, chromium, rounds, over)
+    try:
+        world.run(over.is_set)
+        jitter, fps = measured.result()
+    finally:
+        server.close()
+        node.stop("measured")
+    open_, closed = (float(np.median(jitter[key])) for key in ("open", "closed"))
+    both = {"open": round(open_, 2), "closed": round(closed, 2), "rounds": rounds, "load": load()}
+    emit("app/loop_jitter_percent", open_ - closed, "percentage points of a period", **both)
+    emit("app/page_fps", float(np.median(fps)), "pictures/s", cameras=len(CAMERAS), load=load())
+
+
+def take_turns(
+    node: RecordAppNode, desk: Desk, address: str, chromium: str, rounds: int, over: threading.Event
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Jitter without and with the page [% of a period], and pictures per second."""
+    jitter: dict[str, list[float]] = {"closed": [], "open": []}
+    fps = []
+    try:
+        time.sleep(2.0)
+        desk.ask(PlainRequest(kind="start"))
+        for _ in range(rounds):
+            time.sleep(WINDOW_S)
+            jitter["closed"].append(0.1 * node.pulse.jitter_ms / node.pulse.period_s)
+            with open_page(address, chromium) as page:
+                fps.append(page.wait_and_count(WINDOW_S))
+                jitter["open"].append(0.1 * node.pulse.jitter_ms / node.pulse.period_s)
+    finally:
+        over.set()
+    return jitter, fps
+
+
+def running_app(world: InProcessWorld, out: Path) -> tuple[RecordAppNode, Desk]:
+    """The simulated cell with filter and app."""
+    robot, given, desk = load_description("sim_arm"), settings(out), Desk()
+    opened = open_dataset(given, spec_of(given, robot))
+    cell, arm_bus, bus = PegCell(), world.bus("sim_robot"), world.bus("record_app")
+    SimArmNode(arm_bus, cell, robot.state_hz, robot)
+    SimCameras(arm_bus, {name: ArmCamera(cell.body, name, SIDE_PX) for name in CAMERAS}, "rgb", 20.0)
+    SafetyFilterNode(world.bus("safety_filter"), robot, arm=True, say=lambda line: None)
+    app = AppSettings(robot, opened.writer.spec, CAMERAS, out, floor_bytes=10**8)
+    episodes = Episodes(opened.writer, opened.tally, 1_000_000)
+    return RecordAppNode(bus, app, episodes, desk, DirectCaller(bus), lambda line: None), desk
+
+
+def served(desk: Desk, out: Path) -> tuple[str, ServerThread]:
+    """Address of the page, and its server."""
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    facts: dict[str, Any] = {"robot": "sim_arm", "joints": list(JOINTS), "cameras": list(CAMERAS)}
+    facts |= {"rate_hz": 20.0, "longest_s": 120.0, "out": "data", "drives": True, "resets": False}
+    access = Access.of("127.0.0.1", port, None, loopback=True)
+    return f"http://127.0.0.1:{port}/", ServerThread(PageServer(desk, access, Review(out), facts), listener)
+
+
+class Page:
+    """A browser in a process of its own, so that it shares no interpreter with the loop."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def wait_and_count(self, seconds: float) -> float:
+        """Pictures of the first camera that the page showed per second."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+
+@contextmanager
+def open_page(address: str, chromium: str) -> Iterator[Page]:
+    """The page in Chromium; it is loaded when the block begins."""
+    words = [sys.executable, "-c", BROWSER, address, chromium]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != "ready":
+            raise SystemExit("The browser did not start; is playwright installed (pip install '.[dev]')?")
+        yield Page(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(30)
+
+
+BROWSER = """
+import sys, time
+from playwright.sync_api import sync_playwright
+with sync_playwright() as driver:
+    browser = driver.chromium.launch(executable_path=sys.argv[2], args=["--no-sandbox"])
+    page = browser.new_page(viewport={"width": 1280, "height": 720})
+    page.goto(sys.argv[1])
+    page.wait_for_selector("body[data-ready][data-role]")
+    page.wait_for_timeout(2000)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        begun_s, shown = time.monotonic(), page.evaluate("window.shownPictures()")
+        page.wait_for_timeout(1e3 * float(line))
+        rate = (page.evaluate("window.shownPictures()") - shown) / (time.monotonic() - begun_s)
+        print(rate, flush=True)
+    browser.close()
+"""
+
+if __name__ == "__main__":
+    main()
