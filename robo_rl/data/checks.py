@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import read_regular
-from robo_rl.core.shapes import Shaped
+from robo_rl.core.shapes import Bool, Shaped
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.schema import DAMAGED, JPEG_ENDS, NO_STAMP, STAMPS, ZARR_JSON, ArrayMeta, Column
@@ -32,6 +33,7 @@ RESTORE = "Restore the episode from a copy, or delete its directory; the others 
 RE_RECORD = "Inspect the episode; delete it if the sensor or driver was faulty."
 LIMIT_TOLERANCE = 1e-4  # fraction of an action's range; float32 rounding at the limit stays below it
 RATE_TOLERANCE = 0.05  # fraction of the control rate
+FROZEN_S = 0.5  # a camera that repeats an image for longer is reported
 BLOCK_ROWS_BYTES = 1 << 26
 
 
@@ -170,6 +172,7 @@ def _content_faults(episode: Episode, sound: set[str]) -> Iterator[Fault]:
         yield from _limits(episode)
     if STAMPS in sound:
         yield from _stamps(episode)
+    yield from _frozen_cameras(episode, sound)
     if JPEG_ENDS in sound:
         for key in episode.dataset.jpeg_keys:
             if key in sound:
@@ -244,6 +247,49 @@ def _rate(episode: Episode, name: str, known: Shaped[ndarray, " k"]) -> Iterator
         yield Fault(
             episode.number, text, "Correct control_hz, or record on a faster machine.", "rate", "warning"
         )
+
+
+def _frozen_cameras(episode: Episode, sound: set[str]) -> Iterator[Fault]:
+    """Cameras that repeat an image for `FROZEN_S` and longer, while the numbers of the observation change."""
+    env, n = episode.dataset.env, episode.obs_rows
+    moving = np.zeros(n - 1, dtype=bool)
+    for key, spec in env.obs.items():
+        if key in sound and spec.dtype.startswith("float") and len(spec.shape) <= 1:
+            rows = episode.array(key).reshape(n, -1)
+            moving |= (rows[1:] != rows[:-1]).any(axis=1)
+    least = max(5, round(FROZEN_S * env.control_hz))
+    for key, spec in env.obs.items():
+        readable = key in sound and (JPEG_ENDS in sound or key not in episode.dataset.jpeg_keys)
+        if not readable or spec.dtype != "uint8" or not moving.any():
+            continue
+        repeats = _repeats(episode, key)
+        start, length = _longest_run(repeats & moving) if len(repeats) == len(moving) else (0, 0)
+        if length >= least:
+            text = f"'{key}' shows one image in frames {start} to {start + length}, while the robot moves."
+            yield Fault(episode.number, text, RE_RECORD, "frozen_camera", "warning")
+
+
+def _repeats(episode: Episode, key: str) -> Bool[ndarray, " m"]:
+    """True where an image equals the one before it."""
+    if key in episode.dataset.jpeg_keys:
+        try:
+            blob, ends = episode.array(key), episode.jpeg_ends(key)
+        except DataError:
+            return np.zeros(0, dtype=bool)
+        data = [blob[start:stop] for start, stop in pairwise(ends)]
+        same = [np.array_equal(one, two) for one, two in pairwise(data)]
+        return np.array(same, dtype=bool)
+    rows = episode.array(key)
+    return np.array([np.array_equal(one, two) for one, two in pairwise(rows)], dtype=bool)
+
+
+def _longest_run(flags: Bool[ndarray, " m"]) -> tuple[int, int]:
+    """Begin and length of the longest run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
+    if not len(edges):
+        return 0, 0
+    lengths = edges[1::2] - edges[::2]
+    return int(edges[::2][lengths.argmax()]), int(lengths.max())
 
 
 def _jpeg(episode: Episode, key: str) -> Iterator[Fault]:

@@ -299,3 +299,22 @@ def test_float_images_of_an_older_writer_are_a_fault(tmp_path: Path, monkeypatch
     assert (fault.severity, fault.kind) == ("error", "wrong_image")
     assert "'image.front' is float32 (16, 12, 3), but an image must be uint8" in str(fault)
     assert "convert these images to uint8" in str(fault)
+
+
+@pytest.mark.parametrize("codec", ["raw", "jpeg"])
+def test_a_camera_that_repeats_an_image_is_reported(tmp_path: Path, codec: str) -> None:
+    """While the robot moves; an arm at rest looks the same for as long as it rests."""
+    writer = DatasetWriter.create(
+        tmp_path / "set", ENV, image_codec=codec, stamps=(), min_free_bytes=0, durable=False
+    )
+    for moves in (True, False):
+        with writer.episode() as episode:
+            for i in range(20):
+                seen = recordings.obs(0, 0 if 4 <= i < 16 else i)
+                seen["state"] = state(0, i if moves else 0)
+                episode.add(seen, action(0, i))
+            episode.commit()
+    writer.close()
+    found = [fault for fault in validate(tmp_path / "set") if fault.kind == "frozen_camera"]
+    assert [(fault.episode, fault.severity) for fault in found] == [(0, "warning")] * 2
+    assert "frames 4 to 15" in found[0].fault
