@@ -14,6 +14,7 @@ from hardware.teleop.device import HandPose, OperatorInput
 from robo_rl.core.shapes import Float
 
 UNIT_SLACK = 0.05  # largest difference of a quaternion's norm from 1
+FAR_RAD = 100.0  # a joint further away than this is a fault of the leader
 FAR_M = 100.0  # a hand further away than this is a fault of its tracking
 
 
@@ -55,6 +56,8 @@ def _fault(operator: OperatorInput, joints: set[int]) -> str:
     for what, values, sizes in given:
         if values is not None and (fault := _array_fault(values, sizes)):
             return f"{what} {fault}"
+    if operator.position_rad is not None and np.abs(operator.position_rad).max() > FAR_RAD:
+        return f"its list of positions holds one beyond {FAR_RAD:g} rad"
     if pose is not None:
         if np.abs(np.asarray(pose.position_m)).max() > FAR_M:
             return f"its hand is more than {FAR_M:g} m away"

@@ -60,6 +60,9 @@ class SimRobotNodeConfig(NodeConfig):
     """`sim_robot`: a simulated robot."""
 
     robot: str = one_of("sim_arm", "sim_quad", help="which robot is simulated")
+    description: str = setting(
+        "sim_arm", "robot=sim_arm: description of the robot; one with a gripper, as sim_arm_gripper, adds it"
+    )
     state_hz: float = setting(100.0, "rate of joint_states or odom", at_least=1.0)
     craft: str = setting("cf2x_l2f", "robot=sim_quad: which quadcopter")
     level: str = one_of("motors", "rates", help="robot=sim_quad: command level of flight/safe")

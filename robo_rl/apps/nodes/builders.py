@@ -197,11 +197,16 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
     from hardware.description import load_description
     from hardware.nodes.sim_robot import SimArmNode
     from sim.arms.arm6.body import SimulatedArm
+    from sim.arms.arm6.gripper import gripping_arm
     from sim.arms.arm6.peg_cell import PegCell
 
-    cell = PegCell(config.seed) if config.scene == "peg" else SimulatedArm()
+    gripper = load_description(config.description).gripper is not None
+    if gripper and config.scene == "peg":
+        raise ConfigError("scene=peg has a peg in the place of a gripper: leave out scene= or description=.")
+    cell = PegCell(config.seed) if config.scene == "peg" else gripping_arm() if gripper else SimulatedArm()
     arm = cell.body if isinstance(cell, PegCell) else cell
-    node = SimArmNode(bus, cell, config.state_hz, load_description("sim_arm"))
+    limits = load_description("sim_arm_gripper" if gripper else "sim_arm")
+    node = SimArmNode(bus, cell, config.state_hz, limits)
     if config.cameras:
         from hardware.nodes.sim_cameras import SimCameras
         from sim.arms.arm6.camera import ArmCamera

@@ -24,35 +24,41 @@ def arm_model() -> Any:
 
 
 class SimulatedArm:
-    """One arm. Positions in rad, in the order of `JOINTS`; the tool in m, in the world."""
+    """One arm. Positions in rad, in the order of `names`; the tool in m, in the world.
 
-    names = JOINTS
+    model: compiled model whose first joints are those of the arm, with an actuator for each of `names`;
+    home: their positions at a reset. Without them, the arm of `JOINTS` alone.
+    """
 
-    def __init__(self, model: Any = None) -> None:
+    def __init__(
+        self, model: Any = None, names: tuple[str, ...] = JOINTS, home: tuple[float, ...] = HOME_RAD
+    ) -> None:
         self.model = arm_model() if model is None else model
+        self.names, self._home, self._joints = names, np.array(home), len(names)
         self.data: Any = mujoco.MjData(self.model)
         self._tool = self.model.site("tool").id
-        self.low_rad, self.high_rad = self.model.jnt_range.T.copy()
+        self.low_rad, self.high_rad = self.model.jnt_range[: self._joints].T.copy()
         self._left_s = 0.0
-        self.place(np.array(HOME_RAD))
+        self.place(self._home)
 
-    def place(self, position_rad: Float[ndarray, " 6"]) -> None:
+    def place(self, position_rad: Float[ndarray, " j"]) -> None:
         """Put the arm at rest at these joint positions, with servo targets there."""
         mujoco.mj_resetData(self.model, self.data)
-        self.data.qpos[:] = position_rad
+        self.data.qpos[: self._joints] = position_rad
+        self.data.qpos[self._joints :] = position_rad[-1]  # the finger that follows the other one
         self.data.ctrl[:] = position_rad
         self._left_s = 0.0
         mujoco.mj_forward(self.model, self.data)
 
     def reset(self) -> None:
         """Put the arm at rest at home."""
-        self.place(np.array(HOME_RAD))
+        self.place(self._home)
 
-    def read(self) -> tuple[Float[ndarray, " 6"], Float[ndarray, " 6"]]:
+    def read(self) -> tuple[Float[ndarray, " j"], Float[ndarray, " j"]]:
         """Joint positions [rad] and velocities [rad/s], as copies."""
-        return self.data.qpos.copy(), self.data.qvel.copy()
+        return self.data.qpos[: self._joints].copy(), self.data.qvel[: self._joints].copy()
 
-    def command(self, position_rad: Float[ndarray, " 6"]) -> None:
+    def command(self, position_rad: Float[ndarray, " j"]) -> None:
         """Set the servo targets, clipped to the joint ranges."""
         self.data.ctrl[:] = np.clip(position_rad, self.low_rad, self.high_rad)
 

@@ -163,6 +163,7 @@ def test_a_file_that_was_cut_off_is_replayed_to_its_last_whole_line(file: Path) 
         (OperatorInput(True, rates=np.array([np.nan])), "its list of rates holds a value that is not finite"),
         (OperatorInput(True, twist=np.zeros(5)), "its twist has the shape [5], expected 6 numbers"),
         (OperatorInput(True, position_rad=np.zeros((2, 3))), "expected 6 numbers"),
+        (OperatorInput(True, position_rad=np.full(6, 1e308)), "one beyond 100 rad"),
         (OperatorInput(True, rates=["a"]), "something other than numbers"),  # type: ignore[arg-type]
         (OperatorInput(True, rates=np.ones(6), twist=np.ones(6)), "two of rates, positions, a twist"),
         (OperatorInput(True, pose=HandPose(np.zeros(3), np.zeros(4))), "has not the length 1"),
@@ -218,7 +219,9 @@ def test_devices_of_other_packages_are_found() -> None:
             make_teleoperator("pedal", settings, ROBOT)
     with pytest.raises(ConfigError, match=r"\(acme_missing:Pedal\) cannot be imported"):
         make_teleoperator("broken", {}, ROBOT)
-    with pytest.raises(UnknownNameError, match=r"Did you mean 'pedal'\? Known: .*gamepad.*pedal, recording"):
+    with pytest.raises(
+        UnknownNameError, match=r"Did you mean 'pedal'\? Known: .*gamepad.*pedal, .*recording"
+    ):
         make_teleoperator("pedla", {}, ROBOT)
     with pytest.raises(ConfigError, match="takes no settings"):
         make_teleoperator("recording:x", {"speed": 2}, ROBOT)

@@ -53,6 +53,8 @@ def usable(operator: OperatorInput) -> bool:
             not np.isfinite(values).all() or (size is not None and len(values) != size)
         ):
             return False
+    if operator.position_rad is not None and np.abs(operator.position_rad).max() > 100.0:
+        return False
     if (pose := operator.pose) is not None:
         whole = len(pose.position_m) == 3 and np.isfinite(pose.position_m).all()
         if not whole or not np.linalg.norm(pose.quat_wxyz) > 0.9 or np.abs(pose.position_m).max() > 100.0:
