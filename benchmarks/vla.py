@@ -48,6 +48,7 @@ PARTS = (
 RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
 VLA = {"policy": "vla", "lr": 1e-3, "ema_max": 0.99}
 FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
+SELECTION = 5  # episodes of each task in an evaluation during RL
 ByTask = dict[str, list[bool]]  # outcomes of the episodes of each task
 
 
@@ -182,7 +183,8 @@ class Measurement:
         self.more = {
             "method": args.rl,
             "settings": args.rl_set,
-            "env_steps": args.rl_steps,
+            "env_steps": args.rl_steps,  # of training, for each seed
+            "selection_episodes": 2 * SELECTION * len(self.tasks),  # the others of a seed
             "seeds": [fmean(joined(of_seed)) for of_seed in seeds],
             "base": fmean(joined(base)),
             "least_change_of_a_task": min(change.values()),
@@ -196,7 +198,7 @@ class Measurement:
         if not (out / "policy" / "policy.json").exists():
             given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
             # evaluations at the first and the last step only, of which the better policy is kept
-            again = {"resume": (out / "run.json").exists(), "eval_episodes": 5 * len(self.tasks)}
+            again = {"resume": (out / "run.json").exists(), "eval_episodes": SELECTION * len(self.tasks)}
             verb("finetune", *args.rl_set, **given, **again, eval_every=0, final_episodes=len(self.tasks))
         return self.success(str(out), "success")
 
