@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from robo_rl.apps.tuning.suite_tasks import evaluation_seeds
 
+from robo_rl.apps.tuning.report import evaluation_seeds
 from robo_rl.eval.rollout import eval_seeds
 from sim.adapters.metaworld_instructions import SUITES
 
