@@ -1,8 +1,10 @@
 """A simulated arm or quadcopter behind its filter, driven by a bundle.
 
-ros2 launch robo_rl sim.launch.py bundle:=/path/to/bundle ros2 launch robo_rl sim.launch.py set:=quad_sim
-bundle:=/path/to/flight/bundle The nodes and arguments are those of robo_rl/conf/node_sets/arm_sim.yaml and
-quad_sim.yaml; `--show-args` lists them.
+    ros2 launch robo_rl sim.launch.py bundle:=/path/to/bundle
+    ros2 launch robo_rl sim.launch.py set:=quad_sim bundle:=/path/to/flight/bundle
+
+The nodes and arguments are those of robo_rl/conf/node_sets/arm_sim.yaml and quad_sim.yaml; `--show-args`
+lists them.
 """
 
 from robo_rl.apps.nodes.ros_launch import describe
