@@ -47,7 +47,7 @@ TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     "Transfer to another engine": ("transfer",),
     "Data": ("store", "windows", "teleop"),
     "Devices and processes": ("device", "gpu", "scale"),
-    "Robot side": ("loop", "driver", "controller", "node", "attack", "hold"),
+    "Robot side": ("loop", "driver", "controller", "node", "attack", "hold", "teleop_ik"),
 }
 
 

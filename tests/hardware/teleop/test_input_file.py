@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hardware.description import load_description
@@ -66,6 +66,7 @@ def operators(draw: Any) -> OperatorInput:
     )
 
 
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.floats(0.0, 1e5), operators())
 def test_lines_round_trip(t_s: float, operator: OperatorInput) -> None:
     read_s, found = parse_line(input_line(t_s, operator), "line")
@@ -211,12 +212,12 @@ def test_devices_of_other_packages_are_found() -> None:
     """By entry point, with their settings checked against the maker's parameters."""
     pedal = make_teleoperator("pedal", {"port": "/dev/ttyUSB0"}, ROBOT)
     assert vars(pedal) == {"joints": 6}
-    for settings, says in (
+    for given_settings, says in (
         ({}, "device=pedal needs the setting port"),
         ({"port": "", "speed": 1}, "device=pedal has no setting speed. It takes: port, gain."),
     ):
         with pytest.raises(ConfigError, match=says):
-            make_teleoperator("pedal", settings, ROBOT)
+            make_teleoperator("pedal", given_settings, ROBOT)
     with pytest.raises(ConfigError, match=r"\(acme_missing:Pedal\) cannot be imported"):
         make_teleoperator("broken", {}, ROBOT)
     with pytest.raises(

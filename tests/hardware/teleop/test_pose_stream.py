@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hardware.description import load_description
@@ -134,7 +134,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.fixed_dictionaries(dict.fromkeys(pose(0), JSON), optional={"gripper": JSON, "request": JSON}))
 def test_any_json_is_refused_or_can_be_used(item: dict[str, Any]) -> None:
     stream = PoseStream()

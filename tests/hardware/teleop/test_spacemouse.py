@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hardware.teleop.device import OperatorInput, Teleoperator
@@ -91,6 +91,7 @@ def test_unplugged_mouse_is_reported(mouse: Mouse) -> None:
             mouse.get(0.02)
 
 
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.binary(max_size=20), max_size=10))
 def test_any_reports_give_a_finite_twist(reports: list[bytes]) -> None:
     axes = np.zeros(6)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardware.bus.in_process import InProcessWorld
@@ -159,6 +159,7 @@ def test_restarted_teleop_is_followed() -> None:
     assert Reason.OUT_OF_ORDER not in cell.filter.filter.counts
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.floats(-3.0, 3.0)), min_size=1, max_size=25))
 def test_no_command_without_the_switch(steps: list[tuple[bool, float]]) -> None:
     """For any stick motion, every command lies between the begin and the end of an intervention."""

@@ -63,6 +63,7 @@ def moved(before_rad: ndarray, after_rad: ndarray) -> Float[ndarray, " 6"]:
     return np.concatenate([place_after - place, vector_of(turn_after @ turn.T)])
 
 
+@settings(deadline=None)
 @given(SEEDS)
 def test_kinematics_agree_with_mujoco(seed: int) -> None:
     """Tool, rotation and Jacobian, by central differences of the oracle."""
@@ -74,6 +75,7 @@ def test_kinematics_agree_with_mujoco(seed: int) -> None:
     assert tool_jacobian(ROBOT)(position_rad) == pytest.approx(np.array(slopes).T, abs=1e-5)
 
 
+@settings(deadline=None)
 @given(SEEDS, st.floats(0.0, np.pi))
 def test_rotation_vectors_invert(seed: int, angle: float) -> None:
     """exp and log, up to half a turn, where the axis has two signs."""
@@ -83,7 +85,7 @@ def test_rotation_vectors_invert(seed: int, angle: float) -> None:
     assert np.linalg.norm(vector_of(turn)) == pytest.approx(angle, abs=1e-7)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(SEEDS, st.sampled_from([0.0, 0.01, 0.3, 100.0]))
 def test_tool_slows_down_and_never_jumps(seed: int, reach: float) -> None:
     """Any twist, from any position, also at the ends of the range and at singular ones: within speed and
@@ -108,7 +110,7 @@ def test_tool_slows_down_and_never_jumps(seed: int, reach: float) -> None:
     assert (weights * way) @ (weights * twist) >= -1e-3 * float(np.abs(twist).max() + 1e-9)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(SEEDS)
 def test_tool_follows_exactly_where_it_can(seed: int) -> None:
     """Away from singular positions and ends the tool moves by the twist, or by a share of it."""
@@ -151,7 +153,7 @@ def test_scaled_motion() -> None:
     assert moved(places[0], places[-1])[:3] == pytest.approx([0.0, 0.0, 0.05], abs=1e-3)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(SEEDS)
 def test_clutch_is_engaged_again_without_a_jump(seed: int) -> None:
     """Wherever the hand went meanwhile, the first command of each engagement is the arm's own position."""
@@ -189,7 +191,7 @@ def test_reversal_beyond_reach_is_felt_at_once() -> None:
     assert moved(places[-1], returned[-1])[0] < -(0.4 - 1.5 * LEASH_M)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(SEEDS)
 def test_random_hands_never_move_a_joint_faster_than_allowed(seed: int) -> None:
     """A hand that walks, jumps, turns and lets go at random, from a random position of the arm."""
