@@ -28,6 +28,7 @@ ARGUMENTS = (
     "controller",
     "output",
     "device",
+    "device_settings",
     "leader",
     "level",
     "hover",

@@ -22,7 +22,10 @@ class UpConfig:
     output: str | None = setting(
         None, "how the controller is commanded: trajectory, forward, action (rclpy) or auto"
     )
-    device: str | None = setting(None, "teleoperation device: gamepad, keyboard or leader; empty: none")
+    device: str | None = setting(
+        None, "teleoperation device: gamepad, keyboard, spacemouse, pose_stream, leader, ...; empty: none"
+    )
+    device_settings: str | None = setting(None, "YAML file with further settings of the device; empty: none")
     leader: str | None = setting(None, "device=leader: YAML file of the leader arm's driver")
     level: str | None = setting(None, "command level of a quadcopter's bundle: motors or rates")
     hover: float | None = setting(None, "level=rates: hover thrust, 0 to 1", at_least=0.01)

@@ -41,7 +41,7 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
         goal: list[float] = getattr(given, "goal", None) or []
         if not all(map(math.isfinite, goal)):
             raise ConfigError(f"goal={goal} cannot be reached: expected finite numbers.")
-        if driver := getattr(given, "settings", None):
+        if node == "robot_driver" and (driver := given.settings):  # those of teleop are a device's
             if not Path(driver).is_file():
                 raise ConfigError(
                     f"The driver's file {driver} is not there; docs/drivers.md shows what one holds."

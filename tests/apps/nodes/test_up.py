@@ -38,6 +38,15 @@ from tests.hardware.bundles import arm_bundle, arm_env, quad_bundle
 from tests.hardware.domains import free_domain
 
 
+def test_settings_of_a_device_are_no_drivers(tmp_path: Path) -> None:
+    """`device_settings=` names a file without the key driver."""
+    (tmp_path / "pad.yaml").write_text("mode: tool\n")
+    words = {"device": "gamepad", "device_settings": str(tmp_path / "pad.yaml")}
+    commands = load_set("arm_sim").commands(words)
+    assert f"settings={tmp_path / 'pad.yaml'}" in commands["teleop"]
+    assert check(commands) == []
+
+
 @pytest.mark.parametrize("name", set_names())
 def test_sets_declare_all_arguments(name: str) -> None:
     """Every used argument is declared, and every declared one is a setting of `robo-rl up`."""
@@ -84,9 +93,10 @@ def test_arguments_reach_their_nodes() -> None:
         "teleop",
         "robot=sim_arm",
         "device=keyboard",
+        "settings=",
     ]
     led = load_set("teleop").commands({"robot": "ur5e", "device": "leader", "leader": "so100.yaml"})
-    assert led["teleop"] == ["teleop", "robot=ur5e", "device=leader", "leader=so100.yaml"]
+    assert led["teleop"] == ["teleop", "robot=ur5e", "device=leader", "settings=", "leader=so100.yaml"]
     seen = load_set("arm_sim").commands({"record": "r", "cameras": "view"})["recorder"]
     assert seen == ["recorder", "out=r", "start=true", "cameras=view", "depth=true"]
 
