@@ -16,6 +16,7 @@ from hardware.messages import Flag, JointJog, JointState, JointTrajectory, Text,
 from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.shared.emergency_stop import EmergencyStop
 from hardware.nodes.shared.filter_watch import unarmed
+from hardware.nodes.shared.operator_lease import OperatorLease
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.send_clock import SendClock
 from hardware.nodes.shared.sole_publishers import SolePublishers
@@ -45,6 +46,7 @@ WATCHDOG_HZ = (
 )  # least rate of ticks, and the most that a high state rate leads to
 _ON_THE_WAY = 1.5  # ticks until a hold decided after this one has reached the robot
 _STATUS_S = 0.5
+_OTHER_OPERATOR = "another operator drives: one of them has to stop for a quarter of a second"
 _AGAIN_S = 5.0  # interval between two reports of a fault of the states
 # A stamp that controllers take as "now". Any other is compared with their own clock, which may be a
 # simulator's or another machine's: a trajectory in its past is refused, one in its future waits. The filter
@@ -68,7 +70,8 @@ class SafetyFilterNode:
         self._own = OwnStatus(bus, SAFETY_STATE, hardware_id=robot.name)
         JOINT_STATES.subscribe(bus, self._on_state)
         RAW.subscribe(bus, lambda m, at: self._on_command(m, "policy", at))
-        TELEOP.subscribe(bus, lambda m, at: self._on_command(m, "teleop", at))
+        TELEOP.subscribe(bus, self._on_teleop)
+        self._lease = OperatorLease()
         self._velocity, self._clock = VelocityTeleop(robot), SendClock(bus)
         self._subscribe_velocities(bus)
         INTERVENTION.subscribe(bus, self._on_intervention)
@@ -116,6 +119,12 @@ class SafetyFilterNode:
         else:
             self._drops.tell(source, self.filter.dropped, received_s)
 
+    def _on_teleop(self, message: JointTrajectory, received_s: float) -> None:
+        if self.filter.drives("teleop") and not self._lease.grants(TELEOP.name, received_s):
+            self._drops.tell_sentence(f"a message on {TELEOP.name}", _OTHER_OPERATOR, received_s)
+            return
+        self._on_command(message, "teleop", received_s)
+
     def _subscribe_velocities(self, bus: Bus) -> None:
         TWIST.subscribe(bus, self._on_velocity)
         try:
@@ -128,6 +137,9 @@ class SafetyFilterNode:
         fault = self._velocity.take(message, received_s)
         if not fault and not self.filter.drives("teleop"):
             fault = Reason.NOT_INTERVENING.sentence
+        elif not fault and not self._lease.grants(TWIST.name, received_s):
+            fault = _OTHER_OPERATOR
+            self._velocity.release()
         self._drops.tell_sentence(f"a message on {topic.name}", fault, received_s)
 
     def _follow_velocity(self) -> None:
@@ -145,6 +157,8 @@ class SafetyFilterNode:
 
     def _on_intervention(self, message: Flag, received_s: float) -> None:
         self.filter.on_intervention(message.on)
+        if not message.on:
+            self._lease.release()
         self._tick()
 
     def _on_share(self, message: Text, received_s: float) -> None:

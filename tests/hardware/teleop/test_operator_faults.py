@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.messages import Flag, JointTrajectory, Text
+from hardware.messages import Flag, JointJog, JointTrajectory, Text
+from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.teleop import TeleopNode
 from hardware.safety.reasons import Reason
 from hardware.teleop.device import NOTHING, HandPose, OperatorInput
-from hardware.topics import INTERVENTION, RAW, SAFE, TELEOP_JOINTS
+from hardware.topics import INTERVENTION, JOINT_JOG, RAW, SAFE, TELEOP_JOINTS
 from robo_rl.core.errors import DriverError
 from tests.hardware.arm_descriptions import NAMES, arm
 from tests.hardware.teleop.test_teleop_node import Cell
@@ -143,6 +144,29 @@ def test_second_teleop_node_stops_the_arm() -> None:
     place = cell.arm.place.copy()
     cell.run(0.2)
     assert cell.arm.place == pytest.approx(place, abs=1e-6)
+
+
+def test_second_operator_by_another_topic_waits_until_the_first_is_silent() -> None:
+    """A page sends twists while a gamepad drives: they are dropped and reported; later they are followed."""
+    cell = Cell()
+    said: list[str] = []
+    cell.filter._drops = DropTeller("filter", said.append)
+    page = cell.world.bus("page")
+    jog = JOINT_JOG.publisher(page)
+    cell.run(0.1)
+    cell.hand.operator = OperatorInput(True, rates=np.array([0.5, 0.0, 0.0]))
+    cell.run(0.2)
+    page.timer(0.04, lambda: jog(JointJog(0.0, ("b",), np.array([-0.5]))))
+    cell.run(0.4)
+    assert cell.arm.place[1] == pytest.approx(0.0, abs=1e-6)
+    assert any("another operator drives" in sentence for sentence in said)
+    cell.hand.operator = NOTHING
+    cell.run(0.1)
+    INTERVENTION.publisher(page)(Flag(True))
+    place = cell.arm.place.copy()
+    cell.run(0.5)
+    assert cell.arm.place[0] == pytest.approx(place[0], abs=0.01)
+    assert cell.arm.place[1] < -0.15
 
 
 def test_operator_drives_one_joint_and_the_policy_the_others() -> None:
