@@ -28,7 +28,7 @@ TASKS = {  # task -> (environment, demonstrations, settings of training on it)
     "peg-insert-side": ("metaworld/peg-insert-side-v3", 20, ("num_envs=16",)),
     "arm-lift": ("arm/lift", 6, ("num_envs=32", "method.ppo.rollout=200")),
 }
-INSIDE = ("dppo", "flow_sde", "flow_noise", "reinflow", "fpo", "awr", "grpo")
+INSIDE = ("dppo", "flow_sde", "flow_noise", "reinflow", "fpo", "awr", "recap", "grpo")
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0
 DECISIONS = 64  # of the ratio check
 
@@ -162,19 +162,19 @@ def first_ratio_error(base: Path, method: str) -> float:
     config = load_config("finetune", [f"method={method}", "out=."], FinetuneVerb).method
     rng = generator("ratio", 0)
     draws = config.map.draws if config.map.kind == "draws" else 0
-    head = chain_head(tunable(policy), policy.encoder.dim, config.denoising, config.ppo.clip, rng, draws)
+    tuned = tunable(policy, config.denoising.guidance)
+    head = chain_head(tuned, policy.encoder.dim, config.denoising, config.ppo.clip, rng, draws)
     features = torch.randn(DECISIONS, policy.encoder.dim, generator=rng)
     noise = torch.randn(DECISIONS, policy.chunk * policy.action_spec.dim, generator=rng)
     with torch.no_grad():
         u = head.act(features, noise, rng, explore=True)
+        seen = head.inputs(features, torch.randn(DECISIONS, generator=rng), rng)
         rows = torch.arange(DECISIONS * head.terms)
         mixed = rows[torch.randperm(len(rows), generator=rng)]
         old, new = (
             torch.cat(
                 [
-                    head.evaluate(
-                        features[part // head.terms], u[part // head.terms], part % head.terms
-                    ).log_prob
+                    head.evaluate(seen[part // head.terms], u[part // head.terms], part % head.terms).log_prob
                     for part in order.split(size)
                 ]
             )

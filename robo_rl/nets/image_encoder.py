@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings, one_of, setting
-from robo_rl.core.shapes import Float, Int, Shaped
+from robo_rl.core.shapes import Float, Int, Shaped, UInt8
 from robo_rl.core.spec import SEGMENTS
 
 
@@ -130,3 +130,17 @@ def _pooling(config: ImageEncoderConfig) -> nn.Sequential:
     if config.pool == "softmax":
         return nn.Sequential(nn.Conv2d(config.widths[-1], config.keypoints, 1), SpatialSoftmax())
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def random_shift(images: UInt8[Tensor, "b h w c"], shift: Int[Tensor, "b 2"]) -> UInt8[Tensor, "b h w c"]:
+    """Each image moved by its own (down, right) pixels; the border is repeated (the augmentation of DrQ-v2,
+    Yarats et al. 2021, section 3.1).
+
+    Equal to padding by p and cropping at (p - down, p - right), for any p of at least |shift|. The caller
+    draws the shifts, uniform in [-4, 4] in the paper, and the same for all frames of a window.
+    """
+    _, h, w, _ = images.shape
+    rows = (torch.arange(h, device=images.device) - shift[:, :1]).clamp(0, h - 1)
+    columns = (torch.arange(w, device=images.device) - shift[:, 1:]).clamp(0, w - 1)
+    each = torch.arange(len(images), device=images.device)
+    return images[each[:, None, None], rows[:, :, None], columns[:, None, :]]

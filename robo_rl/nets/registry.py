@@ -18,6 +18,7 @@ from robo_rl.core.settings import check_settings
 
 NETS: Table = {
     "mlp": ("robo_rl.nets.denoiser:MlpDenoiser", None),
+    "guided": ("robo_rl.nets.guided:GuidedNet", None),
     "unet1d": ("robo_rl.nets.unet1d:ConditionalUnet1D", None),
     "transformer": ("robo_rl.nets.transformer:DenoisingTransformer", None),
 }

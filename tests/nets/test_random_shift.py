@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from robo_rl.nets.random_shift import random_shift
+from robo_rl.nets.image_encoder import random_shift
 
 
 def test_shift_equals_padding_and_cropping() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.bandit import Bandit, method, spread_base
 from policies.base.generative import GenerativePolicy
 from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
 from robo_rl.conf.finetune import FinetuneVerb
@@ -20,7 +21,6 @@ from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.denoising.head import ChainHead, step_clips
 from robo_rl.rl.on_policy.ppo import clipped_surrogate
 from tests.policies.worlds import ENV, NETS, PROCESSES, observations, policy_of
-from tests.rl.bandits import Bandit, method, spread_base
 
 KINDS = {
     "every transition": DenoisingConfig(level=0.7, min_std=0.05),

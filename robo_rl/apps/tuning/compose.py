@@ -240,7 +240,7 @@ def build_ppo(parts: Parts) -> tuple[Tuner, SavedPolicy]:
 def build_denoising(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     """PPO of the base's own denoising network. The policy is the base with new weights."""
     assert isinstance(parts.map, ChainMap)
-    policy, method = tunable(parts.base), parts.method
+    policy, method = tunable(parts.base, parts.method.denoising.guidance), parts.method
     if any(sense_of(key, array) != "state" for key, array in policy.obs_spec.items()):
         parts.say("The encoder of pictures, words and points stays: only the denoising network learns.")
     acting = stored_base(method, policy, parts.env.spec.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -14,9 +15,11 @@ from policies.vla.packed import PackedPolicy
 from policies.vla.policy import VlaPolicy
 from robo_rl.core.action_map import ChainMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.nets.guided import GuidedConfig
 from robo_rl.nets.noise_net import NoiseNet
+from robo_rl.nets.registry import make_net, net_config_json
 from robo_rl.rl.denoising.config import DenoisingConfig, check_denoising
-from robo_rl.rl.denoising.draws import DrawHead
+from robo_rl.rl.denoising.draws import DrawHead, GuidedDrawHead
 from robo_rl.rl.denoising.head import ChainHead
 from robo_rl.rl.off_policy.networks import drawn_seed
 
@@ -35,15 +38,30 @@ def chain_map(base: SavedPolicy, draws: int = 0) -> ChainMap:
     return ChainMap(base.chunk, base.action_spec.dim, base.process.steps, base.execute, draws)
 
 
-def tunable(base: SavedPolicy) -> GenerativePolicy | VlaPolicy:
+def tunable(base: SavedPolicy, guidance: float = 0.0) -> GenerativePolicy | VlaPolicy:
     """The base with a copy of its denoising network that can be trained; what encodes observations is
-    shared.
+    shared. guidance: weight of the guidance of a network with labels, see `GuidedNet`; 0: none.
     """
     assert isinstance(base, GenerativePolicy | VlaPolicy)
     policy = copy.copy(base.eval().requires_grad_(False))
     policy._modules = dict(base._modules)
     policy.net = copy.deepcopy(base.net).requires_grad_(True)
+    if guidance > 0.0 and isinstance(policy, GenerativePolicy):
+        _add_labels(policy, guidance)
     return policy
+
+
+def _add_labels(policy: GenerativePolicy, guidance: float) -> None:
+    """Put the policy's network into a `GuidedNet`; one that is in it already gets this weight."""
+    trained, known = policy.net, policy.shape.net
+    inner = known.inner if isinstance(known, GuidedConfig) else net_config_json(known)
+    config = GuidedConfig(inner=inner, weight=guidance)
+    net = make_net(config, policy.action_spec.dim, policy.chunk, policy.encoder.dim)
+    target = net if isinstance(known, GuidedConfig) else net.inner
+    assert isinstance(target, nn.Module)
+    target.load_state_dict(trained.state_dict())
+    policy.net = net.to(next(trained.parameters()))
+    policy._config = replace(policy.shape, net=config)
 
 
 def chain_head(
@@ -69,6 +87,8 @@ def chain_head(
                 f"policy as base=, found one of kind '{policy.kind}'. Choose method=flow_sde."
             )
         module = nn.ModuleDict({"net": policy.net})
+        if config.guidance > 0.0:
+            return GuidedDrawHead(policy, module, chain_map(policy, draws), config, clip)
         return DrawHead(policy, module, chain_map(policy, draws), config.reduce, clip)
     total = policy.process.steps
     steps = tuple(range(total - min(config.trained_steps or total, total), total))

@@ -52,6 +52,19 @@ class DenoisingConfig:
         at_least=0.0,
         at_most=1.0,
     )
+    guidance: float = setting(
+        0.0,
+        "map.kind=draws: guidance towards chunks of high advantage, the weight w of RECAP; 0: no labels",
+        at_least=0.0,
+    )
+    good_share: float = setting(
+        0.3,
+        "guidance: share of a rollout's decisions, those of the highest advantage, labelled good",
+        above=0.0,
+    )
+    label_drop: float = setting(
+        0.3, "guidance: share of decisions that are learned without their label", at_least=0.0, at_most=1.0
+    )
     entropy: float = setting(0.0, "weight of the entropy of learned noise", at_least=0.0)
 
 
@@ -61,6 +74,11 @@ def check_denoising(cfg: DenoisingConfig, draws: int = 0) -> None:
         raise ConfigError(
             "Draws of the training loss need no stochastic transitions: set method.denoising.noise_range=[] "
             "and method.denoising.random_step=none, or method.map.kind=chain."
+        )
+    if cfg.guidance and not draws:
+        raise ConfigError(
+            "Labels are learned by the loss of behaviour cloning: set method.map.kind=draws, or "
+            "method.denoising.guidance=0."
         )
     if cfg.noise_range and (len(cfg.noise_range) != 2 or not 0.0 < cfg.noise_range[0] < cfg.noise_range[1]):
         raise ConfigError(

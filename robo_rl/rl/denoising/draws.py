@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from robo_rl.core.action_map import ChainMap
-from robo_rl.core.shapes import Float, Int
+from robo_rl.core.shapes import Bool, Float, Int
+from robo_rl.nets.guided import BAD, GOOD, NONE
+from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.on_policy.head import HeadTerms
 
@@ -66,6 +68,11 @@ class DrawHead:
         loss = self._policy.loss_from(x, points[:, -1], points[rows, term], time)
         return HeadTerms(-self._factor * loss, loss.new_zeros(()), {"actor/bc_loss": loss.detach().mean()})
 
+    def inputs(
+        self, x: Float[Tensor, "b f"], advantage: Float[Tensor, " b"], generator: torch.Generator
+    ) -> Float[Tensor, "b j"]:
+        return x
+
     def trust(self, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]) -> tuple[float, float]:
         return self._clip, 1.0
 
@@ -77,3 +84,38 @@ class DrawHead:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         pass
+
+
+class GuidedDrawHead(DrawHead):
+    """The head of a `GuidedNet` (RECAP, in pi*0.6): chunks are sampled with guidance, learned with labels.
+
+    good_share: of the decisions with the highest advantage. drop: share of decisions without a label.
+    """
+
+    def __init__(
+        self,
+        policy: Imitator,
+        module: nn.Module,
+        action_map: ChainMap,
+        config: DenoisingConfig,
+        clip: float,
+    ) -> None:
+        super().__init__(policy, module, action_map, config.reduce, clip)
+        self._good_share, self._drop = config.good_share, config.label_drop
+
+    def inputs(
+        self, x: Float[Tensor, "b f"], advantage: Float[Tensor, " b"], generator: torch.Generator
+    ) -> Float[Tensor, "b j"]:
+        drawn = torch.rand(len(x), generator=generator, device=x.device)
+        label = labels_of(advantage, self._good_share, drawn < self._drop)
+        return torch.cat([x, label.to(x.dtype).unsqueeze(1)], dim=1)
+
+
+def labels_of(
+    advantage: Float[Tensor, " b"], good_share: float, dropped: Bool[Tensor, " b"]
+) -> Int[Tensor, " b"]:
+    """Label of each decision: good above the (1 - good_share) quantile of the advantages, bad below; none
+    where it is dropped.
+    """
+    good = advantage > torch.quantile(advantage, max(0.0, 1.0 - good_share))
+    return torch.where(dropped, NONE, torch.where(good, GOOD, BAD))

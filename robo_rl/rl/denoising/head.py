@@ -104,6 +104,11 @@ class ChainHead:
         log_prob = log_prob.view(-1, count)
         return self._terms(log_prob.mean(1) if self.config.reduce == "mean" else log_prob.sum(1), entropy)
 
+    def inputs(
+        self, x: Float[Tensor, "b f"], advantage: Float[Tensor, " b"], generator: torch.Generator
+    ) -> Float[Tensor, "b f"]:
+        return x
+
     def trust(
         self, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]
     ) -> tuple[Float[Tensor, " r"], Float[Tensor, " r"]]:

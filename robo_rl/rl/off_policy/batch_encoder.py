@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from robo_rl.core.protocols import Obs, PictureEncoder
 from robo_rl.core.shapes import UInt8
 from robo_rl.data.replay import Batch
-from robo_rl.nets.random_shift import random_shift
+from robo_rl.nets.image_encoder import random_shift
 
 
 class BatchEncoder:

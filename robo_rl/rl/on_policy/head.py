@@ -52,6 +52,12 @@ class PolicyHead(Protocol):
         """Log-probability of one term of each of these decisions."""
         ...
 
+    def inputs(
+        self, x: Float[Tensor, "b i"], advantage: Float[Tensor, " b"], generator: torch.Generator
+    ) -> Float[Tensor, "b j"]:
+        """Input of `evaluate` for the decisions of a rollout: x, unless the head is conditioned on more."""
+        ...
+
     def trust(
         self, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]
     ) -> tuple[float | Float[Tensor, " r"], float | Float[Tensor, " r"]]:
@@ -98,6 +104,11 @@ class GaussianHead:
         mean = self._actor.mode(x[:, self._views.actor])
         loss, info = residual_penalty(mean, self._weight)
         return HeadTerms(normal_log_prob(u, mean, self.std), loss, info)
+
+    def inputs(
+        self, x: Float[Tensor, "b i"], advantage: Float[Tensor, " b"], generator: torch.Generator
+    ) -> Float[Tensor, "b i"]:
+        return x
 
     def trust(self, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]) -> tuple[float, float]:
         return self._ppo.clip, 1.0

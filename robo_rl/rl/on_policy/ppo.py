@@ -36,11 +36,18 @@ class PpoConfig:
         "clip",
         "aspo",
         "regression",
+        "imitation",
         help="what the actor maximises: PPO's clipped surrogate; aspo: the same, with a quadratic bound for "
-        "bad decisions; regression: log-probabilities weighted by exp(advantage / temperature)",
+        "bad decisions; regression: log-probabilities weighted by exp(advantage / temperature); imitation: "
+        "log-probabilities, which only the head's labels tell apart",
     )
     temperature: float = setting(1.0, "objective=regression: temperature of the weights", above=0.0)
     max_weight: float = setting(20.0, "objective=regression: largest weight", above=0.0)
+    kept_rounds: int = setting(
+        1,
+        "objective=regression, imitation: rounds whose decisions are learned from, the newest included",
+        at_least=1,
+    )
     gae_lambda: float = setting(
         0.95, "lambda of GAE: 0 uses the critic alone, 1 the return", at_least=0.0, at_most=1.0
     )
@@ -175,6 +182,9 @@ def surrogate(
     """Loss of the actor for `config.objective`."""
     if config.objective == "aspo":
         return asymmetric_surrogate(log_prob, old, advantage, clip)
+    if config.objective == "imitation":
+        loss = -log_prob.mean()
+        return loss, ratio_info(loss, log_prob - old, clip)
     if config.objective == "regression":
         return weighted_regression(log_prob, old, advantage, clip, config)
     return clipped_surrogate(log_prob, old, advantage, clip, config.dual_clip)

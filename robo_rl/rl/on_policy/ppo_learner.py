@@ -29,7 +29,7 @@ from robo_rl.rl.on_policy.ppo import (
     surrogate,
     value_loss,
 )
-from robo_rl.rl.on_policy.rollout import RolloutTransitions
+from robo_rl.rl.on_policy.rollout import RolloutTransitions, joined_rounds, vars_of
 
 _ROWS_AT_ONCE = 16_384  # rows of one forward pass without gradients
 
@@ -65,7 +65,13 @@ class PpoLearner:
             raise ConfigError(
                 "ppo.clip_reward=0 makes every reward 0: give a bound above 0, or normalize_reward=false."
             )
+        if ppo.kept_rounds > 1 and ppo.objective not in ("regression", "imitation"):
+            raise ConfigError(
+                f"ppo.objective={ppo.objective} compares with the policy that made the decisions: set "
+                "ppo.kept_rounds=1, or ppo.objective=regression or imitation."
+            )
         self.map, self.cfg, self.ppo, self.generator, self.views = action_map, cfg, ppo, generator, views
+        self._kept: list[RolloutTransitions] = []  # earlier rounds, the oldest first
         self.updates = self.rounds = 0
         if action_map.ctx_dim and views != ALL:
             raise ConfigError("Separate views of actor and critic need an action map without context.")
@@ -121,19 +127,28 @@ class PpoLearner:
         factor = learning_rate_factor(self.rounds, total_rounds, self.ppo.warmup)
         for optimizer, rate in ((self.actor_opt, self.cfg.lr_actor), (self.critic_opt, self.cfg.lr_critic)):
             optimizer.set_lr(rate * factor)
+        data = self._with_kept(data)
         x = torch.cat([data.obs, data.ctx], dim=-1)
+        seen = self.head.inputs(x, data.advantage, self.generator)
         with torch.no_grad():
-            old = self.log_prob(x, data.u)
+            old = self.log_prob(seen, data.u)
         info: Info = {}
         for epoch in range(self.ppo.epochs if len(data.u) else 0):
             for rows in self._minibatches(len(old)):
-                info = self._step(x, data, old, rows)
+                info = self._step(x, seen, data, old, rows)
                 self.updates += 1
             info["train/epochs"] = torch.tensor(epoch + 1.0)
             if "actor/kl" in info and float(info["actor/kl"]) > self.ppo.target_kl:
                 break
         self.rounds += 1
         return info | self.head.next_round(self.rounds / max(1, total_rounds), self.generator)
+
+    def _with_kept(self, data: RolloutTransitions) -> RolloutTransitions:
+        """The decisions of this round, after those of the rounds before it that are kept."""
+        if self.ppo.kept_rounds == 1:
+            return data
+        self._kept = [*self._kept, data][-self.ppo.kept_rounds :]
+        return joined_rounds(self._kept)
 
     def _minibatches(self, size: int) -> tuple[Tensor, ...]:
         """Rows of the minibatches, in random order; a single one is the entire rollout in its own order."""
@@ -143,12 +158,12 @@ class PpoLearner:
         order = torch.randperm(size, generator=self.generator, device=device)
         return order.tensor_split(min(size, self.ppo.minibatches))
 
-    def _step(self, x: Tensor, data: RolloutTransitions, old: Tensor, rows: Tensor) -> Info:
+    def _step(self, x: Tensor, seen: Tensor, data: RolloutTransitions, old: Tensor, rows: Tensor) -> Info:
         decision = rows // self.head.terms
         info: Info = {}
         grouped = data.returns is None
         if grouped or self.rounds >= self.ppo.critic_warmup:
-            now = self._evaluate(x, data.u, rows)
+            now = self._evaluate(seen, data.u, rows)
             clip, factor = self.head.trust(data.u[decision], rows % self.head.terms)
             advantage = data.advantage[decision]
             advantage = (advantage if grouped else standardized(advantage)) * factor
@@ -182,6 +197,7 @@ class PpoLearner:
         return state | {
             "counters": [self.updates, self.rounds],
             "head": self.head.state_dict(),
+            "kept": [vars_of(data) for data in self._kept],
             "generator": self.generator.get_state(),
         }
 
@@ -190,4 +206,5 @@ class PpoLearner:
             getattr(self, name).load_state_dict(state[name])
         self.updates, self.rounds = (int(count) for count in state["counters"])
         self.head.load_state_dict(state.get("head", state))  # older checkpoints hold the Gaussian's std
+        self._kept = [RolloutTransitions(**data) for data in state.get("kept", [])]
         self.generator.set_state(state["generator"])

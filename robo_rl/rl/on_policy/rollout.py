@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +27,21 @@ class RolloutTransitions:
     u: Float[Tensor, "b d"]  # output of the actor
     advantage: Float[Tensor, " b"]
     returns: Float[Tensor, " b"] | None  # regression targets of the critic; None: advantages of groups
+
+
+def vars_of(data: RolloutTransitions) -> dict[str, Tensor | None]:
+    """Columns by name."""
+    return {name: getattr(data, name) for name in RolloutTransitions.__slots__}
+
+
+def joined_rounds(rounds: list[RolloutTransitions]) -> RolloutTransitions:
+    """Decisions of all rounds, in order; with returns if the rounds have them."""
+    columns = [vars_of(data) for data in rounds]
+    joined: dict[str, Any] = {}
+    for name in columns[0]:
+        values = [column[name] for column in columns]
+        joined[name] = None if values[0] is None else torch.cat([each for each in values if each is not None])
+    return RolloutTransitions(**joined)
 
 
 class Rollout:

@@ -409,11 +409,17 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.gamma": 0.99,
         "learner.distill": 10.0,
     },
+    "recap": {
+        "algorithm": "denoising",
+        "map.kind": "draws",
+        "ppo.objective": "imitation",
+        "denoising.good_share": 0.3,
+        "denoising.label_drop": 0.3,
+    },
     "awr": {
         "algorithm": "denoising",
         "map.kind": "draws",
         "ppo.objective": "regression",
-        "ppo.temperature": 1.0,
         "ppo.max_weight": 20.0,
         "learner.gamma": 0.99,
         "ppo.gae_lambda": 0.95,

@@ -25,9 +25,9 @@ def target_of(features: Tensor) -> Tensor:
     return torch.stack([features[:, 0].tanh(), features[:, 1].sin()], dim=-1).unsqueeze(1) * 0.5
 
 
-def spread_base(policy: GenerativePolicy, updates: int = 200) -> GenerativePolicy:
+def spread_base(policy: GenerativePolicy, updates: int = 200, seed: int = 0) -> GenerativePolicy:
     """The policy after imitating chunks with a std of 0.4 around the target."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     optimizer = torch.optim.Adam(policy.net.parameters(), 2e-3)
     for _ in range(updates):
         features = torch.randn(256, policy.encoder.dim)
@@ -43,9 +43,10 @@ def spread_base(policy: GenerativePolicy, updates: int = 200) -> GenerativePolic
 class Bandit:
     """A learner over a copy of `base`, and rounds of `lanes` decisions."""
 
-    def __init__(self, base: GenerativePolicy, config: MethodConfig, lanes: int = 256) -> None:
+    def __init__(self, base: GenerativePolicy, config: MethodConfig, lanes: int = 256, seed: int = 0) -> None:
         draws = config.map.draws if config.map.kind == "draws" else 0
-        self.policy, self.map, rng = tunable(base), chain_map(base, draws), generator("bandit", 0)
+        self.policy = tunable(base, config.denoising.guidance)
+        self.map, rng = chain_map(base, draws), generator("bandit", seed)
         self.features = torch.randn(lanes, base.encoder.dim, generator=rng).to(next(base.parameters()))
         self.target = target_of(self.features)
         dim = base.encoder.dim
@@ -55,6 +56,13 @@ class Bandit:
 
     def reward(self, chunk: Tensor) -> Tensor:
         return -(chunk - self.target).square().mean(dim=(1, 2)).sqrt()
+
+    def spread(self, draws: int = 8) -> float:
+        """Standard deviation of the chunk over initial noise, mean over elements and decisions."""
+        noise = torch.randn(draws, *self.noise.shape, generator=generator("spread", 0)).to(self.noise)
+        with torch.no_grad():
+            chunks = torch.stack([self.policy.sample_from(self.features, each) for each in noise])
+        return float(chunks.std(dim=0).mean())
 
     def deterministic(self) -> float:
         """Mean reward of the deployed policy."""

@@ -1,0 +1,130 @@
+"""RECAP: labels and guidance by hand, ratio 1, kept rounds, and what is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.bandit import Bandit, method, spread_base
+from policies.base.generative import GenerativePolicy
+from policies.checkpoint import load_policy, save_policy
+from robo_rl.apps.tuning.denoising import chain_head, tunable
+from robo_rl.core.errors import ConfigError
+from robo_rl.nets.guided import BAD, GOOD, NONE, GuidedNet
+from robo_rl.rl.denoising.config import DenoisingConfig
+from robo_rl.rl.denoising.draws import GuidedDrawHead, labels_of
+from robo_rl.rl.on_policy.rollout import RolloutTransitions, joined_rounds
+from tests.policies.worlds import policy_of
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def guided(weight: float = 3.0) -> GenerativePolicy:
+    """A policy whose labels are learned already."""
+    policy = tunable(policy_of().eval(), weight)
+    assert isinstance(policy, GenerativePolicy)
+    assert isinstance(policy.net, GuidedNet)
+    torch.nn.init.normal_(policy.net.labels.net[-1].get_parameter("weight"), std=0.1, generator=rng())
+    return policy
+
+
+def test_labels_by_hand() -> None:
+    """Advantages 1 to 10, 30 % good: 8, 9 and 10 exceed the quantile of 7.3; a dropped one has none."""
+    dropped = torch.zeros(10, dtype=torch.bool)
+    dropped[[0, 9]] = True
+    label = labels_of(torch.arange(1.0, 11.0), 0.3, dropped)
+    assert label.tolist() == [NONE, *[BAD] * 6, GOOD, GOOD, NONE]
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+def test_guidance_by_hand(weight: float) -> None:
+    """out = plain + w (good - plain); a label as the last number gives one of the three, without guidance."""
+    policy = guided(weight)
+    x, t, cond = torch.randn(4, 8, 2), torch.rand(4), torch.randn(4, policy.encoder.dim)
+
+    def labelled(label: int) -> Tensor:
+        out: Tensor = policy.net(x, t, torch.cat([cond, torch.full((4, 1), float(label))], dim=1))
+        return out
+
+    plain, good = labelled(NONE), labelled(GOOD)
+    assert not torch.equal(plain, good)
+    assert not torch.equal(labelled(BAD), good)
+    torch.testing.assert_close(policy.net(x, t, cond), plain + weight * (good - plain))
+    assert torch.equal(plain, policy.net.inner(x, t, cond))  # type: ignore[operator]
+
+
+def test_first_minibatch_has_ratio_one() -> None:
+    """Promise 3: the labels of a round are drawn once, so shuffled rows repeat its first losses."""
+    policy, config = guided(), DenoisingConfig(guidance=3.0)
+    head = chain_head(policy, policy.encoder.dim, config, 0.2, rng(1), 5)
+    assert isinstance(head, GuidedDrawHead)
+    features, noise = torch.randn(6, policy.encoder.dim), torch.randn(6, 16)
+    with torch.no_grad():
+        u = head.act(features, noise, rng(4), explore=True)
+        seen = head.inputs(features, torch.randn(6), rng(5))
+        rows = torch.arange(30)
+        old = head.evaluate(seen[rows // 5], u[rows // 5], rows % 5).log_prob
+        mixed = rows[torch.randperm(30)]
+        new = head.evaluate(seen[mixed // 5], u[mixed // 5], mixed % 5).log_prob
+    torch.testing.assert_close((new - old[mixed]).exp(), torch.ones(30), rtol=0.0, atol=2e-5)
+    assert set(seen[:, -1].tolist()) <= {0.0, 1.0, 2.0}
+
+
+def test_saved_policy_keeps_labels_and_guidance(tmp_path: Path) -> None:
+    """A loaded policy makes the same chunks, and can be trained further with another weight."""
+    policy = guided()
+    features, noise = torch.randn(5, policy.encoder.dim), torch.randn(5, 8, 2)
+    save_policy(tmp_path / "policy", policy, {})
+    loaded = load_policy(tmp_path / "policy")
+    assert isinstance(loaded, GenerativePolicy)
+    assert torch.equal(loaded.sample_from(features, noise), policy.sample_from(features, noise))
+    again = tunable(loaded, 5.0)
+    assert isinstance(again.net, GuidedNet)
+    assert again.net.weight == 5.0
+    known, found = policy.net.state_dict(), again.net.state_dict()
+    assert all(torch.equal(found[name], value) for name, value in known.items())
+
+
+def test_rounds_are_joined_in_order() -> None:
+    """Two rounds of 2 and 1 decisions, without returns."""
+    one, two = (RolloutTransitions(*[torch.full((n, 1), float(n))] * 3, torch.ones(n), None) for n in (2, 1))
+    joined = joined_rounds([one, two])
+    assert joined.obs.flatten().tolist() == [2.0, 2.0, 1.0]
+    assert joined.returns is None
+
+
+def test_kept_rounds_are_part_of_the_state() -> None:
+    """A learner restored after two rounds learns the third as the one that was not stopped."""
+    base = policy_of().eval()
+    config = method("awr", "method.ppo.kept_rounds=2", "method.ppo.critic_warmup=0")
+    whole, other = Bandit(base, config, lanes=32), Bandit(base, config, lanes=32)
+    for _ in range(2):
+        whole.round(10)
+    other.learner.load_state_dict(whole.learner.state_dict())
+    assert len(other.learner._kept) == 2
+    for one in (whole, other):
+        one.round(10)
+    for a, b in zip(whole.learner.actor.parameters(), other.learner.actor.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_old_rounds_need_an_objective_without_ratios() -> None:
+    """PPO's ratio is to the policy that acted."""
+    with pytest.raises(ConfigError, match="kept_rounds=1"):
+        Bandit(policy_of().eval(), method("fpo", "method.ppo.kept_rounds=2"), lanes=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "gain"), [("awr", 0.08), ("fpo", 0.1)])
+def test_reward_of_a_bandit_rises_and_stays(name: str, gain: float) -> None:
+    """40 rounds from a spread base: cloning one's own chunks of a single round loses the spread first."""
+    bandit = Bandit(spread_base(policy_of()), method(name))
+    before = bandit.deterministic()
+    for _ in range(40):
+        bandit.round(40)
+    assert bandit.deterministic() > before + gain
