@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +9,24 @@ import pytest
 import torch
 from torch import nn
 
+from policies.base.generative import GenerativePolicy
 from policies.deploy.bundle import Bundle
 from policies.deploy.export import SampleGraph, example_obs, export_policy, refines, trace
 from policies.deploy.graph import BoundGraph, OnnxGraph, providers
+from policies.tuned.best_of import BestOfPolicy
+from policies.tuned.one_step import JumpHead, OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
-from robo_rl.core.action_map import LatentMap, ResidualMap
+from robo_rl.core.action_map import CandidateMap, LatentMap, ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.guided import GuidedConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.registry import net_config_json
 from robo_rl.nets.transformer import TransformerConfig
 from robo_rl.nets.unet1d import Unet1dConfig
 from tests.eval.fakes import NoisyPolicy
@@ -103,10 +109,17 @@ def real_policies() -> dict[str, ChunkPolicy]:
     corrector = make_actor(ActorConfig("deterministic", features + 1, 1, (8,)))
     gate = CriticEnsemble(features + 1, (8,), margin=0.5)
     tuned = ResidualPolicy(SteeredPolicy(base, actor, latent), corrector, ResidualMap(1, 0.2), gate)
-    return {"head": head, "residual": tuned}
+    choice = CandidateMap(1, 2, 3, 0.1)
+    critic = CriticEnsemble(features + choice.critic_dim, (8,))
+    editor = make_actor(ActorConfig("deterministic", features + choice.critic_dim, choice.critic_dim, (8,)))
+    chooser = BestOfPolicy(base, critic, choice, editor)
+    one_step = OneStepPolicy(base, JumpHead(base, ready=True))
+    config = replace(base.shape, net=GuidedConfig(inner=net_config_json(base.shape.net), weight=3.0))
+    guided = GenerativePolicy(ENV, base.encoder.normalizer, config, base.process)
+    return {"head": head, "residual": tuned, "best_of": chooser, "one_step": one_step, "guided": guided}
 
 
-@pytest.mark.parametrize("name", ["head", "residual"])
+@pytest.mark.parametrize("name", ["head", "residual", "best_of", "one_step", "guided"])
 def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
     """A length read from a shape, or a branch on it, would fix the tracer's batch (2) in the graph."""
     policy = real_policies()[name]
