@@ -414,7 +414,6 @@ PAPER: dict[str, dict[str, Any]] = {
         "map.kind": "draws",
         "ppo.objective": "imitation",
         "denoising.good_share": 0.3,
-        "denoising.label_drop": 0.3,
     },
     "awr": {
         "algorithm": "denoising",
