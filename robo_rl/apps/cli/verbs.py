@@ -93,6 +93,28 @@ VERBS = {
         "robo-rl data list path=data/peg20",
         "robo-rl data list path=data/peg20 --json",
     ),
+    "data show": _verb(
+        "datasets.show",
+        "datasets.replay:DataShowConfig",
+        "train",
+        "show one episode: facts as text, images and curves as a picture, or the cameras as a video",
+        "robo-rl data show path=data/peg20 episode=3 out=episode.png",
+        "robo-rl data show path=data/peg20 episode=3 out=episode.mp4",
+    ),
+    "data stats": _verb(
+        "datasets.stats",
+        "datasets.replay:DataStatsConfig",
+        "train",
+        "print ranges of states and actions, use of the limits, lengths and labels of a dataset",
+        "robo-rl data stats path=data/peg20",
+    ),
+    "data replay": _verb(
+        "datasets.replay",
+        "datasets.replay:DataReplayConfig",
+        "sim",
+        "play an episode's actions in the simulator, and report the largest difference to the recording",
+        "robo-rl data replay path=data/peg20 episode=3",
+    ),
     "data edit": _verb(
         "datasets.edit",
         "datasets.review:DataEditConfig",
@@ -116,6 +138,14 @@ VERBS = {
         "train",
         "check every episode of a dataset, and name each fault with its episode",
         "robo-rl data validate path=data/peg20",
+    ),
+    "data repair": _verb(
+        "datasets.repair",
+        "datasets.replay:DataRepairConfig",
+        "train",
+        "repair a dataset where its rows are intact, and say why the rest cannot be repaired",
+        "robo-rl data repair path=data/peg20 dry_run=true",
+        "robo-rl data repair path=data/peg20 drop=true",
     ),
     "train": _verb(
         "train",
