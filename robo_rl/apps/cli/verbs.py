@@ -112,8 +112,9 @@ VERBS = {
         "datasets.replay",
         "datasets.replay:DataReplayConfig",
         "sim",
-        "play an episode's actions in the simulator, and report the largest difference to the recording",
+        "play an episode in the simulator or on a robot, and report the largest difference to the recording",
         "robo-rl data replay path=data/peg20 episode=3",
+        "robo-rl data replay path=data/mine episode=3 robot=sim_arm",
     ),
     "data edit": _verb(
         "datasets.edit",

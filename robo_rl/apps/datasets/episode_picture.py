@@ -77,7 +77,11 @@ def _curves(episode: Episode) -> list[tuple[str, Shaped[ndarray, "n d"], list[st
 def _show_stills(axis: Any, episode: Episode, key: str) -> None:
     rows = np.linspace(0, episode.frames - 1, min(STILLS, episode.frames)).round().astype(int)
     images = [episode.obs(key, row, row + 1)[0] for row in rows.tolist()]
-    axis.imshow(np.concatenate([np.pad(each, ((0, 0), (0, 2), (0, 0))) for each in images], axis=1))
+    axis.imshow(
+        np.concatenate(
+            [np.pad(each, ((0, 0), (0, 2), (0, 0)), constant_values=255) for each in images], axis=1
+        )
+    )
     axis.set_title(f"{key}, frames {', '.join(map(str, rows.tolist()))}", fontsize=9, loc="left")
     axis.set_axis_off()
 
@@ -88,10 +92,9 @@ def _show_curves(
     time_s = np.arange(len(values)) / episode.dataset.env.control_hz
     for column, label in zip(values.T[:MOST_CURVES], names, strict=False):
         axis.plot(time_s, column, linewidth=1.0, label=label)
-    human = np.asarray(episode.intervention)
-    if human.any():
-        low, high = axis.get_ylim()
-        axis.fill_between(time_s, low, high, where=human, color=_HUMAN, alpha=0.2, linewidth=0, step="mid")
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], episode.intervention, [False]]).astype(np.int8)))
+    for begin, end in (edges.reshape(-1, 2) / episode.dataset.env.control_hz).tolist():
+        axis.axvspan(begin, end, color=_HUMAN, alpha=0.2, linewidth=0)
     axis.set_title(name, fontsize=9, loc="left")
     axis.margins(x=0)
     if 1 < len(names) <= MOST_CURVES:

@@ -1,4 +1,6 @@
-"""`robo-rl data replay`: the recorded actions of an episode in the simulator, compared with the recording."""
+"""`robo-rl data replay`: the recorded actions of an episode in the simulator or on a robot, compared
+with the recording.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,10 @@ from sim.registry import make_env
 
 def main(config: DataReplayConfig) -> int:
     """Play the episode, print the largest differences; returns 1 if one exceeds `tolerance`."""
+    if config.robot is not None:
+        from robo_rl.apps.datasets.robot_replay import replay_on_robot
+
+        return replay_on_robot(config)
     episode = episode_at(config.path, config.episode)
     name = config.env or episode.dataset.env.name
     if config.env is None and not episode.dataset.env.simulated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robo_rl.conf.datasets.review import DATASET, DRY_RUN
-from robo_rl.conf.fields import REQUIRED, setting
+from robo_rl.conf.fields import REQUIRED, one_of, setting
 
 EPISODE = "number of the episode, as in robo-rl data list"
 
@@ -21,6 +21,11 @@ class DataReplayConfig:
     tolerance: float = setting(
         0.01, "largest difference, in fractions of an observation's range, with exit code 0", at_least=0.0
     )
+    robot: str | None = setting(
+        None, "robot that is running, by name or description: play as teleoperation; none: the simulator"
+    )
+    bus: str = one_of("auto", "rclpy", "dds", help="bus of the robot; auto: rclpy where it can be imported")
+    namespace: str = setting("", "namespace of the robot's topics; empty: none")
 
 
 @dataclass
