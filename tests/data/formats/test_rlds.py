@@ -1,0 +1,90 @@
+"""TFRecord and Example without TensorFlow: known bytes, every number, and hostile files."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robo_rl.core.errors import DataError
+from robo_rl.data.formats.rlds.reader import import_rlds
+from robo_rl.data.formats.rlds.records import decode_example, encode_example, read_records, write_record
+from robo_rl.data.formats.rlds.writer import export_rlds
+from robo_rl.data.store import DatasetWriter, EpisodeStore
+from tests.data.recordings import add_frames, record
+
+# tf.train.Example(features={"a": int64_list [1, -1]}), serialised by TensorFlow 2.21
+EXAMPLE = bytes.fromhex("0a160a140a016112 0f1a0d0a0b01ffffffffffffffffff01".replace(" ", ""))
+
+
+def test_an_example_has_the_bytes_of_tensorflow() -> None:
+    assert encode_example({"a": np.array([1, -1])}) == EXAMPLE
+    np.testing.assert_array_equal(decode_example(EXAMPLE, "x")["a"], [1, -1])
+
+
+def test_every_number_returns() -> None:
+    numbers = np.array([0, 1, 127, 128, 2**31, 2**62, 2**63 - 1, -1, -(2**63), 16383, 16384])
+    floats = np.array([0.0, -0.0, 1e-45, np.inf, np.nan, 3.4e38], dtype=np.float32)
+    data = encode_example({"i": numbers, "f": floats, "b": [b"", b"\x00\xff" * 100]})
+    found = decode_example(data, "x")
+    np.testing.assert_array_equal(found["i"], numbers)
+    assert np.asarray(found["f"]).tobytes() == floats.tobytes()
+    assert found["b"] == [b"", b"\x00\xff" * 100]
+
+
+def test_damaged_records_are_refused(tmp_path: Path) -> None:
+    """Each byte of a file of two records is changed and each length is tried: nothing wrong is read."""
+    file = io.BytesIO()
+    for data in (b"first", EXAMPLE):
+        write_record(file, data)
+    whole, path = file.getvalue(), tmp_path / "x.tfrecord"
+    path.write_bytes(whole)
+    assert list(read_records(path)) == [b"first", EXAMPLE]
+    for i in range(len(whole)):
+        path.write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :])
+        with pytest.raises(DataError):
+            list(read_records(path))
+        path.write_bytes(whole[:i])
+        if i not in (0, 4 + 8 + 5 + 4):  # the end of a record: a shorter file is a valid one
+            with pytest.raises(DataError):
+                list(read_records(path))
+
+
+@pytest.mark.parametrize("cut", range(1, len(EXAMPLE)))
+def test_messages_that_are_cut_are_refused(cut: int) -> None:
+    """Or give nothing: no wrong number."""
+    try:
+        found = decode_example(EXAMPLE[:cut], "x")
+    except DataError:
+        return
+    assert all(np.array_equal(value, [1, -1]) for value in found.values())
+
+
+def test_a_foreign_dataset_gets_an_inferred_contract(tmp_path: Path) -> None:
+    """Steps become frames; the instruction becomes the task; a version folder may be given or its parent."""
+    record(tmp_path / "set", [6, 5], final=False)
+    export_rlds(tmp_path / "set", tmp_path / "arm" / "1.0.0")
+    (tmp_path / "arm/1.0.0/robo_rl.json").unlink()
+    assert import_rlds(tmp_path / "arm", tmp_path / "out") == 2
+    before, after = EpisodeStore(tmp_path / "set"), EpisodeStore(tmp_path / "out")
+    assert after.spec.control_hz == 10.0
+    assert set(after.spec.obs) == set(before.spec.obs)
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one.action, other.action)
+        np.testing.assert_array_equal(one.obs("image.front"), other.obs("image.front"))
+        assert one.meta.task == other.meta.task
+        assert bool(one.terminated[-1]) == bool(other.terminated[-1])
+
+
+def test_a_dataset_is_exported_while_it_is_recorded(tmp_path: Path) -> None:
+    """Committed episodes only; the running one is not touched."""
+    path = record(tmp_path / "set", [4, 3])
+    writer = DatasetWriter.open(path, min_free_bytes=0)
+    with writer.episode(seed=9) as episode:
+        add_frames(episode, 9, 2)
+        assert export_rlds(path, tmp_path / "out") == 2
+        episode.commit()
+    writer.close()
+    assert import_rlds(tmp_path / "out", tmp_path / "again") == 2
