@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 
-from hardware.bus.choose import check_installed, choose
+from hardware.bus.choose import check_installed, choose, make_bus
 from hardware.bus.names import domain_id, namespace_of
-from hardware.description import load_description
+from hardware.description import list_robots, load_description
+from hardware.topics import SAFETY_STATE
 from robo_rl.apps.nodes.node_sets import load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
@@ -20,15 +21,19 @@ from robo_rl.core.packages import pip_install
 
 APP = "record_app"
 SIMULATED = "sim_arm"
+RUNNING = "ros2"  # robot=: that of a safety filter which runs already
+SEARCH_S = 5.0  # for that filter; it reports twice a second
 PICTURE_PX = 128
 
 
 def main(config: RecordConfig) -> int:
     """Run the app, and the robot's nodes unless `attach`, until it is stopped."""
     ignore_lost_readers()
-    check(config)
     bus = choose(config.bus)
     check_installed(bus)
+    if config.robot == RUNNING:
+        config = replace(config, robot=running_robot(config), attach=True)
+    check(config)
     words = {} if config.attach else robot_words(config)
     words[APP] = app_words(config)
     common = [f"bus={bus}", f"namespace={config.namespace}"]
@@ -40,6 +45,32 @@ def main(config: RecordConfig) -> int:
         )
         key_reader = APP if config.ui != "page" and sys.stdin.isatty() else None
         return Supervisor(commands, partial(print, flush=True), key_reader).run(config.seconds)
+
+
+def running_robot(config: RecordConfig) -> str:
+    """Name of the description that a running safety filter reports. Raises ConfigError if none is heard."""
+    bus, found = make_bus(f"{APP}_search", config.namespace, config.bus), list[str]()
+    try:
+        SAFETY_STATE.subscribe(
+            bus, lambda message, _: found.extend(each.hardware_id for each in message.status)
+        )
+        until_s = bus.now() + SEARCH_S
+        bus.spin(lambda: bool(found) or bus.now() > until_s)
+    finally:
+        bus.close()
+    if not found:
+        raise ConfigError(
+            f"robot={RUNNING} joins nodes that run already, but no safety filter is heard for {SEARCH_S:g} s "
+            f"in this ROS domain and namespace '{config.namespace or '/'}'. Start it, or give "
+            "robot=<description> and driver= or controller=."
+        )
+    if found[0] not in list_robots():
+        raise ConfigError(
+            f"The safety filter's robot is '{found[0]}', whose description is not included. Give its file: "
+            "robot=<file> attach=true."
+        )
+    print(f"record: the safety filter's robot is {found[0]}.", flush=True)
+    return found[0]
 
 
 def check(config: RecordConfig) -> None:

@@ -14,7 +14,9 @@ LOOPBACK = "127.0.0.1"
 class RecordingSettings:
     """Settings that the verb passes to its node."""
 
-    robot: str = setting("sim_arm", "description of the robot: a name, or your own YAML file")
+    robot: str = setting(
+        "sim_arm", "description: a name or your own YAML file; ros2: that of nodes that run already"
+    )
     task: str = setting("", "instruction in words, which each episode keeps; the page can change it")
     out: str = setting("data/recorded", "dataset; an existing one gets more episodes")
     cameras: str = setting(

@@ -63,6 +63,13 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
         node.notices.tell(episodes.instruct(config.task))
     if config.ui != "terminal":
         node.on_close.append(_serve(config, settings, desk))
+    if config.ui != "page":
+        from robo_rl.apps.recording.terminal import HELP, Terminal
+
+        print(HELP, flush=True)
+        terminal = Terminal(desk, len(robot.names), bus.now)
+        node.on_tick.append(terminal.tick)
+        node.on_close.append(terminal.close)
     return node
 
 

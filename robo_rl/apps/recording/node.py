@@ -88,6 +88,7 @@ class RecordAppNode:
         self._tell_episode, self._tell_task = EPISODE.publisher(bus), TASK.publisher(bus)
         self._told_task = ""
         self._silent = ""  # stream whose silence has paused the episode
+        self.on_tick: list[Callable[[], None]] = []  # called at the command rate, before requests are read
         self.on_close: list[Callable[[], None]] = []  # called once, before the last episode is committed
         self._closed = False
         self._scene = SceneReset(caller, self.streams, bus.now, lambda text: self.notices.tell(text, "error"))
@@ -318,6 +319,8 @@ class RecordAppNode:
 
     def _tick(self) -> None:
         self.pulse.tick(self._bus.now())
+        for tick in self.on_tick:
+            tick()
         for request, received_s in self._desk.requests():
             self.handle(request, received_s)
         self._caller.deliver()
