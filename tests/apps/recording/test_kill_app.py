@@ -82,7 +82,7 @@ def stop_by_sigterm(folder: Path, domain: int) -> None:
         env=os.environ | {"ROS_DOMAIN_ID": str(domain)},
     )
     assert process.stdout is not None
-    said = []
+    said: list[str] = []
     while "the page is at" not in (line := process.stdout.readline()):
         assert line, said
         said.append(line)

@@ -16,7 +16,6 @@ from robo_rl.runs.metrics import read_metrics
 LEAST_EPISODES = 2
 LOOK_S = 1.0  # between two looks at the metrics
 METRICS = "metrics.jsonl"
-STOP_S = 20.0  # for a last checkpoint
 Start = Callable[[str, Sequence[str]], Child]  # (name, words after robo-rl) -> process
 
 
@@ -101,10 +100,9 @@ class TrainingJob:
         }
 
     def close(self) -> None:
-        """End what runs."""
+        """Ask what runs to stop; it saves a checkpoint and ends by itself, maybe after the app."""
         if self._child is not None:
             self._child.ask_to_stop()
-            self._child.end(STOP_S)
             self._child = None
 
     def _start(self, state: str, words: list[str]) -> str:
