@@ -152,3 +152,28 @@ def test_a_phone_shows_everything_within_its_width(browser: Any, live: LiveCell)
     second.wait_for_selector("body[data-role=driver]")
     second.close()
     page.context.close()
+
+
+def test_episodes_are_reviewed_relabelled_and_deleted(browser: Any, live: LiveCell) -> None:
+    """V opens the list; an episode plays, gets another label, and is deleted after a second click."""
+    page, cell = open_page(browser, live), live.cell
+    for _ in range(2):
+        page.keyboard.press("Space")
+        page.wait_for_selector("body[data-state=recording]")
+        live.wait(lambda: cell.node.episodes.frames > 5)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("body[data-state=idle]")
+        live.wait(lambda: cell.armed)
+    page.keyboard.press("v")
+    page.click("#episodes button:has-text('Episode 1')")
+    page.wait_for_selector("#player output:has-text('Episode 1')")
+    page.click("#player .bad")
+    page.wait_for_selector("#episodes em:has-text('failure')")
+    page.click("#player .delete")
+    page.click("#player .delete")
+    page.wait_for_selector("#tally:has-text('1 saved')", state="attached")
+    assert [(episode.number, episode.success) for episode in cell.store()] == [(0, True)]
+    page.click(".undo")
+    page.wait_for_selector("#tally:has-text('2 saved')", state="attached")
+    assert [episode.success for episode in cell.store()] == [True, False]
+    page.context.close()

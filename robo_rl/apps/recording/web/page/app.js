@@ -22,7 +22,7 @@ const link = new Link({
   onState: (open) => { document.body.dataset.link = open ? "open" : "lost"; if (!open) { drive.drop(); view = null; } showBanner(); },
 });
 const drive = new Drive(link, facts.joints.length);
-const review = new Review($("review"), $("episodes"), $("player"), facts);
+const review = new Review($("review"), $("episodes"), $("player"), facts, send);
 const policy = new Policy($("policy"), send);
 
 let passing = "";

@@ -1,7 +1,8 @@
 // Episodes that were saved: a list with pictures, and a player.
 export class Review {
-  constructor(dialog, list, player, facts) {
-    Object.assign(this, { dialog, list, player, facts, version: -1, playing: 0, number: null });
+  constructor(dialog, list, player, facts, send) {
+    Object.assign(this, { dialog, list, player, facts, send, version: -1, playing: 0, number: null });
+    dialog.querySelector(".undo").onclick = () => send({ kind: "undo" });
     dialog.addEventListener("close", () => this.stop());
   }
 
@@ -16,6 +17,7 @@ export class Review {
     this.version = view.episode.version;
     const { episodes } = await (await fetch("api/episodes")).json();
     const camera = this.facts.cameras[0];
+    if (!episodes.some((episode) => episode.number === this.number)) { this.stop(); this.player.hidden = true; }
     this.list.replaceChildren(...episodes.reverse().map((episode) => this.row(episode, camera)));
     if (!episodes.length) this.list.textContent = "No episode has been saved yet.";
   }
@@ -46,14 +48,15 @@ export class Review {
     this.stop();
     this.number = episode.number;
     this.player.hidden = false;
-    this.player.innerHTML = "<div class=pictures></div><div class=row><button class=toggle>Pause</button><input type=range min=0 value=0 aria-label=frame><output></output></div>";
+    this.player.innerHTML = "<div class=pictures></div><div class=row><button class=toggle>Pause</button><input type=range min=0 value=0 aria-label=frame><output></output></div><div class='row edit'><input type=text aria-label=instruction><button class=good>Success</button><button class=bad>Failure</button><button class=plain>No label</button><button class=delete>Delete</button></div>";
     const pictures = this.facts.cameras.map((camera) => {
       const picture = document.createElement("img");
       picture.alt = `camera ${camera}`;
       this.player.querySelector(".pictures").append(picture);
       return [camera, picture];
     });
-    const slider = this.player.querySelector("input"), output = this.player.querySelector("output");
+    this.edits(episode);
+    const slider = this.player.querySelector("input[type=range]"), output = this.player.querySelector("output");
     slider.max = episode.frames - 1;
     const show = (frame) => {
       slider.value = frame;
@@ -76,6 +79,22 @@ export class Review {
     show(0);
     run();
     this.player.scrollIntoView({ block: "nearest" });
+  }
+
+  // Edits write the dataset anew and exchange it; "Undo the last edit" takes one back.
+  edits(episode) {
+    const find = (selector) => this.player.querySelector(`.edit ${selector}`), episodes = [episode.number];
+    const relabel = (success) => () => this.send({ kind: "relabel", episodes, success });
+    find(".good").onclick = relabel(true);
+    find(".bad").onclick = relabel(false);
+    find(".plain").onclick = relabel(null);
+    const remove = find(".delete"), words = find("input");
+    remove.onclick = () => {
+      if (remove.dataset.sure) this.send({ kind: "delete", episodes });
+      else { remove.dataset.sure = "yes"; remove.textContent = "Really delete?"; }
+    };
+    words.value = episode.task;
+    words.onchange = () => this.send({ kind: "relabel", episodes, text: words.value });
   }
 
   label() { const toggle = this.player.querySelector(".toggle"); if (toggle) toggle.textContent = this.playing ? "Pause" : "Play"; }
