@@ -198,7 +198,8 @@ class RecordAppNode:
     def _start(self) -> str:
         self.episodes.require_idle()
         now_s = self._bus.now()
-        if missing := [name for name, stream in self.streams.all.items() if not stream.valid(now_s)]:
+        streams = self.streams.all.items()
+        if missing := [name for name, s in streams if s.frozen or s.age_s(now_s) > GAP_S]:
             raise DataError(f"Nothing is recorded yet: {self._fault(missing[0])}.")
         return self.episodes.start()
 
