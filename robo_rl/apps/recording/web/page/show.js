@@ -24,7 +24,7 @@ export function showHeader(view, page) {
 
 export function showState(view, facts) {
   const { state, seconds, count, successes, failures, instruction } = view.episode;
-  const words = { idle: "ready", recording: "recording", paused: "paused", ended: "ended – save or discard" };
+  const words = { idle: "ready", recording: "recording", paused: "paused", ended: "ended", editing: "editing" };
   $("state").textContent = words[state];
   $("clock").textContent = state === "idle" ? "" : `${seconds.toFixed(1)} s`;
   $("clock").title = `an episode ends by itself after ${facts.longest_s} s`;
