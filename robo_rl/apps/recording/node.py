@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 from hardware.bus.clocks import ReceiptStamps
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
-from hardware.loop.observation import IMAGE, ArmObserver
+from hardware.loop.observation import ArmObserver
 from hardware.messages import Flag, Text
 from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, TASK
 from robo_rl.apps.recording import snapshot
@@ -45,7 +45,6 @@ from robo_rl.data.episodes.disk import free_bytes
 
 GAP_S = 0.5  # silence of a stream after which the episode pauses by itself, as `data import` allows
 VIEW_HZ = 20.0
-S_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,7 @@ class RecordAppNode:
         self._estop, self._pressed = ESTOP.publisher(bus), False
         self._tell_episode, self._tell_task = EPISODE.publisher(bus), TASK.publisher(bus)
         self._told_task = ""
+        self._told_frozen: set[str] = set()  # cameras whose freezing was told
         self._silent = ""  # stream whose silence has paused the episode
         self.on_tick: list[Callable[[], None]] = []  # called at the command rate, before requests are read
         self.on_close: list[Callable[[], None]] = []  # called once, before the last episode is committed
@@ -200,7 +200,7 @@ class RecordAppNode:
         now_s = self._bus.now()
         streams = self.streams.all.items()
         if missing := [name for name, s in streams if s.frozen or s.age_s(now_s) > GAP_S]:
-            raise DataError(f"Nothing is recorded yet: {self._fault(missing[0])}.")
+            raise DataError(f"Nothing is recorded yet: {self.streams.fault(missing[0], self._bus.now())}.")
         return self.episodes.start()
 
     def _again(self) -> str:
@@ -345,7 +345,9 @@ class RecordAppNode:
         silent = [name for name, s in self.streams.all.items() if s.age_s(now_s) > GAP_S]
         if silent:
             episodes.pause()
-            self.notices.tell(f"The episode is paused: {self._fault(silent[0])}.", "error")
+            self.notices.tell(
+                f"The episode is paused: {self.streams.fault(silent[0], self._bus.now())}.", "error"
+            )
             return
         measured_rad, commanded_rad = self.streams.measured_rad, self.streams.commanded_rad
         assert measured_rad is not None
@@ -359,7 +361,11 @@ class RecordAppNode:
         try:
             obs = self._observer.build(self.streams.states.message, self.streams.pictures(), None)
             ended = episodes.frame(
-                obs, self._stamps_ns(now_s), np.clip(action, low, high), self.streams.intervention, command_ns
+                obs,
+                self.streams.stamps_ns(now_s, self._stamps.stamp_ns),
+                np.clip(action, low, high),
+                self.streams.intervention,
+                command_ns,
             )
         except RoboRLError as error:
             episodes.pause()
@@ -367,32 +373,14 @@ class RecordAppNode:
         if ended:
             self.notices.tell(ended, "error")
 
-    def _stamps_ns(self, now_s: float) -> Mapping[str, int]:
-        """Stamps of the newest messages [Unix ns]; a stream that is late or frozen has no t_receive_ns."""
-        found: dict[str, int] = {}
-        for name, stream in self.streams.all.items():
-            suffix = "" if stream is self.streams.states else f".{IMAGE}{name}"
-            if stream.message.stamp_s > 0.0:
-                found[f"t_capture_ns{suffix}"] = round(stream.message.stamp_s * S_NS)
-            if stream.valid(now_s):
-                found[f"t_receive_ns{suffix}"] = self._stamps.stamp_ns(stream.received_s)
-        return found
-
-    def _fault(self, name: str) -> str:
-        """What is wrong with a stream, in a clause."""
-        stream = self.streams.all[name]
-        what = "joint states" if stream is self.streams.states else f"pictures of the camera '{name}'"
-        if not stream.count:
-            return f"no {what} have come; is it on, and in this ROS domain and namespace"
-        if stream.frozen:
-            return f"the {what} repeat while the arm moves; restart the camera"
-        return f"no {what} have come for {stream.age_s(self._bus.now()):.1f} s"
-
     def _publish_view(self) -> None:
         now_s = self._bus.now()
         for name, stream in self.streams.cameras.items():
-            if stream.frozen:
-                self.notices.tell(f"The {self._fault(name).removeprefix('the ')}.", "error")
+            if stream.frozen and name not in self._told_frozen:
+                self.notices.tell(
+                    f"The {self.streams.fault(name, self._bus.now()).removeprefix('the ')}.", "error"
+                )
+            (self._told_frozen.add if stream.frozen else self._told_frozen.discard)(name)
         view: dict[str, Any] = {
             "at_s": round(now_s, 4),
             "loop": {"hz": round(self.pulse.rate_hz, 1), "jitter_ms": round(self.pulse.jitter_ms, 2)},

@@ -29,8 +29,10 @@ from robo_rl.core.shapes import Float
 
 LATE_PERIODS, LEAST_LATE_S = 3.0, 0.1  # age from which a stream is late: periods, and the least time
 RATE_WEIGHT = 0.05  # of the newest interval in a stream's mean interval
+SETTLED = 4  # repeated pictures before the arm's motion counts
 MOVED_RAD = 0.05  # motion of the arm during which a camera that works never repeats a picture
-COMMANDS, STATES = "commands", "states"  # names of the streams beside cameras
+STATES = "states"  # name of the stream beside those of cameras
+S_NS = 1_000_000_000
 
 
 @dataclass
@@ -72,9 +74,10 @@ class Stream:
 
 @dataclass
 class _Repeat:
-    """Since when a camera has shown the same pixels: the arm's position at the first of them."""
+    """Pictures with the same pixels: how many came, and where the arm was after the first SETTLED of them."""
 
     pixels: Any = None
+    count: int = 0
     position_rad: Float[ndarray, " j"] | None = None
 
 
@@ -159,6 +162,30 @@ class RobotStreams:
         image: Image | None = stream.message
         return image
 
+    def stamps_ns(self, now_s: float, stamp_ns: Callable[[float], int]) -> dict[str, int]:
+        """Stamps of the newest messages [Unix ns]; a stream that is late or frozen has no t_receive_ns.
+
+        stamp_ns: stamp of a time of receipt.
+        """
+        found: dict[str, int] = {}
+        for name, stream in self.all.items():
+            suffix = "" if stream is self.states else f".{IMAGE}{name}"
+            if stream.message.stamp_s > 0.0:
+                found[f"t_capture_ns{suffix}"] = round(stream.message.stamp_s * S_NS)
+            if stream.valid(now_s):
+                found[f"t_receive_ns{suffix}"] = stamp_ns(stream.received_s)
+        return found
+
+    def fault(self, name: str, now_s: float) -> str:
+        """What is wrong with a stream, in a clause."""
+        stream = self.all[name]
+        what = "joint states" if stream is self.states else f"pictures of the camera '{name}'"
+        if not stream.count:
+            return f"no {what} have come; is it on, and in this ROS domain and namespace"
+        if stream.frozen:
+            return f"the {what} repeat while the arm moves; restart the camera"
+        return f"no {what} have come for {stream.age_s(now_s):.1f} s"
+
     def filter_heard(self, now_s: float) -> bool:
         """True while the filter reports; it does twice a second."""
         return now_s - self._filter_s < 2.0
@@ -196,6 +223,10 @@ class RobotStreams:
         """A camera is frozen when its pixels stay the same while the arm moves."""
         repeat, stream, here_rad = self._repeats[camera], self.cameras[camera], self.measured_rad
         if repeat.pixels is None or not np.array_equal(repeat.pixels, pixels):
-            repeat.pixels, repeat.position_rad, stream.frozen = pixels, here_rad, False
+            repeat.pixels, repeat.count, repeat.position_rad, stream.frozen = pixels, 0, None, False
+            return
+        repeat.count += 1
+        if repeat.count <= SETTLED:  # joint states may be later than pictures, as after a reset
+            repeat.position_rad = here_rad
         elif here_rad is not None and repeat.position_rad is not None:
             stream.frozen |= bool(np.abs(here_rad - repeat.position_rad).max() > MOVED_RAD)
