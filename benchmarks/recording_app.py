@@ -35,8 +35,9 @@ from robo_rl.apps.recording.callers import DirectCaller
 from robo_rl.apps.recording.dataset import open_dataset, spec_of
 from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.episodes import Episodes
-from robo_rl.apps.recording.node import AppSettings, RecordAppNode
+from robo_rl.apps.recording.node import RecordAppNode
 from robo_rl.apps.recording.requests import PlainRequest
+from robo_rl.apps.recording.settings import AppSettings
 from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.review import Review
 from robo_rl.apps.recording.web.server import PageServer

@@ -25,7 +25,8 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     from robo_rl.apps.recording.dataset import camera_names, open_dataset, spec_of
     from robo_rl.apps.recording.desk import Desk
     from robo_rl.apps.recording.episodes import Episodes
-    from robo_rl.apps.recording.node import AppSettings, RecordAppNode
+    from robo_rl.apps.recording.node import RecordAppNode
+    from robo_rl.apps.recording.settings import AppSettings
 
     robot = load_description(config.robot)
     spec, cameras = spec_of(config, robot), camera_names(config.cameras, robot)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hardware.bus.clocks import ReceiptStamps
 from hardware.bus.protocol import Answer, Bus
-from hardware.description import RobotDescription
 from hardware.loop.observation import ArmObserver
 from hardware.messages import Flag, Text
 from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, TASK
@@ -37,29 +34,14 @@ from robo_rl.apps.recording.requests import (
     SpeedRequest,
 )
 from robo_rl.apps.recording.scene_reset import SceneReset
+from robo_rl.apps.recording.settings import AppSettings
 from robo_rl.apps.recording.streams import RobotStreams
 from robo_rl.core.errors import DataError, RoboRLError
-from robo_rl.core.spec import EnvSpec
 from robo_rl.data.edit.changes import delete_episodes, relabel_episodes, undo
 from robo_rl.data.episodes.disk import free_bytes
 
 GAP_S = 0.5  # silence of a stream after which the episode pauses by itself, as `data import` allows
 VIEW_HZ = 20.0
-
-
-@dataclass(frozen=True)
-class AppSettings:
-    """What is recorded, and how. drives: False where another program drives the arm."""
-
-    robot: RobotDescription
-    spec: EnvSpec
-    cameras: tuple[str, ...]
-    out: Path
-    transport: str = "raw"
-    drives: bool = True
-    operator: str = ""
-    resets: bool = False  # the robot is simulated: a new episode puts it back to its start
-    floor_bytes: int = 2**30
 
 
 class RecordAppNode:

@@ -21,8 +21,9 @@ from robo_rl.apps.recording.callers import DirectCaller
 from robo_rl.apps.recording.dataset import open_dataset, spec_of
 from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.episodes import Episodes
-from robo_rl.apps.recording.node import AppSettings, RecordAppNode
+from robo_rl.apps.recording.node import RecordAppNode
 from robo_rl.apps.recording.requests import parse_request
+from robo_rl.apps.recording.settings import AppSettings
 from robo_rl.conf.record import RecordingSettings
 from robo_rl.data.episodes.reader import EpisodeStore
 from tests.hardware.arm_descriptions import NAMES, arm

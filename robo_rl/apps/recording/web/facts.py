@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from robo_rl.apps.recording.node import AppSettings
+from robo_rl.apps.recording.settings import AppSettings
 from robo_rl.conf.record import RecordAppNodeConfig
 
 
