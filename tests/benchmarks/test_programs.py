@@ -59,6 +59,7 @@ IN_APPS = {  # program -> what it uses of robo_rl.apps
         *("recording.node", "recording.requests", "recording.settings", "recording.web.access"),
         *("recording.web.review", "recording.web.server", "recording.web.serving"),
     },
+    "vla_words": {"tuning.train_data"},
 }
 
 

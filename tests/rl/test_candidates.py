@@ -66,7 +66,7 @@ def test_best_is_the_highest_and_the_first_on_a_tie() -> None:
 def test_target_is_of_the_best_next_draw() -> None:
     """Sums of the next draws .3, .7, 1.1: y = 1 + 0.9 * 1.1. With the base's own draw: 1 + 0.9 * 0.3."""
     data = batch(1, obs=1, width=2, reward=torch.ones(1), discount=torch.full((1,), 0.9),
-                 next_ctx=torch.tensor([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]]))  # fmt: skip
+                 ctx=torch.zeros(1, 6), next_ctx=torch.tensor([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]]))  # fmt: skip
     made = learner()
     torch.testing.assert_close(made.target_of(data)[0], torch.tensor([1.99]))
     torch.testing.assert_close(made.base_target_of(data), torch.tensor([1.27]))
@@ -77,7 +77,7 @@ def test_edits_compete_with_draws_in_acting_and_targets() -> None:
     One that lowers every sum is not used.
     """
     ctx = torch.tensor([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]])
-    data = batch(1, obs=1, width=2, discount=torch.ones(1), next_ctx=ctx)
+    data = batch(1, obs=1, width=2, discount=torch.ones(1), ctx=ctx, next_ctx=ctx)
     made = learner(0.5, actor="deterministic", target_std=0.0, explore_std=0.0)
     for sign, value in ((1.0, 1.1 + 2 * 0.5 * 0.76159), (-1.0, 1.1)):
         for parameter in made.actor.parameters():

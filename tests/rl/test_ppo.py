@@ -174,9 +174,9 @@ def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
         ratios: list[Tensor] = []
         plain_step = learner._step
 
-        def step(x: Tensor, data: RolloutTransitions, old: Tensor, rows: Tensor) -> Any:
-            ratios.append((learner.log_prob(x, data.u) - old).exp())
-            return plain_step(x, data, old, rows)
+        def step(x: Tensor, seen: Tensor, data: RolloutTransitions, old: Tensor, rows: Tensor) -> Any:
+            ratios.append((learner.log_prob(seen, data.u) - old).exp())
+            return plain_step(x, seen, data, old, rows)
 
         learner._step = step  # type: ignore[method-assign]
         info = plain_update(data, total)

@@ -37,6 +37,7 @@ from robo_rl.apps.recording.scene_reset import SceneReset
 from robo_rl.apps.recording.settings import AppSettings
 from robo_rl.apps.recording.streams import RobotStreams
 from robo_rl.core.errors import DataError, RoboRLError
+from robo_rl.core.packages import pip_install
 from robo_rl.data.edit.changes import delete_episodes, relabel_episodes, undo
 from robo_rl.data.episodes.disk import free_bytes
 
@@ -230,9 +231,7 @@ class RecordAppNode:
 
     def _autonomy(self) -> Autonomy:
         if self.autonomy is None:
-            raise DataError(
-                "Policies run beside the page with the extra train: pip install 'robo-rl[app,train]'."
-            )
+            raise DataError(f"Policies run beside the page with the extra train: {pip_install('app,train')}.")
         return self.autonomy
 
     def _take_over(self) -> str:

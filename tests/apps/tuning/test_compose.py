@@ -17,7 +17,8 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
-from robo_rl.apps.tuning.compose import TuningSession, build_map, build_session, ignores_noise
+from robo_rl.apps.tuning.compose import TuningSession, build_map, build_session
+from robo_rl.apps.tuning.maps import ignores_noise
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import LatentMap, ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError
