@@ -149,32 +149,68 @@ class Replay:
         """Compute the returns of the episodes that end with the newest decision of these lanes."""
         end = lanes.read(self.head)
         start = torch.maximum(lanes.read(self.episode_start), end - self.slots)
+        if (block := self._block(lanes, start, end)) is not None:
+            self._close_block(block, gamma)
+        else:
+            self._close_rows(lanes, start, end, gamma)
+        lanes.write(self.episode_start, end)
+
+    def _block(self, lanes: Lanes, start: Int[Tensor, " k"], end: Int[Tensor, " k"]) -> slice | None:
+        """Slots of the episodes of all lanes, if they are the same in each and in one piece.
+
+        On the host, they are then read and written without indices.
+        """
+        if lanes.masked or len(lanes) < len(self.head):
+            return None
+        first, after = int(start.min()), int(end.max())
+        low = first % self.slots
+        together = bool((start == first).all()) and bool((end == after).all())
+        return slice(low, low + after - first) if together and low + after - first <= self.slots else None
+
+    def _close_block(self, block: slice, gamma: float) -> None:
+        """The episodes of all lanes, in the same slots of each."""
+        reward, steps, cut, ended = (
+            self.data[name][:, block] for name in ("reward", "steps", "cut", "terminated")
+        )
+        total = _transposed(reward).double()
+        if bool(cut[:, :-1].any()):
+            total[:-1].masked_fill_(cut[:, :-1].t(), torch.nan)
+        returns = discounted_sums(total, steps.t(), gamma, parallel=False)
+        self.data["mc_return"][:, block] = _transposed(returns.float())
+        self.data[self.TIMED_OUT][:, block] = ~ended[:, -1:]
+
+    def _close_rows(
+        self, lanes: Lanes, start: Int[Tensor, " k"], end: Int[Tensor, " k"], gamma: float
+    ) -> None:
+        """Episodes of any lanes and lengths, row by row."""
         longest = self.slots if lanes.masked else int((end - start).max())
         at = self._newest(lanes, longest)
-        back = torch.arange(longest - 1, -1, -1, device=end.device)  # decisions before the last one
-        inside = back.unsqueeze(1) < end - start
+        inside = torch.arange(longest, 0, -1, device=end.device) <= (end - start).unsqueeze(1)
         if lanes.mask is not None:
-            inside &= lanes.mask
+            inside &= lanes.mask.unsqueeze(1)
         reward, steps, cut = (self._take(name, at) for name in ("reward", "steps", "cut"))
-        cut[-1] = False  # the end has no successor
-        returns = discounted_sums(reward.double().masked_fill_(cut, torch.nan), steps, gamma, lanes.masked)
-        timed_out = ~self._take("terminated", at[-1:]).expand_as(inside)
+        cut[:, -1] = False  # the end has no successor
+        reward = reward.double().masked_fill_(cut, torch.nan)
+        returns = discounted_sums(reward.t().contiguous(), steps.t(), gamma, lanes.masked).t()
+        timed_out = ~self._take("terminated", at[:, -1:]).expand_as(inside)
         rows, complete = at.flatten(), not lanes.masked and bool(inside.all())
         for name, value in (("mc_return", returns.float()), (self.TIMED_OUT, timed_out)):
             kept = value if complete else torch.where(inside, value, self._take(name, at))
             self._column(name).index_copy_(0, rows, kept.flatten())
-        lanes.write(self.episode_start, end)
 
-    def _newest(self, lanes: Lanes, count: int) -> Int[Tensor, "count k"]:
-        """Rows of the newest `count` decisions of these lanes in a `_column`, the newest last."""
+    def _newest(self, lanes: Lanes, count: int) -> Int[Tensor, "k count"]:
+        """Rows of the newest `count` decisions of these lanes in a `_column`, the newest last.
+
+        Lane after lane, as they lie in memory: with time first, each number would be in another cache line.
+        """
         first = (lanes.read(self.head) - count).remainder(self.slots)
-        turn = torch.arange(count, device=first.device).unsqueeze(1) + first  # below 2 * slots
+        turn = first.unsqueeze(1) + torch.arange(count, device=first.device)  # below 2 * slots
         ring = torch.arange(self.slots, device=first.device).repeat(2)  # a table: remainders cost more
         slot = ring.index_select(0, turn.flatten()).view_as(turn)
-        return slot.add_(lanes.ids * self.slots)
+        return slot.add_((lanes.ids * self.slots).unsqueeze(1))
 
-    def _take(self, name: str, rows: Int[Tensor, "t k"]) -> Tensor:
-        """Entries (t, k) of a column of numbers."""
+    def _take(self, name: str, rows: Int[Tensor, "k t"]) -> Tensor:
+        """Entries (k, t) of a column of numbers."""
         return self._column(name).index_select(0, rows.flatten()).view_as(rows)
 
     def sample(
@@ -287,6 +323,11 @@ class Replay:
         for name, value in self.data.items():
             value.zero_()
             value[:, : state[name].shape[1]] = state[name]
+
+
+def _transposed(values: Float[Tensor, "a b"]) -> Float[Tensor, "b a"]:
+    """A copy with the axes swapped; torch does so block by block, for contiguous tensors only."""
+    return values.contiguous().t().contiguous()
 
 
 def discounted_sums(

@@ -266,6 +266,26 @@ def test_lanes_may_advance_at_different_moments() -> None:
     assert sorted(found) == [0.0, 1.0, 2.0, 3.0, 4.0, 100.0]
 
 
+@pytest.mark.parametrize("length", [3, 4, 6])
+def test_lanes_that_end_together_have_the_returns_of_lanes_that_end_in_turn(length: int) -> None:
+    """Three episodes in 8 slots, in one piece and across the ring's end, with chunks of 1 and 2 steps."""
+    together, in_turn = Replay(16, 2, WIDTHS), Replay(16, 2, WIDTHS)
+    every = Lanes.all(2, masked=FORM["masked"])
+    for step in range(3 * length):
+        x, end = torch.tensor([[step], [100.0 + step]]), step % length == length - 1
+        values = dict.fromkeys(WIDTHS, x) | {
+            "reward": x[:, 0], "steps": torch.tensor([1.0, 2.0]), "demo": torch.zeros(2),
+            "terminated": torch.tensor([False, end]), "truncated": torch.tensor([end, False]),
+            "cut": torch.tensor([step == 1, False]),
+        }  # fmt: skip
+        together.add(every, values, GAMMA)
+        for lane in range(2):
+            chosen = every.where(every.ids == lane)
+            in_turn.add(chosen, {k: every.rows(v, every.ids == lane) for k, v in values.items()}, GAMMA)
+    for name, column in together.data.items():
+        torch.testing.assert_close(column, in_turn.data[name], rtol=0.0, atol=0.0, equal_nan=True)
+
+
 @pytest.mark.parametrize(
     "other", [Replay(6, 3, WIDTHS), Replay(4, 2, WIDTHS), Replay(8, 2, WIDTHS | {"obs": 2})]
 )
