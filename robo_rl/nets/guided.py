@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robo_rl.core.settings import setting
@@ -65,6 +64,7 @@ class GuidedNet(nn.Module):
         self, x: Tensor, t: Tensor, cond: Float[Tensor, "b c"], label: Float[Tensor, " b"]
     ) -> Float[Tensor, "b Tp a"]:
         """What the labels add to the output; 0 for no label."""
-        known = F.one_hot(label.long(), 3)[:, 1:].to(cond)
+        # Not `F.one_hot`, which reads the largest label on the host.
+        known = torch.stack([label == BAD, label == GOOD], dim=-1).to(cond)
         added: Tensor = self.labels(x, t, torch.cat([cond, known], dim=-1))
         return added * known.sum(-1).view(-1, 1, 1)
