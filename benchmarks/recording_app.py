@@ -2,9 +2,10 @@
 
 Frames have two cameras of 128 x 128 and 12 numbers, as of the simulated arm, and pass the code of the app.
 For the loop, arm, cameras, safety filter and app run in one thread on the real clock, while a Chromium shows
-the page or does not, in turns. Jitter is the 99th percentile of the distance between an interval of the app's
-ticks and the period, in percent of the period; app/loop_jitter_percent is its median with the page minus that
-without, in percentage points. Other programs disturb all figures: each line has the load average.
+the page or does not, in turns. As in the app, the thread runs before other programs if the system permits it.
+Jitter is the 99th percentile of the distance between an interval of the app's ticks and the period, in percent
+of the period; app/loop_jitter_percent is its median with the page minus that without, in percentage points.
+Other programs disturb all figures: each line has the load average.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from common import emit, parser
 
 from hardware.bus.in_process import InProcessWorld
 from hardware.description import load_description
+from hardware.loop.priority import run_before_other_programs
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_cameras import SimCameras
 from hardware.nodes.sim_robot import SimArmNode
@@ -110,13 +112,15 @@ def measure_loop(out: Path, rounds: int) -> None:
     address, server = served(desk, out)
     measured = ThreadPoolExecutor(1).submit(take_turns, node, desk, address, chromium, rounds, over)
     try:
+        first = run_before_other_programs()
         world.run(over.is_set)
         jitter, fps = measured.result()
     finally:
         server.close()
         node.stop("measured")
     open_, closed = (float(np.median(jitter[key])) for key in ("open", "closed"))
-    both = {"open": round(open_, 2), "closed": round(closed, 2), "rounds": rounds, "load": load()}
+    both = {"open": round(open_, 2), "closed": round(closed, 2), "rounds": rounds}
+    both |= {"before_other_programs": first, "load": load()}
     emit("app/loop_jitter_percent", open_ - closed, "percentage points of a period", **both)
     emit("app/page_fps", float(np.median(fps)), "pictures/s", cameras=len(CAMERAS), load=load())
 

@@ -21,6 +21,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     """The node, with its page and its terminal as `ui` says."""
     from hardware.bus.choose import make_bus
     from hardware.description import load_description
+    from hardware.loop.priority import run_before_other_programs
     from robo_rl.apps.recording.callers import ThreadCaller
     from robo_rl.apps.recording.dataset import camera_names, open_dataset, spec_of
     from robo_rl.apps.recording.desk import Desk
@@ -71,6 +72,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
         terminal = Terminal(desk, len(robot.names), bus.now)
         node.on_tick.append(terminal.tick)
         node.on_close.append(terminal.close)
+    run_before_other_programs()  # an open browser would delay it
     return node
 
 
