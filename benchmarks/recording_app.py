@@ -3,8 +3,9 @@
 Frames have two cameras of 128 x 128 and 12 numbers, as of the simulated arm, and pass the code of the app.
 For the loop, arm, cameras, safety filter and app run in one thread on the real clock, while a Chromium shows
 the page or does not, in turns. As in the app, the thread runs before other programs if the system permits it.
-Jitter is the 99th percentile of the distance between an interval of the app's ticks and the period, in percent
-of the period; app/loop_jitter_percent is its median with the page minus that without, in percentage points.
+Jitter is the 99th percentile of the distance between an interval of the app's ticks and the period, in
+percent of the period; app/loop_jitter_percent is its median with the page minus that without, in percentage
+points.
 Other programs disturb all figures: each line has the load average.
 """
 
