@@ -93,7 +93,7 @@ class BaseTrainer(Generic[BasePolicy]):
         self.policy: BasePolicy = policy
         self.average: BasePolicy = copy.deepcopy(policy)
         self.average.requires_grad_(False)
-        self.optimizer = _optimizer(policy, config, self._device)
+        self.optimizer = make_optimizer(policy, config, self._device)
         self._loss: nn.Module = _Loss(policy)
         self.step = 0  # number of updates
         self._batches: Iterator[tuple[Obs, Tensor]] | None = None
@@ -125,6 +125,9 @@ class BaseTrainer(Generic[BasePolicy]):
         """The moving average, frozen and in eval mode."""
         self.average.eval()
         return self.average
+
+    def gather(self) -> None:
+        """Collect the state on rank 0, if the ranks have parts of it; see `ShardedTrainer`."""
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -158,17 +161,25 @@ class BaseTrainer(Generic[BasePolicy]):
 
     def _update(self, obs: Obs, action: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:
         """One optimiser step. Returns the loss and the gradient norm before clipping, on the device."""
-        config, policy = self.config, self.policy
+        config = self.config
         loss: Tensor = self._loss(obs, action, self._draws(action))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(policy.parameters(), config.grad_clip or math.inf)
+        norm = self._clip()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.step, config)
         self.optimizer.step()
-        if self._ranks.leads:
-            ema_update(self.average, policy, ema_decay(self.step, config.ema_power, config.ema_max))
+        self._follow(ema_decay(self.step, config.ema_power, config.ema_max))
         return loss.detach(), norm
+
+    def _clip(self) -> Tensor:
+        """Bound the gradient's norm; returns the norm before."""
+        return nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.grad_clip or math.inf)
+
+    def _follow(self, decay: float) -> None:
+        """One step of the moving average, which rank 0 keeps."""
+        if self._ranks.leads:
+            ema_update(self.average, self.policy, decay)
 
 
 class _Loss(nn.Module):
@@ -202,7 +213,8 @@ def train_base(
     return trainer.result()
 
 
-def _optimizer(policy: nn.Module, config: BaseTrainConfig, device: torch.device) -> torch.optim.AdamW:
+def make_optimizer(policy: nn.Module, config: BaseTrainConfig, device: torch.device) -> torch.optim.AdamW:
+    """AdamW over the parameters of `policy` that are trained."""
     parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
     betas, fused = (config.beta1, config.beta2), device.type in ("cpu", "cuda")
     return torch.optim.AdamW(

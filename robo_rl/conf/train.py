@@ -57,6 +57,11 @@ class TrainConfig(BaseTrainConfig):
         "processes with launcher=torchrun, each with batch_size / processes windows per step; 0: one per GPU",
         at_least=0,
     )
+    shard: bool = setting(
+        False,
+        "with several processes: each holds a part of weights, gradients and moments (FSDP2), for policies "
+        "that do not fit otherwise",
+    )
     num_workers: int = setting(
         0, "number of processes that read images; states are kept in memory", at_least=0
     )

@@ -69,9 +69,9 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     source = training_windows(config, data)
     policy = fresh_policy(config, data).to(device)
     if not ranks.leads:
-        follow(BaseTrainer(policy, source, recipe, ranks=ranks), ranks)
+        follow(trainer_class(config)(policy, source, recipe, ranks=ranks), config.checkpoint_every, ranks)
         return RunDir(Path(config.out))
-    free = FREE_KEYS | FREE_SETTINGS | {"threads", "launcher", "processes"} | free
+    free = FREE_KEYS | FREE_SETTINGS | {"threads", "launcher", "processes", "shard"} | free
     with RunDir.create(
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
     ) as run:
@@ -100,7 +100,7 @@ def _lead(
         shown=("base/loss",),
         keep=config.keep_checkpoints,
     ) as session:
-        trainer = BaseTrainer(policy, source, recipe, session.metrics, ranks)
+        trainer = trainer_class(config)(policy, source, recipe, session.metrics, ranks)
         if (state := session.take_state()) is not None:
             trainer.load_state_dict(state)
             if (before := int(state.get("ranks", 1))) != ranks.count:
@@ -125,6 +125,15 @@ def _lead(
         finally:
             vote.finish()
     save_policy(run.policy, trainer.result(), note)
+
+
+def trainer_class(config: TrainConfig) -> type[BaseTrainer[Any]]:
+    """The trainer whose ranks hold parts of the policy, or whole ones."""
+    if not config.shard:
+        return BaseTrainer
+    from policies.training.sharded import ShardedTrainer
+
+    return ShardedTrainer
 
 
 def training_windows(config: TrainConfig, data: TrainData) -> WindowSource:

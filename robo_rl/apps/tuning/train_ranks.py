@@ -7,7 +7,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from robo_rl.core.text.counts import counted
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import RankError
 from robo_rl.runs.progress import is_hidden
-from robo_rl.runs.resumable import how_to_continue
+from robo_rl.runs.resumable import crossed, how_to_continue
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.runs.signals import stop_between_steps
 
@@ -37,6 +37,8 @@ def launch_training(config: TrainConfig) -> RunDir:
     from robo_rl.rl.scale.torchrun import launch
 
     count = config.processes or max(1, torch.cuda.device_count())
+    if count == 1:
+        check_processes(replace(config, processes=1))
     if config.batch_size % count:
         raise ConfigError(
             f"batch_size={config.batch_size} cannot be divided equally between {count} processes. Set it to "
@@ -61,7 +63,12 @@ def launch_training(config: TrainConfig) -> RunDir:
 
 
 def check_processes(config: TrainConfig) -> None:
-    """Raise ConfigError if several processes are asked for and no launcher."""
+    """Raise ConfigError if one process is to do what takes several."""
+    if config.shard:
+        raise ConfigError(
+            "shard=true divides a policy between several processes, and this run has one. Add "
+            "launcher=torchrun processes=<number>, or leave out shard."
+        )
     if config.processes > 1:
         raise ConfigError(
             f"processes={config.processes} needs launcher=torchrun, which starts them. Add it, or leave out "
@@ -86,13 +93,20 @@ def check_equal(config: TrainConfig, data: Mapping[str, int], ranks: Ranks) -> N
             )
 
 
-def follow(trainer: BaseTrainer[Any], ranks: Ranks) -> None:
-    """Train as a rank that writes nothing. Raises KeyboardInterrupt after a stop request to any rank."""
+def follow(trainer: BaseTrainer[Any], checkpoint_every: int, ranks: Ranks) -> None:
+    """Train as a rank that writes nothing, and gives its part where rank 0 saves.
+
+    Raises KeyboardInterrupt after a stop request to any rank.
+    """
     vote = StopVote(ranks)
     with stop_between_steps(say=False) as stop:
         trainer.share()
         while not trainer.done:
             if vote(stop.asked):
+                trainer.gather()
                 raise KeyboardInterrupt
             trainer.advance()
+            if crossed(trainer.step - 1, trainer.step, checkpoint_every):
+                trainer.gather()
+    trainer.gather()
     vote.finish()

@@ -167,6 +167,28 @@ def test_ctrl_c_saves_on_all_ranks(number: signal.Signals, whole: Path, data: Pa
 
 
 @pytest.mark.slow
+def test_shards_train_the_same_policy_and_resume_to_the_same_bits(
+    whole: Path, data: Path, tmp_path: Path
+) -> None:
+    """Up to rounding that of whole copies; stopped by SIGTERM and resumed, that of an uninterrupted run."""
+    shards = (*TWO, "shard=true")
+    assert robo_rl(words(data, tmp_path / "shards", *shards)) == 0
+    found, expected = (
+        load_file(run / "policy" / "weights.safetensors") for run in (tmp_path / "shards", whole)
+    )
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0.0, atol=1e-4)
+    out = tmp_path / "stopped"
+    process = started(words(data, out, *shards, OFTEN))
+    wait_for(out / ".saved", process)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=LONG_S)
+    assert process.returncode == 130, said
+    assert robo_rl(words(data, out, *shards, OFTEN, "resume=true")) == 0
+    same_run(tmp_path / "shards", out)
+
+
+@pytest.mark.slow
 def test_torchrun_itself_gives_the_same_run(whole: Path, data: Path, tmp_path: Path) -> None:
     """`torchrun -m robo_rl train ...`, as on several machines: rank 0 tells the results, once."""
     out = tmp_path / "run"
@@ -209,6 +231,8 @@ def test_mistakes_are_answered_before_a_process_starts(data: Path, tmp_path: Pat
         launch_training(config(data, tmp_path / "other", processes=2))
     with pytest.raises(ConfigError, match="processes=2 needs launcher=torchrun"):
         check_processes(config(data, tmp_path / "run", launcher="none", processes=2))
+    with pytest.raises(ConfigError, match="shard=true divides a policy between several processes"):
+        launch_training(config(data, tmp_path / "run", processes=1, shard=True))
     assert not (tmp_path / "run").exists()
 
 

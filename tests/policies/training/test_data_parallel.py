@@ -19,7 +19,7 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.nets.ranks import Ranks
 from robo_rl.rl.scale.process_group import RankError
 from robo_rl.rl.scale.torchrun import launch
-from tests.policies.training.train_in_ranks import WINDOWS, Losses, config
+from tests.policies.training.train_in_ranks import SHARDED, WINDOWS, Losses, config
 from tests.policies.worlds import CAMERA_ENV, ENV, NETS, policy_of, windows_of
 
 PROGRAM = str(Path(__file__).with_name("train_in_ranks.py"))
@@ -76,6 +76,19 @@ def test_every_parameter_takes_part_in_the_loss(group_of_one: None, net: str, en
     assert all(parameter.grad is None for parameter in policy.parameters())
 
 
+def test_a_prefix_whose_last_layer_takes_no_part(group_of_one: None) -> None:
+    """A VLA's expert reads keys and values; the output of the prefix's last layer is for critics."""
+    vla = pytest.importorskip("tests.policies.vla.test_policy", reason="transformers is not installed")
+    policy, obs = vla.policy().train(), vla.observation("open the drawer", "close the drawer")
+    action = torch.zeros(2, vla.TP, 2)
+    module = averaged_loss(_Loss(policy), (obs, action, draws(0, 0, action, policy.cameras)))
+    for step in range(2):
+        module(obs, action, draws(0, step, action, policy.cameras)).backward()
+    lacking = {name for name, each in policy.named_parameters() if each.requires_grad and each.grad is None}
+    assert lacking
+    assert all(name.startswith(("backbone.text.layers.1.", "backbone.text.norm")) for name in lacking)
+
+
 @pytest.mark.slow
 def test_two_ranks_train_the_policy_of_one(tmp_path: Path) -> None:
     """Same global batch: weights and losses agree to 1e-5, both ranks hold the same weights, and a vote of
@@ -106,6 +119,31 @@ def test_three_ranks_resume_to_the_same_bits(tmp_path: Path) -> None:
     for rank in range(3):
         assert equal(load_state(tmp_path / f"resumed{rank}")["policy"], whole["policy"])
     assert equal(load_state(tmp_path / "resumed0")["average"], whole["average"])
+
+
+@pytest.mark.slow
+def test_shards_train_the_policy_of_one_process(tmp_path: Path) -> None:
+    """Every network: losses agree, and where rounding is not magnified, the weights to 1e-5; each rank holds
+    about half of the numbers; a resumed training has the same bits.
+    """
+    launch([PROGRAM, str(tmp_path), "shards"], 2, 1)
+    for name, env in SHARDED.items():
+        policy = policy_of(net="mlp" if name == "pictures" else name, env=env)
+        losses = Losses()
+        alone = BaseTrainer(policy, windows_of(env, WINDOWS), config(), losses)
+        while not alone.done:
+            alone.advance()
+        found, resumed = (load_state(tmp_path / f"{name}-{step}") for step in (12, "resumed"))
+        for part in ("policy", "average"):
+            for key, value in alone.state_dict()[part].items():
+                atol = 1e-5 if name in ("mlp", "unet1d") else 2e-3
+                torch.testing.assert_close(found[part][key], value, rtol=0.0, atol=atol)
+            assert equal(resumed[part], found[part]), (name, part)
+        assert found["losses"] == pytest.approx(losses.values, rel=1e-4)
+        numbers = sum(each.numel() for each in policy.parameters())
+        held = [load_state(tmp_path / f"{name}-held-{rank}")["numbers"] for rank in range(2)]
+        assert sum(held) == numbers
+        assert max(held) <= 0.6 * numbers
 
 
 @pytest.mark.slow

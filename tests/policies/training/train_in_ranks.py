@@ -8,12 +8,15 @@ from pathlib import Path
 
 import torch
 
+from policies.base.generative import GenerativePolicy
+from policies.training import sharded
 from policies.training.base import BaseTrainConfig, BaseTrainer
+from policies.training.sharded import ShardedTrainer
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.state_io import load_state, save_state
-from robo_rl.nets.ranks import StopVote
+from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import process_group, rank_device, reported
-from tests.policies.worlds import ENV, policy_of, windows_of
+from tests.policies.worlds import CAMERA_ENV, ENV, policy_of, windows_of
 
 WINDOWS = 60  # 2.5 batches: an epoch ends inside a batch
 
@@ -62,6 +65,44 @@ def resume(folder: Path) -> None:
         save_state(folder / f"resumed{ranks.rank}", trainer.state_dict())
 
 
+SHARDED = {"mlp": ENV, "unet1d": ENV, "transformer": ENV, "pictures": CAMERA_ENV}
+
+
+def sharded_trainer(
+    name: str, ranks: Ranks, losses: Losses | None = None, seed: int = 0
+) -> ShardedTrainer[GenerativePolicy]:
+    env, sharded.LAYER = SHARDED[name], 1 if name == "transformer" else 1_000_000
+    policy = policy_of(net="mlp" if name == "pictures" else name, env=env, seed=seed)
+    return ShardedTrainer(policy, windows_of(env, WINDOWS), config(), losses, ranks)
+
+
+def shards(folder: Path) -> None:
+    """12 updates of every network in shards, gathered after the 5th and the last; resumed from the 5th."""
+    with process_group(rank_device("cpu")) as ranks:
+        for name in SHARDED:
+            losses = Losses()
+            trainer = sharded_trainer(name, ranks, losses, seed=ranks.rank)  # rank 0's weights count
+            trainer.share()
+            while not trainer.done:
+                trainer.advance()
+                if trainer.step in (5, 12):
+                    trainer.gather()
+                    if ranks.leads:
+                        state = trainer.state_dict() | {"losses": losses.values}
+                        save_state(folder / f"{name}-{trainer.step}", state)
+            again = sharded_trainer(name, ranks, seed=7)
+            if ranks.leads:
+                again.load_state_dict(load_state(folder / f"{name}-5"))
+            again.share()
+            while not again.done:
+                again.advance()
+            again.gather()
+            if ranks.leads:
+                save_state(folder / f"{name}-resumed", again.state_dict())
+            held = sum(part.to_local().numel() for part in trainer.policy.parameters())
+            save_state(folder / f"{name}-held-{ranks.rank}", {"numbers": held})
+
+
 def fail(folder: Path) -> None:
     """Rank 1 raises; rank 0 waits for it."""
     with reported(), process_group(rank_device("cpu")) as ranks:
@@ -72,4 +113,4 @@ def fail(folder: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"train": train, "resume": resume, "fail": fail}[sys.argv[2]](Path(sys.argv[1]))
+    {"train": train, "resume": resume, "shards": shards, "fail": fail}[sys.argv[2]](Path(sys.argv[1]))
