@@ -84,6 +84,11 @@ class MethodConfig(FinetuneConfig):
         "interventions",
         help="reward that is learned from: the task's, or -1 just before each intervention and 0 elsewhere",
     )
+    demo_steps: str = one_of(
+        "all",
+        "human",
+        help="steps of demos= that are replayed: all, or those in which a human acted (column intervention)",
+    )
     reward_scale: float = setting(
         1.0, "factor of the reward; learning uses reward_scale * reward + reward_bias at every step"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,31 +15,19 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, Obs, PictureEncoder
 from robo_rl.core.seeding import episode_noise
-from robo_rl.core.shapes import Bool, Float, Float32, Int
+from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.data.frames import FrameRing
 from robo_rl.data.replay import Replay
+from robo_rl.rl.demo_outcomes import (
+    DemoEpisode,
+    DemoOutcome,
+    recorded_outcome,
+    success_outcome,
+    take_over_outcome,
+    without_unobserved_step,
+)
 
 _BLOCK_ROWS = 256  # observations per batch of the base's encoder
-
-
-@runtime_checkable
-class DemoEpisode(Protocol):
-    """One recorded episode. Observations may have one row more than actions: the one after the last action.
-
-    success: None where it was not recorded.
-    """
-
-    @property
-    def frames(self) -> int: ...
-    @property
-    def action(self) -> Float32[ndarray, "n a"]: ...
-    @property
-    def reward(self) -> Float32[ndarray, " n"]: ...
-    @property
-    def terminated(self) -> Bool[ndarray, " n"]: ...
-    @property
-    def success(self) -> bool | None: ...
-    def obs(self, key: str) -> ndarray: ...
 
 
 def demo_replay(
@@ -52,7 +39,8 @@ def demo_replay(
     noise_scale: float = 1.0,
     reward_scale: float = 1.0,
     reward_bias: float = 0.0,
-    recorded: bool = False,
+    outcome_of: Callable[[DemoEpisode], DemoOutcome] = success_outcome,
+    human_only: bool = False,
     device: torch.device | str = "cpu",
     encoder: PictureEncoder | None = None,
     frames: Callable[[list[DemoEpisode]], FrameRing] | None = None,
@@ -61,11 +49,12 @@ def demo_replay(
     base. encoder: of a run that learns from pictures, which the replay then holds in place of features.
     frames: makes their memory.
 
-    By default the reward is 1 at the last action, which terminates the episode, and 0 before. recorded: use
-    the recorded rewards and terminations instead, for environments with a reward at every step. An episode
-    that did not terminate then counts as truncated, and its last step is used only if the observation after
-    it was recorded. The stored reward is reward_scale * reward + reward_bias at every step, as in the
-    collector.
+    outcome_of: rewards and ends of an episode. By default the reward is 1 at the last action, which
+    terminates the episode, and 0 before. `recorded_outcome`: what was recorded, for environments with a
+    reward at every step; an episode that did not terminate counts as truncated, and its last step is used
+    only if the observation after it was recorded. `take_over_outcome`: the interventions are the reward, and
+    failed episodes are used too. The stored reward is reward_scale * reward + reward_bias at every step, as
+    in the collector. human_only: hold the steps alone in which a human acted.
 
     The context of a residual is the base's own action in each demonstrated state, planned every `execute`
     steps as in execution. Raises ConfigError for steering, because the noise behind a demonstrated action is
@@ -77,66 +66,47 @@ def demo_replay(
             "replay. Set method.mix.demo=0 method.mix.online=1."
         )
     every = list(episodes)
-    chosen = chosen_episodes(every)
+    chosen = chosen_episodes(every, failed=outcome_of is take_over_outcome)
+    _check_chosen(every, chosen, outcome_of, human_only=human_only)
+    ring = None if frames is None else frames(chosen)
+    store = Replay(sum(episode.frames for episode in chosen), 1, widths, device=device, frames=ring)
+    for index, episode in enumerate(chosen):
+        outcome = outcome_of(episode)
+        paid = outcome._replace(reward=reward_scale * outcome.reward + reward_bias)
+        held = np.array(episode.intervention) if human_only else np.ones(episode.frames, bool)
+        _add(store, episode, base, action_map, gamma, index, noise_scale, paid, held, encoder)
+    return store
+
+
+def chosen_episodes(episodes: Iterable[DemoEpisode], *, failed: bool = False) -> list[DemoEpisode]:
+    """Those that are replayed: all but failed ones, or also these."""
+    return [each for each in episodes if (failed or each.success is not False) and each.frames > 0]
+
+
+def _check_chosen(
+    every: list[DemoEpisode],
+    chosen: list[DemoEpisode],
+    outcome_of: Callable[[DemoEpisode], DemoOutcome],
+    *,
+    human_only: bool,
+) -> None:
+    """Raise ConfigError for episodes that teach nothing."""
     if not chosen:
         raise ConfigError(
             f"None of the {len(every)} demonstrations succeeded. Record successful ones, or set "
             "method.mix.demo=0 method.mix.online=1."
         )
-    if recorded and not any(np.any(episode.reward) for episode in chosen):
+    if outcome_of is recorded_outcome and not any(np.any(episode.reward) for episode in chosen):
         raise ConfigError(
             "The demonstrations hold no rewards, but this environment gives a reward at every step. Train "
             "with reward=sparse if the environment has it, or without demonstrations: method.mix.demo=0 "
             "method.mix.online=1."
         )
-    ring = None if frames is None else frames(chosen)
-    store = Replay(sum(episode.frames for episode in chosen), 1, widths, device=device, frames=ring)
-    for index, episode in enumerate(chosen):
-        outcome = recorded_outcome(episode) if recorded else success_outcome(episode)
-        paid = outcome._replace(reward=reward_scale * outcome.reward + reward_bias)
-        _add(store, episode, base, action_map, gamma, index, noise_scale, paid, encoder)
-    return store
-
-
-def chosen_episodes(episodes: Iterable[DemoEpisode]) -> list[DemoEpisode]:
-    """Those that are replayed: all but failed ones."""
-    return [episode for episode in episodes if episode.success is not False and episode.frames > 0]
-
-
-class DemoOutcome(NamedTuple):
-    """Reward of every step of an episode and masks of its end. n: steps."""
-
-    reward: Float[Tensor, " n"]
-    terminated: Bool[Tensor, " n"]
-    truncated: Bool[Tensor, " n"]
-
-
-def success_outcome(episode: DemoEpisode) -> DemoOutcome:
-    """Reward 1 and termination at the last action."""
-    last = torch.zeros(episode.frames, dtype=torch.bool)
-    last[-1] = True
-    return DemoOutcome(last.float(), last, torch.zeros_like(last))
-
-
-def recorded_outcome(episode: DemoEpisode) -> DemoOutcome:
-    """Recorded rewards and terminations; an episode without a termination is truncated at its last step."""
-    terminated = torch.from_numpy(np.array(episode.terminated))
-    truncated = torch.zeros_like(terminated)
-    truncated[-1] = ~terminated[-1]
-    return DemoOutcome(torch.from_numpy(np.array(episode.reward)), terminated, truncated)
-
-
-def without_unobserved_step(outcome: DemoOutcome, observations: int) -> DemoOutcome:
-    """The outcome without a last step whose next observation was not recorded.
-
-    A time-out is bootstrapped from that observation.
-    """
-    steps = len(outcome.reward)
-    if observations > steps or bool(outcome.terminated[-1]):
-        return outcome
-    truncated = outcome.truncated[:-1].clone()
-    truncated[-1:] = True
-    return DemoOutcome(outcome.reward[:-1], outcome.terminated[:-1], truncated)
+    if human_only and not any(np.any(episode.intervention) for episode in chosen):
+        raise ConfigError(
+            f"In none of the {len(chosen)} episodes of demos= did a human take over. Set "
+            "method.demo_steps=all, or give episodes with interventions."
+        )
 
 
 def _add(
@@ -148,6 +118,7 @@ def _add(
     index: int,
     scale: float,
     outcome: DemoOutcome,
+    held: Bool[ndarray, " n"],
     encoder: PictureEncoder | None,
 ) -> None:
     # In blocks: the feature maps of all images of a long episode would take tens of gigabytes.
@@ -172,8 +143,9 @@ def _add(
     outcome = DemoOutcome(*(each.to(device) for each in without_unobserved_step(outcome, len(kept))))
     action = torch.from_numpy(np.array(episode.action)).to(device)
     action = base.action_spec.normalize(action).clamp(-1.0, 1.0)
-    lane, no = Lanes.all(1, device, masked=False), torch.tensor([False], device=device)
-    for t in range(len(outcome.reward)):
+    lane = Lanes.all(1, device, masked=False)
+    for t in np.flatnonzero(held[: len(outcome.reward)]).tolist():
+        left = t + 1 < len(held) and not held[t + 1]  # the next step is not held
         after = min(t + 1, len(kept) - 1)  # the next observation is not used after a termination
         values = {
             "obs": kept[t : t + 1],
@@ -187,7 +159,7 @@ def _add(
             "demo": torch.ones(1, device=device),
             "terminated": outcome.terminated[t : t + 1],
             "truncated": outcome.truncated[t : t + 1],
-            "cut": no,
+            "cut": torch.tensor([left], device=device),
         }
         if number is not None:
             values |= {"frame": number[t : t + 1], "next_frame": number[after : after + 1]}

@@ -17,7 +17,7 @@ from robo_rl.core.shapes import Float
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 
-Step = tuple[Obs, Tensor, Tensor]  # observation, executed action (n, a), reward (n,)
+Step = tuple[Obs, Tensor, Tensor, Tensor]  # observation, executed action (n, a), reward (n,), human (n,)
 
 
 class Recorded:
@@ -58,7 +58,8 @@ class Recorded:
 
     def step_wait(self) -> StepResult:
         obs, reward, terminated, truncated, info = self._env.step_wait()
-        self._past.append((self._obs, info.get("executed_action", self._action), reward))
+        human = info.get("intervened", torch.zeros_like(reward, dtype=torch.bool))
+        self._past.append((self._obs, info.get("executed_action", self._action), reward, human))
         self._obs, self._length = obs, self._length + 1
         for lane in torch.nonzero(info["final_mask"]).flatten().tolist():
             if self._keep_all or bool(info["success"][lane]):
@@ -72,12 +73,13 @@ class Recorded:
     def _take(self, lane: int, terminated: Tensor, info: Mapping[str, Any]) -> EpisodeBuffer:
         """Episode that has just ended in this lane."""
         steps = self._past[len(self._past) - int(self._length[lane]) :]
-        seen = [obs for obs, _, _ in steps] + [info["final_obs"]]
+        seen = [obs for obs, *_ in steps] + [info["final_obs"]]
         return EpisodeBuffer(
             seed=int(info["episode_seed"][lane]),
             obs=[{key: value[lane].cpu().numpy() for key, value in obs.items()} for obs in seen],
-            action=[action[lane].cpu().numpy() for _, action, _ in steps],
-            reward=[float(reward[lane]) for _, _, reward in steps],
+            action=[action[lane].cpu().numpy() for _, action, _, _ in steps],
+            reward=[float(reward[lane]) for _, _, reward, _ in steps],
+            human=[bool(human[lane]) for *_, human in steps],
             terminated=bool(terminated[lane]),
             success=bool(info["success"][lane]),
             done=True,
@@ -85,8 +87,9 @@ class Recorded:
 
     def snapshot(self) -> dict[str, Any]:
         """Snapshot of the environment, the running episodes, and the number of the dataset's next episode."""
-        columns = {f"obs.{name}": [obs[name] for obs, _, _ in self._past] for name in self.spec.obs}
-        columns |= {"action": [step[1] for step in self._past], "reward": [step[2] for step in self._past]}
+        columns = {f"obs.{name}": [obs[name] for obs, *_ in self._past] for name in self.spec.obs}
+        for i, name in enumerate(("action", "reward", "human"), 1):
+            columns[name] = [step[i] for step in self._past]  # type: ignore[misc]  # a tensor, as i > 0
         past = {name: torch.stack(values) for name, values in columns.items() if values}
         ours = {"length": self._length.clone(), "past": past, "next_number": self._writer.next_number}
         return {"env": self._env.snapshot(), "recorded": ours}
@@ -101,8 +104,13 @@ class Recorded:
         self._obs = inner.restore(snapshot["env"]) if seeds is None else inner.restore(snapshot["env"], seeds)
         ours = snapshot["recorded"]
         past, self._length = ours["past"], ours["length"].clone()
+        if past and "human" not in past:  # a checkpoint of an older version
+            past = past | {"human": torch.zeros_like(past["reward"], dtype=torch.bool)}
         self._past = [
-            ({name: past[f"obs.{name}"][i] for name in self.spec.obs}, past["action"][i], past["reward"][i])
+            (
+                {name: past[f"obs.{name}"][i] for name in self.spec.obs},
+                *(past[name][i] for name in ("action", "reward", "human")),
+            )
             for i in range(int(self._length.max()))
         ]
         self._writer.rewind(int(ours["next_number"]))

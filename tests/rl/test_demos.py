@@ -16,6 +16,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import episode_noise
 from robo_rl.rl import demos
+from robo_rl.rl.demo_outcomes import recorded_outcome, take_over_outcome
 from robo_rl.rl.demos import demo_replay
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, widths
@@ -32,6 +33,11 @@ class Demo:
     final_obs: bool = True
     paid: float = 0.5  # per step
     ended: bool = False
+    human: tuple[int, ...] = ()  # steps in which a human acted
+
+    @property
+    def intervention(self) -> NDArray[np.bool_]:
+        return np.isin(np.arange(self.frames), self.human)
 
     @property
     def reward(self) -> NDArray[np.float32]:
@@ -64,7 +70,9 @@ def test_success_is_worth_one_at_the_last_action() -> None:
 def test_recorded_rewards_are_used_if_dense(ended: bool) -> None:
     """0.5 per step, three times that minus 1: 0.5 again. An episode without a termination is truncated."""
     demos = [Demo(3, ended=ended)]
-    store = demo_replay(demos, flow_policy(SPEC), MAP, widths(MAP), 0.5, 1.0, 3.0, -1.0, recorded=True)
+    store = demo_replay(
+        demos, flow_policy(SPEC), MAP, widths(MAP), 0.5, 1.0, 3.0, -1.0, outcome_of=recorded_outcome
+    )
     assert store.data["reward"][0].tolist() == [0.5, 0.5, 0.5]
     assert store.data["terminated"][0].tolist() == [False, False, ended]
     assert store.data["truncated"][0].tolist() == [False, False, not ended]
@@ -77,7 +85,13 @@ def test_time_out_is_bootstrapped_from_the_final_observation() -> None:
     base = flow_policy(SPEC)
     seen, unseen = (
         demo_replay(
-            [Demo(4, final_obs=final_obs)], base, MAP, widths(MAP), 0.5, noise_scale=1.0, recorded=True
+            [Demo(4, final_obs=final_obs)],
+            base,
+            MAP,
+            widths(MAP),
+            0.5,
+            noise_scale=1.0,
+            outcome_of=recorded_outcome,
         )
         for final_obs in (True, False)
     )
@@ -95,7 +109,30 @@ def test_time_out_is_bootstrapped_from_the_final_observation() -> None:
 
 def test_dense_rewards_are_needed_for_a_dense_task() -> None:
     with pytest.raises(ConfigError, match="hold no rewards"):
-        demo_replay([Demo(3, paid=0.0)], flow_policy(SPEC), MAP, widths(MAP), 0.5, recorded=True)
+        demo_replay(
+            [Demo(3, paid=0.0)], flow_policy(SPEC), MAP, widths(MAP), 0.5, outcome_of=recorded_outcome
+        )
+
+
+def test_a_take_over_is_the_reward_of_the_step_before_it() -> None:
+    """A human acts in steps 2, 3 and 6 of 8: -1 at 1 and 5, in a failed episode too."""
+    demos = [Demo(8, success=False, human=(2, 3, 6)), Demo(2, human=(0, 1))]
+    store = demo_replay(demos, flow_policy(SPEC), MAP, widths(MAP), 0.5, 1.0, -1.0, 0.0, take_over_outcome)
+    assert store.data["reward"][0].tolist() == [0.0, -1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0]
+    assert torch.nonzero(store.data["terminated"][0]).flatten().tolist() == [9]  # the success
+    assert torch.nonzero(store.data["truncated"][0]).flatten().tolist() == [7]
+    assert store.data["mc_return"][0, :2].tolist() == [-0.5 - 0.5**5, -1.0 - 0.5**4]
+
+
+def test_steps_of_a_human_alone_are_held() -> None:
+    """Steps 2, 3 and 6 of 8: at 3 and 6 sums end and are bootstrapped, as the next step is not held."""
+    store = demo_replay([Demo(8, human=(2, 3, 6))], flow_policy(SPEC), MAP, widths(MAP), 0.5, human_only=True)
+    assert len(store) == 3
+    assert store.data["cut"][0, :3].tolist() == [False, True, True]
+    batch = store.sample(64, torch.Generator().manual_seed(0), gamma=0.5, n_step=3)
+    assert sorted(set(batch.discount.tolist())) == [0.25, 0.5]  # two steps from 2, one from 3 and from 6
+    with pytest.raises(ConfigError, match="In none of the 1 episodes of demos= did a human take over"):
+        demo_replay([Demo(3)], flow_policy(SPEC), MAP, widths(MAP), 0.5, human_only=True)
 
 
 def test_failures_are_left_out() -> None:

@@ -289,7 +289,9 @@ def check_interventions(method: MethodConfig) -> None:
     """Raise ConfigError for a method that learns from interventions if nobody intervenes."""
     learns = method.reward_source == "interventions" or method.mix.intervention > 0.0
     if learns and method.intervene == "none":
-        raise ConfigError(f"method={method.name} learns from interventions: set method.intervene=expert.")
+        raise ConfigError(
+            f"method={method.name} learns from interventions during training: set method.intervene=expert."
+        )
 
 
 def deployed(

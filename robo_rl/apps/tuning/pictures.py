@@ -20,7 +20,7 @@ from robo_rl.core.spec import EnvSpec, sense_of
 from robo_rl.data.frames import FrameRing
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.image_encoder import ImageEncoderConfig
-from robo_rl.rl.demos import DemoEpisode
+from robo_rl.rl.demo_outcomes import DemoEpisode
 
 PICTURES = ("image", "segmentation")  # senses that a replay of frames can hold: uint8
 WRITTEN = 2  # copies of a replay in the host's memory while a checkpoint is written

@@ -27,6 +27,7 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
+from robo_rl.rl.demo_outcomes import recorded_outcome, success_outcome, take_over_outcome
 from robo_rl.rl.demos import chosen_episodes, demo_replay
 from robo_rl.rl.running import RewardTransform
 from sim.registry import longest_instruction
@@ -79,7 +80,8 @@ def build_stores(
         stores = {name: Replay(method.replay_capacity, lanes, widths, device=device) for name in names}
         learned: dict[str, Any] = {}
     else:
-        shown = [] if replayed is None else chosen_episodes(replayed)
+        failed = method.reward_source == "interventions"
+        shown = [] if replayed is None else chosen_episodes(replayed, failed=failed)
         size = size_of(method, base, action_map, lanes)
         check_memory(memory_of(size, pictures, widths, shown), pictures)
         ring = pictures.ring(size.frames, lanes)
@@ -90,10 +92,15 @@ def build_stores(
         }
     if replayed is not None:
         check_compatible(base, replayed.spec)
-        gamma, reward = method.learner.gamma, reward_transform(method)
+        gamma, reward, outcome_of = method.learner.gamma, reward_transform(method), success_outcome
+        scale = reward.scale
+        if reward.before_intervention is not None:
+            scale, outcome_of = reward.before_intervention, take_over_outcome
+        elif dense_reward:
+            outcome_of = recorded_outcome
         stores["demo"] = demo_replay(
-            replayed, base, action_map, widths, gamma, method.base_noise, reward.scale, reward.bias,
-            recorded=dense_reward and method.reward_source == "task", device=device, **learned,
+            replayed, base, action_map, widths, gamma, method.base_noise, scale, reward.bias, outcome_of,
+            human_only=method.demo_steps == "human", device=device, **learned,
         )  # fmt: skip
     return stores
 

@@ -22,6 +22,7 @@ class EpisodeBuffer:
     obs: list[dict[str, NDArray[Any]]] = field(default_factory=list)
     action: list[NDArray[np.float32]] = field(default_factory=list)  # in the units of the environment
     reward: list[float] = field(default_factory=list)
+    human: list[bool] = field(default_factory=list)  # steps in which a human acted; empty: none
     terminated: bool = False
     success: bool = False
     done: bool = False
@@ -38,6 +39,9 @@ def write_episode(
     seen = [{key: obs[key] for key in obs if key in writer.spec.obs} for obs in episode.obs]
     with writer.episode(task=task, seed=episode.seed, info=info) as stored:
         last = len(episode.action) - 1
-        for i, (action, reward) in enumerate(zip(episode.action, episode.reward, strict=True)):
-            stored.add(seen[i], action, reward=reward, terminated=episode.terminated and i == last)
+        human = episode.human or [False] * len(episode.action)
+        steps = zip(episode.action, episode.reward, human, strict=True)
+        for i, (action, reward, acted) in enumerate(steps):
+            ended = episode.terminated and i == last
+            stored.add(seen[i], action, reward=reward, terminated=ended, intervention=acted)
         return stored.commit(success=episode.success, final_obs=seen[-1])

@@ -79,17 +79,23 @@ def test_failures_are_recorded_on_request(tmp_path: Path) -> None:
     assert 0 < len(successes) < len(every)
 
 
-def test_human_action_is_recorded(tmp_path: Path) -> None:
-    """During an intervention the policy's action was not executed."""
+def test_a_humans_actions_are_recorded_and_marked(tmp_path: Path) -> None:
+    """During an intervention the policy's action was not executed. A snapshot keeps the marks."""
     inner = Intervened(WorkerVecEnv(TargetLane, 3), Human(), by_distance(0.5), error=0.0, steps=2)
-    env, executed = Recorded(inner, writer(tmp_path / "set"), keep_all=True), []
+    env = Recorded(inner, writer(tmp_path / "set"), keep_all=True)
+    executed, human = [], []
     env.reset(EpisodeSeeds(("test", 0)))
-    for action in random_actions(12):
+    for step, action in enumerate(random_actions(12)):
         *_, info = env.step(action)
         executed.append(info["executed_action"][0])
+        human.append(bool(info["intervened"][0]))
+        if step == 1:
+            env.restore(env.snapshot())
     first = next(e for e in EpisodeStore(tmp_path / "set") if e.meta.seed == next(EpisodeSeeds(("test", 0))))
     assert first.action.tolist() == torch.stack(executed)[: first.frames].tolist()
     assert float(np.abs(first.action).max()) == LIMIT
+    assert first.intervention.tolist() == human[: first.frames]
+    assert any(human)
 
 
 def test_going_back_to_a_snapshot_records_the_same(tmp_path: Path) -> None:
