@@ -12,6 +12,7 @@ from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.seeding import generator
+from robo_rl.rl.on_policy.groups import GroupConfig, group_advantage
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import RolloutTransitions
 
@@ -40,8 +41,14 @@ def spread_base(policy: GenerativePolicy, updates: int = 200, seed: int = 0) -> 
     return policy.eval()
 
 
+EVALUATION_DRAWS = 4  # initial noises of each context in an evaluation, the same for all methods
+
+
 class Bandit:
-    """A learner over a copy of `base`, and rounds of `lanes` decisions."""
+    """A learner over a copy of `base`, and rounds of `lanes` decisions, one in each of `lanes` contexts.
+
+    With method.groups a round has fewer contexts, and `groups.size` decisions from the same noise in each.
+    """
 
     def __init__(self, base: GenerativePolicy, config: MethodConfig, lanes: int = 256, seed: int = 0) -> None:
         draws = config.map.draws if config.map.kind == "draws" else 0
@@ -52,14 +59,18 @@ class Bandit:
         dim = base.encoder.dim
         self.head = chain_head(self.policy, dim, config.denoising, config.ppo.clip, rng, draws)
         self.learner = PpoLearner(dim, self.map, config.learner, config.ppo, rng, head=self.head)
-        self.noise, self.rng = torch.randn(lanes, *self.map.shape, generator=rng).to(self.features), rng
+        self.groups, self.rng = config.groups, rng
+        drawn = torch.randn(
+            EVALUATION_DRAWS, lanes, *self.map.shape, generator=generator("bandit noise", seed)
+        )
+        self.noise = drawn.to(self.features)
 
-    def reward(self, chunk: Tensor) -> Tensor:
-        return -(chunk - self.target).square().mean(dim=(1, 2)).sqrt()
+    def reward(self, chunk: Tensor, target: Tensor) -> Tensor:
+        return -(chunk - target).square().mean(dim=(1, 2)).sqrt()
 
     def spread(self, draws: int = 8) -> float:
         """Standard deviation of the chunk over initial noise, mean over elements and decisions."""
-        noise = torch.randn(draws, *self.noise.shape, generator=generator("spread", 0)).to(self.noise)
+        noise = torch.randn(draws, *self.noise.shape[1:], generator=generator("spread", 0)).to(self.noise)
         with torch.no_grad():
             chunks = torch.stack([self.policy.sample_from(self.features, each) for each in noise])
         return float(chunks.std(dim=0).mean())
@@ -67,11 +78,21 @@ class Bandit:
     def deterministic(self) -> float:
         """Mean reward of the deployed policy."""
         with torch.no_grad():
-            return float(self.reward(self.policy.sample_from(self.features, self.noise)).mean())
+            chunks = [self.policy.sample_from(self.features, noise) for noise in self.noise]
+            return float(torch.stack([self.reward(chunk, self.target) for chunk in chunks]).mean())
 
     def round(self, total: int) -> dict[str, Any]:
-        noise = torch.randn(self.noise.shape, generator=self.rng).to(self.noise)
-        u = self.learner.act(self.features, noise.flatten(1), explore=True)
-        none, reward = self.features[:, :0], self.reward(self.map.to_chunk(u))
-        advantage = reward - self.learner.value(self.features, none)
-        return self.learner.update(RolloutTransitions(self.features, none, u, advantage, reward), total)
+        lanes, size = len(self.features), max(1, self.groups.size)
+        context = torch.arange(lanes)
+        if size > 1:
+            context = torch.randperm(lanes, generator=self.rng)[: lanes // size].repeat(size)
+        noise = torch.randn(lanes // size, *self.map.shape, generator=self.rng).repeat(size, 1, 1)
+        features = self.features[context]
+        u = self.learner.act(features, noise.to(features).flatten(1), explore=True)
+        none, reward = features[:, :0], self.reward(self.map.to_chunk(u), self.target[context])
+        if size > 1:
+            everything = GroupConfig(size, 0.0, 1.0)
+            advantage, _, _ = group_advantage(context, reward, torch.zeros_like(reward).bool(), everything)
+            return self.learner.update(RolloutTransitions(features, none, u, advantage, None), total)
+        advantage = reward - self.learner.value(features, none)
+        return self.learner.update(RolloutTransitions(features, none, u, advantage, reward), total)

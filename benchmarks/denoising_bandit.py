@@ -3,9 +3,11 @@
     python benchmarks/denoising_bandit.py --method dppo,flow_sde,fpo,awr,recap
 
 One decision per episode, reward = -distance of the chunk to a target (`benchmarks/bandit.py`); the base has
-imitated chunks spread around it. 40 rounds of 256 decisions, of which the methods' own settings are used.
+imitated chunks spread around it. 40 rounds of 256 decisions, with the methods' own settings, but from N(0, I)
+in training and evaluation. All methods are evaluated on the same contexts and noises.
 Names: denoising/bandit/<method>/gain (reward of the deployed policy after the last round minus before the
-first, mean over seeds; `best` at any tenth round), .../spread (standard deviation of chunks over noise).
+first, mean over seeds; `before`: reward of the base; `best` at any tenth round), .../spread (standard
+deviation of chunks over noise).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 
-METHODS = ("dppo", "flow_sde", "flow_noise", "reinflow", "fpo", "awr", "recap")
+METHODS = ("dppo", "flow_sde", "flow_noise", "reinflow", "grpo", "fpo", "awr", "recap")
 ROUNDS = 40
 ENV = EnvSpec(
     "bandit/target",
@@ -50,10 +52,11 @@ def main() -> None:
         rows = [learn(base, name, seed, rounds, args.set.split()) for seed, base in enumerate(bases)]
         cpu_s = (cpu_seconds() - start_s) / seeds
         gains = [row["rewards"][-1] - row["rewards"][0] for row in rows]
+        start = fmean(row["rewards"][0] for row in rows)
         best = fmean(max(row["rewards"]) - row["rewards"][0] for row in rows)
         curves = [row["rewards"] for row in rows]
         emit(
-            f"denoising/bandit/{name}/gain", fmean(gains), "reward", per_seed=gains, best=best,
+            f"denoising/bandit/{name}/gain", fmean(gains), "reward", per_seed=gains, before=start, best=best,
             cpu_s=cpu_s, curves=curves, set=args.set,
         )  # fmt: skip
         spreads = [row["spread"] for row in rows]
