@@ -17,16 +17,16 @@ from robo_rl.nets.guided import BAD, GOOD, NONE, GuidedNet
 from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.denoising.draws import GuidedDrawHead, labels_of
 from robo_rl.rl.on_policy.rollout import RolloutTransitions, joined_rounds
-from tests.policies.worlds import policy_of
+from tests.policies.worlds import NETS, PROCESSES, policy_of
 
 
 def rng(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def guided(weight: float = 3.0) -> GenerativePolicy:
+def guided(weight: float = 3.0, process: str = "flow", net: str = "mlp") -> GenerativePolicy:
     """A policy whose labels are learned already."""
-    policy = tunable(policy_of().eval(), weight)
+    policy = tunable(policy_of(process, net).eval(), weight)
     assert isinstance(policy, GenerativePolicy)
     assert isinstance(policy.net, GuidedNet)
     torch.nn.init.normal_(policy.net.labels.net[-1].get_parameter("weight"), std=0.1, generator=rng())
@@ -58,21 +58,35 @@ def test_guidance_by_hand(weight: float) -> None:
     assert torch.equal(plain, policy.net.inner(x, t, cond))  # type: ignore[operator]
 
 
-def test_first_minibatch_has_ratio_one() -> None:
-    """Promise 3: the labels of a round are drawn once, so shuffled rows repeat its first losses."""
-    policy, config = guided(), DenoisingConfig(guidance=3.0)
-    head = chain_head(policy, policy.encoder.dim, config, 0.2, rng(1), 5)
-    assert isinstance(head, GuidedDrawHead)
-    features, noise = torch.randn(6, policy.encoder.dim), torch.randn(6, 16)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("draws", [5, 0], ids=["draws", "chain"])
+def test_first_minibatch_has_ratio_one(draws: int, process: str, net: str, dtype: torch.dtype) -> None:
+    """Promise 3: the labels of a round are drawn once, so shuffled rows repeat its first losses. Chains of a
+    guided network, as when DPPO continues a policy of RECAP, repeat their log-probabilities.
+    """
+    policy = guided(3.0, process, net).to(dtype)
+    config = DenoisingConfig(guidance=3.0) if draws else DenoisingConfig(level=0.7, min_std=0.05)
+    head = chain_head(policy, policy.encoder.dim, config, 0.2, rng(1), draws)
+    assert isinstance(head, GuidedDrawHead) is (draws > 0)
+    features = torch.randn(6, policy.encoder.dim, generator=rng(2)).to(dtype)
+    noise = torch.randn(6, 16, generator=rng(3)).to(dtype)
     with torch.no_grad():
         u = head.act(features, noise, rng(4), explore=True)
-        seen = head.inputs(features, torch.randn(6), rng(5))
-        rows = torch.arange(30)
-        old = head.evaluate(seen[rows // 5], u[rows // 5], rows % 5).log_prob
-        mixed = rows[torch.randperm(30)]
-        new = head.evaluate(seen[mixed // 5], u[mixed // 5], mixed % 5).log_prob
-    torch.testing.assert_close((new - old[mixed]).exp(), torch.ones(30), rtol=0.0, atol=2e-5)
-    assert set(seen[:, -1].tolist()) <= {0.0, 1.0, 2.0}
+        seen = head.inputs(features, torch.randn(6, generator=rng(6)), rng(5))
+        rows, terms = torch.arange(6 * head.terms), head.terms
+        old = head.evaluate(seen[rows // terms], u[rows // terms], rows % terms).log_prob
+        mixed = rows[torch.randperm(len(rows), generator=rng(7))]
+        parts = [
+            head.evaluate(seen[part // terms], u[part // terms], part % terms).log_prob
+            for part in mixed.split(7)
+        ]
+    torch.testing.assert_close(
+        (torch.cat(parts) - old[mixed]).exp(), torch.ones_like(old), rtol=0.0, atol=2e-5
+    )
+    if draws:
+        assert set(seen[:, -1].tolist()) <= {0.0, 1.0, 2.0}
 
 
 def test_saved_policy_keeps_labels_and_guidance(tmp_path: Path) -> None:
