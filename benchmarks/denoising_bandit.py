@@ -1,6 +1,6 @@
 """Learning inside the denoising on a bandit: does a method improve, and does the spread of its chunks last.
 
-    python benchmarks/denoising_bandit.py --method dppo,flow_sde,fpo,awr,recap
+    python benchmarks/denoising_bandit.py --method dppo,flow_sde,fpo,awr,recap,idql,expo
 
 One decision per episode, reward = -distance of the chunk to a target (`benchmarks/bandit.py`); the base has
 imitated chunks spread around it. 40 rounds of 256 decisions, with the methods' own settings, but from N(0, I)
@@ -20,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 import torch
 from bandit import Bandit, method, spread_base
+from bandit_critics import CriticBandit
 from common import cpu_seconds, emit, parser
 
 from policies.base.flow import FlowConfig
@@ -29,6 +30,7 @@ from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 
 METHODS = ("dppo", "flow_sde", "flow_noise", "reinflow", "grpo", "fpo", "awr", "recap")
+CRITICS = ("idql", "qc", "expo", "fql")  # of a frozen base
 ROUNDS = 40
 ENV = EnvSpec(
     "bandit/target",
@@ -41,7 +43,7 @@ ENV = EnvSpec(
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--method", default=",".join(METHODS), help="methods, separated by commas")
+    options.add_argument("--method", default=",".join(METHODS + CRITICS), help="methods, separated by commas")
     options.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0")
     options.add_argument("--set", default="", help="more settings of the methods")
     args = options.parse_args()
@@ -74,7 +76,8 @@ def base_of(seed: int) -> GenerativePolicy:
 
 def learn(base: GenerativePolicy, name: str, seed: int, rounds: int, settings: list[str]) -> dict[str, Any]:
     """Rewards of the deployed policy at every tenth round, and the spread before and after."""
-    bandit = Bandit(base, method(name, *settings), seed=seed)
+    made = CriticBandit if name in CRITICS else Bandit
+    bandit = made(base, method(name, *settings), seed=seed)
     rewards, before = [bandit.deterministic()], bandit.spread()
     for i in range(rounds):
         bandit.round(rounds)

@@ -49,6 +49,7 @@ def test_every_program_has_help_quick_and_out(
 IN_APPS = {  # program -> what it uses of robo_rl.apps
     "common": {"cli.main"},  # verbs as a user types them
     "bandit": {"cli.config", "tuning.denoising"},
+    "bandit_critics": {"tuning.compose", "tuning.maps"},
     "denoising": {"cli.config", "tuning.denoising"},
     "denoising_round": {"cli.config", "tuning.denoising"},
     "device_loop": {"cli.config", "tuning.compose"},
