@@ -3,10 +3,10 @@
     python benchmarks/denoising_bandit.py --method dppo,flow_sde,fpo,awr,recap,idql,expo
 
 One decision per episode, reward = -distance of the chunk to a target (`benchmarks/bandit.py`); the base has
-imitated chunks spread around it. 40 rounds of 256 decisions, with the methods' own settings, but from N(0, I)
+imitated chunks spread around it. 20 rounds of 256 decisions, with the methods' own settings, but from N(0, I)
 in training and evaluation. All methods are evaluated on the same contexts and noises.
 Names: denoising/bandit/<method>/gain (reward of the deployed policy after the last round minus before the
-first, mean over seeds; `before`: reward of the base; `best` at any tenth round), .../spread (standard
+first, mean over seeds; `before`: reward of the base; `best` at any fifth round), .../spread (standard
 deviation of chunks over noise).
 """
 
@@ -31,7 +31,7 @@ from robo_rl.nets.denoiser import MlpDenoiserConfig
 
 METHODS = ("dppo", "flow_sde", "flow_noise", "reinflow", "grpo", "fpo", "awr", "recap")
 CRITICS = ("idql", "qc", "expo", "fql")  # of a frozen base
-ROUNDS = 40
+ROUNDS = 20
 ENV = EnvSpec(
     "bandit/target",
     {"state": ArraySpec((4,), unit="1")},
@@ -75,13 +75,13 @@ def base_of(seed: int) -> GenerativePolicy:
 
 
 def learn(base: GenerativePolicy, name: str, seed: int, rounds: int, settings: list[str]) -> dict[str, Any]:
-    """Rewards of the deployed policy at every tenth round, and the spread before and after."""
+    """Rewards of the deployed policy at every fifth round, and the spread before and after."""
     made = CriticBandit if name in CRITICS else Bandit
     bandit = made(base, method(name, *settings), seed=seed)
     rewards, before = [bandit.deterministic()], bandit.spread()
     for i in range(rounds):
         bandit.round(rounds)
-        if (i + 1) % 10 == 0 or i + 1 == rounds:
+        if (i + 1) % 5 == 0 or i + 1 == rounds:
             rewards.append(bandit.deterministic())
     return {"rewards": rewards, "spread": bandit.spread(), "spread_before": before}
 
