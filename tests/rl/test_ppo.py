@@ -25,6 +25,7 @@ from robo_rl.rl.on_policy.ppo import (
     PpoConfig,
     RewardScale,
     clipped_surrogate,
+    explained_variance,
     gae,
     learning_rate_factor,
     normal_log_prob,
@@ -141,6 +142,13 @@ def test_rewards_are_divided_by_the_spread_of_returns() -> None:
                     seen.append(running[i])
                     running[i] *= 0.0 if ended[i, t] else 1.0
         torch.testing.assert_close(got, reward / float(np.std(seen)), rtol=1e-3, atol=0.0)
+
+
+def test_explained_variance_by_hand() -> None:
+    """Returns 0, 2, 4 with variance 8/3. V = 0, 2, 4 explains all, V = 2 nothing, V = 4, 2, 0 less: -3."""
+    returns = torch.tensor([0.0, 2.0, 4.0])
+    for value, share in ((returns, 1.0), (torch.full((3,), 2.0), 0.0), (returns.flip(0), -3.0)):
+        torch.testing.assert_close(explained_variance(returns - value, returns), torch.tensor(share))
 
 
 def test_learning_rates_rise_then_fall_by_a_cosine() -> None:

@@ -204,6 +204,13 @@ def value_loss(value: Float[Tensor, " b"], returns: Float[Tensor, " b"]) -> tupl
     return loss, {"critic/loss": loss.detach(), "critic/value": value.detach().mean()}
 
 
+def explained_variance(advantage: Float[Tensor, " b"], returns: Float[Tensor, " b"]) -> Float[Tensor, ""]:
+    """1 - Var(returns - V) / Var(returns) of the critic before an update: 1 predicts all returns, 0 is a
+    constant, below 0 is worse than one. `advantage` is returns - V. The smallest variance used is 1e-8.
+    """
+    return 1.0 - advantage.var(correction=0) / returns.var(correction=0).clamp(min=1e-8)
+
+
 def standardized(advantage: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
     """Advantages with mean 0 and standard deviation 1; zeros if all are equal."""
     centred = advantage - advantage.mean()

@@ -24,6 +24,7 @@ from robo_rl.rl.off_policy.networks import drawn_seed
 from robo_rl.rl.on_policy.head import GaussianHead, HeadTerms, PolicyHead
 from robo_rl.rl.on_policy.ppo import (
     PpoConfig,
+    explained_variance,
     learning_rate_factor,
     standardized,
     surrogate,
@@ -140,6 +141,8 @@ class PpoLearner:
             info["train/epochs"] = torch.tensor(epoch + 1.0)
             if "actor/kl" in info and float(info["actor/kl"]) > self.ppo.target_kl:
                 break
+        if data.returns is not None and len(old):
+            info["critic/explained"] = explained_variance(data.advantage, data.returns)
         self.rounds += 1
         return info | self.head.next_round(self.rounds / max(1, total_rounds), self.generator)
 
