@@ -46,24 +46,24 @@ def main() -> None:
     options.add_argument("--method", default=",".join(METHODS + CRITICS), help="methods, separated by commas")
     options.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0")
     options.add_argument("--set", default="", help="more settings of the methods")
+    options.add_argument("--label", default="", help="last part of the names, for a run with more settings")
     args = options.parse_args()
     seeds, rounds = (1, 4) if args.quick else (args.seeds, ROUNDS)
     bases = [base_of(seed) for seed in range(seeds)]
     for name in args.method.split(","):
-        start_s = cpu_seconds()
+        start_s, label = cpu_seconds(), f"/{args.label}" if args.label else ""
         rows = [learn(base, name, seed, rounds, args.set.split()) for seed, base in enumerate(bases)]
         cpu_s = (cpu_seconds() - start_s) / seeds
-        gains = [row["rewards"][-1] - row["rewards"][0] for row in rows]
-        start = fmean(row["rewards"][0] for row in rows)
-        best = fmean(max(row["rewards"]) - row["rewards"][0] for row in rows)
-        curves = [row["rewards"] for row in rows]
+        start, curves = fmean(row["rewards"][0] for row in rows), [row["rewards"] for row in rows]
+        gains = [rewards[-1] - rewards[0] for rewards in curves]
+        best = fmean(max(rewards) - rewards[0] for rewards in curves)
         emit(
-            f"denoising/bandit/{name}/gain", fmean(gains), "reward", per_seed=gains, before=start, best=best,
-            cpu_s=cpu_s, curves=curves, set=args.set,
+            f"denoising/bandit/{name}/gain{label}", fmean(gains), "reward", per_seed=gains, best=best,
+            before=start, cpu_s=cpu_s, curves=curves, set=args.set,
         )  # fmt: skip
         spreads = [row["spread"] for row in rows]
-        before = fmean(row["spread_before"] for row in rows)
-        emit(f"denoising/bandit/{name}/spread", fmean(spreads), "action", per_seed=spreads, before=before)
+        before, spread = fmean(row["spread_before"] for row in rows), fmean(spreads)
+        emit(f"denoising/bandit/{name}/spread{label}", spread, "action", per_seed=spreads, before=before)
 
 
 def base_of(seed: int) -> GenerativePolicy:

@@ -18,7 +18,7 @@ from robo_rl.core.action_map import ChainMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.nets.noise_net import NoiseNet
 from robo_rl.rl.denoising.config import DenoisingConfig
-from robo_rl.rl.denoising.head import ChainHead, step_clips
+from robo_rl.rl.denoising.head import ChainHead, active_steps, step_clips
 from robo_rl.rl.on_policy.ppo import clipped_surrogate
 from tests.policies.worlds import ENV, NETS, PROCESSES, observations, policy_of
 
@@ -207,6 +207,60 @@ def test_one_transition_is_drawn() -> None:
         seen.add(float(u[0, -1]))
         head.next_round(0.0, generator)
     assert len(seen) == len(head._steps)
+
+
+def test_number_of_active_transitions_by_hand() -> None:
+    """Four transitions that grow over half of the training: 1, 2, 3, 4 from 0, 1/8, 2/8, 3/8 on."""
+    shares = [0.0, 0.124, 0.125, 0.25, 0.375, 0.5, 1.0]
+    assert [active_steps(4, 0.5, share) for share in shares] == [1, 1, 2, 3, 4, 4, 4]
+    assert active_steps(4, 0.0, 0.0) == 4
+
+
+@pytest.mark.parametrize("process", ["flow", "diffusion"])
+@pytest.mark.parametrize("ratio", ["transition", "chain"])
+def test_transitions_grow_from_the_last_one(process: str, ratio: str) -> None:
+    """Earlier transitions follow the deterministic path and are in no ratio, which is 1 in every round. The
+    state holds how many there are.
+    """
+    policy, config = (
+        policy_of(process),
+        DenoisingConfig(level=0.7, min_std=0.05, ratio=ratio, progressive=0.5),
+    )
+    head, tuned, action_map = head_of(policy, config)
+    total = len(head._steps)
+    for share, active in ((0.0, 1), (0.25, 1 + total // 2), (1.0, total)):
+        head.next_round(share, rng())
+        first = total - active
+        assert head.terms == (1 if ratio == "chain" else active)
+        features, u, log_prob = acted(head, tuned)
+        each = log_prob.flatten(2).mean(2)
+        assert (each[:, :first] == 0.0).all()
+        assert (each[:, first:] != 0.0).all()
+        expected = each[:, first:].mean(1) if ratio == "chain" else each[:, first:].flatten()
+        rows = torch.arange(len(expected))
+        again = head.evaluate(features[rows // head.terms], u[rows // head.terms], rows % head.terms)
+        torch.testing.assert_close(again.log_prob, expected, rtol=0.0, atol=2e-5)
+        clip, _ = head.trust(u[rows // head.terms], rows % head.terms)
+        assert len(clip) == len(rows)
+        points, still = action_map.points(u), tuned.process.transitions(tuned.process.steps)
+        with torch.no_grad():
+            for k in range(int(head._steps[first])):
+                out = tuned.net(points[:, k], still.time(k, points[:, k]), features)
+                assert torch.equal(points[:, k + 1], still.stats(out, points[:, k], k)[0])
+        other, _, _ = head_of(policy, config)
+        other.load_state_dict(head.state_dict())
+        assert (other.terms, other._first) == (head.terms, first)
+
+
+def test_drawn_transitions_are_among_the_active_ones() -> None:
+    """Three of them are active in the middle of the growth of four."""
+    config = DenoisingConfig(level=0.7, min_std=0.0, random_step="decision", progressive=0.5)
+    head, tuned, _ = head_of(policy_of("flow"), config)
+    count = len(head._steps)
+    head.next_round(0.25, rng())
+    _, u, _ = acted(head, tuned, rows=60)
+    assert u[:, -1].unique().tolist() == list(range(head._first, count))
+    assert 0 < head._first < count
 
 
 def test_learned_noise_stays_in_its_range_and_learns() -> None:

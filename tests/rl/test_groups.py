@@ -125,6 +125,7 @@ def test_learning_from_groups_uses_no_critic_and_no_other_normalisation() -> Non
         (GroupConfig(size=4, lowest=0.8, highest=0.2), {}, "lowest below highest"),
         (GroupConfig(size=4), {"normalized": True}, "normalize_reward=false"),
         (GroupConfig(size=4), {"draws": True}, "kind=chain"),
+        (GroupConfig(size=4), {"growing": True}, "random_step=decision"),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused(

@@ -256,7 +256,8 @@ def on_policy_tuner(parts: Parts, base: SavedPolicy | PackedPolicy, learner: Ppo
     method = parts.method
     groups, slots = method.groups, method.ppo.rollout
     draws = isinstance(parts.map, ChainMap) and parts.map.draws > 0
-    check_groups(groups, normalized=method.ppo.normalize_reward, draws=draws)
+    growing = method.denoising.progressive > 0.0 and method.denoising.random_step == "none"
+    check_groups(groups, normalized=method.ppo.normalize_reward, draws=draws, growing=growing)
     if groups.size:
         slots *= 2  # one round of decisions may wait for the rest of their groups
     widths = parts.widths | {"u": parts.map.dim}

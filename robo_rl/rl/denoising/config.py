@@ -52,6 +52,12 @@ class DenoisingConfig:
         at_least=0.0,
         at_most=1.0,
     )
+    progressive: float = setting(
+        0.0,
+        "share of the rounds over which the stochastic transitions grow from the last to all; 0: all at once",
+        at_least=0.0,
+        at_most=1.0,
+    )
     guidance: float = setting(
         0.0,
         "map.kind=draws: guidance towards chunks of high advantage, the weight w of RECAP; 0: no labels",
@@ -70,10 +76,10 @@ class DenoisingConfig:
 
 def check_denoising(cfg: DenoisingConfig, draws: int = 0) -> None:
     """Raise ConfigError for settings that exclude each other."""
-    if draws and (cfg.noise_range or cfg.random_step != "none"):
+    if draws and (cfg.noise_range or cfg.random_step != "none" or cfg.progressive):
         raise ConfigError(
-            "Draws of the training loss need no stochastic transitions: set method.denoising.noise_range=[] "
-            "and method.denoising.random_step=none, or method.map.kind=chain."
+            "Draws of the training loss need no stochastic transitions: set method.denoising.noise_range=[], "
+            "method.denoising.random_step=none and method.denoising.progressive=0, or method.map.kind=chain."
         )
     if cfg.guidance and not draws:
         raise ConfigError(

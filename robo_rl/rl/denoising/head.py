@@ -42,7 +42,9 @@ class ChainHead:
     """Distribution of a `ChainMap`'s u.
 
     Terms are the S stochastic transitions, or one: the transition that was drawn, or the entire chain. The
-    last number of u is the drawn transition's position among the S.
+    last number of u is the drawn transition's position among the S. With `progressive` only the last
+    `active` of them are stochastic, the others follow the deterministic path (backward progressive training
+    of B2-DiffuRL, Hu et al. 2025).
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class ChainHead:
         self.module, self.map, self.config, self._chains = module, action_map, config, chains
         count, device = len(chains.steps), generator.device
         self._drawn = config.random_step != "none"
-        self.terms = 1 if self._drawn or config.ratio == "chain" else count
+        self._set_active(active_steps(count, config.progressive, 0.0))
         self._steps = torch.tensor(chains.steps, device=device)
         self._clip = step_clips(count, clip, config.first_clip, config.clip_rate).to(device)
         self._factor = (config.discount ** torch.arange(count - 1, -1, -1.0)).to(device)
@@ -82,6 +84,9 @@ class ChainHead:
         noise = ctx.view(count, *self.map.shape)
         shape = (count, self._chains.total, *self.map.shape)
         chosen, position = None, torch.zeros(count, dtype=torch.long, device=device)
+        if self._first and not self._drawn:
+            later = torch.arange(shape[1], device=device) >= self._steps[self._first]
+            chosen = later.expand(count, -1)
         if self._drawn:
             each = self.config.random_step == "decision"
             position = self._draw((count,), generator) if each else self._of_rollout.expand(count)
@@ -98,9 +103,10 @@ class ChainHead:
         if self.config.ratio == "transition":
             log_prob, entropy = self._transition(x, u, self._steps[self._position(u, term)])
             return self._terms(log_prob, entropy)
-        count = len(self._steps)
+        steps = self._steps[self._first :]
+        count = len(steps)
         rows = torch.arange(len(x), device=x.device).repeat_interleave(count)
-        log_prob, entropy = self._transition(x[rows], u[rows], self._steps.repeat(len(x)))
+        log_prob, entropy = self._transition(x[rows], u[rows], steps.repeat(len(x)))
         log_prob = log_prob.view(-1, count)
         return self._terms(log_prob.mean(1) if self.config.reduce == "mean" else log_prob.sum(1), entropy)
 
@@ -116,23 +122,32 @@ class ChainHead:
         return self._clip[position], self._factor[position]
 
     def next_round(self, share: float, generator: torch.Generator) -> Info:
+        self._set_active(active_steps(len(self._steps), self.config.progressive, share))
         self._of_rollout = self._draw((), generator)
         return {}
 
+    def _set_active(self, active: int) -> None:
+        count = len(self._chains.steps)
+        self._first = count - active  # position of the first stochastic transition among the S
+        self.terms = 1 if self._drawn or self.config.ratio == "chain" else active
+
     def state_dict(self) -> dict[str, Any]:
-        return {"of_rollout": self._of_rollout.clone()}
+        return {"of_rollout": self._of_rollout.clone(), "first": self._first}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._of_rollout = state["of_rollout"].to(self._of_rollout.device, copy=True)
+        self._set_active(len(self._steps) - int(state.get("first", 0)))  # older checkpoints have none
 
     def _draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Positions of transitions, if only one is stochastic; else no random number is used."""
         if not self._drawn:
             return torch.zeros(shape, dtype=torch.long, device=generator.device)
-        return torch.randint(len(self._steps), shape, generator=generator, device=generator.device)
+        return torch.randint(
+            self._first, len(self._steps), shape, generator=generator, device=generator.device
+        )
 
     def _position(self, u: Tensor, term: Tensor) -> Tensor:
-        return u[:, -1].long() if self._drawn else term
+        return u[:, -1].long() if self._drawn else term + self._first
 
     def _transition(self, x: Tensor, u: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """(log-probability of transition k of each row, mean entropy of an element)."""
@@ -146,6 +161,13 @@ class ChainHead:
 
     def _terms(self, log_prob: Tensor, entropy: Tensor) -> HeadTerms:
         return HeadTerms(log_prob, -self.config.entropy * entropy, {"actor/entropy": entropy.detach()})
+
+
+def active_steps(count: int, progressive: float, share: float) -> int:
+    """Number of stochastic transitions, of `count`, after a fraction `share` of the training."""
+    if progressive <= 0.0:
+        return count
+    return min(count, 1 + int(count * share / progressive))
 
 
 def step_clips(count: int, last: float, first: float | None, rate: float) -> Float[Tensor, " S"]:

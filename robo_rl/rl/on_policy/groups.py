@@ -24,10 +24,11 @@ class GroupConfig:
     )
 
 
-def check_groups(config: GroupConfig, *, normalized: bool, draws: bool) -> None:
+def check_groups(config: GroupConfig, *, normalized: bool, draws: bool, growing: bool = False) -> None:
     """Raise ConfigError for settings that do not fit together.
 
-    normalized: rewards are divided by their scale. draws: the base's noise alone explores.
+    normalized: rewards are divided by their scale. draws: the base's noise alone explores. growing: the
+    number of stochastic transitions changes, and decisions do not name theirs.
     """
     if config.size == 0:
         return
@@ -40,6 +41,11 @@ def check_groups(config: GroupConfig, *, normalized: bool, draws: bool) -> None:
         raise ConfigError(
             "Advantages are normalised within each group, which cancels a scale of the rewards: set "
             "method.ppo.normalize_reward=false."
+        )
+    if growing:
+        raise ConfigError(
+            "Decisions of incomplete groups wait for the next round, which has other stochastic transitions: "
+            "with method.groups and method.denoising.progressive set method.denoising.random_step=decision."
         )
     if draws:
         raise ConfigError(

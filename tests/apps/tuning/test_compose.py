@@ -79,7 +79,7 @@ METHODS: dict[str, MethodConfig] = {
     "gated residual": method("residual", DEMOS, actor="deterministic", gate=True),
     "residual of chunks": method("residual", per_chunk=True),
     "DAWN": method("residual", ANCHORS),
-    "DPPO": denoising(first_clip=0.001, discount=0.9),
+    "DPPO": denoising(first_clip=0.001, discount=0.9, progressive=0.5),
     "Flow-SDE": denoising(random_step="rollout", reduce="sum"),
     "Flow-Noise": denoising(noise_range=[0.1, 0.3], ratio="chain", entropy=0.01),
     "FPO++": replace(denoising("aspo"), map=MapConfig("draws", draws=3)),
