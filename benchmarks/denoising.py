@@ -6,8 +6,9 @@
 Seeds, demonstrations and bases of peg-insert-side are those of benchmarks/finetune.py; with the same --folder
 they are not made again. All policies of a seed are evaluated on the same 100 episodes, which are not used in
 training. Names: denoising/<task>/<method>/success (mean over seeds; in `base` and `base_zero_noise` the bases
-with noise and without), .../env_steps, .../cpu_s (training, per seed), and denoising/first_ratio_error: the
-largest |ratio - 1| before the first update, over methods.
+with noise and without, in `first_ratio_error` the largest |ratio - 1| of the first minibatch of any round),
+.../env_steps, .../cpu_s (training, per seed), and denoising/first_ratio_error: the largest |ratio - 1| of
+shuffled rows before the first update, over methods, on the base of the first seed.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ TASKS = {  # task -> (environment, demonstrations, settings of training on it)
     "arm-lift": ("arm/lift", 6, ("num_envs=32", "method.ppo.rollout=200")),
 }
 INSIDE = ("dppo", "flow_sde", "flow_noise", "reinflow", "fpo", "awr", "recap", "grpo")
+KEPT = ("seed", "base", "base_zero_noise", "first_ratio_error")  # of each seed, beside success and curve
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0
 DECISIONS = 64  # of the ratio check
+RATIO_ERROR = "actor/first_ratio_error"  # of a round, in the logs of a run
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ def measured(call: Call) -> dict[str, Any]:
     """Success of base and policy on the final episodes, and the cost of training."""
     from robo_rl.core.files.durable import read_json
     from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve
+    from robo_rl.runs.metrics import read_metrics
 
     rates, base = {}, call.home / "base"
     measures = (("base", base, 1.0), ("base_zero_noise", base, 0.0), ("success", call.out, None))
@@ -126,8 +130,11 @@ def measured(call: Call) -> dict[str, Any]:
         rates[name] = json.loads(result.read_text())["policy"]["rate"]["success"]
     note = read_json(call.out / "policy" / "policy.json")["train"]
     curve = LearningCurve.from_json(read_json(call.out / CURVE_FILE))
+    logged = read_metrics(call.out / "metrics.jsonl")
+    errors = [line[RATIO_ERROR] for line in logged if RATIO_ERROR in line]
     return rates | {
         "seed": call.seed,
+        "first_ratio_error": max(errors, default=None),
         "env_steps": int(note["env_steps"]),
         "cpu_s": curve.train_cpu_s,
         "trained_at": note["commit"],
@@ -138,7 +145,7 @@ def measured(call: Call) -> dict[str, Any]:
 def summarise(task: str, method: str, rows: list[dict[str, Any]]) -> None:
     """One line per number, with every seed."""
     name, per_seed = f"denoising/{task}/{method}", [row["success"] for row in rows]
-    extra = {key: [row[key] for row in rows] for key in ("seed", "base", "base_zero_noise", "curve")}
+    extra = {key: [row[key] for row in rows] for key in (*KEPT, "curve")}
     extra["trained_at"] = sorted({row["trained_at"] for row in rows})
     emit(f"{name}/success", fmean(per_seed), "fraction", per_seed=per_seed, **extra)
     for key, unit in (("env_steps", "env steps"), ("cpu_s", "cpu-s")):

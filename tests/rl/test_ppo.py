@@ -117,6 +117,7 @@ def test_the_surrogate_by_hand() -> None:
     loss, info = clipped_surrogate(ratio.log(), torch.zeros(4), advantage, clip=0.2)
     torch.testing.assert_close(loss, -torch.tensor([1.2, -1.5, 0.5, -0.8]).mean())
     assert info["actor/clipped"] == 1.0
+    torch.testing.assert_close(info["actor/ratio_error"], torch.tensor(0.5))
     assert info["actor/kl"] > 0.0
 
 
@@ -190,6 +191,7 @@ def test_ratio_is_one_on_the_first_minibatch(action_map: ActionMap) -> None:
         info = plain_update(data, total)
         learner._step = plain_step  # type: ignore[method-assign]
         assert torch.equal(ratios[0], torch.ones_like(ratios[0]))
+        assert info["actor/first_ratio_error"] < 1e-5
         assert not torch.equal(ratios[-1], torch.ones_like(ratios[-1]))
         return info
 

@@ -192,10 +192,17 @@ def surrogate(
 
 @torch.no_grad()
 def ratio_info(loss: Tensor, log_ratio: Float[Tensor, " b"], clip: float | Float[Tensor, " b"]) -> Info:
-    """Logs of an actor's loss: the KL estimate E[(ratio - 1) - log ratio], and the share beyond the clip."""
+    """Logs of an actor's loss: the KL estimate E[(ratio - 1) - log ratio], the share beyond the clip, and the
+    largest |ratio - 1|.
+    """
     ratio = log_ratio.exp()
-    kl, clipped = ((ratio - 1.0) - log_ratio).mean(), ((ratio - 1.0).abs() > clip).float().mean()
-    return {"actor/loss": loss.detach(), "actor/kl": kl, "actor/clipped": clipped}
+    kl, error = ((ratio - 1.0) - log_ratio).mean(), (ratio - 1.0).abs()
+    return {
+        "actor/loss": loss.detach(),
+        "actor/kl": kl,
+        "actor/clipped": (error > clip).float().mean(),
+        "actor/ratio_error": error.amax(),
+    }
 
 
 def value_loss(value: Float[Tensor, " b"], returns: Float[Tensor, " b"]) -> tuple[Tensor, Info]:

@@ -123,7 +123,8 @@ class PpoLearner:
 
     def update(self, data: RolloutTransitions, total_rounds: int) -> Info:
         """Logs of the last minibatch of one round: at most `epochs` passes over a rollout of the current
-        policy.
+        policy. actor/first_ratio_error is of the first minibatch: above rounding, acting and learning
+        disagree about the policy.
         """
         factor = learning_rate_factor(self.rounds, total_rounds, self.ppo.warmup)
         for optimizer, rate in ((self.actor_opt, self.cfg.lr_actor), (self.critic_opt, self.cfg.lr_critic)):
@@ -134,17 +135,20 @@ class PpoLearner:
         with torch.no_grad():
             old = self.log_prob(seen, data.u)
         info: Info = {}
+        first: Info = {}
         for epoch in range(self.ppo.epochs if len(data.u) else 0):
             for rows in self._minibatches(len(old)):
                 info = self._step(x, seen, data, old, rows)
                 self.updates += 1
+                if not first and "actor/ratio_error" in info:
+                    first = {"actor/first_ratio_error": info["actor/ratio_error"]}
             info["train/epochs"] = torch.tensor(epoch + 1.0)
             if "actor/kl" in info and float(info["actor/kl"]) > self.ppo.target_kl:
                 break
         if data.returns is not None and len(old):
             info["critic/explained"] = explained_variance(data.advantage, data.returns)
         self.rounds += 1
-        return info | self.head.next_round(self.rounds / max(1, total_rounds), self.generator)
+        return info | first | self.head.next_round(self.rounds / max(1, total_rounds), self.generator)
 
     def _with_kept(self, data: RolloutTransitions) -> RolloutTransitions:
         """The decisions of this round, after those of the rounds before it that are kept."""
