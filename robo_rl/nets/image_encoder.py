@@ -30,8 +30,16 @@ class ImageEncoderConfig:
     far_m: float = setting(2.0, "depths are clipped to this [m]")
 
 
+LEAST_STRIDED = 16  # channels from which oneDNN's strided 1x1 convolution stays inside its memory
+
+
 class ResidualStage(nn.Module):
-    """Halve the resolution: two 3x3 convolutions with GroupNorm, and a 1x1 skip."""
+    """Halve the resolution: two 3x3 convolutions with GroupNorm, and a 1x1 skip.
+
+    The gradient of a 1x1 convolution with stride 2 writes past its memory on the CPU, in oneDNN 3.12 (torch
+    2.13), for fewer than 16 input channels in the layout of images; a skip of those takes every second pixel
+    first, which is the same function.
+    """
 
     def __init__(self, in_dim: int, out_dim: int) -> None:
         super().__init__()
@@ -42,11 +50,12 @@ class ResidualStage(nn.Module):
         self.norm_first = nn.GroupNorm(groups, out_dim)
         self.second = nn.Conv2d(out_dim, out_dim, 3, padding=1)
         self.norm_second = nn.GroupNorm(groups, out_dim)
-        self.skip = nn.Conv2d(in_dim, out_dim, 1, stride=2)
+        self.thins = in_dim < LEAST_STRIDED
+        self.skip = nn.Conv2d(in_dim, out_dim, 1, stride=1 if self.thins else 2)
 
     def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h2 w2"]:
         h = F.relu(self.norm_first(self.first(x)))
-        return F.relu(self.norm_second(self.second(h)) + self.skip(x))
+        return F.relu(self.norm_second(self.second(h)) + self.skip(x[..., ::2, ::2] if self.thins else x))
 
 
 class SpatialSoftmax(nn.Module):
