@@ -40,7 +40,7 @@ class RecordingSettings:
         "", "bundle of a policy that may act; empty: none, or one that is trained on the page"
     )
     train: str = setting(
-        "steps=2000 batch_size=32 image.widths=[16,32,64] chunk=16 execute=8 log_every=20",
+        "steps=2000 batch_size=32 image.widths=[16,32,64] chunk=16 execute=8 threads=1 log_every=20",
         "settings of robo-rl train for the page's button",
     )
     runs: str = setting("", "folder of the policies that the page trains; empty: <out>-policies")

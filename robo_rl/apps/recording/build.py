@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from robo_rl.apps.recording.node import RecordAppNode
     from robo_rl.conf.record import RecordAppNodeConfig
 
+SIMULATED_HEARTBEAT_S = 0.2  # longest time without a heartbeat of the policy of a simulated arm
+
 
 def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     """The node, with its page and its terminal as `ui` says."""
@@ -89,8 +91,12 @@ def _autonomy(config: RecordAppNodeConfig, bus: Bus, node: RecordAppNode, caller
     common = [f"bus={config.bus}", f"namespace={config.namespace}"]
     log = partial(print, flush=True)
 
+    # Beside a simulator, a training and a browser, a heartbeat is often later than a robot's computer allows.
+    heartbeat_s = str(SIMULATED_HEARTBEAT_S) if config.resets else "none"
+
     def words(bundle: str) -> dict[str, list[str]]:
-        all_words = load_set("arm_sim").commands({"robot": config.robot, "bundle": bundle})
+        given = {"robot": config.robot, "bundle": bundle, "heartbeat_s": heartbeat_s}
+        all_words = load_set("arm_sim").commands(given)
         transport = f"transport={config.transport}"
         return {name: [*all_words[name], transport, *common] for name in NODES}
 
@@ -104,7 +110,9 @@ def _autonomy(config: RecordAppNodeConfig, bus: Bus, node: RecordAppNode, caller
 
     def trained(bundle: str) -> None:
         runner.offer(bundle)
-        node.notices.tell(f"trained: {bundle}. Choose it, and let it run.")
+        node.notices.tell(f"trained: {bundle}")
+        if runner.state == "none":
+            node.notices.tell(runner.load(bundle))
 
     runs = Path(config.runs or f"{config.out.rstrip('/')}-policies")
     training = TrainingJob(Path(config.out), runs, config.train, start_verb, node.notices.tell, trained)

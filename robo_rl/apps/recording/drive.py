@@ -93,8 +93,10 @@ class PageDrive:
         self.release()
 
     def tick(self, armed: bool, held: bool) -> None:
-        """Send the present velocity. armed: of the filter. held: the arm stays where it is, as in a pause."""
-        wanted = self.human and armed
+        """Send the present velocity. armed: of the filter. held: the arm stays where it is, as in a pause,
+        whoever is in control.
+        """
+        wanted = armed and (self.human or held)
         if wanted != self._flagged:
             self._flagged = wanted
             self._flag(Flag(wanted))

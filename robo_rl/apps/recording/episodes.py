@@ -96,6 +96,11 @@ class Episodes:
         if self.state != IDLE:
             raise DataError(f"An episode is {self.state} already: save or discard it first.")
 
+    def require_paused(self) -> None:
+        """Raise DataError unless there is a pause to end."""
+        if self.state != PAUSED:
+            raise DataError(f"No pause to end: the episode is {self.state}.")
+
     def start(self) -> str:
         """Begin an episode. Raises DiskFullError below the floor, DataError while one runs."""
         self.require_idle()
@@ -145,8 +150,7 @@ class Episodes:
 
     def resume(self) -> str:
         """Continue after a pause."""
-        if self.state != PAUSED:
-            raise DataError(f"No pause to end: the episode is {self.state}.")
+        self.require_paused()
         self.state = RECORDING
         return "recording continues"
 

@@ -18,7 +18,8 @@ from robo_rl.apps.recording.callers import Caller
 from robo_rl.apps.recording.desk import Desk, Notices
 from robo_rl.apps.recording.drive import PageDrive
 from robo_rl.apps.recording.edits import EditThread
-from robo_rl.apps.recording.episodes import ENDED, IDLE, PAUSED, RECORDING, Episodes, checked_instruction
+from robo_rl.apps.recording.episodes import IDLE, RECORDING, Episodes, checked_instruction
+from robo_rl.apps.recording.handover import Handover
 from robo_rl.apps.recording.latency import CommandLatency, LoopPulse
 from robo_rl.apps.recording.learning.autonomy import Autonomy
 from robo_rl.apps.recording.requests import (
@@ -62,6 +63,7 @@ class RecordAppNode:
         self.episodes, self.notices = episodes, Notices(log)
         self.streams = RobotStreams(bus, settings.robot, settings.cameras, settings.transport)
         self.drive = PageDrive(bus, settings.robot) if settings.drives else None
+        self.control = Handover(self.drive, self.streams, episodes, bus.now, self.notices.tell)
         self._observer = ArmObserver(settings.spec.obs)
         self._stamps = ReceiptStamps(bus.stamp, bus.now)
         self.pulse, self.latency = LoopPulse(1.0 / settings.robot.command_hz), CommandLatency()
@@ -132,12 +134,13 @@ class RecordAppNode:
             "reset": self._reset,
             "start": self._start,
             "pause": self.episodes.pause,
-            "resume": self.episodes.resume,
+            "resume": self._resume,
             "end": self.episodes.end,
-            "discard": self.episodes.discard,
+            "discard": self._discard,
             "again": self._again,
-            "take_over": self._take_over,
-            "let_run": self._let_run,
+            "take_over": self.control.take_over,
+            "abandon": self.control.abandon,
+            "let_run": lambda: self.control.let_run(self._autonomy()),
             "undo": self._undo,
             "train": lambda: self._autonomy().training.begin(self.episodes.tally.episodes),
             "stop_training": lambda: self._autonomy().training.stop(),
@@ -184,20 +187,27 @@ class RecordAppNode:
         streams = self.streams.all.items()
         if missing := [name for name, s in streams if s.frozen or s.age_s(now_s) > GAP_S]:
             raise DataError(f"Nothing is recorded yet: {self.streams.fault(missing[0], self._bus.now())}.")
-        return self.episodes.start()
+        self.control.begin_then(self.autonomy, lambda: self._attempt(self.episodes.start))
+        return ""
+
+    def _resume(self) -> str:
+        self.episodes.require_paused()
+        self.control.begin_then(self.autonomy, lambda: self._attempt(self.episodes.resume))
+        return ""
 
     def _again(self) -> str:
         """Throw the running episode away, put a simulated robot back, and begin again."""
         if self.episodes.state != IDLE:
             self.episodes.discard()
         if self._settings.resets:
-            self._scene.begin(self._start_now)
+            self._scene.begin(partial(self._attempt, self._start))
             return ""
         return self._start()
 
-    def _start_now(self) -> None:
+    def _attempt(self, action: Callable[[], str]) -> None:
+        """Act after a wait; a mistake becomes a notice."""
         try:
-            self._say(self._start())
+            self._say(action())
         except RoboRLError as error:
             self.notices.tell(str(error), "error")
 
@@ -215,8 +225,18 @@ class RecordAppNode:
         self._say(self.episodes.save(success))
         if self.autonomy is not None and self.episodes.state == IDLE:
             self.autonomy.runner.finished(success, alone)
+        self._after_episode()
         if self._settings.resets and self.episodes.state == IDLE:
             self._scene.begin()
+
+    def _discard(self) -> str:
+        said = self.episodes.discard()
+        self._after_episode()
+        return said
+
+    def _after_episode(self) -> None:
+        """Hold a policy that is in control until the next episode."""
+        self.control.waits |= self.episodes.state == IDLE and self.control.by_policy
 
     def _relabel(self, request: RelabelRequest) -> None:
         task = None if request.text is None else checked_instruction(request.text)
@@ -234,27 +254,10 @@ class RecordAppNode:
             raise DataError(f"Policies run beside the page with the extra train: {pip_install('app,train')}.")
         return self.autonomy
 
-    def _take_over(self) -> str:
-        if self.drive is None or self.drive.human:
-            return ""
-        self.drive.hand(True)
-        return "you are in control"
-
-    def _let_run(self) -> str:
-        if self.drive is None:
-            raise DataError("Another program drives this arm; it hands over by teleop/intervention.")
-        self._autonomy().begin(self._hand_to_policy, lambda why: self.notices.tell(why, "error"))
-        return ""
-
-    def _hand_to_policy(self) -> None:
-        if self.drive is not None:
-            self.drive.hand(False)
-            self.notices.tell("the policy is in control; take over at any time")
-
     def _load(self, bundle: str) -> str:
         if self.episodes.state == RECORDING:
             raise DataError("An episode is being recorded: end it before another policy is loaded.")
-        self._take_over()
+        self.control.take_over()
         return self._autonomy().runner.load(bundle)
 
     def _press(self, on: bool) -> None:
@@ -288,7 +291,7 @@ class RecordAppNode:
             "stop": lambda: self.episodes.save(None),
             "success": lambda: self.episodes.save(True),
             "failure": lambda: self.episodes.save(False),
-            "discard": self.episodes.discard,
+            "discard": self._discard,
         }
         if name not in asked:
             return False, f"'{name[:40]}' is no request; known: {', '.join(asked)}"
@@ -310,10 +313,8 @@ class RecordAppNode:
         self.edits.tick()
         if self.autonomy is not None:
             self.autonomy.tick()
-        if self.drive is not None:
-            held = self.episodes.state in (PAUSED, ENDED)
-            self.drive.tick(self.streams.filter.phase == "armed", held)
-            self.latency.published(self._bus.now())
+        self.control.tick(self.streams.filter.phase == "armed")
+        self.latency.published(self._bus.now())
         if self.episodes.instruction not in ("", self._told_task):
             self._told_task = self.episodes.instruction
             self._tell_task(Text(self._told_task))

@@ -31,7 +31,7 @@ class PlainRequest(_Request):
 
     kind: Literal[
         "release", "arm", "stop", "reset", "start", "pause", "resume", "end", "discard", "again", "train",
-        "take_over", "let_run", "stop_training", "undo",
+        "take_over", "let_run", "stop_training", "undo", "abandon",
     ]  # fmt: skip
 
 

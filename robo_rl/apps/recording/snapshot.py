@@ -35,6 +35,7 @@ def robot_view(streams: RobotStreams, now_s: float) -> dict[str, Any]:
         "filter": {
             "phase": streams.filter.phase if heard else "unknown",
             "reason": streams.filter.sentence if heard else "the safety filter is not heard",
+            "drops": streams.filter.drops,
         },
     }
 

@@ -16,6 +16,7 @@ from hardware.description import RobotDescription
 from hardware.loop.observation import IMAGE
 from hardware.messages import CompressedImage, Diagnostics, Flag, Image, JointState, JointTrajectory, Status
 from hardware.nodes.shared.waypoint import last_waypoint
+from hardware.safety.reasons import Reason
 from hardware.topics import (
     INTERVENTION,
     JOINT_STATES,
@@ -33,6 +34,16 @@ SETTLED = 4  # repeated pictures before the arm's motion counts
 MOVED_RAD = 0.05  # motion of the arm during which a camera that works never repeats a picture
 STATES = "states"  # name of the stream beside those of cameras
 S_NS = 1_000_000_000
+DROPS = {  # reasons that an operator does not expect: name in the filter's status -> sentence
+    reason.name.lower(): reason.sentence
+    for reason in (
+        Reason.JUMP_AT_START,
+        Reason.NOT_FINITE,
+        Reason.WRONG_SHAPE,
+        Reason.WRONG_JOINTS,
+        Reason.OUT_OF_ORDER,
+    )
+}
 
 
 @dataclass
@@ -89,12 +100,17 @@ class FilterStatus:
     sentence: str = "no safety filter has been heard"
     hardware: str = ""  # name of the robot's description
     counts: Mapping[str, str] = field(default_factory=dict)
+    drops: str = ""  # why commands were dropped since the status before; empty: none was
 
-    @classmethod
-    def of(cls, status: Status) -> FilterStatus:
-        """Status of a message on `safety/state`."""
+    def next(self, status: Status) -> FilterStatus:
+        """Status of the next message on `safety/state`."""
         counts = {key: value for key, value in status.values.items() if key not in ("phase", "ends")}
-        return cls(status.values.get("phase", "unknown"), status.message, status.hardware_id, counts)
+        drops = next((s for key, s in DROPS.items() if int(counts.get(key, 0)) > self._count(key)), "")
+        phase = status.values.get("phase", "unknown")
+        return FilterStatus(phase, status.message, status.hardware_id, counts, drops)
+
+    def _count(self, key: str) -> int:
+        return int(self.counts.get(key, 0)) if self.counts else 2**62  # nothing is new in the first status
 
 
 class RobotStreams:
@@ -209,7 +225,7 @@ class RobotStreams:
 
     def _on_filter(self, message: Diagnostics, received_s: float) -> None:
         if message.status:
-            self.filter, self._filter_s = FilterStatus.of(message.status[0]), received_s
+            self.filter, self._filter_s = self.filter.next(message.status[0]), received_s
 
     def _on_compressed(self, camera: str, message: CompressedImage, received_s: float) -> None:
         self._note_repeat(camera, message.data)

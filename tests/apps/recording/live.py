@@ -41,7 +41,15 @@ class WillingPolicy:
         """Do nothing."""
 
     def view(self) -> dict[str, Any]:
-        idle = {"state": "none", "command": "", "step": 0, "steps": 0, "loss": None, "episodes": 0, "run": ""}
+        idle = {
+            "state": "none",
+            "command": "",
+            "step": 0,
+            "steps": 0,
+            "loss": None,
+            "left_s": None,
+            "run": "",
+        }
         policy = {"state": "ready", "bundle": self.bundle, "known": [self.bundle], "success": ""}
         return {"policy": policy, "training": idle}
 

@@ -10,6 +10,7 @@ import pytest
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.validate import validate
 from tests.apps.recording.cell import RecordingCell, make_cell
+from tests.apps.recording.live import WillingPolicy
 
 
 @pytest.fixture
@@ -209,3 +210,37 @@ def test_the_emergency_stop_disarms(cell: RecordingCell) -> None:
     cell.run(0.1)
     cell.ask(kind="arm")
     assert cell.armed
+
+
+def test_a_policy_acts_within_episodes_alone(cell: RecordingCell) -> None:
+    """The arm is held in a pause, and after an episode until the next one starts; no frame of the policy's
+    counts as an intervention. A page that is left stops the policy.
+    """
+    policy = WillingPolicy()
+    cell.node.autonomy = policy  # type: ignore[assignment]
+    streams = cell.node.streams
+    cell.ask(kind="let_run")
+    cell.ask(kind="start")
+    cell.run(0.5)
+    assert not streams.intervention
+    cell.ask(kind="pause")
+    cell.run(0.2)
+    assert streams.intervention
+    cell.ask(kind="resume")
+    cell.run(0.5)
+    cell.ask(kind="save", success=False)
+    cell.run(2.0)
+    assert streams.intervention
+    assert policy.trials == [(False, True)]
+    cell.ask(kind="start")
+    cell.run(0.5)
+    assert not streams.intervention
+    cell.ask(kind="abandon")
+    cell.run(0.2)
+    assert streams.intervention
+    assert "no operator's page is open: the policy is stopped" in cell.said
+    cell.ask(kind="save", success=None)
+    first, second = cell.store()
+    assert not first.intervention.any()
+    assert second.intervention.any()
+    assert not second.intervention[:5].any()

@@ -53,7 +53,7 @@ class PolicyRunner:
 
     def __post_init__(self) -> None:
         self._children: list[Child] = []
-        self._heard_s = -1e9
+        self._heard_s, self._said = -1e9, ""  # last status of the policy's node
         POLICY_STATUS.subscribe(self.bus, self._on_status)
 
     @property
@@ -104,6 +104,7 @@ class PolicyRunner:
             "bundle": self.bundle,
             "known": list(self.known),
             "success": "" if trials is None else trials.rate,
+            "said": self._said if self.state == "ready" else "",
         }
 
     def close(self) -> None:
@@ -116,3 +117,7 @@ class PolicyRunner:
 
     def _on_status(self, message: Diagnostics, received_s: float) -> None:
         self._heard_s = received_s
+        if message.status:
+            status = message.status[0]
+            ms = float(status.values.get("inference_ms", "0"))
+            self._said = status.message if status.level or not ms else f"inferring in {ms:.0f} ms"

@@ -39,6 +39,8 @@ class TrainingJob:
     loss: float | None = None
     episodes: int = 0
     run: Path | None = None
+    left_s: float | None = None  # estimate; None before two looks with progress
+    _first: tuple[float, int] = (0.0, 0)  # time and step of the first progress
     _child: Child | None = field(default=None, repr=False)
     _read_s: float = 0.0  # time of the last look at the metrics
 
@@ -52,7 +54,7 @@ class TrainingJob:
         while (self.runs / str(number)).exists():
             number += 1
         self.run = self.runs / str(number)
-        self.episodes, self.step, self.loss = episodes, 0, None
+        self.episodes, self.step, self.loss, self.left_s = episodes, 0, None, None
         given = shlex.split(self.words)
         self.steps = next((int(word[6:]) for word in given if word.startswith("steps=")), 3000)
         return self._start("training", ["train", f"data={self.data}", f"out={self.run}", *given])
@@ -95,6 +97,7 @@ class TrainingJob:
             "step": self.step,
             "steps": self.steps,
             "loss": self.loss,
+            "left_s": self.left_s,
             "episodes": self.episodes,
             "run": "" if self.run is None else str(self.run),
         }
@@ -116,4 +119,10 @@ class TrainingJob:
             return
         rows = [row for row in read_metrics(self.run / METRICS) if "base/loss" in row]
         if rows:
+            before, now_s = self.step, time.monotonic()
             self.step, self.loss = int(rows[-1]["step"]), round(float(rows[-1]["base/loss"]), 4)
+            if before == 0:
+                self._first = now_s, self.step
+            elif self.step > max(before, self._first[1]):
+                per_step_s = (now_s - self._first[0]) / (self.step - self._first[1])
+                self.left_s = round(per_step_s * (self.steps - self.step))

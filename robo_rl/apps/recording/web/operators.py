@@ -21,7 +21,7 @@ class Operators:
     def join(self, page: str) -> None:
         """A page connects; the first one gets the controls."""
         self._pages[page] += 1
-        if self._vacant():
+        if self.vacant:
             self.driver, self.asker = page, None
 
     def leave(self, page: str) -> bool:
@@ -45,7 +45,7 @@ class Operators:
 
     def ask(self, page: str) -> None:
         """Ask for the controls; they are given at once while nobody has them."""
-        if self._vacant():
+        if self.vacant:
             self.driver, self.asker = page, None
         elif page != self.driver:
             self.asker = page
@@ -64,17 +64,18 @@ class Operators:
 
     def view(self, page: str) -> dict[str, object]:
         """What a page shows about this. The only open page gets controls that nobody has."""
-        if len(self._pages) == 1 and page in self._pages and self._vacant():
+        if len(self._pages) == 1 and page in self._pages and self.vacant:
             self.driver = page
         return {
             "role": "driver" if self.drives(page) else "watcher",
             "watchers": max(0, len(self._pages) - (self.driver in self._pages)),
             "asked": self.asker is not None and self.drives(page),
             "asking": self.asker == page,
-            "vacant": self._vacant(),
+            "vacant": self.vacant,
         }
 
-    def _vacant(self) -> bool:
+    @property
+    def vacant(self) -> bool:
         """True while nobody has the controls, and the last operator did not come back in time."""
         if self.driver is None:
             return True

@@ -20,7 +20,7 @@ from hardware.messages import Image
 from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.requests import ControlsRequest, PlainRequest, parse_request
 from robo_rl.apps.recording.web.access import COOKIE, Access
-from robo_rl.apps.recording.web.operators import Operators
+from robo_rl.apps.recording.web.operators import GRACE_S, Operators
 from robo_rl.apps.recording.web.review import Review
 from robo_rl.core.errors import ConfigError, DataError, RoboRLError
 
@@ -120,6 +120,12 @@ class PageServer:
                 await sender
             if self.operators.leave(page):
                 self._desk.ask(PlainRequest(kind="release"))
+                asyncio.get_running_loop().call_later(GRACE_S + 0.1, self._stop_if_abandoned)
+
+    def _stop_if_abandoned(self) -> None:
+        """Stop a policy whose operator did not come back."""
+        if self.operators.vacant:
+            self._desk.ask(PlainRequest(kind="abandon"))
 
     async def _receive(self, socket: WebSocket, page: str) -> None:
         second, count = 0, 0

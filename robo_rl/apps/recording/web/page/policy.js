@@ -4,13 +4,14 @@ const name = (bundle) => bundle.replace(/\/bundle$/, "").split("/").slice(-2).jo
 export class Policy {
   constructor(place, send) {
     place.innerHTML = `
-      <div class="row"><select aria-label="policy"></select><span class="quiet state-of-policy"></span><span class="spring"></span>
+      <div class="row"><select aria-label="policy"></select><span class="spring"></span>
         <button class="control"></button></div>
+      <span class="quiet state-of-policy"></span><span class="rate-of-policy"></span>
       <div class="row training"><button class="train">Train a policy</button><progress max="1" value="0" hidden></progress><span class="quiet told"></span></div>
       <code class="command" hidden></code>`;
     const find = (selector) => place.querySelector(selector);
     Object.assign(this, {
-      place, send, select: find("select"), said: find(".state-of-policy"), control: find(".control"), train: find(".train"),
+      place, send, select: find("select"), said: find(".state-of-policy"), rate: find(".rate-of-policy"), control: find(".control"), train: find(".train"),
       bar: find("progress"), told: find(".told"), command: find("code"), keys: "", running: false,
     });
     this.select.onchange = () => send({ kind: "policy", bundle: this.select.value });
@@ -30,7 +31,8 @@ export class Policy {
       this.select.value = policy.bundle;
     }
     this.select.disabled = !driver;
-    this.said.textContent = policy.state === "loading" ? "loading …" : policy.success ? `alone: ${policy.success}` : "";
+    this.said.textContent = policy.state === "loading" ? "loading …" : policy.said ?? "";
+    this.rate.textContent = policy.success ? `acting alone: ${policy.success}` : "";
     this.control.hidden = policy.state === "none";
     this.control.disabled = !driver || (this.human && policy.state !== "ready");
     this.control.className = this.human ? "control" : "control bad";
@@ -38,13 +40,14 @@ export class Policy {
     this.control.insertAdjacentHTML("beforeend", " <kbd>T</kbd>");
     this.running = training.state === "training" || training.state === "exporting";
     this.train.disabled = !driver || (!this.running && view.episode.count < 2);
-    this.train.textContent = this.running ? "Stop training" : `Train on ${view.episode.count} episodes`;
+    this.train.textContent = this.running ? "Stop training" : `Train on ${view.episode.count} ${view.episode.count === 1 ? "episode" : "episodes"}`;
     this.bar.hidden = !this.running;
     this.bar.value = training.steps ? training.step / training.steps : 0;
-    const loss = training.loss === null ? "" : `, loss ${training.loss}`;
+    const loss = training.loss === null ? "" : `, loss ${training.loss}`, left = training.left_s;
+    const rest = left ? `, ${left < 90 ? `${left} s` : `${Math.round(left / 60)} min`} left` : "";
     this.told.textContent = {
-      none: view.episode.count < 2 ? "needs 2 saved episodes or more" : "", training: `step ${training.step} of ${training.steps}${loss}`,
-      exporting: "exporting the bundle …", done: `done${loss}: choose it above`, failed: "failed: see the messages",
+      none: view.episode.count < 2 ? "needs 2 saved episodes or more" : "", training: training.step ? `step ${training.step} of ${training.steps}${loss}${rest}` : "starting …",
+      exporting: "exporting the bundle …", done: `done${loss}`, failed: "failed: see the messages",
     }[training.state];
     this.command.hidden = training.state === "none";
     this.command.textContent = training.command;

@@ -16,7 +16,9 @@ export function showHeader(view, page) {
   $("meter-latency").title = `from the receipt of an input to the command that was sent${round}`;
   meter("meter-page", `${page.fps} fps`, page.fps > 4 ? "ok" : "warning");
   meter("meter-disk", `${view.disk_gb.toFixed(view.disk_gb < 10 ? 1 : 0)} GB`, view.disk_gb < view.floor_gb ? "error" : view.disk_gb < 2 * view.floor_gb ? "warning" : "ok");
-  $("filter-reason").textContent = `Safety filter: ${reason}.`;
+  const drops = view.robot.filter.drops;
+  $("filter-reason").textContent = `Safety filter: ${reason}.${drops ? ` Dropped: ${drops}.` : ""}`;
+  $("filter-reason").dataset.level = drops ? "error" : "";
   const pressed = view.estop;
   $("estop").textContent = pressed ? "RELEASE STOP" : "EMERGENCY STOP";
   $("estop").dataset.pressed = pressed;
