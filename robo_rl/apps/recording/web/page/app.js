@@ -109,7 +109,7 @@ function showBanner() {
       ...buttons.map(([label, name]) => Object.assign(document.createElement("button"), { textContent: label, onclick: () => act(name) })));
   };
   if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again …", "error");
-  if (passing) return say(passing, "error");
+  if (passing && view?.operators.role !== "watcher") return say(passing, "error");
   if (!view) return say("", "");
   if (view.estop) return say("Emergency stop pressed.", "error", ["Release", "estop"]);
   if (view.operators.asked) return say("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);

@@ -4,9 +4,9 @@ const name = (bundle) => bundle.replace(/\/bundle$/, "").split("/").slice(-2).jo
 export class Policy {
   constructor(place, send) {
     place.innerHTML = `
-      <div class="row"><select aria-label="policy"></select><span class="spring"></span>
+      <div class="row"><select aria-label="policy"></select><span class="quiet state-of-policy"></span>
         <button class="control"></button></div>
-      <span class="quiet state-of-policy"></span><span class="rate-of-policy"></span>
+      <span class="rate-of-policy"></span>
       <div class="row training"><button class="train">Train a policy</button><progress max="1" value="0" hidden></progress><span class="quiet told"></span></div>
       <code class="command" hidden></code>`;
     const find = (selector) => place.querySelector(selector);

@@ -17,7 +17,7 @@ export function showHeader(view, page) {
   meter("meter-page", `${page.fps} fps`, page.fps > 4 ? "ok" : "warning");
   meter("meter-disk", `${view.disk_gb.toFixed(view.disk_gb < 10 ? 1 : 0)} GB`, view.disk_gb < view.floor_gb ? "error" : view.disk_gb < 2 * view.floor_gb ? "warning" : "ok");
   const drops = view.robot.filter.drops;
-  $("filter-reason").textContent = `Safety filter: ${reason}.${drops ? ` Dropped: ${drops}.` : ""}`;
+  $("filter-reason").textContent = `Safety filter: ${reason.replace("it goes on after safety_filter/arm", "press Arm to go on")}.${drops ? ` Dropped: ${drops}.` : ""}`;
   $("filter-reason").dataset.level = drops ? "error" : "";
   const pressed = view.estop;
   $("estop").textContent = pressed ? "RELEASE STOP" : "EMERGENCY STOP";
@@ -51,7 +51,7 @@ export function showNotices(notices) {
   newest = last;
   $("notices").replaceChildren(...notices.slice().reverse().map((notice) => {
     const row = document.createElement("li");
-    const time = new Date(1000 * notice.at_s).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+    const time = new Date(1000 * notice.at_s).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
     row.append(Object.assign(document.createElement("time"), { textContent: time }), ` ${notice.text}`);
     row.dataset.level = notice.level;
     return row;
