@@ -9,6 +9,7 @@ from robo_rl.conf.datasets.replay import DataShowConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.reader import Episode
+from robo_rl.data.episodes.reward_marks import reward_marks
 from robo_rl.data.review.one_episode import episode_at
 
 
@@ -46,6 +47,7 @@ def episode_text(episode: Episode) -> str:
         "seed": "" if meta.seed is None else str(meta.seed),
         "return": f"{float(episode.reward.sum()):.4g}",
         "interventions": f"{human} frames" if human else "",
+        "reward marks": ", ".join(f"{m.reward:+g} at frame {m.frame}" for m in reward_marks(meta)),
         "earlier labels": str(len(meta.info["labels"])) if isinstance(meta.info.get("labels"), list) else "",
     }
     for key in env.obs:

@@ -6,6 +6,7 @@ tick, as in `hardware.recording.frames`. The last frame waits for the label: a s
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from robo_rl.core.text.instruction import to_bytes
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_writer import EpisodeWriter
 from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.data.episodes.reward_marks import RewardMark, with_mark
 
 Seen = dict[str, ndarray]
 IDLE, RECORDING, PAUSED, ENDED = "idle", "recording", "paused", "ended"
@@ -84,7 +86,7 @@ class Episodes:
         self._running: EpisodeWriter | None = None
         self._seen: tuple[Seen, Mapping[str, int]] | None = None  # observation that has no action yet
         self._held: PendingFrame | None = None  # last frame, which waits for its reward
-        self.frames = 0
+        self.frames = self.marks = 0
         self.version = tally.episodes  # changes when the committed episodes do
         self.intervened = False  # a human controlled the arm in some frame of this episode
         self.saved = ""  # sentence on the last commit
@@ -108,7 +110,7 @@ class Episodes:
             task=self.instruction, operator=self._operator, info=self._info()
         )
         self._seen = self._held = None
-        self.state, self.frames, self.intervened = RECORDING, 0, False
+        self.state, self.frames, self.marks, self.intervened = RECORDING, 0, 0, False
         return f"recording episode {self._writer.next_number}"
 
     def frame(
@@ -140,6 +142,18 @@ class Episodes:
             self.end()
             return f"the episode has the longest length, {self.frames} frames, and was ended"
         return ""
+
+    def mark(self, reward: float) -> str:
+        """Mark the present frame with a reward. Raises DataError unless something is being recorded."""
+        if self.state != RECORDING or self._running is None:
+            raise DataError(
+                f"Only a frame that is being recorded can be marked; the episode is {self.state}."
+            )
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        mark = RewardMark(self.frames, reward, self._operator, at)
+        self._running.annotate(with_mark(self._running.info, mark))
+        self.marks += 1
+        return f"marked frame {self.frames} with reward {reward:+g}"
 
     def pause(self) -> str:
         """Take no frames until `resume`; the arm is held meanwhile."""

@@ -27,6 +27,7 @@ from robo_rl.apps.recording.requests import (
     DriveRequest,
     EstopRequest,
     InstructRequest,
+    MarkRequest,
     PlainRequest,
     PolicyRequest,
     RelabelRequest,
@@ -151,10 +152,8 @@ class RecordAppNode:
             self._drive(request, received_s)
         elif isinstance(request, EstopRequest):
             self._press(request.on)
-        elif isinstance(request, SaveRequest):
-            self._save(request.success)
-        elif isinstance(request, InstructRequest):
-            self._say(self.episodes.instruct(request.text))
+        elif isinstance(request, SaveRequest | MarkRequest | InstructRequest):
+            self._note(request)
         elif isinstance(request, DeleteRequest):
             self.edits.begin(partial(delete_episodes, episodes=request.episodes))
         elif isinstance(request, RelabelRequest):
@@ -165,6 +164,15 @@ class RecordAppNode:
             self.drive.speed = request.share
         elif isinstance(request, PlainRequest) and request.kind in self._actions:
             self._say(self._actions[request.kind]())
+
+    def _note(self, request: SaveRequest | MarkRequest | InstructRequest) -> None:
+        """Label, mark or instruct the present episode."""
+        if isinstance(request, SaveRequest):
+            self._save(request.success)
+        elif isinstance(request, MarkRequest):
+            self._say(self.episodes.mark(request.reward))
+        else:
+            self._say(self.episodes.instruct(request.text))
 
     def _say(self, sentence: str) -> None:
         if sentence:

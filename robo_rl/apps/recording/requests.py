@@ -49,6 +49,13 @@ class SaveRequest(_Request):
     success: bool | None
 
 
+class MarkRequest(_Request):
+    """A reward for the frame that is being recorded."""
+
+    kind: Literal["mark"]
+    reward: Share
+
+
 class InstructRequest(_Request):
     """The instruction in words."""
 
@@ -97,6 +104,7 @@ Request = (
     | PlainRequest
     | EstopRequest
     | SaveRequest
+    | MarkRequest
     | InstructRequest
     | SpeedRequest
     | PolicyRequest

@@ -47,6 +47,7 @@ def episode_view(episodes: Episodes, rate_hz: float) -> dict[str, Any]:
         "state": episodes.state,
         "frames": episodes.frames,
         "seconds": round(episodes.frames / rate_hz, 2),
+        "marks": episodes.marks,
         "instruction": episodes.instruction,
         "count": tally.episodes,
         "version": episodes.version,

@@ -17,7 +17,14 @@ from contextlib import suppress
 from typing import Any
 
 from robo_rl.apps.recording.desk import Desk
-from robo_rl.apps.recording.requests import DriveRequest, EstopRequest, PlainRequest, Request, SaveRequest
+from robo_rl.apps.recording.requests import (
+    DriveRequest,
+    EstopRequest,
+    MarkRequest,
+    PlainRequest,
+    Request,
+    SaveRequest,
+)
 from robo_rl.core.errors import ConfigError
 
 HOLD_S = 0.15
@@ -30,7 +37,8 @@ ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 KEY = re.compile(r"\x1b[\[O]([A-D])|\x1b[\[O][0-9;]*[~A-Za-z]|(.)", re.DOTALL)
 HELP = (
     "keys: arrows, w s move the hand, a d q e z c turn it; 1-9 turn a joint up, shift and digit down; space "
-    "starts and ends, Enter success, f failure, x discard, r re-record, p pause, n new scene, t let the "
+    "starts and ends, Enter success, f failure, x discard, r re-record, p pause, n new scene, g or b marks a "
+    "good or bad moment, t let the "
     "policy run or take over, m arm, k stop, ! EMERGENCY STOP; Ctrl-C ends and keeps what is recorded."
 )
 SHIFTED = "!@#$%^&*("  # of a US keyboard; "!" is the emergency stop, so joint 1 turns down by "~"
@@ -89,6 +97,8 @@ class Terminal:
         state, drive = view.get("episode", {}).get("state"), view.get("drive") or {}
         if key in ("\n", "f"):
             return SaveRequest(kind="save", success=key == "\n")
+        if key in ("g", "b"):
+            return MarkRequest(kind="mark", reward=1.0 if key == "g" else -1.0)
         if key == "!":
             return EstopRequest(kind="estop", on=not view.get("estop", False))
         names = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy import ndarray
@@ -132,6 +132,20 @@ class EpisodeWriter:
             rows[STAMPS] = self._stamps(stamps or {})
         self._append(rows)
         self.frames += 1
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Further facts about this episode."""
+        return dict(self._meta.info)
+
+    def annotate(self, info: Mapping[str, Any]) -> None:
+        """Replace the further facts, also for an episode that is salvaged. Raises DiskFullError."""
+        self._require_running()
+        self._meta = replace(self._meta, info=dict(info))
+        draft = self._directory / f".{RECORDING_JSON}"
+        with report_full_disk(self._root, "a note on the episode"):
+            write_json_file(draft, self._meta.to_json())
+            draft.replace(self._directory / RECORDING_JSON)
 
     def commit(
         self,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from robo_rl.apps.datasets.show import episode_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.reward_marks import marked_reward, reward_marks
+from robo_rl.data.store import EpisodeStore, recover
 from robo_rl.data.validate import validate
 from tests.apps.recording.cell import RecordingCell, make_cell
 from tests.apps.recording.live import WillingPolicy
@@ -244,3 +248,37 @@ def test_a_policy_acts_within_episodes_alone(cell: RecordingCell) -> None:
     assert not first.intervention.any()
     assert second.intervention.any()
     assert not second.intervention[:5].any()
+
+
+def test_moments_are_marked_with_rewards(cell: RecordingCell) -> None:
+    """Marks are kept with frame, author and time; the column `reward` stays that of the label."""
+    cell.ask(kind="mark", reward=1.0)
+    assert "Only a frame that is being recorded can be marked" in cell.said[-1]
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    cell.ask(kind="mark", reward=1.0)
+    cell.drive(0.5)
+    cell.ask(kind="mark", reward=-1.0)
+    cell.drive(0.2)
+    cell.ask(kind="save", success=False)
+    meta = cell.store().episode(0).meta
+    good, bad = reward_marks(meta)
+    assert (good.reward, bad.reward, good.at[-1]) == (1.0, -1.0, "Z")
+    assert 5 < good.frame < bad.frame
+    reward = marked_reward(meta)
+    assert len(reward) == meta.frames
+    assert np.flatnonzero(reward).tolist() == [good.frame, bad.frame]
+    assert not cell.store().episode(0).reward.any()
+    assert f"+1 at frame {good.frame}, -1 at frame {bad.frame}" in episode_text(cell.store().episode(0))
+
+
+def test_marks_of_a_killed_episode_are_salvaged(cell: RecordingCell, tmp_path: Path) -> None:
+    """The note is on the disk as soon as it is made."""
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    cell.ask(kind="mark", reward=0.5)
+    shutil.copytree(cell.out, tmp_path / "copy")  # as the disk is after a kill
+    recover(tmp_path / "copy")
+    (episode,) = EpisodeStore(tmp_path / "copy")
+    assert [mark.reward for mark in reward_marks(episode.meta)] == [0.5]
+    assert not episode.meta.complete

@@ -12,6 +12,7 @@ from hardware.camera.jpeg import encoded
 from hardware.loop.observation import IMAGE
 from robo_rl.core.errors import DataError
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
+from robo_rl.data.episodes.reward_marks import reward_marks
 
 QUALITY = 85
 MOST_POINTS = 400  # of a curve
@@ -79,5 +80,6 @@ def _row(episode: Episode) -> dict[str, Any]:
         "task": meta.task,
         "operator": meta.operator,
         "recorded_at": meta.recorded_at,
+        "marks": [[mark.frame, mark.reward] for mark in reward_marks(meta)],
         "policy": str(meta.info.get("policy", "")),
     }

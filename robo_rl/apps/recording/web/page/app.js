@@ -43,6 +43,7 @@ export function act(name) {
     start: { kind: "start" }, end: { kind: "end" }, pause: { kind: "pause" }, resume: { kind: "resume" },
     success: { kind: "save", success: true }, failure: { kind: "save", success: false },
     discard: { kind: "discard" }, again: { kind: "again" }, reset: { kind: "reset" },
+    mark_good: { kind: "mark", reward: 1 }, mark_bad: { kind: "mark", reward: -1 },
     arm: { kind: "arm" }, stop: { kind: "stop" },
     estop: { kind: "estop", on: !view?.estop }, press: { kind: "estop", on: true },
     toggle: { kind: state === "idle" ? "start" : "end" },

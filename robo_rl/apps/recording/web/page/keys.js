@@ -2,10 +2,12 @@
 const ACTIONS = {
   Space: "toggle", Enter: "success", KeyF: "failure", KeyX: "discard", Backspace: "discard", KeyR: "again", KeyP: "hold",
   KeyN: "reset", KeyM: "arm", Escape: "stop", KeyT: "control", KeyI: "instruction", KeyV: "review", KeyJ: "mode", KeyH: "keys",
+  KeyG: "mark_good", KeyB: "mark_bad",
 };
 const HELP = [
   ["Space", "start and end an episode"], ["Enter", "save it as a success"], ["F", "save it as a failure"],
   ["X", "discard it"], ["R", "discard it and record again"], ["P", "pause, and continue"],
+  ["G B", "mark this moment as good or bad: reward +1 or −1"],
   ["N", "new scene (simulated robot)"], ["I", "edit the instruction"], ["T", "take over, or let the policy run"],
   ["M", "arm the safety filter"], ["Esc", "stop the arm"], ["Shift+Esc", "EMERGENCY STOP"],
   ["← ↑ ↓ →", "move the hand"], ["W S", "up, down"], ["A D", "turn"], ["Q E", "tilt"], ["Z C", "roll"],

@@ -48,7 +48,7 @@ export class Review {
     this.stop();
     this.number = episode.number;
     this.player.hidden = false;
-    this.player.innerHTML = "<div class=pictures></div><div class=row><button class=toggle>Pause</button><input type=range min=0 value=0 aria-label=frame><output></output></div><div class='row edit'><input type=text aria-label=instruction><button class=good>Success</button><button class=bad>Failure</button><button class=plain>No label</button><button class=delete>Delete</button></div>";
+    this.player.innerHTML = "<div class=pictures></div><div class=row><button class=toggle>Pause</button><input type=range min=0 value=0 aria-label=frame><output></output></div><p class='marks quiet'></p><div class='row edit'><input type=text aria-label=instruction><button class=good>Success</button><button class=bad>Failure</button><button class=plain>No label</button><button class=delete>Delete</button></div>";
     const pictures = this.facts.cameras.map((camera) => {
       const picture = document.createElement("img");
       picture.alt = `camera ${camera}`;
@@ -58,6 +58,8 @@ export class Review {
     this.edits(episode);
     const slider = this.player.querySelector("input[type=range]"), output = this.player.querySelector("output");
     slider.max = episode.frames - 1;
+    const marks = episode.marks.map(([frame, reward]) => `${reward > 0 ? "+" : ""}${reward} at ${(frame / this.facts.rate_hz).toFixed(1)} s`);
+    this.player.querySelector(".marks").textContent = marks.length ? `Reward marks: ${marks.join(", ")}` : "";
     const show = (frame) => {
       slider.value = frame;
       output.textContent = `Episode ${episode.number} · ${(frame / this.facts.rate_hz).toFixed(1)} s`;

@@ -25,10 +25,10 @@ export function showHeader(view, page) {
 }
 
 export function showState(view, facts) {
-  const { state, seconds, count, successes, failures, instruction } = view.episode;
+  const { state, seconds, count, successes, failures, marks, instruction } = view.episode;
   const words = { idle: "ready", recording: "recording", paused: "paused", ended: "ended", editing: "editing" };
   $("state").textContent = words[state];
-  $("clock").textContent = state === "idle" ? "" : `${seconds.toFixed(1)} s`;
+  $("clock").textContent = state === "idle" ? "" : `${seconds.toFixed(1)} s${marks ? ` · ${marks} marked` : ""}`;
   $("clock").title = `an episode ends by itself after ${facts.longest_s} s`;
   const plain = count - successes - failures;
   $("tally").textContent = count ? `${count} saved: ${successes} ✓ ${failures} ✗${plain ? ` ${plain} unlabelled` : ""}` : "no episodes yet";
