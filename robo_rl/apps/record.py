@@ -20,7 +20,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.packages import pip_install
 
 APP = "record_app"
-SIMULATED = "sim_arm"
+SIMULATED, SIMULATED_GRIPPER = "sim_arm", "sim_arm_gripper"
 RUNNING = "ros2"  # robot=: that of a safety filter which runs already
 SEARCH_S = 5.0  # for that filter; it reports twice a second
 PICTURE_PX = 128
@@ -100,15 +100,16 @@ def robot_words(config: RecordConfig) -> dict[str, list[str]]:
     if given:
         values = {"robot": config.robot, "device": config.device, "arm": "false", "record": "", **given}
         return load_set("teleop").commands(values | {"transport": config.transport})
-    if robot.name != SIMULATED:
+    if robot.name not in (SIMULATED, SIMULATED_GRIPPER):
         raise ConfigError(
             f"Nothing runs '{robot.name}' yet. Give driver=<file> or controller=<name> of the real arm, "
-            "attach=true if its nodes run already, or robot=sim_arm."
+            f"attach=true if its nodes run already, or robot={SIMULATED}."
         )
     names = "+".join(robot.cameras) if config.cameras == "auto" else config.cameras
     values = {"robot": config.robot, "device": config.device, "cameras": names, "goal": ""}
     words = load_set("arm_sim").commands(values | {"arm": str(config.arm).lower()})
-    words["sim_robot"] += ["scene=peg", f"image_size={PICTURE_PX}"]
+    if robot.name == SIMULATED:  # the other one has a gripper in the place of the peg, and no cameras
+        words["sim_robot"] += ["scene=peg", f"image_size={PICTURE_PX}"]
     return words
 
 

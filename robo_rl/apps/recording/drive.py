@@ -31,7 +31,9 @@ TOOL_AXES = ("x", "y", "z", "roll", "pitch", "yaw")
 
 @dataclass(frozen=True)
 class DriveInput:
-    """Newest input: values in -1 ... 1 for x, y, z, roll, pitch, yaw of the tool, or for each joint."""
+    """Newest input: values in -1 ... 1 for x, y, z, roll, pitch, yaw of the tool and opening of the gripper,
+    or for each joint.
+    """
 
     mode: Mode
     values: Float[ndarray, " v"]
@@ -72,12 +74,14 @@ class PageDrive:
 
     def take(self, mode: Mode, values: Float[ndarray, " v"]) -> None:
         """Take an input. Raises ConfigError for one that this robot cannot follow."""
-        count = len(TOOL_AXES) if mode == "tool" else len(self._robot.names)
+        count = self._count(mode)
         if mode == "tool" and not self.tool:
             raise ConfigError(
                 f"The description of '{self._robot.name}' lacks axis and offset_m of a joint, so its tool "
                 "cannot be driven. Drive the joints."
             )
+        if mode == "tool" and len(values) == len(TOOL_AXES):
+            values = np.append(values, 0.0)
         if len(values) != count:
             raise ConfigError(f"{len(values)} values to drive {mode} came, expected {count}.")
         self._input = DriveInput(mode, np.clip(values, -1.0, 1.0), self._bus.now())
@@ -112,10 +116,13 @@ class PageDrive:
 
     def _fresh(self) -> Float[ndarray, " v"]:
         """Values of the newest input; zeros once it has expired."""
-        count = len(TOOL_AXES) if self.mode == "tool" else len(self._robot.names)
+        count = self._count(self.mode)
         if self._input is None or self._bus.now() - self._input.received_s > DEAD_MAN_S:
             return np.zeros(count)
         return self._input.values
+
+    def _count(self, mode: Mode) -> int:
+        return len(TOOL_AXES) + 1 if mode == "tool" else len(self._robot.names)
 
     def _send(self, values: Float[ndarray, " v"]) -> None:
         stamp_s, frame = self._clock.stamp(), self._robot.frame_id
@@ -124,10 +131,14 @@ class PageDrive:
                 Twist(
                     stamp_s,
                     self.speed * TOOL_M_S * values[:3],
-                    self.speed * TOOL_RAD_S * values[3:],
+                    self.speed * TOOL_RAD_S * values[3:6],
                     frame,
                 )
             )
+            if (gripper := self._robot.gripper) is not None:
+                opening = math.copysign(values[6], values[6] * (gripper.open_at - gripper.closed_at))
+                rate = self.speed * opening * self._full_rad_s[self._robot.names.index(gripper.joint)]
+                self._jog(JointJog(stamp_s, (gripper.joint,), np.array([rate]), frame))
         else:
             self._jog(JointJog(stamp_s, self._robot.names, self.speed * self._full_rad_s * values, frame))
 

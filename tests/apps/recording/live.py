@@ -87,6 +87,7 @@ def live_cell(out: Path, **settings: Any) -> Iterator[LiveCell]:
         "out": str(out),
         "drives": True,
         "resets": True,
+        "gripper": False,
     }
     access = Access.of("127.0.0.1", port, None, loopback=True)
     server = ServerThread(PageServer(cell.desk, access, Review(out), facts), listener)

@@ -177,3 +177,30 @@ def test_episodes_are_reviewed_relabelled_and_deleted(browser: Any, live: LiveCe
     page.wait_for_selector("#tally:has-text('2 saved')", state="attached")
     assert [episode.success for episode in cell.store()] == [True, False]
     page.context.close()
+
+
+GAMEPAD = """
+const buttons = Array.from({ length: 17 }, () => ({ pressed: false }));
+const pad = { id: "Test Pad", connected: true, axes: [0, 0, 0, 0], buttons };
+window.pad = pad;
+navigator.getGamepads = () => [window.pad];
+"""
+
+
+def test_a_gamepad_drives_while_its_switch_is_held(browser: Any, live: LiveCell) -> None:
+    """The stick alone moves nothing; with a shoulder button it does; unplugged, the arm stands still."""
+    context = browser.new_context()
+    context.add_init_script(GAMEPAD)
+    page, cell = context.new_page(), live.cell
+    page.goto(live.address)
+    page.wait_for_selector("body[data-ready][data-role=driver]")
+    page.wait_for_selector("#device:has-text('Test Pad')")
+    page.evaluate("pad.axes[0] = -1")
+    before = cell.arm.q_rad.copy()
+    page.wait_for_timeout(300)
+    np.testing.assert_allclose(cell.arm.q_rad, before, atol=1e-3)
+    page.evaluate("pad.buttons[4].pressed = true")
+    live.wait(lambda: bool(np.abs(cell.arm.q_rad - before).max() > 0.05))
+    page.evaluate("window.pad = null")
+    live.wait(lambda: cell.node.drive is not None and not cell.node.drive.moving)
+    context.close()

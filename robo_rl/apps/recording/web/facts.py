@@ -24,4 +24,5 @@ def facts_of(settings: AppSettings, config: RecordAppNodeConfig) -> dict[str, An
         "operator": config.operator,
         "drives": settings.drives,
         "resets": settings.resets,
+        "gripper": robot.gripper is not None,
     }

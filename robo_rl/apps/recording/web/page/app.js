@@ -64,6 +64,7 @@ function setMode(mode) {
   $("mode-tool").setAttribute("aria-pressed", mode === "tool");
   $("mode-joints").setAttribute("aria-pressed", mode === "joints");
   $("pads").hidden = mode !== "tool";
+  $("gripper").hidden = mode !== "tool" || !facts.gripper;
   $("joint-rows").hidden = mode !== "joints";
 }
 
@@ -74,9 +75,7 @@ function jointRows() {
     row.querySelector("span").textContent = name;
     row.querySelectorAll("button").forEach((button, side) => {
       button.setAttribute("aria-label", `${name} ${side ? "up" : "down"}`);
-      const end = () => drive.let(button);
-      button.addEventListener("pointerdown", (event) => { button.setPointerCapture(event.pointerId); drive.hold(button, [[joint, side ? 1 : -1]]); });
-      for (const kind of ["pointerup", "pointercancel", "lostpointercapture"]) button.addEventListener(kind, end);
+      drive.attachButton(button, [[joint, side ? 1 : -1]]);
     });
     $("joint-rows").append(row);
   });
@@ -139,6 +138,9 @@ words.onkeydown = (event) => { event.stopPropagation(); if (event.key === "Enter
 drive.attach($("pad-plane"), (x, y) => [[0, y], [1, -x]]);
 drive.attach($("pad-height"), (x, y) => [[2, y]]);
 drive.attach($("pad-turn"), (x, y) => [[5, y]]);
+drive.attachButton($("gripper-open"), [[6, 1]]);
+drive.attachButton($("gripper-close"), [[6, -1]]);
+$("gripper").hidden = !facts.gripper;
 jointRows();
 keyHelp($("key-list"));
 listen(drive, act);

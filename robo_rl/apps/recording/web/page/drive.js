@@ -4,9 +4,12 @@ const PERIOD_MS = 33;
 const TOOL_KEYS = {
   ArrowUp: [0, 1], ArrowDown: [0, -1], ArrowLeft: [1, 1], ArrowRight: [1, -1],
   KeyW: [2, 1], KeyS: [2, -1], KeyZ: [3, 1], KeyC: [3, -1], KeyQ: [4, 1], KeyE: [4, -1], KeyA: [5, 1], KeyD: [5, -1],
+  KeyO: [6, 1], KeyL: [6, -1],
 };
 const SWITCHES = [4, 5, 6, 7]; // shoulder buttons of a gamepad in the standard layout
+const [CLOSE, OPEN] = [0, 1]; // buttons of the gripper
 const DEAD_ZONE = 0.12;
+const held = (pad, button) => (pad.buttons[button]?.pressed ? 1 : 0);
 
 export class Drive {
   constructor(link, joints) {
@@ -69,7 +72,7 @@ export class Drive {
 
   // Values of what is held; null when nothing is.
   values() {
-    const values = new Array(this.mode === "tool" ? 6 : this.joints).fill(0);
+    const values = new Array(this.mode === "tool" ? 7 : this.joints).fill(0);
     let held = false;
     const add = (axis, value) => { held = true; if (axis < values.length) values[axis] += value; };
     for (const code of this.keys) {
@@ -88,7 +91,7 @@ export class Drive {
     for (const pad of navigator.getGamepads ? navigator.getGamepads() : []) {
       if (!pad || !pad.connected || !SWITCHES.some((button) => pad.buttons[button]?.pressed)) continue;
       const at = (axis) => (Math.abs(pad.axes[axis] ?? 0) > DEAD_ZONE ? pad.axes[axis] : 0);
-      if (this.mode === "tool") return [[0, -at(1)], [1, -at(0)], [2, -at(3)], [5, -at(2)]];
+      if (this.mode === "tool") return [[0, -at(1)], [1, -at(0)], [2, -at(3)], [5, -at(2)], [6, held(pad, OPEN) - held(pad, CLOSE)]];
       return [0, 1, 2, 3].slice(0, this.joints).map((axis) => [axis, at(axis)]);
     }
     return null;
@@ -97,6 +100,12 @@ export class Drive {
   gamepadName() {
     for (const pad of navigator.getGamepads ? navigator.getGamepads() : []) if (pad?.connected) return pad.id.slice(0, 32);
     return "";
+  }
+
+  // A button that drives while it is held.
+  attachButton(button, axes) {
+    button.addEventListener("pointerdown", (event) => { button.setPointerCapture(event.pointerId); this.hold(button, axes); });
+    for (const kind of ["pointerup", "pointercancel", "lostpointercapture"]) button.addEventListener(kind, () => this.let(button));
   }
 
   // A pad that is dragged: axes(x, y) gives [axis, value] pairs for a position in -1 ... 1, y upwards.

@@ -11,9 +11,10 @@ const HELP = [
   ["N", "new scene (simulated robot)"], ["I", "edit the instruction"], ["T", "take over, or let the policy run"],
   ["M", "arm the safety filter"], ["Esc", "stop the arm"], ["Shift+Esc", "EMERGENCY STOP"],
   ["← ↑ ↓ →", "move the hand"], ["W S", "up, down"], ["A D", "turn"], ["Q E", "tilt"], ["Z C", "roll"],
+  ["O L", "open, close the gripper"],
   ["J", "drive the hand or the joints"], ["1 … 9", "joints: turn up; with Shift, down"],
   ["V", "review episodes"], ["?", "these keys"],
-  ["gamepad", "hold a shoulder button: left stick moves, right stick lifts and turns"],
+  ["gamepad", "hold a shoulder button: left stick moves, right stick lifts and turns, A closes and B opens the gripper"],
 ];
 
 export function keyHelp(place) {
