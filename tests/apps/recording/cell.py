@@ -11,6 +11,7 @@ import numpy as np
 from numpy import ndarray
 
 from hardware.bus.in_process import InProcessWorld
+from hardware.checks.faulty_bus import Fault, FaultyBus
 from hardware.description import RobotDescription
 from hardware.messages import Image
 from hardware.nodes.safety_filter import SafetyFilterNode
@@ -54,22 +55,26 @@ class ObedientArm:
 
 
 class FakeCameras:
-    """Cameras whose pictures count up; `silent` and `frozen` ones misbehave."""
+    """Cameras whose pictures count up; faults are injected into their bus."""
 
     def __init__(self, world: InProcessWorld, names: tuple[str, ...]) -> None:
-        self.bus, self.count = world.bus("cameras"), 0
-        self.silent: set[str] = set()
-        self.frozen: set[str] = set()
+        self.bus, self.count = FaultyBus(world.bus("cameras")), 0
         self._show = {name: image_topic(name).publisher(self.bus) for name in names}
         self.bus.timer(1.0 / CAMERA["rate_hz"], self._tick)
 
     def _tick(self) -> None:
         self.count += 1
         for name, show in self._show.items():
-            value = 7 if name in self.frozen else self.count % 256
-            pixels = np.full((SIDE_PX, SIDE_PX, 3), value, np.uint8)
-            if name not in self.silent:
-                show(Image(self.bus.stamp(), pixels, f"{name}_optical"))
+            pixels = np.full((SIDE_PX, SIDE_PX, 3), self.count % 256, np.uint8)
+            show(Image(self.bus.stamp(), pixels, f"{name}_optical"))
+
+    def inject(self, camera: str, fault: Fault) -> None:
+        """Let a camera suffer a fault from now on."""
+        self.bus.inject(image_topic(camera).name, fault)
+
+    def cure(self, camera: str) -> None:
+        """End the fault of a camera."""
+        self.bus.cure(image_topic(camera).name)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hardware.checks.faulty_bus import Delay, Drop, Freeze
 from robo_rl.apps.datasets.show import episode_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.reward_marks import marked_reward, reward_marks
@@ -96,13 +97,13 @@ def test_a_silent_camera_pauses_the_episode_and_is_named(cell: RecordingCell) ->
     """Frames without a new picture are marked by t_receive_ns = -1; half a second of them pauses."""
     cell.ask(kind="start")
     cell.drive(0.5)
-    cell.cameras.silent = {"wrist"}
+    cell.cameras.inject("wrist", Drop())
     cell.run(1.0)
     assert cell.node.episodes.state == "paused"
     assert any("pictures of the camera 'wrist'" in sentence for sentence in cell.said)
     cell.ask(kind="start")
     assert any("paused already" in sentence for sentence in cell.said)
-    cell.cameras.silent = set()
+    cell.cameras.cure("wrist")
     cell.run(0.2)
     cell.ask(kind="resume")
     cell.run(0.3)
@@ -114,7 +115,7 @@ def test_a_silent_camera_pauses_the_episode_and_is_named(cell: RecordingCell) ->
 
 def test_a_frozen_camera_is_named_while_the_arm_moves(cell: RecordingCell) -> None:
     """The same picture of an arm that rests is no fault; of an arm that moves, it is."""
-    cell.cameras.frozen = {"front"}
+    cell.cameras.inject("front", Freeze())
     cell.run(2.0)
     assert not cell.node.streams.cameras["front"].frozen
     cell.ask(kind="reset")  # the arm jumps, but then rests
@@ -282,3 +283,22 @@ def test_marks_of_a_killed_episode_are_salvaged(cell: RecordingCell, tmp_path: P
     (episode,) = EpisodeStore(tmp_path / "copy")
     assert [mark.reward for mark in reward_marks(episode.meta)] == [0.5]
     assert not episode.meta.complete
+
+
+def test_a_camera_that_stutters_is_recorded_with_the_age_of_its_pictures(cell: RecordingCell) -> None:
+    """Pictures of one camera come 0.2 s late, and every other one of the other is lost: the episode goes on,
+    and the stamps say when each picture was taken.
+    """
+    cell.cameras.inject("front", Delay(0.2))
+    cell.cameras.inject("wrist", Drop(0.5))
+    cell.run(0.5)
+    cell.ask(kind="start")
+    cell.drive(2.0)
+    cell.ask(kind="save", success=None)
+    episode = cell.store().episode(0)
+    stamps = episode.stamps()
+    age_s = 1e-9 * (stamps["t_capture_ns"] - stamps["t_capture_ns.image.front"])
+    assert 0.15 < np.median(age_s) < 0.3
+    assert episode.frames > 30
+    wrist = stamps["t_receive_ns.image.wrist"]
+    assert len(set(wrist[wrist > 0].tolist())) < 0.8 * episode.frames
