@@ -1,4 +1,4 @@
-"""Chunk executor: history stacking, chunk queues, re-planning and reset, per lane.
+"""Chunk executor: history stacking, memory of decisions, chunk queues, re-planning and reset, per lane.
 
 Training, evaluation and the robot all run a policy through this class, so that they behave alike. One control
 step is `due` -> `plan` -> `peek` -> `advance`; `act` does all of it.
@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robo_rl.core.conditioning import Condition
+from policies.decision_memory import DecisionMemory
+from robo_rl.core.conditioning import MEMORY, Condition, memory_shape, moment_of, sample_with_moment
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, LaneIds, NoiseSource, Obs, reads_every_step
@@ -51,6 +52,14 @@ class ChunkExecutor:
         if ensemble is not None and not abs(ensemble) * (policy.chunk - 1) <= 80.0:
             raise ConfigError(f"ensemble={ensemble} cannot be used, expected: a decay near 0, such as 0.01.")
         self.ensemble = ensemble
+        shape = memory_shape(policy)
+        if shape is not None and (self.execute != policy.execute or ensemble is not None):
+            raise ConfigError(
+                f"The policy remembers decisions that are {policy.execute} steps apart, found "
+                f"execute={self.execute} and ensemble={ensemble}. Leave both out, or train it with another "
+                "execute."
+            )
+        self._memory = None if shape is None else DecisionMemory(shape, num_envs, device)
         self.num_envs = num_envs
         self.lanes = Lanes.all(num_envs, device, masked=masked)
         count = torch.zeros(num_envs, dtype=torch.long, device=device)
@@ -63,7 +72,8 @@ class ChunkExecutor:
         self._weight = torch.zeros(num_envs, policy.chunk, device=device)
 
     def reset(self, obs: Obs, lanes: Lanes | LaneIds | None = None) -> None:
-        """Start an episode in these lanes: the history repeats the first observation and the queue is empty.
+        """Start an episode in these lanes: the history repeats the first observation, and queue and memory
+        are empty.
 
         obs: (n, *shape), all lanes; only `lanes` are read.
         """
@@ -75,6 +85,8 @@ class ChunkExecutor:
                 lanes.write(self._history[key], lanes.read(value).unsqueeze(1))
         for counter in (self._left, self._at, self.decision):
             lanes.write(counter, 0)
+        if self._memory is not None:
+            self._memory.reset(lanes)
         if self.ensemble is not None:
             lanes.write(self._sum, 0.0)
             lanes.write(self._weight, 0.0)
@@ -85,8 +97,13 @@ class ChunkExecutor:
             self._history[key] = torch.cat([self._history[key][:, 1:], value.unsqueeze(1)], dim=1)
 
     def history(self, lanes: Lanes | LaneIds | None = None) -> Obs:
-        """Stacked observations (k, To, *shape), newest last; for all lanes a view, not a copy."""
-        return {key: self._chosen(lanes).read(value) for key, value in self._history.items()}
+        """Stacked observations (k, To, *shape), newest last; for all lanes a view, not a copy.
+
+        For a policy with a memory, also what it made of the decisions so far.
+        """
+        chosen = self._chosen(lanes)
+        stacked = {key: chosen.read(value) for key, value in self._history.items()}
+        return stacked if self._memory is None else {**stacked, MEMORY: chosen.read(self._memory.rows)}
 
     def due(self) -> Lanes:
         """Lanes that must be planned before the next action: those with an empty queue; all with a temporal
@@ -102,10 +119,15 @@ class ChunkExecutor:
         condition: that of these lanes' observations (`conditioning.encode`); None: it is made here.
         """
         with torch.no_grad():
-            if condition is None:
-                chunk = self.policy.sample(self.history(lanes), noise)
-            else:
+            if condition is not None:
                 chunk = self.policy.sample_from(condition, noise)
+                moment = None if self._memory is None else moment_of(condition)
+            elif self._memory is not None:
+                chunk, moment = sample_with_moment(self.policy, self.history(lanes), noise)
+            else:
+                chunk, moment = self.policy.sample(self.history(lanes), noise), None
+        if self._memory is not None and moment is not None:
+            self._memory.push(lanes, moment)
         self.queue(lanes, chunk)
         return chunk
 
@@ -171,6 +193,8 @@ class ChunkExecutor:
         """Tensors that restore the executor to this instant."""
         state = {f"history.{key}": value for key, value in self._history.items()}
         names = ("decision", "_left", "_at", "_chunk", "_sum", "_weight")
+        if self._memory is not None:
+            state["memory"] = self._memory.rows
         return {
             key: value.clone()
             for key, value in (state | {name: getattr(self, name) for name in names}).items()
@@ -180,6 +204,8 @@ class ChunkExecutor:
         device, prefix = self.lanes.ids.device, "history."
         for name in ("decision", "_left", "_at", "_chunk", "_sum", "_weight"):
             setattr(self, name, state[name].to(device, copy=True))
+        if self._memory is not None:
+            self._memory.rows = state["memory"].to(device, copy=True)
         self._history = {
             key.removeprefix(prefix): value.to(device, copy=True)
             for key, value in state.items()

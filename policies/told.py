@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from robo_rl.core.conditioning import encode
+from robo_rl.core.conditioning import encode, memory_shape, sample_with_moment
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, Obs, reads_every_step
 from robo_rl.core.shapes import Float
@@ -29,7 +29,7 @@ class ToldPolicy:
         self._policy, self._words = policy, torch.from_numpy(to_bytes(instruction).copy())
         self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
-        self.reads_every_step = reads_every_step(policy)
+        self.reads_every_step, self.memory_shape = reads_every_step(policy), memory_shape(policy)
 
     def encode(self, obs: Obs) -> Any:
         return encode(self._policy, self._told(obs))
@@ -39,6 +39,10 @@ class ToldPolicy:
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         return self._policy.sample(self._told(obs), noise)
+
+    def sample_with_moment(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:
+        """(chunk, moment) of a policy with a memory; see `conditioning.sample_with_moment`."""
+        return sample_with_moment(self._policy, self._told(obs), noise)
 
     def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         return self._policy.sample_from(features, noise)

@@ -35,6 +35,7 @@ SUITES = {
     "gymrobotics": ("sim.adapters.gymnasium_robotics:RoboticsLanes", "gymrobotics"),
     "robosuite": ("sim.adapters.robosuite:RobosuiteLanes", "robosuite"),
     "envpool": ("sim.adapters.envpool:EnvPoolLanes", "envpool"),
+    "recall": ("sim.tasks.recall.lane:RecallLanes", "sim"),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsLanes", "sim"),  # of several tasks, see `_kind`
 }
 SCENES = {  # suites of `sim.tasks.table.SUITES` -> the table of their tasks
@@ -73,12 +74,14 @@ TASKS = {  # suite -> (names of its tasks; True where these are all)
     "gymrobotics": ("sim.adapters.gymnasium_robotics:IDS", False),
     "robosuite": ("sim.adapters.robosuite:TASKS", True),
     "envpool": ("sim.adapters.envpool:IDS", False),
+    "recall": ("sim.tasks.recall.buttons:TASKS", True),
 }
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.adapters.metaworld_expert:MetaWorldExpert", "sim"),
     "quad": ("sim.flight.expert:FlightExpert", None),
     "arm6": ("sim.arms.arm6.expert:ArmExpert", "sim"),
     "scene": ("sim.scenes.expert:SceneExpert", "sim"),
+    "recall": ("sim.tasks.recall.expert:RecallExpert", None),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsExpert", "sim"),
 }
 

@@ -18,6 +18,7 @@ from policies.deploy.runner import OnnxPolicy
 from policies.remote.address import Address
 from policies.remote.contract import bundle_contract
 from policies.remote.policy import RemotePolicy
+from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 
@@ -27,7 +28,14 @@ Sampler = Callable[[Obs, Tensor, int, int], Tensor]
 
 
 def graph_sampler(bundle: Bundle, device: Device, threads: int) -> Sampler:
-    """Sampler that runs the exported graph and ignores the old chunk."""
+    """Sampler that runs the exported graph and ignores the old chunk. Raises CheckpointError for a policy
+    with a memory, whose decisions must be as far apart as in training.
+    """
+    if bundle.memory is not None:
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' remembers its decisions, and the robot's nodes hold no memory yet. "
+            "Run it by robo-rl run, or train with policy.memory=0."
+        )
     policy = OnnxPolicy(bundle, device, threads)
     return lambda obs, noise, frozen, known: policy.sample(obs, noise)
 

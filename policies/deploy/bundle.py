@@ -29,6 +29,7 @@ MANIFEST = "manifest.json"
 Noise = Literal["zero", "gaussian"]
 LEAST_HZ, MOST_HZ = 0.1, 100_000.0  # of observations and control
 MOST_STEPS = 10_000  # of observations and actions in one decision
+MOST_NUMBERS = 1_000_000  # along each axis of a memory
 _KEYS = (
     "format",
     "name",
@@ -60,6 +61,7 @@ class Bundle:
     envelope: FlightEnvelope | None  # of a flight policy
     prefix: Path | None = None  # graph of pictures and words, of a vision-language-action policy
     instruction: str | None = None  # what such a policy does if nothing else is asked for
+    memory: tuple[int, int] | None = None  # shape of its memory of earlier decisions, which the caller holds
 
     @property
     def name(self) -> str:
@@ -107,7 +109,8 @@ def load_bundle(folder: Path) -> Bundle:
     if noise not in ("zero", "gaussian"):
         raise CheckpointError(f"{folder / MANIFEST} has noise '{noise}', expected 'zero' or 'gaussian'.")
     graph, words = (None, None) if prefix is None else (folder / prefix["file"], prefix["instruction"])
-    return Bundle(folder, manifest, env, obs_steps, chunk, execute, noise, envelope, graph, words)
+    memory = None if prefix is None or prefix["memory"] is None else tuple(prefix["memory"])
+    return Bundle(folder, manifest, env, obs_steps, chunk, execute, noise, envelope, graph, words, memory)
 
 
 def _prefix_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -121,6 +124,11 @@ def _prefix_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
         raise ConfigError(f"The prefix reads {entry['inputs']}, which are no observations of the policy.")
     if entry["instruction"] is not None:
         to_bytes(str(entry["instruction"]))
+    memory = entry.setdefault("memory", None)
+    if memory is not None and not (
+        len(memory) == 2 and all(isinstance(each, int) and 1 <= each <= MOST_NUMBERS for each in memory)
+    ):
+        raise ConfigError(f"The memory has shape {memory}, which no policy has.")
     return entry
 
 

@@ -3,6 +3,9 @@
 prefix.onnx: pictures and words -> keys, values and mask of all layers, and pooled features. It runs when a
 picture or the instruction changes. policy.onnx, the head: those, the states and `noise` -> `chunk`, and
 refine.onnx for a step-wise residual, as in `policies.deploy.export`. Both run at control rate.
+
+With a memory, the prefix also gives the `moment` of this decision, and the head reads `memory`, which the
+caller holds: graphs have no state.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from policies.vla.cond import Cond
 from policies.vla.packed import bottom_vla
 from policies.vla.policy import VlaPolicy
 from policies.vla.tiny import TinyBackbone
+from robo_rl.core.conditioning import MEMORY
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.protocols import Obs
@@ -41,6 +45,7 @@ from robo_rl.core.spec import ActionSpec
 from robo_rl.core.text.instruction import INSTRUCTION
 
 PREFIX = ("keys", "values", "mask", "pooled")  # outputs of the prefix graph, inputs of the others
+MOMENT = "moment"  # another one, with a memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +54,32 @@ class PrefixExport:
 
     graphs: list[ExportedGraph]
     inputs: tuple[str, ...]  # of the prefix
+    outputs: tuple[str, ...]
+    memory: tuple[int, int] | None  # shape of the memory that the head reads
 
     def to_json(self) -> dict[str, Any]:
         """Entry of the manifest for the prefix."""
         cameras = [key.partition(".")[2] for key in self.inputs if key != INSTRUCTION]
-        return {
+        entry = {
             "file": PREFIX_GRAPH,
             "inputs": list(self.inputs),
-            "outputs": list(PREFIX),
+            "outputs": list(self.outputs),
             "cameras": cameras,
         }
+        return entry if self.memory is None else entry | {"memory": list(self.memory)}
 
 
 class PrefixGraph(nn.Module):
-    """Pictures and words -> the outputs of `PREFIX`, with one axis for the layers."""
+    """Pictures and words -> the outputs of `prefix_outputs`, with one axis for the layers."""
 
     def __init__(self, vla: VlaPolicy) -> None:
         super().__init__()
         self.vla = vla
 
     def forward(self, inputs: Obs) -> tuple[Tensor, ...]:
-        keys, values, mask, pooled = self.vla.prefix(inputs)
-        return torch.stack(keys, dim=1), torch.stack(values, dim=1), mask, pooled
+        keys, values, mask, pooled, moment = self.vla.prefix(inputs)
+        more = () if self.vla.memory is None else (moment,)
+        return torch.stack(keys, dim=1), torch.stack(values, dim=1), mask, pooled, *more
 
 
 class HeadGraph(nn.Module):
@@ -102,7 +111,24 @@ class CorrectionGraph(nn.Module):
 def condition(vla: VlaPolicy, inputs: Obs) -> Cond:
     """Condition of the inputs of a graph."""
     keys, values, mask, pooled = (inputs[name] for name in PREFIX)
-    return vla.condition((keys.unbind(1), values.unbind(1), mask, pooled), inputs)
+    moment = pooled[:, :0] if vla.memory is None else inputs[MOMENT]
+    return vla.condition((keys.unbind(1), values.unbind(1), mask, pooled, moment), inputs)
+
+
+def prefix_outputs(vla: VlaPolicy) -> tuple[str, ...]:
+    """Outputs of the prefix graph."""
+    return PREFIX if vla.memory is None else (*PREFIX, MOMENT)
+
+
+def example_memory(vla: VlaPolicy, rows: int) -> Obs:
+    """Memory of random decisions, more in each row than in the one before, which has none in the first."""
+    if (shape := vla.memory_shape) is None:
+        return {}
+    rng, (decisions, width) = generator("export memory"), shape
+    held = torch.arange(decisions).flip(0) < torch.arange(rows)[:, None] % (decisions + 1)
+    memory = torch.randn(rows, decisions, width, generator=rng)
+    memory[:, :, 0] = 1.0
+    return {MEMORY: memory * held.unsqueeze(-1)}
 
 
 def corrects_steps(policy: Any) -> bool:
@@ -131,8 +157,10 @@ def export_with_prefix(
     rng, shape = generator("export noise"), (len(obs[INSTRUCTION]), frozen.chunk, frozen.action_spec.dim)
     noise = torch.randn(shape, generator=rng)
     seen = {key: obs[key] for key in (*vla.pictures, INSTRUCTION)}
-    states = {key: obs[key] for key in vla.states}
-    prefix_data = to_onnx(trace(PrefixGraph(vla), seen), list(seen), list(PREFIX))
+    obs |= example_memory(vla, len(obs[INSTRUCTION]))
+    states = {key: obs[key] for key in (*vla.states, *((MEMORY,) if vla.memory is not None else ()))}
+    outputs = prefix_outputs(vla)
+    prefix_data = to_onnx(trace(PrefixGraph(vla), seen), list(seen), list(outputs))
     prefix = OnnxGraph(prefix_data, PREFIX_GRAPH, device="cpu")
     encoded = prefix.run_all(seen)
     action = frozen.action_spec.denormalize(noise[:, 0].tanh())
@@ -156,7 +184,7 @@ def export_with_prefix(
         graphs.append(ExportedGraph(file, tuple(graph.shapes), output, worst))
     for file, data in written.items():
         write_atomic(folder / file, data)
-    return PrefixExport(graphs, tuple(seen))
+    return PrefixExport(graphs, tuple(seen), outputs, vla.memory_shape)
 
 
 def _worst(policy: Any, prefix: OnnxGraph, graph: OnnxGraph, obs: Obs, more: Obs, output: str) -> float:

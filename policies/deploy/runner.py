@@ -15,6 +15,7 @@ from policies.deploy.bundle import Bundle
 from policies.deploy.graph import Device, OnnxGraph
 from policies.deploy.kept_prefix import KeptPrefix
 from policies.executor import ChunkExecutor
+from robo_rl.core.conditioning import MEMORY
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import NoiseSource, Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
@@ -39,7 +40,7 @@ class OnnxPolicy:
         self.head_took = Durations()  # seconds of the graph of `sample`, with a prefix
         self._sample = OnnxGraph(sample, sample.name, device, threads)
         self._refine = None if refine is None else OnnxGraph(refine, refine.name, device, threads)
-        self.reads_every_step = refine is not None
+        self.reads_every_step, self.memory_shape = refine is not None, bundle.memory
         low, high = torch.tensor(self.action_spec.low), torch.tensor(self.action_spec.high)
         self._low, self._per_unit = low, 2.0 / (high - low)
         self._is_normal = bool((low == -1.0).all() and (high == 1.0).all())
@@ -64,7 +65,14 @@ class OnnxPolicy:
         raise ConfigError(_NO_FEATURES)
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        return self._sample_from(self._with_prefix(obs), noise)
+
+    def sample_with_moment(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:
+        """(chunk, moment) of a policy with a memory; see `conditioning.sample_with_moment`."""
         seen = self._with_prefix(obs)
+        return self._sample_from(seen, noise), seen["moment"]
+
+    def _sample_from(self, seen: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         start_s = time.perf_counter()
         chunk = self._sample.run({**seen, "noise": noise}, "chunk")
         if self.prefix is not None:
@@ -91,6 +99,8 @@ class OnnxPolicy:
     def _check(self, bundle: Bundle) -> None:
         expected = {key: (self.obs_steps, *spec.shape) for key, spec in self.obs_spec.items()}
         expected["noise"] = (self.chunk, self.action_spec.dim)
+        if self.memory_shape is not None:
+            expected[MEMORY] = self.memory_shape
         taken = self._sample.shapes
         if self.prefix is not None:
             kept = set(bundle.manifest["prefix"]["outputs"])

@@ -53,9 +53,9 @@ class RewordedWindows:
             ]
             yield {**obs, INSTRUCTION: torch.stack(told).to(device)}, action
 
-    def _told(self, text: UInt8[Tensor, "1 128"], seed: int) -> UInt8[Tensor, "1 128"]:
+    def _told(self, text: UInt8[Tensor, "K_1 128"], seed: int) -> UInt8[Tensor, "1 128"]:
         rng = np.random.Generator(np.random.Philox(seed))
-        said = reworded(to_text(text[0].numpy()), self.wordings, self.config, rng)
+        said = reworded(to_text(text[-1].numpy()), self.wordings, self.config, rng)
         return torch.from_numpy(to_bytes(said).copy())[None]
 
 

@@ -19,7 +19,7 @@ from policies.tuned.fine_tuned import (
     split_features,
 )
 from robo_rl.core.action_map import ResidualMap
-from robo_rl.core.conditioning import pooled
+from robo_rl.core.conditioning import memory_shape, pooled
 from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
@@ -51,6 +51,7 @@ class ResidualPolicy(nn.Module):
         self.encoder = encoder
         self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
         self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
+        self.memory_shape = memory_shape(base)
         self.reads_every_step = action_map.timescale == "step" or reads_every_step(base)
 
     def encode(self, obs: Obs) -> Any:

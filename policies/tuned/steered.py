@@ -19,7 +19,7 @@ from policies.tuned.fine_tuned import (
     split_features,
 )
 from robo_rl.core.action_map import LatentMap
-from robo_rl.core.conditioning import pooled
+from robo_rl.core.conditioning import memory_shape, pooled
 from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor
@@ -44,7 +44,7 @@ class SteeredPolicy(nn.Module):
         self.encoder = encoder
         self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
         self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
-        self.reads_every_step = reads_every_step(base)
+        self.reads_every_step, self.memory_shape = reads_every_step(base), memory_shape(base)
 
     def encode(self, obs: Obs) -> Any:
         """Condition of the base, which plan and actor share, with the features of the actor's own encoder."""

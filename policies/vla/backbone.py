@@ -26,6 +26,11 @@ def make_backbone(
                 f"policy.tokens={config.tokens} is for policy.backbone={TINY} and has no effect on "
                 "pretrained weights, which bring their tokenizer. Leave it out."
             )
+        if config.memory:
+            raise ConfigError(
+                f"policy.memory={config.memory} needs policy.backbone={TINY}: moment tokens are not put into "
+                "the prompts of pretrained models. Leave it out."
+            )
         return PretrainedBackbone(sides, config)
     for key in ("backbone_layers", "lora"):
         if getattr(config, key):

@@ -18,8 +18,9 @@ class Cond:
     keys: tuple[Float[Tensor, "b k L d"], ...]  # k heads of dimension d
     values: tuple[Float[Tensor, "b k L d"], ...]
     mask: Bool[Tensor, "b L"]  # False: padding
-    state: Float[Tensor, "b s"]  # normalised, flat
-    pooled: Float[Tensor, "b c"]  # mean of the prefix's outputs, and the state: input of actors and critics
+    state: Float[Tensor, "b s"]  # normalised, flat; with a memory, followed by what it recalls
+    pooled: Float[Tensor, "b f"]  # mean of the prefix's outputs, and the state: input of actors and critics
+    moment: Float[Tensor, "b c"]  # what a memory keeps of this decision; c = 0 without one
 
     def __len__(self) -> int:
         return len(self.pooled)
@@ -34,4 +35,5 @@ class Cond:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Cond:
         keys, values = (tuple(map(change, layers)) for layers in (self.keys, self.values))
-        return Cond(keys, values, change(self.mask), change(self.state), change(self.pooled))
+        flat = (change(each) for each in (self.mask, self.state, self.pooled, self.moment))
+        return Cond(keys, values, *flat)

@@ -54,7 +54,11 @@ class ExpertBlock(nn.Module):
 
 
 class ActionExpert(nn.Module):
-    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, a). kv_heads, head_dim, layers: those of the prefix."""
+    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, a). kv_heads, head_dim, layers: those of the prefix.
+
+    recalled: numbers at the end of the condition's state that a memory gives. They enter by adaLN, like the
+    process time, which reaches every token of every layer.
+    """
 
     def __init__(
         self,
@@ -66,9 +70,12 @@ class ActionExpert(nn.Module):
         kv_heads: int,
         head_dim: int,
         layers: int,
+        recalled: int = 0,
     ) -> None:
         super().__init__()
         self.tokens, self.state = nn.Linear(action_dim, width), nn.Linear(state_dim, width)
+        self.state_dim = state_dim
+        self.recalled = nn.Linear(recalled, width) if recalled else None
         self.position = nn.Parameter(0.02 * torch.randn(chunk + 1, width))
         self.time = nn.Sequential(
             SinusoidalTime(width), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()
@@ -83,8 +90,10 @@ class ActionExpert(nn.Module):
     def forward(
         self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"], cond: Cond
     ) -> Float[Tensor, "b Tp a"]:
-        code = self.time(t)
-        h = torch.cat([self.state(cond.state).unsqueeze(1), self.tokens(x)], dim=1) + self.position
+        code, state = self.time(t), cond.state[:, : self.state_dim]
+        if self.recalled is not None:
+            code = code + self.recalled(cond.state[:, self.state_dim :])
+        h = torch.cat([self.state(state).unsqueeze(1), self.tokens(x)], dim=1) + self.position
         mask = F.pad(cond.mask, (0, h.shape[1]), value=True)[:, None, None, :]
         for block, keys, values in zip(self.blocks, cond.keys, cond.values, strict=True):
             h = block(h, code, keys, values, mask)

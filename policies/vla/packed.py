@@ -21,7 +21,7 @@ from policies.vla.cond import Cond
 from policies.vla.policy import VlaPolicy
 from policies.vla.tiny import TinyBackbone
 from policies.vla.tokens import longest_text
-from robo_rl.core.conditioning import encode
+from robo_rl.core.conditioning import encode, memory_shape
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
@@ -78,7 +78,7 @@ class PackedLayout:
         shape = (self.kv_heads, self.length, self.head_dim)
         each = [part.unflatten(1, shape) for part in prefix.split(self._layer, dim=1)]
         keys, values = tuple(each[: self.layers]), tuple(each[self.layers :])
-        return Cond(keys, values, mask > 0.5, state, pooled)
+        return Cond(keys, values, mask > 0.5, state, pooled, pooled[:, :0])
 
 
 class PackedPolicy:
@@ -88,6 +88,11 @@ class PackedPolicy:
     """
 
     def __init__(self, policy: SavedPolicy, words: int = MOST_BYTES) -> None:
+        if memory_shape(policy) is not None:
+            raise ConfigError(
+                "This method samples chunks from stored prefixes, and a policy with a memory (policy.memory) "
+                "cannot be packed so. Use method=steering or residual."
+            )
         self.policy, self.kind = policy, policy.kind
         self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute

@@ -16,7 +16,9 @@ from policies.vla.backbone import make_backbone
 from policies.vla.cond import Cond
 from policies.vla.config import VlaConfig, VlaFlowConfig
 from policies.vla.expert import ActionExpert
+from policies.vla.memory import MomentMemory
 from policies.vla.tiny import Prefix
+from robo_rl.core.conditioning import HELD, MEMORY
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.settings import check_settings
@@ -31,6 +33,9 @@ Crop = Float[Tensor, "b cameras 2"]
 class VlaPolicy(nn.Module):
     """chunk = endpoint of the flow from the noise, given a prefix of pictures and words, and the state. A
     `protocols.ChunkPolicy` whose `sample_from` takes the `Cond` of `encode`.
+
+    With a memory (`config.memory`), an observation holds what was made of earlier decisions: sampling is a
+    pure function of that, too.
 
     The prefix is encoded once per chunk; the action expert then runs once per transition of the process. As
     in `GenerativePolicy`, nothing is drawn inside, and actions are in [-1, 1].
@@ -62,6 +67,9 @@ class VlaPolicy(nn.Module):
         self.normalizer = normalizer
         sides = [(env.obs[key].shape[0], env.obs[key].shape[1]) for key in self.pictures]
         self.backbone = make_backbone(sides, config, self.vocabulary)
+        self.memory = (
+            MomentMemory(config.memory, config.moments, config.width, config.heads) if config.memory else None
+        )
         self.net = ActionExpert(
             env.action.dim,
             chunk,
@@ -71,6 +79,7 @@ class VlaPolicy(nn.Module):
             self.backbone.kv_heads,
             self.backbone.head_dim,
             self.backbone.layers,
+            0 if self.memory is None else self.memory.dim,
         )
         self.process = Flow(config.process)
 
@@ -78,6 +87,11 @@ class VlaPolicy(nn.Module):
     def cameras(self) -> int:
         """Number of pictures in an observation; each has a random crop in training."""
         return len(self.pictures)
+
+    @property
+    def memory_shape(self) -> tuple[int, int] | None:
+        """Shape of the memory in an observation; see `robo_rl.core.conditioning`."""
+        return None if self.memory is None else self.memory.shape
 
     # -- acting
     # ------------------------------------------------------------------------------------------------------
@@ -88,14 +102,18 @@ class VlaPolicy(nn.Module):
         return self.condition(self.prefix(obs, crop), obs)
 
     def prefix(self, obs: Obs, crop: Crop | None = None) -> Prefix:
-        """(keys, values, mask, pooled) of pictures and instruction."""
-        out: Prefix = self.backbone([obs[key][:, -1] for key in self.pictures], obs[INSTRUCTION][:, -1], crop)
+        """Prefix of the newest pictures and instruction."""
+        pictures, words = [obs[key][:, -1] for key in self.pictures], obs[INSTRUCTION][:, -1]
+        more = () if self.memory is None else (self.memory.tokens,)
+        out: Prefix = self.backbone(pictures, words, crop, *more)
         return out
 
     def condition(self, prefix: Prefix, obs: Obs) -> Cond:
         """Condition of a prefix and the states of an observation."""
-        (keys, values, mask, pooled), state = prefix, self._state(obs)
-        return Cond(keys, values, mask, state, torch.cat([pooled, state], dim=-1))
+        (keys, values, mask, pooled, moment), state = prefix, self._state(obs)
+        if self.memory is not None:
+            state = torch.cat([state, self.memory(obs[MEMORY], moment)], dim=-1)
+        return Cond(keys, values, mask, state, torch.cat([pooled, state], dim=-1), moment)
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
         """Pooled features of prefix and state."""
@@ -152,14 +170,40 @@ class VlaPolicy(nn.Module):
     ) -> Float[Tensor, " b"]:
         """Behaviour-cloning loss of each sample, the mean over `draws` noises and times for one prefix.
 
-        Draw j takes the noise of another row of the batch, and the time u + j / draws modulo 1.
+        Draw j takes the noise of another row of the batch, and the time u + j / draws modulo 1. With a
+        memory, obs is that of this and of earlier decisions; see `remembered`.
         """
-        draws, cond = self.shape.draws, self.encode(obs, crop)
+        draws = self.shape.draws
+        cond = self.encode(obs, crop) if self.memory is None else self.remembered(obs, crop)
         noises = torch.cat([noise.roll(j, 0) for j in range(draws)])
         times = torch.cat([(u + j / draws) % 1.0 for j in range(draws)])
         chunks, many = chunk.repeat(draws, 1, 1), cond.repeat(draws)
         loss = self.process.bc_loss(self._velocity(many), many.pooled, chunks, noises, times)
         return loss.view(draws, -1).mean(0)
+
+    def remembered(self, obs: Obs, crop: Crop | None = None) -> Cond:
+        """`encode` of the newest of K + 1 observations (b, K + 1, *shape), with the moments of the others as
+        its memory. obs["held"] (b, K): False for decisions before the episode.
+
+        Gradients pass through all observations: the moments are learned from what later actions need.
+        """
+        assert self.memory is not None
+        count = self.memory.decisions + 1
+        seen = {key: obs[key].flatten(0, 1).unsqueeze(1) for key in self.pictures}
+        words = obs[INSTRUCTION][:, -1:].repeat_interleave(count, 0)
+        crops = None if crop is None else crop.repeat_interleave(count, 0)
+        keys, values, mask, pooled, moment = self.prefix({**seen, INSTRUCTION: words}, crops)
+        moments, newest = moment.unflatten(0, (-1, count)), slice(count - 1, None, count)
+        held = obs[HELD].to(moment.dtype).unsqueeze(-1)
+        past = torch.cat([held, held * moments[:, :-1]], dim=-1)
+        prefix = (
+            tuple(layer[newest] for layer in keys),
+            tuple(layer[newest] for layer in values),
+            mask[newest],
+            pooled[newest],
+            moment[newest],
+        )
+        return self.condition(prefix, {**{key: obs[key][:, -1:] for key in self.states}, MEMORY: past})
 
     def _velocity(self, cond: Cond) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """The action expert as a network of the process, whose condition is then `cond`."""
@@ -184,6 +228,8 @@ class VlaPolicy(nn.Module):
                     f"Observation '{key}' has shape {tuple(obs[key].shape)}, expected (batch, "
                     f"{', '.join(map(str, (1, *array.shape)))})."
                 )
+        if self.memory is not None:
+            self.memory.check(obs.get(MEMORY), len(obs[INSTRUCTION]))
 
     # -- checkpoint
     # --------------------------------------------------------------------------------------------------

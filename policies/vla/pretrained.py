@@ -74,7 +74,7 @@ class PretrainedBackbone(nn.Module):
         words: UInt8[Tensor, "b n"],
         crop: Float[Tensor, "b cameras 2"] | None = None,
     ) -> Prefix:
-        """(keys, values, mask, pooled). words: bytes, 0 is padding. crop: positions in [0, 1)."""
+        """words: bytes, 0 is padding. crop: positions in [0, 1)."""
         ids, mask = self._tokens(words)
         mean, std = (list(self._settings[key]) for key in ("image_mean", "image_std"))
         pixels = []
@@ -83,13 +83,13 @@ class PretrainedBackbone(nn.Module):
             pixels.append(resized(seen, layout.side, mean, std))
         inputs = self._family.inputs(pixels, ids == self._placeholder, self._settings)
         out = self.vlm(input_ids=ids, attention_mask=mask.long(), use_cache=True, **inputs)
-        keys, values, mask, pooled = prefix_of(out, mask)
-        if any(layer.shape[2] != ids.shape[1] for layer in keys):
+        prefix = prefix_of(out, mask)
+        if any(layer.shape[2] != ids.shape[1] for layer in prefix[0]):
             raise ConfigError(
                 f"A layer of {self._where} keeps fewer than the prompt's {ids.shape[1]} tokens, because its "
                 "attention has a sliding window. Use smaller or fewer pictures."
             )
-        return keys, values, mask, pooled
+        return prefix
 
     def _layout(self, side: Side) -> Any:
         try:

@@ -24,7 +24,14 @@ from robo_rl.core.text.instruction import MOST_BYTES
 from robo_rl.nets.image_encoder import ResidualStage, SpatialSoftmax
 
 KEYPOINTS = 32
-Prefix = tuple[tuple[Tensor, ...], tuple[Tensor, ...], Bool[Tensor, "b L"], Float[Tensor, "b w"]]
+# keys, values, mask, mean of the outputs, and outputs of the moment tokens, side by side
+Prefix = tuple[
+    tuple[Tensor, ...],
+    tuple[Tensor, ...],
+    Bool[Tensor, "b L"],
+    Float[Tensor, "b w"],
+    Float[Tensor, "b c"],
+]
 
 
 class PictureTokens(nn.Module):
@@ -73,8 +80,9 @@ class TinyBackbone(nn.Module):
         pictures: list[UInt8[Tensor, "b h w 3"]],
         text: UInt8[Tensor, "b n"],
         crop: Float[Tensor, "b cameras 2"] | None = None,
+        moments: Float[Tensor, "m w"] | None = None,
     ) -> Prefix:
-        """(keys, values, mask, pooled). text: bytes, 0 is padding. crop: positions in [0, 1)."""
+        """text: bytes, 0 is padding. crop: positions in [0, 1). moments: tokens at the end of the prefix."""
         words = self.tokens(text)
         # on a GPU the length would be read from the device; a graph has words of full length
         if words.device.type == "cpu" and not torch.compiler.is_exporting():
@@ -83,6 +91,8 @@ class TinyBackbone(nn.Module):
             camera(picture, None if crop is None else crop[:, i])
             for i, (camera, picture) in enumerate(zip(self.cameras, pictures, strict=True))
         ]
+        if moments is not None:
+            seen.append(moments.expand(len(words), -1, -1))
         tokens = torch.cat([self.words(words), *seen], dim=1)
         count = tokens.shape[1] - words.shape[1]
         mask = F.pad(words != 0, (0, count), value=True)
@@ -93,15 +103,22 @@ class TinyBackbone(nn.Module):
             position_ids=place.expand(len(tokens), -1),
             use_cache=True,
         )
-        return prefix_of(out, mask)
+        return prefix_of(out, mask, 0 if moments is None else len(moments))
 
 
-def prefix_of(out: Any, mask: Bool[Tensor, "b L"]) -> Prefix:
-    """Keys, values, mask and mean output of a text model of `transformers`."""
+def prefix_of(out: Any, mask: Bool[Tensor, "b L"], moments: int = 0) -> Prefix:
+    """Prefix of the outputs of a text model of `transformers`. moments: number of tokens at the end."""
     cached = (out.cache if "cache" in out else out.past_key_values).layers  # renamed in transformers 5.2x
     weight = mask.unsqueeze(-1).to(out.last_hidden_state.dtype)
     pooled = (out.last_hidden_state * weight).sum(1) / weight.sum(1)
-    return tuple(layer.keys for layer in cached), tuple(layer.values for layer in cached), mask, pooled
+    moment = out.last_hidden_state[:, mask.shape[1] - moments :].flatten(1)
+    return (
+        tuple(layer.keys for layer in cached),
+        tuple(layer.values for layer in cached),
+        mask,
+        pooled,
+        moment,
+    )
 
 
 def text_model(config: VlaConfig) -> nn.Module:

@@ -27,6 +27,7 @@ from policies.remote.contract import PolicyContract, bundle_contract, normalizer
 from policies.remote.server import Arrays, PolicyServer, ServedPolicy
 from policies.remote.token import VARIABLE, make_token, read_token
 from robo_rl.conf.schema import ServeConfig
+from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import ConfigError, RemoteError
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.shapes import Float
@@ -152,7 +153,12 @@ def serve_policy(loaded: LoadedPolicy) -> tuple[ServedPolicy, float]:
 
 
 def contract_of(loaded: LoadedPolicy) -> PolicyContract:
-    """Contract of a policy folder or a bundle."""
+    """Contract of a policy folder or a bundle. Raises ConfigError for a policy with a memory."""
+    if memory_shape(loaded.policy) is not None:
+        raise ConfigError(
+            f"{loaded.folder} remembers its decisions, and a server holds no memory of episodes. "
+            "Serve a policy with policy.memory=0."
+        )
     if (loaded.folder / MANIFEST).is_file():
         return bundle_contract(load_bundle(loaded.folder), loaded.runtime)
     policy = load_policy(loaded.folder)

@@ -2,9 +2,12 @@
 
     observations  t - To + 1 ... t        actions  t ... t + Tp - 1
 
+    earlier ones, with `past` K      t - K * stride, ..., t - 2 * stride, t - stride  before those
+
 So `action[0]` was executed from the last observation. There is one window per frame. Edges are padded by
 repetition: of the first observation before an episode, of the last action after it. Observations and actions
-are in physical units, images uint8. A batch is a flat dict of observation keys and "action".
+are in physical units, images uint8. A batch is a flat dict of observation keys and "action"; with earlier
+observations, also of "held" (b, K), False for those before the episode.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from numpy import ndarray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from robo_rl.core.conditioning import HELD
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.shapes import Bool, Int64, Shaped, UInt8
 from robo_rl.data import jpeg
@@ -41,10 +45,21 @@ def in_memory(dataset: DatasetMeta, key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Lengths of a window: To = `obs_steps` observations, Tp = `chunk` actions."""
+    """Lengths of a window: To = `obs_steps` observations, Tp = `chunk` actions.
+
+    past, stride: K earlier observations, each `stride` frames after the one before.
+    """
 
     obs_steps: int = 2
     chunk: int = 16
+    past: int = 0
+    stride: int = 1
+
+    @property
+    def offsets(self) -> Int64[ndarray, " K_To"]:
+        """Frames of the observations relative to t: the earlier ones, then the To newest."""
+        earlier = (1 - self.obs_steps) - self.stride * np.arange(self.past, 0, -1)
+        return np.concatenate([earlier, np.arange(1 - self.obs_steps, 1)])
 
     def __post_init__(self) -> None:
         if self.obs_steps < 1 or self.chunk < 1:
@@ -111,8 +126,8 @@ class WindowDataset(Dataset[Batch]):
         return WindowBatch(self.gather(indices))
 
     def gather(self, indices: Sequence[int] | Int64[ndarray, " b"] | Int64[Tensor, " b"]) -> Batch:
-        """Windows {key: (b, To, *shape), "action": (b, Tp, a)}. Raises IndexError for an index after the last
-        window.
+        """Windows {key: (b, K + To, *shape), "action": (b, Tp, a)}. Raises IndexError for an index after the
+        last window.
         """
         index = np.asarray(indices, dtype=np.int64)
         if index.size and (index.min() < 0 or index.max() >= len(self)):
@@ -122,8 +137,11 @@ class WindowDataset(Dataset[Batch]):
         episode = np.searchsorted(self._ends, index, side="right")
         first, last = self._starts[episode], self._ends[episode] - 1
         actions = np.minimum(index[:, None] + np.arange(self.spec.chunk), last[:, None])
-        history = np.maximum(index[:, None] + np.arange(1 - self.spec.obs_steps, 1), first[:, None])
+        wanted = index[:, None] + self.spec.offsets
+        history = np.maximum(wanted, first[:, None])
         batch: Batch = {}
+        if past := self.spec.past:
+            batch[HELD] = torch.from_numpy(wanted[:, :past] >= first[:, None])
         for key in self.keys:
             if key in self._tables:
                 batch[key] = self._tables[key][torch.from_numpy(history)]
@@ -138,6 +156,10 @@ class WindowDataset(Dataset[Batch]):
         spec = self.env.obs[key]
         batch = torch.empty((*rows.shape, *spec.shape), dtype=spec.torch_dtype)
         out, source = batch.numpy(), self._images[key]
+        for step in range(self.spec.past):
+            for window, (e, row) in enumerate(zip(episode.tolist(), rows[:, step].tolist(), strict=True)):
+                source.read(e, row, row + 1, out[window, step : step + 1])
+        rows, out = rows[:, self.spec.past :], out[:, self.spec.past :]
         for window, (e, lo, hi) in enumerate(
             zip(episode.tolist(), rows[:, 0].tolist(), rows[:, -1].tolist(), strict=True)
         ):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from robo_rl.core.conditioning import empty_memory
 from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
 from robo_rl.core.seeding import EpisodeSeeds, generator
 
@@ -104,6 +105,7 @@ def latencies_on(policies: Sequence[ChunkPolicy], env: VecEnv) -> list[Latency]:
     obs = env.reset(EpisodeSeeds("latency"))
     histories = [
         {key: value.unsqueeze(1).repeat_interleave(policy.obs_steps, 1) for key, value in obs.items()}
+        | empty_memory(policy, env.num_envs)
         for policy in policies
     ]
     return decision_latencies(list(zip(policies, histories, strict=True)))

@@ -17,6 +17,7 @@ from policies.remote.address import is_remote, parse_address
 from policies.remote.policy import RemotePolicy
 from policies.saved_files import POLICY_FILE
 from robo_rl.conf.transfer import TransferConfig
+from robo_rl.core.conditioning import memory_shape, sample_with_moment
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.protocols import ChunkPolicy, Obs
@@ -187,9 +188,15 @@ class OnDevice:
         self._policy, self._device = policy, device
         self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
+        self.memory_shape = memory_shape(policy)
 
     def features(self, obs: Obs) -> Float[Tensor, "b f"]:
         return self._policy.features(self._there(obs)).cpu()
+
+    def sample_with_moment(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:
+        """(chunk, moment) of a policy with a memory; see `conditioning.sample_with_moment`."""
+        chunk, moment = sample_with_moment(self._policy, self._there(obs), noise.to(self._device))
+        return chunk.cpu(), moment.cpu()
 
     def sample(self, obs: Obs, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
         return self._policy.sample(self._there(obs), noise.to(self._device)).cpu()

@@ -138,7 +138,9 @@ def trainer_class(config: TrainConfig) -> type[BaseTrainer[Any]]:
 
 def training_windows(config: TrainConfig, data: TrainData) -> WindowSource:
     """Windows of the data; those of a vision-language-action policy with varied instructions."""
-    source = data.windows(WindowSpec(config.obs_steps, config.chunk), config.num_workers)
+    past = config.policy.memory if isinstance(config.policy, VlaConfig) else 0
+    spec = WindowSpec(config.obs_steps, config.chunk, past, config.execute)
+    source = data.windows(spec, config.num_workers)
     if isinstance(config.policy, VlaConfig) and INSTRUCTION in data.spec.obs and varies(config.policy):
         return RewordedWindows(source, data.wordings(), config.policy)
     return source

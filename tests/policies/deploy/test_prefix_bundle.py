@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from hardware.loop.inference import InferenceProcess
+from hardware.loop.sampler import graph_sampler
 from policies.base.noise import EpisodeNoise
 from policies.deploy import kept_prefix
 from policies.deploy.bundle import Bundle, load_bundle
@@ -202,3 +203,20 @@ def test_what_is_kept_belongs_to_the_newest_pictures(monkeypatch: pytest.MonkeyP
     two = {key: value.repeat(2, 1, 1) for key, value in obs.items()}
     assert kept(two)["pooled"].tolist() == [7.0, 7.0]
     assert times_text("prefix", kept.took).startswith("prefix: 3 runs, ")
+
+
+@pytest.mark.slow
+def test_a_bundle_remembers_as_its_policy_does(tmp_path: Path) -> None:
+    """Graphs have no state: the executor holds the memory, and four decisions are those of torch."""
+    policy = small_vla(memory=2)
+    bundle = write_bundle(tmp_path / "b", policy, SPEC, name="m", noise="gaussian", training={})
+    assert bundle.memory == policy.memory_shape
+    executors = [ChunkExecutor(each, 3) for each in (policy, OnnxPolicy(bundle, "cpu"))]
+    for seed in range(4):
+        obs = {key: value[:, 0] for key, value in seen(*OBS, seed=seed).items()}
+        for executor in executors:
+            executor.reset(obs) if seed == 0 else executor.observe(obs)
+        chunks = [each.plan(each.lanes, drawn(3, seed=seed)) for each in executors]
+        torch.testing.assert_close(chunks[1], chunks[0], atol=1e-5, rtol=0)
+    with pytest.raises(CheckpointError, match="hold no memory yet"):
+        graph_sampler(bundle, "cpu", 1)

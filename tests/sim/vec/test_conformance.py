@@ -15,7 +15,14 @@ from sim.vec.conformance import check_vec_env
 from sim.vec.workers import WorkerVecEnv
 from tests.sim.vec.lanes import make
 
-NAMES = ("metaworld/peg-insert-side-v3", "pusht/state", "pusht/keypoints", "pusht/pixels", "gym/Hopper-v5")
+NAMES = (
+    "metaworld/peg-insert-side-v3",
+    "pusht/state",
+    "pusht/keypoints",
+    "pusht/pixels",
+    "gym/Hopper-v5",
+    "recall/buttons",
+)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
