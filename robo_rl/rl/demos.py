@@ -10,7 +10,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.action_map import ActionMap
-from robo_rl.core.conditioning import Condition, encode, pooled
+from robo_rl.core.conditioning import Condition, encode, memory_shape, pooled
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, Obs, PictureEncoder
@@ -58,8 +58,13 @@ def demo_replay(
 
     The context of a residual is the base's own action in each demonstrated state, planned every `execute`
     steps as in execution. Raises ConfigError for steering, because the noise behind a demonstrated action is
-    unknown, and if no episode succeeded.
+    unknown, for a base with a memory, and if no episode succeeded.
     """
+    if memory_shape(base) is not None:
+        raise ConfigError(
+            "Demonstrations hold no memory of decisions, which the base reads. Set method.mix.demo=0 "
+            "method.mix.online=1."
+        )
     if action_map.timescale == "chunk":
         raise ConfigError(
             "Demonstrations hold actions of single steps, which a method that decides entire chunks cannot "

@@ -16,6 +16,7 @@ from policies.tuned.single_step import SingleStepPolicy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
@@ -49,7 +50,8 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
 def with_planning_interval(policy: SavedPolicy, execute: int) -> SavedPolicy:
     """The policy with a new plan every `execute` steps.
 
-    Raises ConfigError if an actor was trained with another interval, or if `execute` exceeds the chunk.
+    Raises ConfigError if an actor or a memory was trained with another interval, or if `execute` exceeds the
+    chunk.
     """
     if policy.execute == execute or policy.chunk == 1:
         return policy
@@ -58,6 +60,11 @@ def with_planning_interval(policy: SavedPolicy, execute: int) -> SavedPolicy:
             f"method.execute={execute} changes how often a base plans, but this policy of kind "
             f"'{policy.kind}' has an actor trained with its base's planning interval. Set "
             "method.execute=null, or start from the base itself."
+        )
+    if memory_shape(policy) is not None:
+        raise ConfigError(
+            f"method.execute={execute} cannot be used: the base remembers decisions that are "
+            f"{policy.execute} steps apart. Set method.execute=null."
         )
     if not 1 <= execute <= policy.chunk:
         raise ConfigError(

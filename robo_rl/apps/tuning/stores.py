@@ -22,6 +22,7 @@ from robo_rl.apps.tuning.pictures import (
 )
 from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.action_map import ActionMap
+from robo_rl.core.conditioning import empty_memory
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.views import ALL, Views
@@ -141,7 +142,7 @@ def feature_dim(base: SavedPolicy | PackedPolicy, env: EnvSpec, device: torch.de
         key: torch.zeros(1, base.obs_steps, *spec.shape, dtype=spec.torch_dtype, device=device)
         for key, spec in env.obs.items()
     }
-    return int(base.features(zeros).shape[1])
+    return int(base.features(zeros | empty_memory(base, 1, device)).shape[1])
 
 
 def store_widths(base: SavedPolicy, features: int, action_map: ActionMap) -> dict[str, int]:

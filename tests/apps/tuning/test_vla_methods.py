@@ -123,12 +123,14 @@ def test_the_prefix_is_encoded_once_per_decision(name: str) -> None:
         assert 0 <= extra <= (ended if again else 0)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_stopped_run_equals_an_unstopped_one(name: str, tmp_path: Path) -> None:
-    """Promise 7, through files, in the middle of a chunk."""
+@pytest.mark.parametrize(
+    ("name", "memory"), [*((name, 0) for name in METHODS), ("steering", 2), ("residual", 2)]
+)
+def test_a_stopped_run_equals_an_unstopped_one(name: str, memory: int, tmp_path: Path) -> None:
+    """Promise 7, through files, in the middle of a chunk; a memory of decisions is part of the state."""
     weights = []
     for stop in (False, True):
-        base = small_vla()
+        base = small_vla(memory=memory)
         with session(name, base) as (made, env):
             seeds = begin(made, env)
             for _ in range(11):
@@ -139,7 +141,7 @@ def test_a_stopped_run_equals_an_unstopped_one(name: str, tmp_path: Path) -> Non
                 weights.append(made.tuner.learner.weights())
                 continue
             save_state(tmp_path / "state", {"tuner": made.tuner.state_dict(), "env": env.snapshot()})
-        with session(name, small_vla()) as (made, env):
+        with session(name, small_vla(memory=memory)) as (made, env):
             state = load_state(tmp_path / "state")
             env.restore(state["env"], EpisodeSeeds(seeds.root, seeds.count))
             made.tuner.load_state_dict(state["tuner"])
@@ -149,6 +151,17 @@ def test_a_stopped_run_equals_an_unstopped_one(name: str, tmp_path: Path) -> Non
     for part, tensors in weights[0].items():
         for key, value in tensors.items():
             assert torch.equal(value, weights[1][part][key]), (part, key)
+
+
+@pytest.mark.parametrize("name", ["DSRL-NA", "Flow-SDE"])
+def test_methods_that_store_prefixes_refuse_a_memory(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"policy\.memory.* Use method=steering or residual"):
+        session(name, small_vla(memory=2)).__enter__()
+
+
+def test_decisions_stay_as_far_apart_as_they_are_remembered() -> None:
+    with pytest.raises(ConfigError, match=r"decisions that are 2 steps apart. Set method\.execute=null"):
+        with_planning_interval(small_vla(memory=2), 1)
 
 
 @pytest.mark.parametrize("name", ["DPPO", "Flow-SDE", "Flow-Noise"])
