@@ -34,7 +34,14 @@ from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import decision_latencies
 
 TASK = "recall/buttons"
-RECIPE = {"policy": "vla", "policy.width": 64, "policy.layers": 2, "lr": 1e-3, "ema_max": 0.99}
+RECIPE = {
+    "policy": "vla",
+    "policy.width": 64,
+    "policy.layers": 2,
+    "policy.crop": 1.0,
+    "lr": 1e-3,
+    "ema_max": 0.99,
+}
 WINDOWS = {"chunk": 8, "execute": 4, "batch_size": 32, "threads": 1, "checkpoint_every": 100}
 
 

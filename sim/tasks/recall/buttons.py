@@ -23,7 +23,7 @@ from robo_rl.core.shapes import Float
 TASKS = ("buttons",)
 CONTROL_HZ = 10.0
 HALF_TABLE_M = 0.2
-REACH_M = 0.03  # the hand's centre touches a button at this distance
+REACH_M = 0.05  # the hand's centre touches a button at this distance
 STEP_M = 0.04  # largest motion of a step along each axis
 SHOWN_STEPS = 5
 RELEASE_STEPS = (10, 17)  # the release is in [first, last)
