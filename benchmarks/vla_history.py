@@ -39,17 +39,19 @@ RECIPE = {
     "policy.width": 64,
     "policy.layers": 2,
     "policy.crop": 1.0,
+    "policy.word_dropout": 0.0,  # there is one task
+    "policy.word_insertions": 0,
     "lr": 1e-3,
     "ema_max": 0.99,
 }
-WINDOWS = {"chunk": 8, "execute": 4, "batch_size": 32, "threads": 1, "checkpoint_every": 100}
+WINDOWS = {"chunk": 8, "execute": 4, "batch_size": 24, "threads": 1, "checkpoint_every": 100}
 
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--memory", type=int, default=6, help="remembered decisions")
+    options.add_argument("--memory", type=int, default=5, help="remembered decisions")
     options.add_argument("--demos", type=int, default=200, help="demonstrations")
-    options.add_argument("--steps", type=int, default=800, help="updates of each policy")
+    options.add_argument("--steps", type=int, default=600, help="updates of each policy")
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="seeds of training")
     options.add_argument("--episodes", type=int, default=100, help="evaluation episodes of each policy")
     options.add_argument("--decisions", type=int, default=500, help="timed decisions")

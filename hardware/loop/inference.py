@@ -42,7 +42,7 @@ class Running:
 
 @runtime_checkable
 class Inference(Protocol):
-    """Turns stacked observations into chunks, asynchronously."""
+    """Turns stacked observations into chunks, asynchronously. Decision 0 starts an episode."""
 
     ready: bool  # has it said that it can?
     fault: str  # why it no longer answers; empty while it does
@@ -179,7 +179,7 @@ def _answer(
 ) -> None:  # fmt: skip
     import torch
 
-    from hardware.loop.sampler import graph_sampler, guided_sampler, remote_sampler
+    from hardware.loop.sampler import RememberingSampler, graph_sampler, guided_sampler, remote_sampler
     from policies.deploy.runner import bundle_noise
 
     torch.set_num_threads(threads)
@@ -206,6 +206,8 @@ def _answer(
     pipe.send("ready")
     while True:
         decision, frozen, known = pipe.recv()
+        if decision == 0 and isinstance(sample, RememberingSampler):
+            sample.begin()
         begin_s = time.perf_counter()
         with torch.no_grad():
             normal = sample(inputs, noise.draw([0], [decision]), frozen, known)

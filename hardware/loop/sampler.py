@@ -12,13 +12,15 @@ from torch import Tensor
 
 from policies.base.realtime import PreviousChunk, RealtimePolicy, flow_base
 from policies.checkpoint import load_policy
+from policies.decision_memory import DecisionMemory
 from policies.deploy.bundle import Bundle
 from policies.deploy.graph import Device
 from policies.deploy.runner import OnnxPolicy
 from policies.remote.address import Address
 from policies.remote.contract import bundle_contract
 from policies.remote.policy import RemotePolicy
-from robo_rl.core.errors import CheckpointError
+from robo_rl.core.conditioning import MEMORY
+from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 
@@ -28,16 +30,28 @@ Sampler = Callable[[Obs, Tensor, int, int], Tensor]
 
 
 def graph_sampler(bundle: Bundle, device: Device, threads: int) -> Sampler:
-    """Sampler that runs the exported graph and ignores the old chunk. Raises CheckpointError for a policy
-    with a memory, whose decisions must be as far apart as in training.
-    """
-    if bundle.memory is not None:
-        raise CheckpointError(
-            f"The bundle '{bundle.name}' remembers its decisions, and the robot's nodes hold no memory yet. "
-            "Run it by robo-rl run, or train with policy.memory=0."
-        )
+    """Sampler that runs the exported graph and ignores the old chunk."""
     policy = OnnxPolicy(bundle, device, threads)
+    if bundle.memory is not None:
+        return RememberingSampler(policy, bundle.memory)
     return lambda obs, noise, frozen, known: policy.sample(obs, noise)
+
+
+class RememberingSampler:
+    """Sampler of a policy with a memory, which it holds. shape: of the memory."""
+
+    def __init__(self, policy: OnnxPolicy, shape: tuple[int, int]) -> None:
+        self._policy, self._memory = policy, DecisionMemory(shape, 1)
+        self._lane = Lanes.all(1)
+
+    def begin(self) -> None:
+        """Start an episode: forget all decisions."""
+        self._memory.reset(self._lane)
+
+    def __call__(self, obs: Obs, noise: Tensor, frozen: int, known: int) -> Tensor:
+        chunk, moment = self._policy.sample_with_moment({**obs, MEMORY: self._memory.rows}, noise)
+        self._memory.push(self._lane, moment)
+        return chunk
 
 
 def remote_sampler(bundle: Bundle, address: Address) -> Sampler:

@@ -7,8 +7,8 @@ touches the button that was lit. Touching the other one ends the episode without
 From the step in which the light goes out to the release, observations say nothing about the button. So no
 policy without a memory succeeds in more than half of the episodes, however it is trained.
 
-Random: the button, its and the hand's place by up to 2 cm, and the time of the release. Lengths in metres,
-x to the right, y away from the hand; a step is 0.1 s.
+Random: the button, the place of both by up to 2 cm, that of the hand by up to 10 cm to either side, and the
+time of the release. Lengths in metres, x to the right, y away from the hand; a step is 0.1 s.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ REACH_M = 0.05  # the hand's centre touches a button at this distance
 STEP_M = 0.04  # largest motion of a step along each axis
 SHOWN_STEPS = 5
 RELEASE_STEPS = (10, 17)  # the release is in [first, last)
-HAND_M, BUTTONS_M, SPREAD_M = (0.0, -0.12), ((-0.12, 0.1), (0.12, 0.1)), 0.02
+HAND_M, BUTTONS_M = (0.0, -0.12), ((-0.12, 0.1), (0.12, 0.1))
+HAND_SPREAD_M, BUTTON_SPREAD_M = (0.1, 0.02), 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,9 @@ class ButtonsState:
 def new_episode(rng: np.random.Generator) -> ButtonsState:
     """First state of a random episode."""
     lit, release = int(rng.integers(2)), int(rng.integers(*RELEASE_STEPS))
-    spread = rng.uniform(-SPREAD_M, SPREAD_M, (3, 2))
-    return ButtonsState(np.asarray(HAND_M) + spread[0], np.asarray(BUTTONS_M) + spread[1:], lit, release)
+    hand_m = np.asarray(HAND_M) + rng.uniform(-1.0, 1.0, 2) * HAND_SPREAD_M
+    buttons_m = np.asarray(BUTTONS_M) + rng.uniform(-BUTTON_SPREAD_M, BUTTON_SPREAD_M, (2, 2))
+    return ButtonsState(hand_m, buttons_m, lit, release)
 
 
 def after(state: ButtonsState, action: Float[ndarray, " 2"]) -> ButtonsState:

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from hardware.loop.inference import InferenceProcess
-from hardware.loop.sampler import graph_sampler
 from policies.base.noise import EpisodeNoise
 from policies.deploy import kept_prefix
 from policies.deploy.bundle import Bundle, load_bundle
@@ -205,11 +204,16 @@ def test_what_is_kept_belongs_to_the_newest_pictures(monkeypatch: pytest.MonkeyP
     assert times_text("prefix", kept.took).startswith("prefix: 3 runs, ")
 
 
+@pytest.fixture(scope="module")
+def remembering(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("bundles") / "remembering"
+    return write_bundle(folder, small_vla(memory=2, steps=1), SPEC, name="m", noise="zero", training={})
+
+
 @pytest.mark.slow
-def test_a_bundle_remembers_as_its_policy_does(tmp_path: Path) -> None:
+def test_a_bundle_remembers_as_its_policy_does(remembering: Bundle) -> None:
     """Graphs have no state: the executor holds the memory, and four decisions are those of torch."""
-    policy = small_vla(memory=2)
-    bundle = write_bundle(tmp_path / "b", policy, SPEC, name="m", noise="gaussian", training={})
+    policy, bundle = small_vla(memory=2, steps=1), remembering
     assert bundle.memory == policy.memory_shape
     executors = [ChunkExecutor(each, 3) for each in (policy, OnnxPolicy(bundle, "cpu"))]
     for seed in range(4):
@@ -218,5 +222,19 @@ def test_a_bundle_remembers_as_its_policy_does(tmp_path: Path) -> None:
             executor.reset(obs) if seed == 0 else executor.observe(obs)
         chunks = [each.plan(each.lanes, drawn(3, seed=seed)) for each in executors]
         torch.testing.assert_close(chunks[1], chunks[0], atol=1e-5, rtol=0)
-    with pytest.raises(CheckpointError, match="hold no memory yet"):
-        graph_sampler(bundle, "cpu", 1)
+
+
+@pytest.mark.slow
+def test_inference_on_a_robot_remembers_until_the_next_episode(remembering: Bundle) -> None:
+    """Decision 0 starts an episode. The second chunk of an episode differs from its first for the same
+    observation and noise, and both come again after a reset.
+    """
+    inference = InferenceProcess(remembering, "cpu")
+    stacked = {key: value[0].numpy() for key, value in seen("right").items()}
+    try:
+        chunks = [answer(inference, stacked, decision) for decision in (0, 1, 0, 1)]
+    finally:
+        inference.close()
+    assert (chunks[2] == chunks[0]).all()
+    assert (chunks[3] == chunks[1]).all()
+    assert abs(chunks[1] - chunks[0]).max() > 1e-4
