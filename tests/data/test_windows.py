@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from robo_rl.core.conditioning import HELD
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from robo_rl.data.episodes.file_reads import FileReads
@@ -51,6 +52,17 @@ def test_windows_equal_naive_slicing(images: Path, obs_steps: int, chunk: int) -
         for key, value in expected.items():
             torch.testing.assert_close(batch[key][i], value, rtol=0, atol=0)
             torch.testing.assert_close(single[key], value, rtol=0, atol=0)
+
+
+def test_earlier_observations_are_a_stride_apart_and_marked(images: Path) -> None:
+    """Three observations, 4 frames apart, before the newest: those before the episode are not held."""
+    batch = WindowDataset(images, WindowSpec(1, 2, past=3, stride=4)).gather(np.arange(20))
+    for i, (seed, t) in enumerate((seed, t) for seed, length in enumerate([7, 1, 12]) for t in range(length)):
+        frames = [t - 12, t - 8, t - 4]
+        assert batch[HELD][i].tolist() == [frame >= 0 for frame in frames]
+        for key in ENV.obs:
+            expected = np.stack([obs(seed, max(0, frame))[key] for frame in (*frames, t)])
+            assert (batch[key][i].numpy() == expected).all()
 
 
 @settings(max_examples=10, deadline=None)
