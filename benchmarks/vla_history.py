@@ -41,6 +41,7 @@ RECIPE = {
     "policy.crop": 1.0,
     "policy.word_dropout": 0.0,  # there is one task
     "policy.word_insertions": 0,
+    "policy.draws": 6,  # for each prefix, of which a window has many
     "lr": 1e-3,
     "ema_max": 0.99,
 }
