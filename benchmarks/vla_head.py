@@ -60,9 +60,17 @@ def main() -> None:
     options.add_argument("--folder", type=Path, default=Path("runs/vla"), help="the head is kept here")
     options.add_argument("--set", nargs="*", default=[], help="more settings of distillation, key=value")
     options.add_argument("--episodes", type=int, default=120, help="evaluation episodes")
+    options.add_argument("--only", choices=("speed", "loss"), help="lines to measure; none: both")
     args = options.parse_args()
     torch.set_num_threads(1)
-    decisions = 100 if args.quick else 2000
+    if args.only != "loss":
+        say_speed(100 if args.quick else 2000)
+    if args.teacher is not None and args.only != "speed":
+        say_loss(args.teacher, own_folder(args.folder) / f"head_of_{args.teacher.name}", args)
+
+
+def say_speed(decisions: int) -> None:
+    """Time both policies."""
     with tempfile.TemporaryDirectory() as folder:
         head, base = (runnable(steps, Path(folder) / str(steps)) for steps in (1, STEPS))
         head_s, base_s, prefix_s = timed(head, base, decisions)
@@ -73,9 +81,6 @@ def main() -> None:
     for name, seconds in (("head", head_s), ("ten_step_head", base_s), ("prefix", prefix_s)):
         p50, p99 = percentiles_ms(seconds)
         emit(f"vla/head/{name}_cpu_ms_p50", p50, "ms", p99=p99, least=1e3 * min(seconds), decisions=decisions)
-
-    if args.teacher is not None:
-        say_loss(args.teacher, own_folder(args.folder) / f"head_of_{args.teacher.name}", args)
 
 
 def say_loss(teacher: Path, out: Path, args: Any) -> None:
