@@ -10,7 +10,7 @@ rate, where the prefix of the newest pictures is kept; `vla/head/speedup_with_pr
 prefix for every decision, as at a plan from new pictures.
 
 With --teacher, a policy of benchmarks/vla.py, its head is distilled in --folder, and `vla/head/loss_points`
-is the teacher's success minus the head's on the same episodes, in points.
+is the teacher's success minus the head's on the same episodes, in points. --only measures one of both.
 """
 
 from __future__ import annotations

@@ -7,7 +7,9 @@ dataset of demonstrations; for each of --seeds a policy with --memory decisions 
 and evaluated on the same episodes, all by the verbs. --folder keeps everything: the same command continues
 where it was stopped. Lines:
 
-    vla/history/with_memory    success over all seeds, with the 95 % Wilson interval and the rate of each seed
+    vla/history/with_memory    success over all seeds, with the 95 % Wilson interval and the rate of each seed;
+                               `wrong_button` counts episodes that ended at the other button, the rest of the
+                               failures touched none
     vla/history/without        of policies without a memory
     vla/history/latency_ratio  CPU time of a decision with a memory over that without, of policies of standard
                                size with two cameras and ten transitions of the process, in turns; one thread
@@ -18,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
@@ -32,8 +34,10 @@ from robo_rl.core.conditioning import empty_memory
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import decision_latencies
+from sim.tasks.recall.lane import RecallLanes
 
 TASK = "recall/buttons"
+LONGEST = RecallLanes("buttons").max_episode_steps
 RECIPE = {
     "policy": "vla",
     "policy.width": 64,
@@ -46,6 +50,13 @@ RECIPE = {
     "ema_max": 0.99,
 }
 WINDOWS = {"chunk": 8, "execute": 4, "batch_size": 24, "threads": 1, "checkpoint_every": 100}
+
+
+class Outcome(NamedTuple):
+    """End of an episode."""
+
+    success: bool
+    wrong_button: bool
 
 
 def main() -> None:
@@ -80,7 +91,7 @@ def main() -> None:
     )
 
 
-def outcomes(args: Any, folder: Path, memory: int, seed: int) -> list[bool]:
+def outcomes(args: Any, folder: Path, memory: int, seed: int) -> list[Outcome]:
     """Outcomes of a policy with this memory, trained and evaluated unless that is done."""
     run = folder / f"memory{memory}_seed{seed}"
     if not (run / "policy" / "policy.json").exists():
@@ -90,14 +101,19 @@ def outcomes(args: Any, folder: Path, memory: int, seed: int) -> list[bool]:
     if not file.exists():
         lanes = min(20, args.episodes)
         verb("evaluate", policy=run, out=file, episodes=args.episodes, num_envs=lanes, num_workers=0)
-    found: list[bool] = json.loads(file.read_text())["policy"]["success"]
-    return found
+    found = json.loads(file.read_text())["policy"]
+    return [
+        Outcome(success, not success and steps < LONGEST)
+        for success, steps in zip(found["success"], found["length"], strict=True)
+    ]
 
 
-def say(name: str, seeds: list[list[bool]], args: Any, memory: int) -> None:
-    rate = SuccessRate.of([each for of_seed in seeds for each in of_seed])
+def say(name: str, seeds: list[list[Outcome]], args: Any, memory: int) -> None:
+    every = [each for of_seed in seeds for each in of_seed]
+    rate = SuccessRate.of([each.success for each in every])
     more = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson()), "memory": memory}
-    more |= {"seeds": [SuccessRate.of(of_seed).rate for of_seed in seeds], "demos": args.demos}
+    more |= {"seeds": [SuccessRate.of([each.success for each in of_seed]).rate for of_seed in seeds]}
+    more |= {"wrong_button": sum(each.wrong_button for each in every), "demos": args.demos}
     emit(f"vla/history/{name}", rate.rate, "fraction", **more, updates=args.steps)
 
 

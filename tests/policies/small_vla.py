@@ -40,6 +40,8 @@ def small_vla(seed: int = 0, spec: EnvSpec = SPEC, memory: int = 0, **process: o
     made = VlaPolicy(spec, Normalizer({"state": spec.obs["state"].shape}), config, TP, TA, WORDS)
     for parameter in made.net.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
+    if made.net.recalled is not None:  # its input is of unit size, and random weights amplify rounding
+        torch.nn.init.normal_(made.net.recalled.weight, std=0.05)
     return made.eval().requires_grad_(False)
 
 
