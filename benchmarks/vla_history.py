@@ -7,7 +7,7 @@ dataset of demonstrations; for each of --seeds a policy with --memory decisions 
 and evaluated on the same episodes, all by the verbs. --folder keeps everything: the same command continues
 where it was stopped. Lines:
 
-    vla/history/with_memory    success over all seeds, with the 95 % Wilson interval and the rate of each seed;
+    vla/history/with_memory    success over all seeds, with a 95 % Wilson interval and the rate of each seed;
                                `wrong_button` counts episodes that ended at the other button, the rest of the
                                failures touched none
     vla/history/without        of policies without a memory
