@@ -1,10 +1,11 @@
 """Kill the recording app, fill its disk, and count lost data: `python benchmarks/kill_app.py --full 50`.
 
-Episodes of two cameras go through the code of the app. Kills: a second process reports each frame and each saved
-episode, and gets SIGKILL after a random time; every reported episode must then exist, bit for bit, with its
-label, and the next start must salvage every frame of the running one that was written. Full disks: episodes are
-recorded on a file system of a few MiB, which needs the right to mount one, until nothing fits; every saved
-episode must be there, the running one is ended and saved, and after room was made the next one is recorded.
+Episodes of two cameras go through the code of the app. Kills: a second process reports each frame and each
+saved episode, and gets SIGKILL after a random time; every reported episode must then exist, bit for bit, with
+its label, and the next start must salvage every frame of the running one that was written. Full disks:
+episodes are recorded on a file system of a few MiB, which needs the right to mount one, until nothing fits;
+every saved episode must be there, the running one is ended and saved, and after room was made the next one is
+recorded.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Count:
 def seen(seed: int, i: int) -> dict[str, np.ndarray]:
     """Every number of a frame follows from the episode's seed and the frame's position."""
     picture = np.full((SIDE_PX, SIDE_PX, 3), (31 * seed + i) % 256, np.uint8)
-    return {"state": np.full(JOINTS, i, np.float32), IMAGES[0]: picture, IMAGES[1]: 255 - picture}
+    state = np.array([seed, *(i,) * (JOINTS - 1)], np.float32)
+    return {"state": state, IMAGES[0]: picture, IMAGES[1]: 255 - picture}
 
 
 def app_on(path: Path, seed: list[int]) -> Episodes:

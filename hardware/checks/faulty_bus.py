@@ -1,4 +1,4 @@
-"""Fault injection on a bus: a camera that freezes, messages that are lost, late or not finite.
+"""MessageFault injection on a bus: a camera that freezes, messages that are lost, late or not finite.
 
     bus = FaultyBus(make_bus("camera"))
     node = CameraNode(bus, ...)
@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Message)
 
 
 @runtime_checkable
-class Fault(Protocol):
+class MessageFault(Protocol):
     """Turns a message into those that are sent at its time, which may be none."""
 
     def __call__(self, message: Any, now_s: float) -> list[Any]: ...
@@ -45,7 +45,7 @@ class Freeze:
 
 
 @dataclass
-class Drop:
+class Lose:
     """Loses a share of the messages; 1 loses all, as a cable that is pulled."""
 
     share: float = 1.0
@@ -97,9 +97,9 @@ class FaultyBus:
         self.now, self.stamp, self.timer = bus.now, bus.stamp, bus.timer
         self.subscribe, self.watch_publishers = bus.subscribe, bus.watch_publishers
         self.service, self.call, self.spin, self.close = bus.service, bus.call, bus.spin, bus.close
-        self._bus, self._faults = bus, dict[str, Fault]()
+        self._bus, self._faults = bus, dict[str, MessageFault]()
 
-    def inject(self, topic: str, fault: Fault) -> None:
+    def inject(self, topic: str, fault: MessageFault) -> None:
         """Let a topic suffer a fault from now on. topic: as it is published, such as "joint_states"."""
         self._faults[topic] = fault
 

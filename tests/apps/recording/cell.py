@@ -11,7 +11,7 @@ import numpy as np
 from numpy import ndarray
 
 from hardware.bus.in_process import InProcessWorld
-from hardware.checks.faulty_bus import Fault, FaultyBus
+from hardware.checks.faulty_bus import FaultyBus, MessageFault
 from hardware.description import RobotDescription
 from hardware.messages import Image
 from hardware.nodes.safety_filter import SafetyFilterNode
@@ -68,7 +68,7 @@ class FakeCameras:
             pixels = np.full((SIDE_PX, SIDE_PX, 3), self.count % 256, np.uint8)
             show(Image(self.bus.stamp(), pixels, f"{name}_optical"))
 
-    def inject(self, camera: str, fault: Fault) -> None:
+    def inject(self, camera: str, fault: MessageFault) -> None:
         """Let a camera suffer a fault from now on."""
         self.bus.inject(image_topic(camera).name, fault)
 

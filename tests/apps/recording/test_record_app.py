@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.checks.faulty_bus import Delay, Drop, Freeze
+from hardware.checks.faulty_bus import Delay, Freeze, Lose
 from robo_rl.apps.datasets.show import episode_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.reward_marks import marked_reward, reward_marks
@@ -97,7 +97,7 @@ def test_a_silent_camera_pauses_the_episode_and_is_named(cell: RecordingCell) ->
     """Frames without a new picture are marked by t_receive_ns = -1; half a second of them pauses."""
     cell.ask(kind="start")
     cell.drive(0.5)
-    cell.cameras.inject("wrist", Drop())
+    cell.cameras.inject("wrist", Lose())
     cell.run(1.0)
     assert cell.node.episodes.state == "paused"
     assert any("pictures of the camera 'wrist'" in sentence for sentence in cell.said)
@@ -290,7 +290,7 @@ def test_a_camera_that_stutters_is_recorded_with_the_age_of_its_pictures(cell: R
     and the stamps say when each picture was taken.
     """
     cell.cameras.inject("front", Delay(0.2))
-    cell.cameras.inject("wrist", Drop(0.5))
+    cell.cameras.inject("wrist", Lose(0.5))
     cell.run(0.5)
     cell.ask(kind="start")
     cell.drive(2.0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus
-from hardware.checks.faulty_bus import Delay, Drop, FaultyBus, Freeze, NotFinite
+from hardware.checks.faulty_bus import Delay, FaultyBus, Freeze, Lose, NotFinite
 from hardware.messages import JointState
 from hardware.topics import JOINT_STATES
 
@@ -16,7 +16,7 @@ def state(stamp_s: float) -> JointState:
 
 
 def test_each_fault_changes_what_is_published() -> None:
-    """Freeze repeats the values and not the stamps; NotFinite spoils numbers; Drop loses; Delay waits."""
+    """Freeze repeats the values and not the stamps; NotFinite spoils numbers; Lose loses; Delay waits."""
     world = InProcessWorld()
     bus = FaultyBus(world.bus("arm"))
     assert isinstance(bus, Bus)
@@ -41,11 +41,11 @@ def test_each_fault_changes_what_is_published() -> None:
     ((stamp_s, value),) = sent(3.0)
     assert stamp_s == 3.0
     assert np.isnan(value)
-    bus.inject("joint_states", Drop())
+    bus.inject("joint_states", Lose())
     assert sent(4.0) == []
     bus.cure("joint_states")
     assert sent(5.0) == [(5.0, 5.0)]
     bus.inject("joint_states", Delay(0.15))
     assert sent(6.0, 7.0, 8.0, 9.0) == [(6.0, 6.0), (7.0, 7.0)]
-    bus.inject("joint_states", Drop(share=0.5, seed=1))
+    bus.inject("joint_states", Lose(share=0.5, seed=1))
     assert 4 < len(sent(*range(20))) < 16
