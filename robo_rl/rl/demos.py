@@ -52,9 +52,10 @@ def demo_replay(
     outcome_of: rewards and ends of an episode. By default the reward is 1 at the last action, which
     terminates the episode, and 0 before. `recorded_outcome`: what was recorded, for environments with a
     reward at every step; an episode that did not terminate counts as truncated, and its last step is used
-    only if the observation after it was recorded. `take_over_outcome`: the interventions are the reward, and
-    failed episodes are used too. The stored reward is reward_scale * reward + reward_bias at every step, as
-    in the collector. human_only: hold the steps alone in which a human acted.
+    only if the observation after it was recorded. `take_over_outcome`: the interventions are the reward,
+    failed episodes are used too, and where a human took over, only the human's steps count as demonstrated.
+    The stored reward is reward_scale * reward + reward_bias at every step, as in the collector. human_only:
+    hold the steps alone in which a human acted.
 
     The context of a residual is the base's own action in each demonstrated state, planned every `execute`
     steps as in execution. Raises ConfigError for steering, because the noise behind a demonstrated action is
@@ -78,8 +79,10 @@ def demo_replay(
     for index, episode in enumerate(chosen):
         outcome = outcome_of(episode)
         paid = outcome._replace(reward=reward_scale * outcome.reward + reward_bias)
-        held = np.array(episode.intervention) if human_only else np.ones(episode.frames, bool)
-        _add(store, episode, base, action_map, gamma, index, noise_scale, paid, held, encoder)
+        human, every_step = np.array(episode.intervention), np.ones(episode.frames, bool)
+        held = human if human_only else every_step
+        shown = human if outcome_of is take_over_outcome and human.any() else every_step
+        _add(store, episode, base, action_map, gamma, index, noise_scale, paid, held, shown, encoder)
     return store
 
 
@@ -124,6 +127,7 @@ def _add(
     scale: float,
     outcome: DemoOutcome,
     held: Bool[ndarray, " n"],
+    shown: Bool[ndarray, " n"],
     encoder: PictureEncoder | None,
 ) -> None:
     # In blocks: the feature maps of all images of a long episode would take tens of gigabytes.
@@ -161,7 +165,7 @@ def _add(
             "next_ctx": ctx[after : after + 1],
             "reward": outcome.reward[t : t + 1],
             "steps": torch.ones(1, device=device),
-            "demo": torch.ones(1, device=device),
+            "demo": torch.tensor([float(shown[t])], device=device),
             "terminated": outcome.terminated[t : t + 1],
             "truncated": outcome.truncated[t : t + 1],
             "cut": torch.tensor([left], device=device),

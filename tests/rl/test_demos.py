@@ -119,6 +119,7 @@ def test_a_take_over_is_the_reward_of_the_step_before_it() -> None:
     demos = [Demo(8, success=False, human=(2, 3, 6)), Demo(2, human=(0, 1))]
     store = demo_replay(demos, flow_policy(SPEC), MAP, widths(MAP), 0.5, 1.0, -1.0, 0.0, take_over_outcome)
     assert store.data["reward"][0].tolist() == [0.0, -1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0]
+    assert torch.nonzero(store.data["demo"][0]).flatten().tolist() == [2, 3, 6, 8, 9]  # the human's steps
     assert torch.nonzero(store.data["terminated"][0]).flatten().tolist() == [9]  # the success
     assert torch.nonzero(store.data["truncated"][0]).flatten().tolist() == [7]
     assert store.data["mc_return"][0, :2].tolist() == [-0.5 - 0.5**5, -1.0 - 0.5**4]

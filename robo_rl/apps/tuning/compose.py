@@ -287,11 +287,17 @@ def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) 
 
 
 def check_interventions(method: MethodConfig) -> None:
-    """Raise ConfigError for a method that learns from interventions if nobody intervenes."""
+    """Raise ConfigError for a method that learns from interventions if nobody intervenes.
+
+    A method that learns from a dataset alone takes the interventions that were recorded in it.
+    """
+    recorded = method.mix.demo > 0.0 and method.mix.online == 0.0 and method.mix.intervention == 0.0
     learns = method.reward_source == "interventions" or method.mix.intervention > 0.0
-    if learns and method.intervene == "none":
+    if learns and not recorded and method.intervene == "none":
         raise ConfigError(
-            f"method={method.name} learns from interventions during training: set method.intervene=expert."
+            f"method={method.name} learns from interventions: set method.intervene=expert, or learn "
+            "from recorded ones alone: method=calql_offline method.reward_source=interventions "
+            "demos=<dataset>."
         )
 
 

@@ -55,7 +55,8 @@ def run_method(
         base = with_planning_interval(base, method.execute)
     demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)
     replayed = config.demos is not None and method.mix.demo > 0.0
-    if replayed and (said := select_episodes(EpisodeStore(str(config.demos)), "unfailed").sentence()):
+    rule = "all" if method.reward_source == "interventions" else "unfailed"
+    if replayed and (said := select_episodes(EpisodeStore(str(config.demos)), rule).sentence()):
         print(said)
     name, options = env_name(config), env_options(config)
     limit = training_episode_limit(config, method, demos)

@@ -99,11 +99,22 @@ def build_stores(
             scale, outcome_of = reward.before_intervention, take_over_outcome
         elif dense_reward:
             outcome_of = recorded_outcome
+        if outcome_of is take_over_outcome and method.mix.online == 0.0:
+            _check_take_overs(replayed)
         stores["demo"] = demo_replay(
             replayed, base, action_map, widths, gamma, method.base_noise, scale, reward.bias, outcome_of,
             human_only=method.demo_steps == "human", device=device, **learned,
         )  # fmt: skip
     return stores
+
+
+def _check_take_overs(demos: EpisodeStore) -> None:
+    """Raise ConfigError if nobody takes over in any episode, because every reward would then be 0."""
+    if not any(bool(take_over_outcome(each).reward.any()) for each in chosen_episodes(demos, failed=True)):
+        raise ConfigError(
+            f"No human takes over from a policy in {demos.path}, so every reward would be 0. Record a "
+            "running policy and take over, or learn from the task's reward: method.reward_source=task."
+        )
 
 
 def stored_base(method: MethodConfig, base: SavedPolicy, env: str) -> SavedPolicy | PackedPolicy:
