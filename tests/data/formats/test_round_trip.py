@@ -18,6 +18,7 @@ from robo_rl.data.formats.registry import FORMATS, load_part, recognised
 from robo_rl.data.formats.rows import EpisodeRows, labels_json, rows_of, write_rows
 from robo_rl.data.store import DatasetWriter, EpisodeMeta, EpisodeStore
 from robo_rl.data.validate import validate
+from robo_rl.data.windows import WindowDataset, WindowSpec
 from tests.data.recordings import record
 
 pytest.importorskip("pyarrow")
@@ -133,6 +134,17 @@ def test_every_value_returns(odd: Path, tmp_path: Path, name: str) -> None:
     again = there_and_back(odd, tmp_path, name, **options)
     assert errors(odd, again) == []
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
+
+
+def test_tactile_arrays_and_images_train_after_an_import(odd: Path, tmp_path: Path) -> None:
+    """Windows hold a field of forces and a tactile image of any size like every other observation."""
+    again = there_and_back(odd, tmp_path, "zarr")
+    keys = ("touch", "image.front")
+    window = WindowDataset(again, WindowSpec(obs_steps=2, chunk=4), keys=keys)[2]
+    for key in keys:
+        stored = EpisodeStore(odd).episode(0).obs(key)[1:3]
+        np.testing.assert_array_equal(window[key].numpy(), stored, key)
+    assert window["action"].shape == (4, 1)
 
 
 @pytest.mark.parametrize("name", READABLE)
