@@ -32,6 +32,7 @@ class Demo:
     frames, success = 3, True
     action = np.full((3, 1), LIMIT, np.float32)
     reward, terminated = np.ones(3, np.float32), np.array([False, False, True])
+    intervention = np.zeros(3, bool)
 
     def obs(self, key: str) -> np.ndarray:
         return np.array([[4.0, 1.0], [4.0, 2.0], [4.0, 3.0], [4.0, 4.0]], np.float32)
