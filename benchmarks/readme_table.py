@@ -45,7 +45,8 @@ TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     "Quadcopters: obstacles, swarms, missions": ("obstacles", "swarm", "mission"),
     "Engines": ("engine", "quad"),
     "Transfer to another engine": ("transfer",),
-    "Data": ("store", "windows", "teleop"),
+    "Data": ("store", "windows", "teleop", "formats", "corruption"),
+    "Recording app": ("app",),
     "Devices and processes": ("device", "gpu", "scale"),
     "Robot side": ("loop", "driver", "controller", "node", "attack", "hold", "teleop_ik"),
 }

@@ -78,7 +78,9 @@ def test_every_parameter_takes_part_in_the_loss(group_of_one: None, net: str, en
 
 def test_a_prefix_whose_last_layer_takes_no_part(group_of_one: None) -> None:
     """A VLA's expert reads keys and values; the output of the prefix's last layer is for critics."""
-    vla = pytest.importorskip("tests.policies.vla.test_policy", reason="transformers is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
+    from tests.policies.vla import test_policy as vla
+
     policy, obs = vla.policy().train(), vla.observation("open the drawer", "close the drawer")
     action = torch.zeros(2, vla.TP, 2)
     module = averaged_loss(_Loss(policy), (obs, action, draws(0, 0, action, policy.cameras)))
