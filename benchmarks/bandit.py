@@ -11,6 +11,7 @@ from policies.base.generative import GenerativePolicy
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.seeding import generator
 from robo_rl.rl.on_policy.groups import GroupConfig, group_advantage
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
@@ -41,6 +42,17 @@ def spread_base(policy: GenerativePolicy, updates: int = 200, seed: int = 0) -> 
     return policy.eval()
 
 
+def spread_of(policy: ChunkPolicy, features: Tensor, like: Tensor, draws: int = 8) -> float:
+    """Standard deviation of the chunk over initial noise, mean over elements and decisions.
+
+    like: (draws, b, Tp, a), noises of the same shape and type.
+    """
+    noise = torch.randn(draws, *like.shape[1:], generator=generator("spread", 0)).to(like)
+    with torch.no_grad():
+        chunks = torch.stack([policy.sample_from(features, each) for each in noise])
+    return float(chunks.std(dim=0).mean())
+
+
 EVALUATION_DRAWS = 4  # initial noises of each context in an evaluation, the same for all methods
 
 
@@ -68,12 +80,8 @@ class Bandit:
     def reward(self, chunk: Tensor, target: Tensor) -> Tensor:
         return -(chunk - target).square().mean(dim=(1, 2)).sqrt()
 
-    def spread(self, draws: int = 8) -> float:
-        """Standard deviation of the chunk over initial noise, mean over elements and decisions."""
-        noise = torch.randn(draws, *self.noise.shape[1:], generator=generator("spread", 0)).to(self.noise)
-        with torch.no_grad():
-            chunks = torch.stack([self.policy.sample_from(self.features, each) for each in noise])
-        return float(chunks.std(dim=0).mean())
+    def spread(self) -> float:
+        return spread_of(self.policy, self.features, self.noise)
 
     def deterministic(self) -> float:
         """Mean reward of the deployed policy."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from bandit import EVALUATION_DRAWS, target_of
+from bandit import EVALUATION_DRAWS, spread_of, target_of
 from torch import Tensor
 
 from policies.base.generative import GenerativePolicy
@@ -45,12 +45,8 @@ class CriticBandit:
     def reward(self, chunk: Tensor) -> Tensor:
         return -(chunk - self.target).square().mean(dim=(1, 2)).sqrt()
 
-    def spread(self, draws: int = 8) -> float:
-        """Standard deviation of the chunk over initial noise, mean over elements and decisions."""
-        noise = torch.randn(draws, *self.noise.shape[1:], generator=generator("spread", 0))
-        with torch.no_grad():
-            chunks = torch.stack([self.policy.sample_from(self.features, each) for each in noise])
-        return float(chunks.std(dim=0).mean())
+    def spread(self) -> float:
+        return spread_of(self.policy, self.features, self.noise)
 
     def deterministic(self) -> float:
         """Mean reward of the deployed policy."""
