@@ -13,6 +13,7 @@ import pytest
 
 from robo_rl.core.errors import DataError, DiskFullError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.episodes.reward_marks import RewardMark, with_mark
 from robo_rl.data.formats import output
 from robo_rl.data.formats.registry import FORMATS, load_part, recognised
 from robo_rl.data.formats.rows import EpisodeRows, labels_json, rows_of, write_rows
@@ -66,7 +67,7 @@ def odd_rows(seed: int, frames: int, final: bool) -> EpisodeRows:
         seed=None if seed == 1 else 2**40 + seed,
         operator="ann",
         recorded_at="2026-01-31T12:00:00Z",
-        info={"note": [1, {"x": None}]},
+        info=with_mark({"note": [1, {"x": None}]}, RewardMark(0, -1.0, "ann", "2026-01-31T12:00:00Z")),
     )
     return EpisodeRows(
         obs,
