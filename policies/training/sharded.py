@@ -1,7 +1,8 @@
 """Training in shards by FSDP2: each rank holds a part of weights, gradients, moments and average.
 
 Of n trained numbers in float32, rank 0 holds 20 n bytes with DistributedDataParallel: weights, gradients, two
-moments, average. In shards each rank holds 20 n / ranks, and the whole weights of the block that is computed.
+moments, average. In shards each rank holds 20 n / ranks, and the whole weights of the large layer that is
+computed and of all small ones.
 """
 
 from __future__ import annotations
