@@ -40,9 +40,12 @@ def main() -> None:
             rate(f"{name}/decisions_per_{unit(args.device)}", work, batch, calls, args.device)
             if args.device == "cuda":
                 rate(f"{name}/graph_decisions_per_s", captured(work), batch, calls, args.device)
+        wanted = wanted_providers(args.device)
+        if not wanted:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             write_bundle(Path(folder) / "bundle", policy, SPEC, name=label, noise="gaussian", training={})
-            exported(Path(folder) / "bundle", f"gpu/head/{label}", calls, args.device)
+            exported(Path(folder) / "bundle", wanted, f"gpu/head/{label}", calls, args.device)
 
 
 def rate(name: str, work: Callable[[], object], batch: int, calls: int, device: str) -> None:
@@ -52,9 +55,26 @@ def rate(name: str, work: Callable[[], object], batch: int, calls: int, device: 
     emit(name, round(batch / taken_s, 1), "decisions/s", us=round(1e6 * taken_s, 1), **facts(device))
 
 
-def exported(bundle: Path, name: str, calls: int, device: str) -> None:
-    """The bundle under every provider of this device."""
-    for provider in ("cpu",) if device == "cpu" else ("cuda", "tensorrt"):
+def wanted_providers(device: str) -> tuple[str, ...]:
+    """Providers of this device that ONNX Runtime has."""
+    import onnxruntime
+
+    names = {
+        "cpu": "CPUExecutionProvider",
+        "cuda": "CUDAExecutionProvider",
+        "tensorrt": "TensorrtExecutionProvider",
+    }
+    installed = onnxruntime.get_available_providers()
+    wanted = ("cpu",) if device == "cpu" else ("cuda", "tensorrt")
+    for each in wanted:
+        if names[each] not in installed:
+            print(f"no {each}: this ONNX Runtime has no {names[each]}", file=sys.stderr)
+    return tuple(each for each in wanted if names[each] in installed)
+
+
+def exported(bundle: Path, providers: tuple[str, ...], name: str, calls: int, device: str) -> None:
+    """The bundle under these providers."""
+    for provider in providers:
         try:
             policy = OnnxPolicy(load_bundle(bundle), provider)  # type: ignore[arg-type]
         except ConfigError as error:

@@ -1,0 +1,64 @@
+"""What a GPU must share with the CPU: the noise of an episode, and exact continuation of a stopped run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.device_world import DeviceWorld, first_seeds, world_spec
+from policies.base.noise import EpisodeNoise
+from robo_rl.apps.cli.config import load_config
+from robo_rl.apps.tuning.compose import TuningSession, build_session
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.core.lanes import Lanes
+from robo_rl.core.seeding import EpisodeSeeds
+from tests.policies.small import flow_policy
+
+pytestmark = pytest.mark.gpu
+LANES, DEVICE = 5, "cuda"
+SETTINGS = [
+    "method.learner.hidden=[16]", "method.learner.batch=16", "method.base_steps=60", "method.burn_in=10",
+    "method.mix.demo=0", "method.mix.online=1", "method.utd=0.2", "method.env_steps=100000",
+]  # fmt: skip
+
+
+def test_an_episode_has_the_same_noise_on_both_devices() -> None:
+    """Keyed by seed and decision; the logarithm and the cosine may round differently."""
+    drawn = []
+    for device in ("cpu", DEVICE):
+        lanes = Lanes.all(64, device)
+        noise = EpisodeNoise((16, 6), device=device)
+        noise.reset(lanes.ids, 1000 + lanes.ids)
+        drawn.append(noise.draw(lanes.ids, lanes.ids % 7).cpu())
+    torch.testing.assert_close(drawn[0], drawn[1], rtol=1e-5, atol=1e-5)
+
+
+def session(method: str, graphs: str) -> tuple[TuningSession, DeviceWorld]:
+    """A run on the GPU after the reset of its environment."""
+    base, env = flow_policy(world_spec()).to(DEVICE), DeviceWorld(LANES, device=DEVICE)
+    config = load_config("finetune", [f"method={method}", "out=.", *SETTINGS], FinetuneVerb).method
+    made = build_session(config, base, env, seed=0, demos=None, device=DEVICE, masked=True, graphs=graphs)
+    seeds = made.seed_root
+    made.tuner.collector.reset(env.reset(EpisodeSeeds(seeds)), first_seeds(seeds, LANES))
+    return made, env
+
+
+@pytest.mark.parametrize("graphs", ["auto", "off"])
+@pytest.mark.parametrize("method", ["residual", "steering"])
+def test_a_stopped_run_continues_to_the_same_bits(method: str, graphs: str, tmp_path: Path) -> None:
+    """Stopped after 150 steps of all lanes and continued in new objects, or not stopped."""
+    (made, env), (again, other) = session(method, graphs), session(method, graphs)
+    for _ in range(150):
+        made.tuner.advance()
+    save_state(tmp_path, {"tuner": made.tuner.state_dict(), "env": env.snapshot()})
+    state = load_state(tmp_path)
+    other.restore(state["env"])
+    again.tuner.load_state_dict(state["tuner"])
+    for each in (made, again):
+        for _ in range(100):
+            each.tuner.advance()
+    expected, found = (each.tuner.learner.actor.state_dict() for each in (made, again))
+    assert all(torch.equal(value, found[key]) for key, value in expected.items())
