@@ -51,11 +51,13 @@ CHUNK, JOINTS = 16, 6
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--only", choices=("reads", "cost"), help="one part alone")
+    options.add_argument("--methods", help="count the reads of these, separated by commas; default: all")
     args = options.parse_args()
     torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if args.only != "cost":
-        for name in sorted(path.stem for path in (CONF / "method").glob("*.yaml")):
+        known = sorted(path.stem for path in (CONF / "method").glob("*.yaml"))
+        for name in args.methods.split(",") if args.methods else known:
             if name != "auto":  # it runs other methods
                 host_reads(name, device)
     if args.only != "reads":
@@ -71,8 +73,9 @@ def host_reads(name: str, device: torch.device) -> None:
         ["method.env_steps=1000000", "method.learner.hidden=[8]", "method.learner.batch=8", "method.utd=0.4"],
     )
     base_steps = ["method.base_steps=30", "method.burn_in=2", "method.mix.demo=0", "method.offline_updates=0"]
-    method = _method(name, [*settings, *([] if name == "resip" else base_steps)])
-    if method.mix.demo == 0.0 and method.algorithm != "ppo":
+    rollouts = _method(name, []).algorithm in ("ppo", "denoising")
+    method = _method(name, [*settings, *([] if rollouts else base_steps)])
+    if method.mix.demo == 0.0 and not rollouts:
         method.mix.online = 1.0 - method.mix.base - method.mix.intervention
     human = method.intervene != "none"
     world = DeviceWorld(lanes, device=device, intervened=human)
@@ -84,7 +87,7 @@ def host_reads(name: str, device: torch.device) -> None:
     steps = READ_EVERY - 2
     with HostReads().watching() as found:
         for _ in range(steps):
-            if method.algorithm == "ppo":  # its learning reads once per rollout
+            if rollouts:  # its learning reads once per rollout
                 tuner.collector.begin(tuner._explore)
                 tuner.collector.finish()
             else:

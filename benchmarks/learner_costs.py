@@ -9,8 +9,8 @@ import torch
 from common import emit
 from torch.profiler import ProfilerActivity, profile
 
-from robo_rl.nets.flat import FlatAdam
 from robo_rl.nets.mlp import mlp
+from robo_rl.nets.optim.flat import FlatAdam
 
 Updates = Callable[[int], None]  # does this many updates
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")

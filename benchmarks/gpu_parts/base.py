@@ -13,6 +13,8 @@ from timing import emit, facts, options, seconds, unit
 from policies.base.flow import FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.base.process import make_process
+from policies.training.base import BaseTrainConfig, BaseTrainer
+from policies.training.batches import TensorWindows
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
@@ -25,18 +27,18 @@ NETS: dict[str, NetConfig] = {
     "mlp": MlpDenoiserConfig(width=512, depth=4),
     "unet1d": Unet1dConfig(widths=(128, 256, 512)),
 }
-BATCH = 256
+BATCH, WINDOWS = 256, 8192
 
 
 def main() -> None:
     args = options(__doc__)
     for name, net in NETS.items():
-        calls = 3 if args.quick else 20
-        cpu_s = seconds(update(net, "cpu"), calls, "cpu", warm_up=1)
+        calls = 3 if args.quick else 10
+        cpu_s = seconds(update(net, "cpu"), calls if name == "mlp" else 2, "cpu", warm_up=1)
         if args.device == "cpu":
             emit(f"gpu/base/{name}/updates_per_cpu-s", round(1.0 / cpu_s, 2), "updates/s", **facts("cpu"))
             continue
-        taken_s = seconds(update(net, args.device), 10 * calls, args.device, warm_up=10)
+        taken_s = seconds(update(net, args.device), 30 * calls, args.device, warm_up=10)
         emit(
             f"gpu/base/{name}/updates_per_{unit(args.device)}",
             round(1.0 / taken_s, 1),
@@ -47,22 +49,14 @@ def main() -> None:
 
 
 def update(net: NetConfig, device: str) -> Callable[[], object]:
-    """One optimiser step on a fixed batch."""
+    """One update of `robo-rl train` on random windows."""
     torch.manual_seed(0)
     normalizer = Normalizer.fit({"state": torch.rand(64, 32)})
     config = GenerativeConfig(obs_steps=2, chunk=16, execute=8, net=net, image=ImageEncoderConfig())
     policy = GenerativePolicy(SPEC, normalizer, config, make_process(FlowConfig(steps=10))).to(device)
-    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-4, fused=True)
-    obs = {"state": torch.rand(BATCH, 2, 32, device=device)}
-    chunk, noise = torch.rand(BATCH, 16, 8, device=device), torch.randn(BATCH, 16, 8, device=device)
-    u = torch.rand(BATCH, device=device)
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        policy.bc_loss(obs, chunk, noise, u).mean().backward()
-        optimizer.step()
-
-    return step
+    windows = TensorWindows({"state": torch.rand(WINDOWS, 2, 32)}, torch.rand(WINDOWS, 16, 8) * 2.0 - 1.0)
+    recipe = BaseTrainConfig(steps=1_000_000, batch_size=BATCH, log_every=1_000_000)
+    return BaseTrainer(policy, windows, recipe).advance
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from robo_rl.core.action_map import DirectMap
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import generator
 from robo_rl.data.replay import Replay
-from robo_rl.rl.graphs import update_graphs
+from robo_rl.nets.optim.graphs import update_graphs
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner

@@ -24,6 +24,7 @@ def options(doc: str) -> argparse.Namespace:
     made.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="device to measure")
     args = made.parse_args()
     torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("high")  # as in the verbs on a GPU
     return args
 
 

@@ -24,7 +24,8 @@ from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
 from robo_rl.core.protocols import Logger, Obs
 from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.shapes import Float
-from robo_rl.nets.ema import ema_decay, ema_update
+from robo_rl.nets.optim.ema import ema_decay, ema_update
+from robo_rl.nets.optim.graphs import GraphCache, update_graphs
 from robo_rl.nets.ranks import Ranks
 
 BasePolicy = TypeVar("BasePolicy", bound=GenerativePolicy | VlaPolicy)
@@ -74,6 +75,9 @@ class BaseTrainer(Generic[BasePolicy]):
     Weights, average, the optimiser's moments and the step are the entire state: batches, noise and learning
     rates are functions of (seed, step). Raises ConfigError for invalid settings.
 
+    On a GPU the gradient and the optimiser's step of a `GenerativePolicy` are captured as one CUDA graph:
+    launching them one by one takes longer than computing them.
+
     ranks: with several, each rank has a trainer for its shard of every batch, and `share` is called by all of
     them before the first update. The weights are equal on all ranks; the average is kept by rank 0.
     """
@@ -97,6 +101,7 @@ class BaseTrainer(Generic[BasePolicy]):
         self._loss: nn.Module = _Loss(policy)
         self.step = 0  # number of updates
         self._batches: Iterator[tuple[Obs, Tensor]] | None = None
+        self._graphs, self._inputs = self._new_graphs(), list[Tensor]()
         policy.train()
 
     @property
@@ -147,6 +152,7 @@ class BaseTrainer(Generic[BasePolicy]):
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state["optimizer"], "param_groups": groups})
         self.step = int(state["step"])
+        self._graphs = self._new_graphs()  # the moments are other tensors now
 
     def _next_batch(self) -> tuple[Obs, Tensor]:
         config = self.config
@@ -159,18 +165,42 @@ class BaseTrainer(Generic[BasePolicy]):
     def _draws(self, action: Float[Tensor, "b Tp a"]) -> Draws:
         return draws(self.config.seed, self.step, action, self.policy.cameras, self._ranks)
 
+    def _new_graphs(self) -> GraphCache:
+        captured = isinstance(self.policy, GenerativePolicy) and self._ranks.count == 1
+        return update_graphs(self._device, "auto" if captured else "off", ())
+
     def _update(self, obs: Obs, action: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:
         """One optimiser step. Returns the loss and the gradient norm before clipping, on the device."""
-        config = self.config
-        loss: Tensor = self._loss(obs, action, self._draws(action))
+        config, draw = self.config, self._draws(action)
+        for group in self.optimizer.param_groups:
+            _set_rate(group, learning_rate(self.step, config))
+        if self._graphs.off:
+            loss, norm = self._descend(obs, action, draw)
+        else:
+            loss, norm = self._replayed(obs, action, draw)
+        self._follow(ema_decay(self.step, config.ema_power, config.ema_max))
+        return loss, norm
+
+    def _descend(self, obs: Obs, action: Float[Tensor, "b Tp a"], draw: Draws) -> tuple[Tensor, Tensor]:
+        """Gradient, clipping and the optimiser's step."""
+        loss: Tensor = self._loss(obs, action, draw)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = self._clip()
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.step, config)
         self.optimizer.step()
-        self._follow(ema_decay(self.step, config.ema_power, config.ema_max))
         return loss.detach(), norm
+
+    def _replayed(self, obs: Obs, action: Float[Tensor, "b Tp a"], draw: Draws) -> tuple[Tensor, Tensor]:
+        """The same as a graph, which reads its inputs where the first batch was."""
+        given = [*obs.values(), action, draw.noise, draw.u, draw.crop]
+        if not self._inputs:
+            self._inputs = [value.clone() for value in given]
+        for kept, value in zip(self._inputs, given, strict=True):
+            kept.copy_(value)
+        seen = dict(zip(obs, self._inputs, strict=False))
+        return self._graphs.run(
+            "update", lambda: self._descend(seen, self._inputs[len(seen)], Draws(*self._inputs[-3:]))
+        )
 
     def _clip(self) -> Tensor:
         """Bound the gradient's norm; returns the norm before."""
@@ -216,10 +246,19 @@ def train_base(
 def make_optimizer(policy: nn.Module, config: BaseTrainConfig, device: torch.device) -> torch.optim.AdamW:
     """AdamW over the parameters of `policy` that are trained."""
     parameters = [parameter for parameter in policy.parameters() if parameter.requires_grad]
-    betas, fused = (config.beta1, config.beta2), device.type in ("cpu", "cuda")
+    betas, fused, on_gpu = (config.beta1, config.beta2), device.type in ("cpu", "cuda"), device.type == "cuda"
+    # A graph reads the rate from the device.
+    rate = torch.tensor(config.lr, device=device) if on_gpu else config.lr
     return torch.optim.AdamW(
-        parameters, lr=config.lr, betas=betas, weight_decay=config.weight_decay, fused=fused
+        parameters, lr=rate, betas=betas, weight_decay=config.weight_decay, fused=fused, capturable=on_gpu
     )
+
+
+def _set_rate(group: dict[str, Any], rate: float) -> None:
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
 
 
 def _report(step: int, loss: Tensor, norm: Tensor, config: BaseTrainConfig, logger: Logger | None) -> None:

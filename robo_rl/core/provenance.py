@@ -42,9 +42,9 @@ def commit() -> str:
     Changed benchmark results do not count as a difference, so a series of benchmarks has one commit. Where
     files were copied without their history, the variable ROBO_RL_COMMIT names the commit.
     """
-    if not (REPOSITORY / ".git").exists():
-        return os.environ.get("ROBO_RL_COMMIT", "unknown")
-    if (short := _git("rev-parse", "--short=10", "HEAD")) is None:
+    if named := os.environ.get("ROBO_RL_COMMIT"):
+        return named
+    if not (REPOSITORY / ".git").exists() or (short := _git("rev-parse", "--short=10", "HEAD")) is None:
         return "unknown"
     return short + ("-dirty" if _git("status", "--porcelain", "--", ".", ":!benchmarks/results") else "")
 

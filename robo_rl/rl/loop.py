@@ -18,9 +18,9 @@ import torch
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger
 from robo_rl.core.settings import check_settings, one_of, setting
+from robo_rl.nets.optim.graphs import GraphCache
 from robo_rl.rl.acting import ActingPolicy
 from robo_rl.rl.collect import Experience, Phase
-from robo_rl.rl.graphs import GraphCache
 from robo_rl.rl.guard import Guard
 from robo_rl.rl.mix import MixConfig, ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig

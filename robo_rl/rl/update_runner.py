@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 
 from robo_rl.data.replay import Batch
-from robo_rl.rl.graphs import GraphCache
+from robo_rl.nets.optim.graphs import GraphCache
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import Info

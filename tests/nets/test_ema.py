@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from robo_rl.nets.ema import ema_decay, ema_update
+from robo_rl.nets.optim.ema import ema_decay, ema_update
 
 
 @pytest.mark.parametrize(("step", "decay"), [(0, 0.0), (15, 0.875), (9_999, 0.999), (10**9, 0.9999)])

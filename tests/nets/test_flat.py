@@ -6,8 +6,8 @@ import copy
 
 import torch
 
-from robo_rl.nets.flat import FlatAdam, flat_gradient, flatten_parameters
 from robo_rl.nets.mlp import mlp
+from robo_rl.nets.optim.flat import FlatAdam, flat_gradient, flatten_parameters
 
 
 def test_the_buffer_is_the_network() -> None:

@@ -15,7 +15,7 @@ from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import generator
 from robo_rl.data.replay import Replay
 from robo_rl.eval.host_reads import HostReads
-from robo_rl.rl.graphs import MOST_GRAPHS, WARM_UP, GraphCache, update_graphs
+from robo_rl.nets.optim.graphs import MOST_GRAPHS, WARM_UP, GraphCache, update_graphs
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner

@@ -18,7 +18,7 @@ from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.replay import Batch
 from robo_rl.eval.host_reads import HostReads
-from robo_rl.rl.graphs import WARM_UP, GraphCache
+from robo_rl.nets.optim.graphs import WARM_UP, GraphCache
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder
 from robo_rl.rl.off_policy.learner import OffPolicyLearner

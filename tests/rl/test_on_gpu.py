@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.device_world import DeviceWorld, first_seeds, world_spec
+from policies.base.generative import GenerativePolicy
 from policies.base.noise import EpisodeNoise
+from policies.training.base import BaseTrainConfig, BaseTrainer
+from policies.training.batches import TensorWindows
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.tuning.compose import TuningSession, build_session
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.nets.optim.graphs import GraphCache
 from tests.policies.small import flow_policy
 
 pytestmark = pytest.mark.gpu
@@ -61,4 +66,30 @@ def test_a_stopped_run_continues_to_the_same_bits(method: str, graphs: str, tmp_
         for _ in range(100):
             each.tuner.advance()
     expected, found = (each.tuner.learner.actor.state_dict() for each in (made, again))
+    assert all(torch.equal(value, found[key]) for key, value in expected.items())
+
+
+@pytest.mark.parametrize("stop_at", [2, 12])
+def test_training_as_a_graph_gives_the_bits_of_single_operations(stop_at: int) -> None:
+    """Also when it is stopped, before or after the capture, and continued in a new trainer."""
+    windows = TensorWindows({"state": torch.rand(40, 2, 2)}, torch.rand(40, 4, 1) * 2.0 - 1.0)
+    recipe = BaseTrainConfig(steps=30, batch_size=8, warmup_steps=5, log_every=100)
+
+    def trainer(graphs: bool) -> BaseTrainer[GenerativePolicy]:
+        torch.manual_seed(0)
+        made = BaseTrainer(flow_policy(world_spec()).train().requires_grad_(True).to(DEVICE), windows, recipe)
+        if not graphs:
+            made._graphs = GraphCache()
+        return made
+
+    single, graph = trainer(False), trainer(True)
+    while not single.done:
+        single.advance()
+    while graph.step < stop_at:
+        graph.advance()
+    again = trainer(True)
+    again.load_state_dict(copy.deepcopy(graph.state_dict()))
+    while not again.done:
+        again.advance()
+    expected, found = single.result().state_dict(), again.result().state_dict()
     assert all(torch.equal(value, found[key]) for key, value in expected.items())

@@ -38,8 +38,8 @@ from robo_rl.core.spec import sense_of
 from robo_rl.core.views import Views
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
+from robo_rl.nets.optim.graphs import update_graphs
 from robo_rl.rl.collect import Collector, Store
-from robo_rl.rl.graphs import update_graphs
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.observed import LearnedFeatures

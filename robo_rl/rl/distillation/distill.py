@@ -20,7 +20,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
 from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Float
-from robo_rl.nets.ema import ema_update
+from robo_rl.nets.optim.ema import ema_update
 
 SamplingPath = Callable[
     [Tensor, Tensor], tuple[list[Tensor], list[float]]

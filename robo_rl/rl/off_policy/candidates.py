@@ -19,8 +19,8 @@ from robo_rl.core.shapes import Float, Int
 from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.nets.flat import FlatAdam
 from robo_rl.nets.mlp import mlp
+from robo_rl.nets.optim.flat import FlatAdam
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.critics import QCritics
 from robo_rl.rl.off_policy.learner import OffPolicyLearner

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.shapes import Float
 from robo_rl.core.views import Views
-from robo_rl.nets.flat import FlatAdam
+from robo_rl.nets.optim.flat import FlatAdam
 from robo_rl.rl.off_policy.config import LearnerConfig
 
 

@@ -20,7 +20,7 @@ from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.nets.flat import FlatAdam, flatten_parameters
+from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder, without_encoder
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.context import LearnerContext

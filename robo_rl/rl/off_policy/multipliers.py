@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.shapes import Float
-from robo_rl.nets.adam import StaticAdam
+from robo_rl.nets.optim.adam import StaticAdam
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.losses import Info, norm_bound_terms, temperature_gradient
 

@@ -18,7 +18,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.nets.flat import FlatAdam, flatten_parameters
+from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.exploration import independent_sample
 from robo_rl.rl.off_policy.losses import Info, critic_loss, td_target

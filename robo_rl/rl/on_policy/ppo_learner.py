@@ -16,8 +16,8 @@ from robo_rl.core.settings import check_settings
 from robo_rl.core.shapes import Float
 from robo_rl.core.views import ALL, Views
 from robo_rl.nets.actor import ActorConfig, make_actor
-from robo_rl.nets.flat import FlatAdam
 from robo_rl.nets.mlp import mlp
+from robo_rl.nets.optim.flat import FlatAdam
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.off_policy.networks import drawn_seed

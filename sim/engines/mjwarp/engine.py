@@ -64,7 +64,7 @@ class WarpEngine:
         model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         with wp.ScopedDevice(self._warp_device):
             self._model = _put(model)
-            self._room = room(model, self._model.nxn_geom_pair_filtered, contacts)
+            self._room = room(model, self._model.nxn_geom_pair_filtered.numpy(), contacts)
             self._data = self._make_data(model)
             self._peaks = wp.zeros(2, dtype=int)
         self._changes = Changes(self._model, num_envs, scene.model)

@@ -64,6 +64,11 @@ class GraphCache:
         self._runs: Counter[Hashable] = Counter()
         self._graphs: dict[Hashable, tuple[Graph, Any]] = {}
 
+    @property
+    def off(self) -> bool:
+        """True if all work runs operation by operation."""
+        return self._make is None
+
     def run(self, key: Hashable, work: Callable[[], T]) -> T:
         """Result of the work. Tensors in it may be overwritten by the next run of this key."""
         if self._make is None or (key not in self._graphs and not self._due(key)):

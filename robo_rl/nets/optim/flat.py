@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from robo_rl.core.shapes import Float
-from robo_rl.nets.adam import StaticAdam
+from robo_rl.nets.optim.adam import StaticAdam
 
 
 def flatten_parameters(module: nn.Module) -> Float[Tensor, " p"]:
