@@ -96,7 +96,7 @@ _FORMULAS = {
 def source_of(traced: ColumnProgram) -> str:
     """Source of `run(inputs, outputs, columns)`. It does not depend on the number of columns, at least W."""
     program = traced.program
-    used = _used(program, [i for rows in traced.outputs for i in rows])
+    used = used_steps(program, [i for rows in traced.outputs for i in rows])
     shared = [i for i in used if program.steps[i].uniform]
     own = [i for i in used if not program.steps[i].uniform]
     lines = ["extern \"C\" const long width = W;",
@@ -114,10 +114,7 @@ def source_of(traced: ColumnProgram) -> str:
 
 def _body(program: Program, own: list[int], outputs: list[list[int]]) -> Iterator[str]:
     """Lines of one block. A result is stored as soon as it is known, so that its register is free."""
-    places: dict[int, list[tuple[int, int]]] = {}
-    for k, rows in enumerate(outputs):
-        for row, i in enumerate(rows):
-            places.setdefault(i, []).append((k, row))
+    places = result_places(outputs)
     for i in own:
         yield _line(program, i)
         for k, row in places.pop(i, []):
@@ -127,7 +124,16 @@ def _body(program: Program, own: list[int], outputs: list[list[int]]) -> Iterato
             yield f"store(o{k} + {row} * n + j, x{i});"
 
 
-def _used(program: Program, wanted: list[int]) -> list[int]:
+def result_places(outputs: list[list[int]]) -> dict[int, list[tuple[int, int]]]:
+    """Per expression that is a result, the (output, row) pairs that it fills."""
+    places: dict[int, list[tuple[int, int]]] = {}
+    for k, rows in enumerate(outputs):
+        for row, i in enumerate(rows):
+            places.setdefault(i, []).append((k, row))
+    return places
+
+
+def used_steps(program: Program, wanted: list[int]) -> list[int]:
     """Expressions that the wanted ones depend on, in order."""
     needed, rest = set[int](), list(wanted)
     while rest:

@@ -1,11 +1,11 @@
 """Compiled kernels: a pure function of tensors as one fused loop, built once per machine and cached on disk.
 
-The same function runs eagerly, as the reference in tests, or compiled. On a CPU, arithmetic of separate
-columns, such as one column per drone, becomes C++ that is built in a second and serves any number of columns
-(column_code.py). All other functions go through PyTorch's ahead-of-time inductor, which takes half a minute;
-on a GPU they are captured as a CUDA graph (captured.py). The name of a kernel file is a hash of all that its
-machine code depends on, so a changed function has another file and no file is ever out of date. A call takes
-about 10 us, a fifth of `torch.compile`.
+The same function runs eagerly, as the reference in tests, or compiled. Arithmetic of separate columns, such
+as one column per drone, becomes C++ (column_code.py) or CUDA code (cuda_code.py) that is built in a second or
+two and serves any number of columns. All other functions go through PyTorch's ahead-of-time inductor, which
+takes half a minute; on a GPU they are captured as a CUDA graph (captured.py). The name of a kernel file is a
+hash of all that its machine code depends on, so a changed function has another file and no file is ever out
+of date. A call takes about 10 us, a fifth of `torch.compile`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from sim.compile.captured import captured
 from sim.compile.column_build import build_columns, column_source, cpp_compiler, load_columns
 from sim.compile.column_program import UnsupportedGraphError
 from sim.compile.column_trace import ColumnProgram, trace_columns
+from sim.compile.cuda_build import architecture, build_cuda, cuda_source, load_cuda
 from sim.compile.kernel_build import OPTIONS, build_kernel
 
 Layout = tuple[tuple[int, ...], torch.dtype, torch.device, bool]  # shape, type, place, contiguous
@@ -87,24 +88,51 @@ def compile_kernel(
             stacklevel=2,
         )
         return Kernel(lambda inputs: fn(*inputs), 0.0, compiled=False)
-    with torch.no_grad():
-        graph = make_fx(lambda *inputs: tuple(fn(*inputs)), tracing_mode="fake", _allow_non_fake_inputs=True)(
-            *examples
-        )
+    if (traced := _columns_of(fn, examples)) is not None:
+        return _compile_columns(traced, examples)
+    return _compile_graph(_graph_of(fn, examples), examples, say or _print)
+
+
+def _columns_of(fn: TensorFn, examples: Sequence[Tensor]) -> ColumnProgram | None:
+    """Program of separate columns; None for a function that is none.
+
+    A program is the same on any device, so it is traced with tensors of the CPU, which are never read.
+    """
+    on_cpu = examples[0].device.type == "cpu"
+    given = examples if on_cpu else [torch.empty_like(x, device="cpu") for x in examples]
     try:
-        return _compile_columns(trace_columns(graph, examples), examples)
+        return trace_columns(_graph_of(fn, given), given)
     except UnsupportedGraphError:
-        return _compile_graph(graph, examples, say or _print)
+        return None
+    except RuntimeError:
+        if on_cpu:
+            raise
+        return None  # the function holds tensors of the device
+
+
+def _graph_of(fn: TensorFn, examples: Sequence[Tensor]) -> torch.fx.GraphModule:
+    """Operations of the function, found without running it."""
+    traced = make_fx(lambda *inputs: tuple(fn(*inputs)), tracing_mode="fake", _allow_non_fake_inputs=True)
+    with torch.no_grad():
+        graph: torch.fx.GraphModule = traced(*examples)
+    return graph
 
 
 def _compile_columns(traced: ColumnProgram, examples: Sequence[Tensor]) -> Kernel:
     """Kernel of a program of columns: another number of columns finds the same file."""
-    source, name = column_source(traced)
-    path, start_s, compile_s = cache_folder() / "kernels" / f"{name}.so", _cpu_s(), 0.0
+    device, start_s, compile_s = examples[0].device, _cpu_s(), 0.0
+    on_gpu = device.type == "cuda"
+    arch = architecture(device) if on_gpu else ""
+    source, name = cuda_source(traced, arch) if on_gpu else column_source(traced)
+    path = cache_folder() / "kernels" / f"{name}.{'cubin' if on_gpu else 'so'}"
     if not path.exists():
-        build_columns(source, path)
+        if on_gpu:
+            build_cuda(source, path, arch)
+        else:
+            build_columns(source, path)
         compile_s = _cpu_s() - start_s
-    return Kernel(load_columns(path, traced), compile_s, compiled=True, expected=_layout(examples))
+    run = load_cuda(path, traced, device) if on_gpu else load_columns(path, traced)
+    return Kernel(run, compile_s, compiled=True, expected=_layout(examples))
 
 
 def _compile_graph(
