@@ -7,7 +7,7 @@ by a fresh one in the same step, and no gradient flows between the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,27 +17,18 @@ from robo_rl.core.shapes import Bool, Float, Int
 from sim.compile.kernels import compile_kernel, differentiable
 from sim.engines.quad.craft import Craft
 from sim.engines.quad.dynamics import QuadPhysics, Step
-from sim.engines.quad.layout import NAMES, Spread, parameters
+from sim.engines.quad.layout import NAMES, Spread
 from sim.flight.command import ON_MOTORS, CommandLevel, level_physics, make_command
-from sim.flight.flight import FlightFn, first_sight, make_flight, noise_size
+from sim.flight.flight import FlightFn, make_flight, noise_size
 from sim.flight.memory import layout
 from sim.flight.realism import Realism
+from sim.flight.starts import Fresh, StartDistribution
 from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.flight.protocol import FlightTask
 
-_POOL = 4096  # starts drawn at a time
+_POOL = 4096  # starts drawn at a time: one at a time they would take longer than flying
 _NOISE_STEPS = 32  # steps of sensor noise drawn at a time
 _NOTHING = (torch.zeros(0, dtype=torch.long), torch.zeros(0, 0))  # no lane, no observation
-
-
-class Fresh(NamedTuple):
-    """Initial conditions of flights; the last axis counts drones."""
-
-    state: Tensor
-    memory: Tensor
-    params: Tensor
-    external: Tensor
-    obs: Tensor
 
 
 class Flights:
@@ -75,11 +66,14 @@ class Flights:
         self.craft, self.task, self.senses, self.num, self.spread = craft, task, senses, num, spread
         self.gradient, self.realism = gradient, realism or Realism()
         self._task_state = layout(task, senses, self.realism).task_state
-        self._hears = senses.noise or self.realism.noise_size > 0
         self.physics = level_physics(level, task.dt_s) if physics is None else physics
-        self.command = make_command(level, craft, self.physics.dt_s / self.physics.substeps)
+        small_s = self.physics.dt_s / self.physics.substeps
+        self.command = make_command(level, craft, small_s)
         self.generator = torch.Generator().manual_seed(seed)
-        self._starts, self._taken = self._draw_pool(), 0
+        self._distribution = StartDistribution(
+            craft, task, senses, self.realism, spread, self.command.hover, small_s
+        )
+        self._starts, self._taken = self._distribution.draw(_POOL, self.generator), 0
         self._noise, self._used = torch.zeros(0), _NOISE_STEPS
         self._begin()
         self.age = torch.zeros(num, dtype=torch.int32)
@@ -199,31 +193,13 @@ class Flights:
             together = Fresh(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
             return together if self.spread else together._replace(params=parts[0].params)
         if self._taken + num > _POOL:
-            self._starts, self._taken = self._draw_pool(), 0
+            self._starts, self._taken = self._distribution.draw(_POOL, self.generator), 0
         chosen = slice(self._taken, self._taken + num)
         self._taken += num
         return Fresh(*(values[:, chosen] if values.shape[1] > 1 else values for values in self._starts))
 
-    def _draw_pool(self) -> Fresh:
-        """Starts with their observations, many at once: one at a time they would take longer than flying."""
-        unit = torch.rand(self.task.start_numbers, _POOL, generator=self.generator).clamp(1e-7, 1.0 - 1e-7)
-        state, external = self.task.start(self.craft, unit)
-        small_s = self.physics.dt_s / self.physics.substeps
-        if self.spread is None:
-            params = parameters(self.craft, small_s)
-        else:
-            spread = torch.rand(9, _POOL, generator=self.generator) * 2.0 - 1.0
-            params = parameters(self.craft, small_s, _POOL, self.spread, spread)
-        noise = (
-            torch.randn(noise_size(self.realism), _POOL, generator=self.generator) if self._hears else None
-        )
-        memory, obs = first_sight(
-            state, external, noise, self.command.hover, self.task, self.senses, self.realism
-        )
-        return Fresh(state, memory, params, external, obs)
-
     def _sensor_noise(self) -> Float[Tensor, "r n"]:
-        if not self._hears:
+        if not self._distribution.hears:
             return self._silence
         if self._used == _NOISE_STEPS:
             self._noise = torch.randn(_NOISE_STEPS, len(self._silence), self.num, generator=self.generator)

@@ -14,12 +14,16 @@ from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import PpoMethod, RewardMethod
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed, generator
+from robo_rl.flight.fly.recipe import flights as flights_of
 from robo_rl.flight.fly.recipe import recipe, total_updates
 from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.flight.seeds import SeedTraining
 from robo_rl.rl.differentiable.first_order import FirstOrder
+from robo_rl.rl.differentiable.windowed import WindowedFirstOrder
+from robo_rl.rl.graphs import CudaGraph, GraphCache
 from robo_rl.rl.off_policy.replay_trainer import ReplayConfig, ReplayTrainer
 from robo_rl.rl.on_policy.ppo_trainer import PpoTrainer, PpoTrainerConfig
+from robo_rl.runs.device import copied_to, pick_device
 from sim.flight.control.linear_law import linear_law
 from sim.flight.tensor_env import FlightTensorEnv
 from sim.tasks.flight.hover import HoverTask
@@ -29,11 +33,13 @@ from sim.tasks.flight.hover_reward import HoverReward
 def make_training(config: FlyConfig, setting: FlightSetup, seed: int) -> SeedTraining:
     """New policy and its learner. Raises ConfigError if the task does not support the method or start."""
     policy = new_policy(config, setting, seed)
-    method = config.method
+    method, device = config.method, pick_device(config.device)
+    if device.type != "cpu":
+        return device_training(config, setting, seed, policy, device)
     if not isinstance(method, RewardMethod):
         flights = setting.flights(
             setting.training,
-            config.flights,
+            flights_of(config),
             derive_seed("flights", seed),
             spread=setting.spread,
             gradient=True,
@@ -50,6 +56,30 @@ def make_training(config: FlyConfig, setting: FlightSetup, seed: int) -> SeedTra
         else ReplayTrainer(env, _only(ReplayConfig, method, **given), hover, rng)
     )
     return SeedTraining(policy, trainer, env.flights.compile_s, after=partial(copy_actor, trainer, policy))
+
+
+def device_training(
+    config: FlyConfig, setting: FlightSetup, seed: int, policy: FlightPolicy, device: torch.device
+) -> SeedTraining:
+    """First-order learning whose updates stay on the device, on a GPU as one CUDA graph each. The trained
+    weights are copied into `policy` at the end.
+
+    Raises ConfigError for methods that learn on the CPU only.
+    """
+    if isinstance(config.method, RewardMethod):
+        raise ConfigError(
+            f"method={cast('Any', config.method).name} learns on the CPU: use device=cpu, or "
+            "method=first_order."
+        )
+    own, moved = recipe(config), cast("FlightPolicy", copied_to(policy, device))
+    flights = setting.masked_flights(
+        setting.training, flights_of(config), derive_seed("flights", seed), steps=own.horizon, device=device
+    )
+    graph = partial(CudaGraph, instead="Use device=cpu.")
+    graphs = GraphCache(graph if device.type == "cuda" else None)
+    trainer = WindowedFirstOrder(moved, flights, own, graphs)
+    after = partial(copy_weights, moved, policy)
+    return SeedTraining(policy, trainer, flights.compile_s, after=after)
 
 
 def new_policy(config: FlyConfig, setting: FlightSetup, seed: int) -> FlightPolicy:
@@ -83,6 +113,11 @@ def reward_flights(method: RewardMethod, setting: FlightSetup, task_name: str, s
     flights = setting.flights(task, method.lanes, derive_seed("flights", seed), spread=setting.spread)
     reward = HoverReward(task, method.reward, method.reward_size, method.positive)
     return FlightTensorEnv(flights, reward, setting.scale(), method.asymmetric)
+
+
+def copy_weights(trained: FlightPolicy, policy: FlightPolicy) -> None:
+    """Copy all weights, to the device of `policy`."""
+    policy.load_state_dict(trained.state_dict())
 
 
 def copy_actor(trainer: PpoTrainer | ReplayTrainer, policy: FlightPolicy) -> None:

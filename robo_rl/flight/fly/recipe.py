@@ -24,6 +24,13 @@ LQR_LR = 3e-3  # start=lqr: a higher rate destroys the law before it improves it
 LINKED_UPDATES = 900  # level=rates: delay slows learning
 LINK_S = 0.02  # level=rates: delay of a radio plus one period of the autopilot's controller
 
+FLIGHTS, GPU_FLIGHTS = 128, 4096  # parallel flights in training
+
+
+def flights(config: FlyConfig) -> int:
+    """Parallel flights in training: the setting, or the default of the device."""
+    return config.flights or (FLIGHTS if config.device == "cpu" else GPU_FLIGHTS)
+
 
 def latency_s(config: FlyConfig) -> float:
     """Delay of commands [s]: the setting, or that of a radio link at level=rates."""
@@ -62,6 +69,7 @@ def resolved(config: FlyConfig, task: FlightTask) -> FlyConfig:
     """
     known: dict[str, Any] = {
         "updates": total_updates(config),
+        "flights": flights(config),
         "latency_s": latency_s(config),
         "w_action_rate": task.w_action_rate,
         "eval_s": task.max_steps * task.dt_s,

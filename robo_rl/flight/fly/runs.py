@@ -17,6 +17,7 @@ from robo_rl.flight.fly.recipe import resolved, total_updates
 from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.flight.rows import FlyRow
 from robo_rl.flight.seed_runs import SeedPlan, train_seeds
+from robo_rl.runs.device import pick_device
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from sim.flight.flights import Flights
@@ -50,7 +51,10 @@ class SharedStarts:
 
 
 def fly_setup(config: FlyConfig) -> tuple[FlyConfig, FlightSetup]:
-    """Settings with all defaults resolved, and their setup. Raises ConfigError as `FlightSetup.of`."""
+    """Settings with all defaults resolved, and their setup. Raises ConfigError as `FlightSetup.of`
+    and `pick_device`.
+    """
+    pick_device(config.device)  # a device that is missing is reported before the run's folder is made
     setting = FlightSetup.of(config)
     return resolved(config, setting.task), setting
 

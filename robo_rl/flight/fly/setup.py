@@ -16,6 +16,7 @@ from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import Spread, even_spread
 from sim.flight.command import Command, level_physics, make_command
 from sim.flight.flights import Flights
+from sim.flight.masked_flights import MaskedFlights
 from sim.flight.realism import Realism, check_realism, steps_of
 from sim.flight.setting import (
     DEFAULT,
@@ -84,6 +85,21 @@ class FlightSetup:
         return Flights(
             self.craft, task, self.senses, num, seed, physics=physics, spread=spread, realism=self.realism,
             gradient=gradient, eager=self.eager, step=step, level=self.options.commanded,
+        )  # fmt: skip
+
+    def masked_flights(
+        self, task: FlightTask, num: int, seed: int, *, steps: int, device: torch.device
+    ) -> MaskedFlights:
+        """New training flights on a device, in windows of `steps` steps. Raises ConfigError for another
+        engine, which runs on the CPU.
+        """
+        if other_step(self.options, self.craft, task, 1, self.realism) is not None:
+            raise ConfigError(
+                f"engine={self.options.engine} simulates on the CPU: use device=cpu, or leave engine out."
+            )
+        return MaskedFlights(
+            self.craft, task, self.senses, num, seed, steps=steps, device=device, spread=self.spread,
+            realism=self.realism, level=self.options.commanded, eager=self.eager,
         )  # fmt: skip
 
     def spec(self) -> EnvSpec:

@@ -31,9 +31,17 @@ class Graph(Protocol):
 
 
 class CudaGraph:
-    """A CUDA graph. generators: those that the work draws from; each replay draws new numbers."""
+    """A CUDA graph. generators: those that the work draws from; each replay draws new numbers.
 
-    def __init__(self, generators: Sequence[torch.Generator]) -> None:
+    instead: what a user can do if the capture fails.
+    """
+
+    def __init__(
+        self,
+        generators: Sequence[torch.Generator] = (),
+        instead: str = "Set graphs=off, which runs them operation by operation.",
+    ) -> None:
+        self._instead = instead
         self._graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self._graph.register_generator_state(generator)
@@ -44,8 +52,7 @@ class CudaGraph:
                 return work()
         except RuntimeError as error:
             raise RoboRLError(
-                f"The updates could not be captured as a CUDA graph: {error}. Set graphs=off, which runs "
-                "them operation by operation."
+                f"The updates could not be captured as a CUDA graph: {error}. {self._instead}"
             ) from error
 
     def replay(self) -> None:
@@ -80,6 +87,11 @@ class GraphCache:
         graph.replay()
         found: T = result
         return found
+
+    def clear(self) -> None:
+        """Forget all graphs, for work whose tensors have moved."""
+        self._runs.clear()
+        self._graphs.clear()
 
     def _due(self, key: Hashable) -> bool:
         """True if work that was not captured yet is to be captured now."""

@@ -23,7 +23,7 @@ def grid(world: SwarmWorld) -> tuple[int, int]:
 def cell_bits(free: Bool[Tensor, "n c"], world: SwarmWorld) -> Float[Tensor, "r n"]:
     """For each line of cells along x the sum of 2^k over its occupied cells k; at most 11 cells (`_bit`)."""
     wide, deep = grid(world)
-    weights = 2.0 ** torch.arange(wide)
+    weights = 2.0 ** torch.arange(wide, device=free.device)
     return ((~free).view(-1, deep, wide) * weights).sum(2).T.contiguous()
 
 
@@ -37,10 +37,10 @@ def nearest_cylinders(
     """
     wide, deep = grid(world)
     position_m = position_m.detach()
-    along_x, along_y = (
-        cell.unsqueeze(0) + torch.tensor([[-1.0], [0.0], [1.0]]) for cell in _cell(position_m, world)
-    )
-    lines = torch.eq(along_y.unsqueeze(0), torch.arange(deep).view(-1, 1, 1)) * bits.unsqueeze(1)
+    device = position_m.device
+    beside, rows = torch.tensor([[-1.0], [0.0], [1.0]], device=device), torch.arange(deep, device=device)
+    along_x, along_y = (cell.unsqueeze(0) + beside for cell in _cell(position_m, world))
+    lines = torch.eq(along_y.unsqueeze(0), rows.view(-1, 1, 1)) * bits.unsqueeze(1)
     masks = lines.sum(0)  # (3, n)
     taken = _bit(masks.unsqueeze(1), along_x.unsqueeze(0)).flatten(0, 1)  # (9, n)
     x = (along_x + (0.5 - wide / 2)).repeat(3, 1) * CELL_M

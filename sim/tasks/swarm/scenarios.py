@@ -119,13 +119,15 @@ def place_cylinders(world: SwarmWorld, count: Int64[Tensor, " w"], rand: Uniform
     """Random cylinders: (axes (2, w, m) [m, world], mask of free cells of the floor (w, floor_cells))."""
     num, side = len(count), round(world.field_m / CELL_M)
     order = rand(num, world.cells).argsort(1)[:, : max(world.most_cylinders, 1)]
-    stands = torch.arange(order.shape[1]) < count.unsqueeze(1)
+    stands = torch.arange(order.shape[1], device=order.device) < count.unsqueeze(1)
     across, along = order % side, order // side
     axes = (torch.stack([across, along]) + 0.5) * CELL_M - world.field_m / 2
     axes = torch.where(stands, axes, ABSENT_M)
     wide, deep = (round(world.room_m[i] / CELL_M) for i in (0, 1))
     cell = (across + (wide - side) // 2) + wide * (along + (deep - side) // 2)
-    taken = torch.zeros(num, wide * deep).scatter_reduce_(1, cell, stands.float(), "amax")
+    taken = torch.zeros(num, wide * deep, device=order.device).scatter_reduce_(
+        1, cell, stands.float(), "amax"
+    )
     return axes, taken < 0.5
 
 

@@ -192,7 +192,7 @@ def test_policy_without_a_success_has_no_envelope() -> None:
     [
         ("craft=cf12", "cf21"),
         ("task=hoover", "hover"),
-        ("flights=0", "flights"),
+        ("flights=-1", "flights"),
         ("updats=3", "updates"),
         ("speed_m_s=9", "at most"),
         ("track=rign", "ring"),
