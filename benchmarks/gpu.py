@@ -27,6 +27,7 @@ PARTS = {
     "finetune": "the whole loop on arm/lift in MuJoCo Warp: env steps per second with one update per step",
     "learner": "updates per second, as graphs and single operations, beside Stable-Baselines3",
     "dynamics": "quadcopter dynamics: drone-steps per second",
+    "hover": "seconds to a hovering policy by first-order gradients, and its measured error",
     "base": "updates per second when a base policy is trained, beside one CPU core",
     "head": "decisions per second of a single-step head and of a flow policy, batch 1 and 4,096",
 }

@@ -28,7 +28,7 @@ def test_without_a_gpu_every_part_is_left_out_with_the_reason() -> None:
     """That is no error: exit status 0."""
     status, found = lines("--quick")
     assert status == 0
-    assert len(found) == 8
+    assert len(found) == 9
     assert all(line["name"].endswith("/left_out") and "CUDA" in line["why"] for line in found)
 
 
@@ -40,6 +40,7 @@ def test_without_a_gpu_every_part_is_left_out_with_the_reason() -> None:
         ("base", {"gpu/base/mlp/updates_per_cpu-s", "gpu/base/unet1d/updates_per_cpu-s"}),
         ("head", {"gpu/head/single_step/1/decisions_per_cpu-s", "gpu/head/flow/4096/decisions_per_cpu-s"}),
         ("dynamics", {"gpu/dynamics/rk4/drone_steps_per_cpu-s"}),
+        ("hover", {"gpu/hover/train_s", "gpu/hover/build_s"}),
     ],
 )
 def test_a_part_runs_on_the_cpu(part: str, names: set[str]) -> None:

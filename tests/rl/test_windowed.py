@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,6 +104,7 @@ def test_a_replayed_update_equals_a_run_one(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(test_graphs, "PERSISTENT", kept)
     graphs = GraphCache(test_graphs.Recording)
     made, alone = learner(updates=12, graphs=graphs), learner(updates=12)
+    first = copy.deepcopy(alone.state_dict())
     for update in range(12):
         if update == WARM_UP:  # the next update is captured
             env, moments = made.env, made.optimizer.state.values()
@@ -113,6 +115,21 @@ def test_a_replayed_update_equals_a_run_one(monkeypatch: pytest.MonkeyPatch) -> 
         torch.testing.assert_close(logs, expected, rtol=0.0, atol=0.0)
     assert len(graphs._graphs) == 1
     assert torch.equal(weights(made), weights(alone))
+    for each in (made, alone):  # a checkpoint is loaded: the graph stays valid
+        each.load_state_dict(first)
+        each.update()
+    assert torch.equal(weights(made), weights(alone))
+
+
+def test_building_changes_nothing_that_is_learned() -> None:
+    """Updates that only serve to build and capture are taken back: weights, moments and random numbers."""
+    built, plain = learner(updates=20), learner(updates=20)
+    built.build()
+    assert built.updates == 0
+    for made in (built, plain):
+        made.update()
+        made.update()
+    assert torch.equal(weights(built), weights(plain))
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:

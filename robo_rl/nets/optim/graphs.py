@@ -88,11 +88,6 @@ class GraphCache:
         found: T = result
         return found
 
-    def clear(self) -> None:
-        """Forget all graphs, for work whose tensors have moved."""
-        self._runs.clear()
-        self._graphs.clear()
-
     def _due(self, key: Hashable) -> bool:
         """True if work that was not captured yet is to be captured now."""
         self._runs[key] += 1

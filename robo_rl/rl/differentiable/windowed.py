@@ -7,6 +7,7 @@ respect to their inputs only; then the policy's weights get theirs from all step
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any, Protocol, cast, runtime_checkable
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.settings import check_settings
 from robo_rl.rl.differentiable.first_order import ColumnPolicy, FirstOrderConfig
-from robo_rl.rl.graphs import GraphCache
+from robo_rl.rl.graphs import WARM_UP, GraphCache
 
 CHECK_EVERY = 50  # updates between two looks at whether all gradients were finite
 
@@ -64,11 +65,13 @@ class WindowedFirstOrder:
         if config.value:
             raise ConfigError("A learned cost-to-go (value=true, method=shac) needs device=cpu.")
         self.policy, self.env, self.config, self.updates = policy, env, config, 0
-        self._graphs = graphs or GraphCache()
+        self.graphs = graphs or GraphCache()
         weights = list(policy.parameters())
         device = weights[0].device
         self._lr = torch.tensor(config.lr, device=device)
         self.optimizer = torch.optim.Adam(weights, lr=self._lr, fused=True, capturable=device.type == "cuda")
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._lr  # this tensor, which is filled before every update
         self._wrong = torch.zeros((), dtype=torch.bool, device=device)
         self._share = torch.full((env.num,), 1.0 / (env.num * config.horizon), device=device)
         env.restart()
@@ -89,11 +92,20 @@ class WindowedFirstOrder:
         cfg = self.config
         self.env.prepare()
         self._lr.fill_(cfg.lr * (1.0 - self.updates / cfg.updates) + cfg.final_lr)
-        logs = self._graphs.run("update", self._update)
+        logs = self.graphs.run("update", self._update)
         self.updates += 1
         if self.done or self.updates % CHECK_EVERY == 0:
             self._check()
         return logs
+
+    def build(self) -> None:
+        """Build and capture all that an update needs. What is learned afterwards is the same as without this
+        call.
+        """
+        before = copy.deepcopy(self.state_dict())
+        for _ in range(WARM_UP + 1):
+            self.update()
+        self.load_state_dict(before)
 
     def _update(self) -> dict[str, Tensor]:
         """The part that runs on the device alone."""
@@ -103,7 +115,7 @@ class WindowedFirstOrder:
         weights = list(self.policy.parameters())
         act = cast("ColumnPolicy", self.policy).columns
         for weight, grad in zip(weights, torch.autograd.grad(act(obs), weights, d_actions), strict=True):
-            weight.grad = grad
+            weight.grad = grad.contiguous()  # fused Adam needs the strides of the weight
         norm = nn.utils.clip_grad_norm_(weights, self.config.grad_clip or math.inf)
         self._wrong.logical_or_(torch.isfinite(norm).logical_not())
         self.optimizer.step()
@@ -133,8 +145,8 @@ class WindowedFirstOrder:
         if bool(self._wrong):
             raise RoboRLError(
                 f"The gradient of one of the {CHECK_EVERY} updates before number {self.updates} was not "
-                "finite. Lower lr, or shorten horizon: the gradient through many steps of a tumbling aircraft can "
-                "explode."
+                "finite. Lower lr, or shorten horizon: the gradient through many steps of a tumbling "
+                "aircraft can explode."
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -147,11 +159,20 @@ class WindowedFirstOrder:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a saved state. Graphs that were captured before are captured again."""
+        """Continue from a saved state. Tensors stay where they are, so that captured updates remain valid."""
         self.policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._lr
+        self._load_moments(state["optimizer"])
         self.env.load_state_dict(state["env"])
         self.updates = int(state["updates"])
-        self._graphs.clear()
+
+    def _load_moments(self, saved: Mapping[str, Any]) -> None:
+        held = self.optimizer.state
+        if not held:  # before the first update
+            self.optimizer.load_state_dict(dict(saved))
+            for group in self.optimizer.param_groups:
+                group["lr"] = self._lr
+        for place, weight in enumerate(self.policy.parameters()):
+            for name, value in held[weight].items() if weight in held else ():
+                value.copy_(
+                    saved["state"][place][name] if place in saved["state"] else torch.zeros_like(value)
+                )
