@@ -169,9 +169,11 @@ class Replay:
     def _together(self, lanes: Lanes, numbers: Int[Tensor, " k"]) -> int | None:
         """The number of each of these lanes, if they are all lanes in order, and it is the same in each.
 
-        On the host only: values of all lanes are then written as a slice, in half the time.
+        For lanes that are taken out only: values of all are then written as a slice, in half the time.
         """
-        if lanes.masked or len(lanes) < self.lanes or not torch.equal(lanes.ids, torch.arange(self.lanes)):
+        if lanes.masked or len(lanes) < self.lanes:
+            return None
+        if not torch.equal(lanes.ids, torch.arange(self.lanes, device=lanes.ids.device)):
             return None
         return int(numbers[0]) if bool((numbers == numbers[0]).all()) else None
 
@@ -347,7 +349,7 @@ def discounted_sums(
         for now in range(len(reward) - 2, -1, -1):
             reward[now].add_(reward[now + 1], alpha=gamma**most)
         return reward
-    powers = torch.pow(gamma, torch.arange(most + 1, dtype=torch.float64))
+    powers = torch.pow(gamma, torch.arange(most + 1, dtype=torch.float64, device=steps.device))
     discount = powers.index_select(0, steps.long().flatten()).view_as(steps)  # a table: pow costs more
     for now in range(len(reward) - 2, -1, -1):
         reward[now].addcmul_(discount[now], reward[now + 1])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.data.replay import Replay
+from robo_rl.eval.host_reads import HostReads
 from tests.lane_forms import FORM, FORMS, in_each_form
 
 WIDTHS = {"obs": 1, "ctx": 1, "critic_action": 1, "action": 1, "next_obs": 1, "next_ctx": 1}
@@ -284,6 +285,21 @@ def test_lanes_that_end_together_have_the_returns_of_lanes_that_end_in_turn(leng
             in_turn.add(chosen, {k: every.rows(v, every.ids == lane) for k, v in values.items()}, GAMMA)
     for name, column in together.data.items():
         torch.testing.assert_close(column, in_turn.data[name], rtol=0.0, atol=0.0, equal_nan=True)
+
+
+@pytest.mark.parametrize("same_steps", [True, False])
+def test_storing_an_episode_makes_no_tensor_without_a_device(same_steps: bool) -> None:
+    """Demonstrations are stored on the run's device: a tensor on the CPU would meet those of the GPU."""
+    replay, lanes = Replay(8, 1, WIDTHS), Lanes.all(1, masked=FORM["masked"])
+    one = torch.ones(1, 1)
+    values = dict.fromkeys(WIDTHS, one) | {name: one[0] for name in ("reward", "demo")}
+    with HostReads().watching() as found:
+        for step in range(3):
+            flags = dict.fromkeys(("truncated", "cut"), one[0] < 0.0) | {"terminated": one[0] * step > 1.0}
+            steps = one[0] if same_steps else one[0] * (step + 1)
+            replay.add(lanes, values | flags | {"steps": steps}, GAMMA)
+    assert not found.strays, dict(found.strays)
+    assert replay.data["mc_return"][0, :3].isfinite().all()
 
 
 @pytest.mark.parametrize(
