@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from robo_rl.apps.tuning.auto import finetune_auto
-from robo_rl.apps.tuning.check import check_config, check_pictures_fit
+from robo_rl.apps.tuning.check import check_config, check_pictures_fit, too_often
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS, opened_cluster
@@ -18,13 +18,16 @@ from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 def main(config: FinetuneVerb) -> int:
     """Fine-tune, save the policy in `out`/policy and compare it with its base on the same episodes."""
     check_config(config)
+    if said := too_often(config):
+        print(said)
     torch.set_num_threads(1)  # these networks are too small for threads, and parallel runs would compete
     if config.method.name == "auto":
         return finetune_auto(config)
     base = load_base(config)
     check_together(config.method, build_map(config.method.map, base))
     check_pictures_fit(config, base)
-    free, again = FREE_KEYS | LAUNCHER_KEYS, {"resume": config.resume, "overwrite": config.overwrite}
+    free = FREE_KEYS | LAUNCHER_KEYS | {"max_wall_s"}
+    again = {"resume": config.resume, "overwrite": config.overwrite}
     with (
         opened_cluster(config) as actors,
         RunDir.create(config.out, config, **again, free=free) as run,

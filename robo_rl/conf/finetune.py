@@ -143,6 +143,12 @@ class FinetuneVerb:
     env_steps: int | None = setting(
         None, "total environment steps; none: the method's own number", at_least=1
     )
+    max_wall_s: float | None = setting(
+        None,
+        "training ends after this wall time of the process [s], evaluations included, if env_steps were not "
+        "reached; none: no limit",
+        at_least=0.0,
+    )
     reward: str | None = setting(None, "reward of the environment, sparse or dense; none: its default")
     max_episode_steps: int | None = setting(
         None, "longest episode, in steps; none: the environment's own limit", at_least=1

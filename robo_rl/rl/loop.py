@@ -27,7 +27,7 @@ from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.gate import margin_at
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import Info
-from robo_rl.rl.running import CollectedEpisode
+from robo_rl.rl.running import CollectedEpisode, episode_logs
 from robo_rl.rl.update_runner import UpdateRunner
 
 
@@ -191,16 +191,12 @@ class FineTuner:
         self._good = self.learner.weights()
 
     def _watch(self, episodes: list[CollectedEpisode], phase: Phase) -> None:
-        for episode in episodes:
-            self._log(
-                {
-                    "train/success": float(episode.success),
-                    "train/episode_steps": float(episode.steps),
-                    "train/return": episode.total_reward,
-                }
-            )
-            if self.guard is not None:
-                (self.guard.add_base if phase == "base" else self.guard.add)(episode.success)
+        for values in episode_logs(episodes):
+            self._log(values)
+        if self.guard is not None:
+            add = self.guard.add_base if phase == "base" else self.guard.add
+            for episode in episodes:
+                add(episode.success)
         if episodes and phase == "online":
             self._log(self._last | self._diagnosis() | {"train/updates": float(self.learner.updates)})
             self._check()

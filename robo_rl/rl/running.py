@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +11,8 @@ from torch import Tensor
 
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.shapes import Bool, Float
+
+LOGGED_SINGLY = 64  # thousands of environments end thousands of episodes between two reads of the device
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,15 @@ class CollectedEpisode:
     success: bool
     steps: int
     total_reward: float
+
+
+def episode_logs(episodes: Sequence[CollectedEpisode]) -> list[dict[str, float]]:
+    """Values to log: of each episode, or their means if more than `LOGGED_SINGLY` ended together."""
+    rows = [(float(each.success), float(each.steps), each.total_reward) for each in episodes]
+    if len(rows) > LOGGED_SINGLY:
+        rows = [tuple(sum(column) / len(rows) for column in zip(*rows, strict=True))]
+    names = ("train/success", "train/episode_steps", "train/return")
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 class RewardTransform:

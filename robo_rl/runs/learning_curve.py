@@ -18,6 +18,7 @@ class LearningCurve:
     env_steps: list[int] = field(default_factory=list)  # environment steps at each evaluation
     rates: list[SuccessRate] = field(default_factory=list)
     returns: list[float] = field(default_factory=list)  # mean return per episode
+    wall_s: list[float] = field(default_factory=list)  # wall time of training until each evaluation
     train_cpu_s: float = 0.0  # simulation (also in workers) and learning, without evaluations
 
     def to_json(self) -> dict[str, Any]:
@@ -27,13 +28,16 @@ class LearningCurve:
             "rates": rates,
             "returns": list(self.returns),
             "train_cpu_s": self.train_cpu_s,
+            "wall_s": [round(each, 3) for each in self.wall_s],
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LearningCurve:
         rates = [SuccessRate(int(k), int(n)) for k, n in data["rates"]]
         returns = [float(total) for total in data["returns"]]
-        return cls([int(step) for step in data["env_steps"]], rates, returns, float(data["train_cpu_s"]))
+        steps = [int(step) for step in data["env_steps"]]
+        wall_s = [float(each) for each in data.get("wall_s", ())]  # older curves have none
+        return cls(steps, rates, returns, wall_s, float(data["train_cpu_s"]))
 
 
 @dataclass(frozen=True)

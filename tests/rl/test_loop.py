@@ -16,6 +16,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.rl.guard import Guard
 from robo_rl.rl.loop import FinetuneConfig, FineTuner
 from robo_rl.rl.mix import MixConfig, ReplayMix
+from robo_rl.rl.running import CollectedEpisode, episode_logs
 from tests.rl.worlds import make_tuner, small_config, widths
 
 
@@ -96,6 +97,15 @@ def test_stopped_and_resumed_equals_uninterrupted(
     assert torch.equal(whole.learner.critics.critic_opt.flat, second.learner.critics.critic_opt.flat)
     for name, value in whole.mix["online"].data.items():
         assert torch.equal(value.nan_to_num(), second.mix["online"].data[name].nan_to_num())
+
+
+def test_thousands_of_episodes_are_logged_as_their_means() -> None:
+    """A line for each of up to 64 episodes, else one line: 100 episodes, of which 25 succeed in 40 steps."""
+    episodes = [CollectedEpisode(i, i < 25, 40 if i < 25 else 100, float(i < 25)) for i in range(100)]
+    assert [line["train/success"] for line in episode_logs(episodes[:26])] == [1.0] * 25 + [0.0]
+    (mean,) = episode_logs(episodes)
+    assert mean == {"train/success": 0.25, "train/episode_steps": 85.0, "train/return": 0.25}
+    assert episode_logs([]) == []
 
 
 def test_the_guard_by_hand() -> None:

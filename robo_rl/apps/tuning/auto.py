@@ -293,6 +293,8 @@ class _AutoRun:
         self.curve.env_steps += [self.spent + step for step in outcome.curve.env_steps]
         self.curve.rates += outcome.curve.rates
         self.curve.returns += outcome.curve.returns
+        before_s = self.curve.wall_s[-1] if self.curve.wall_s else 0.0
+        self.curve.wall_s += [before_s + each_s for each_s in outcome.curve.wall_s]
         self.curve.train_cpu_s += outcome.curve.train_cpu_s
         self.spent += outcome.env_steps
         self.recorded.append(run.episodes)

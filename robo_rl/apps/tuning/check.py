@@ -25,6 +25,8 @@ from robo_rl.runs.device import pick_device, run_device
 from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.run_dir import RunDir
 
+MANY_LANES, OFTEN = 256, 10  # environments, and steps of all of them between evaluations; see `too_often`
+
 
 def check_config(config: FinetuneVerb) -> None:
     """Raise ConfigError, DataError or CheckpointError for settings that cannot work together, and for paths
@@ -57,6 +59,23 @@ def check_config(config: FinetuneVerb) -> None:
     if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))
+
+
+def too_often(config: FinetuneVerb) -> str:
+    """Sentence on evaluations and checkpoints that would take most of the time with many environments; empty
+    if there are few environments.
+    """
+    lanes = config.num_envs * (config.actors if config.launcher == "ray" else 1)
+    least = OFTEN * lanes
+    names = [name for name in ("eval_every", "checkpoint_every") if 0 < getattr(config, name) < least]
+    if lanes < MANY_LANES or not names:
+        return ""
+    each = " and ".join(f"{name}={getattr(config, name)}" for name in names)
+    advice = " ".join(f"{name}={50 * least}" for name in names)
+    return (
+        f"{each} are fewer environment steps than {OFTEN} steps of {lanes} environments: most of the time "
+        f"will be spent on that. Better: {advice}"
+    )
 
 
 def check_pictures_fit(config: FinetuneVerb, base: SavedPolicy) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +16,13 @@ from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
 from robo_rl.apps.tuning.report import measure
-from robo_rl.apps.tuning.start import env_name, env_options, training_episode_limit, with_planning_interval
+from robo_rl.apps.tuning.start import (
+    env_name,
+    env_options,
+    evaluation_lanes,
+    training_episode_limit,
+    with_planning_interval,
+)
 from robo_rl.apps.tuning.training_lanes import LocalLanes, RemoteLanes, TrainingLanes
 from robo_rl.apps.tuning.warm_start import start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
@@ -62,7 +70,7 @@ def run_method(
     limit = training_episode_limit(config, method, demos)
     with (
         _training_env(config, limit, actors) as env,
-        closing(make_env(name, min(10, config.final_episodes), 0, **options)) as eval_env,
+        closing(make_env(name, evaluation_lanes(config), 0, **options)) as eval_env,
         resumable(
             run,
             total=method.env_steps,
@@ -99,7 +107,7 @@ def run_method(
             lanes = LocalLanes(train_env, tuning.seed_root, max(1, method.groups.size))
         start_from(tuning.tuner, config.init)
         session.raise_if_stopped()  # nothing was done since the last checkpoint
-        training = _Training(config, tuning, lanes, eval_env, session.metrics)
+        training = _Training(config, tuning, lanes, eval_env, session.metrics, session.bar.write)
         training.begin(state)
         del state  # a replay is large
         session.run(
@@ -181,14 +189,19 @@ class _Training:
         lanes: TrainingLanes,
         eval_env: VecEnv,
         metrics: Metrics,
+        say: Callable[[str], None] = print,
     ) -> None:
         self.config, self.tuning, self.lanes, self.eval_env = config, tuning, lanes, eval_env
-        self.metrics, self.tuner = metrics, tuning.tuner
+        self.metrics, self.tuner, self._say = metrics, tuning.tuner, say
         self.curve = LearningCurve()
         self.best: Best | None = None  # None before the first evaluation
-        # CPU time at which training continued; None in evaluations and checkpoints
-        self._since_cpu_s: float | None = None
+        # CPU and wall time at which training continued; None in evaluations and checkpoints
+        self._since_s: tuple[float, float] | None = None
+        self._wall_s = 0.0  # of training so far, without evaluations and checkpoints
         self._offline = 0  # offline updates before the last `advance`
+        limit_s = config.max_wall_s
+        self._deadline_s = math.inf if limit_s is None else time.monotonic() + limit_s
+        self._out_of_time = False
         # The best of many evaluations is biased upwards, so the final one uses other episodes.
         self._selection = replace(config, eval_seed=derive_seed("selection", config.eval_seed))
 
@@ -196,13 +209,14 @@ class _Training:
         """Start the first episodes, or restore the instant of a checkpoint."""
         if state is not None:
             self.curve, self.best = LearningCurve.from_json(state["progress"]), Best.from_state(state["best"])
+            self._wall_s = float(state.get("wall_s", 0.0))
             self.lanes.restore(state)
             self.tuner.load_state_dict(state["tuner"])
         self.lanes.start(self.tuner, fresh=state is None)
 
     @property
     def done(self) -> bool:
-        return self.tuner.done
+        return self.tuner.done or self._out_of_time
 
     @property
     def step(self) -> int:
@@ -225,15 +239,18 @@ class _Training:
         if self.best is None:
             self._evaluate()
             return
-        if self._since_cpu_s is None:
-            self._since_cpu_s = cpu_seconds()
+        if self._since_s is None:
+            self._since_s = cpu_seconds(), time.monotonic()
         before, self._offline = self.step, self.tuner.offline
         self.tuner.advance()
+        self._out_of_time = time.monotonic() > self._deadline_s
+        if self._out_of_time and not self.tuner.done:
+            self._say(f"max_wall_s: training ends after {self.step} of {self.tuner.config.env_steps} steps")
         if self._evaluation_due(before):
             self._evaluate()
 
     def _evaluation_due(self, before: int) -> bool:
-        if self.tuner.done:
+        if self.done:
             return self.curve.env_steps[-1] < self.step
         return crossed(before, self.step, self.config.eval_every)
 
@@ -250,18 +267,22 @@ class _Training:
         )
 
     def _pause(self) -> None:
-        """Add the CPU time since training continued.
+        """Add the time since training continued.
 
         Reading the workers' CPU time takes as long as a small update, so this is not done at every step.
         """
-        if self._since_cpu_s is not None:
-            self.curve.train_cpu_s += cpu_seconds() - self._since_cpu_s
-            self._since_cpu_s = None
+        if self._since_s is not None:
+            self.curve.train_cpu_s += cpu_seconds() - self._since_s[0]
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # the GPU works behind the host
+            self._wall_s += time.monotonic() - self._since_s[1]
+            self._since_s = None
 
     def _evaluate(self) -> None:
         self._pause()
         result = measure(self.tuning.policy, self.tuning.noise_scale, self.eval_env, self._selection)
         self.curve.env_steps.append(self.step)
+        self.curve.wall_s.append(self._wall_s)
         self.curve.rates.append(result.rate)
         self.curve.returns.append(result.mean_return)
         self.metrics.log(self.step, {"eval/success": result.rate.rate, "eval/return": result.mean_return})
@@ -277,6 +298,7 @@ class _Training:
             "tuner": self.tuner.state_dict(),
             "best": self.best.to_state(),
             "progress": self.curve.to_json(),
+            "wall_s": self._wall_s,
         } | self.lanes.state_dict()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
-from robo_rl.apps.tuning.start import env_name, env_options
+from robo_rl.apps.tuning.start import env_name, env_options, evaluation_lanes
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
@@ -41,7 +41,7 @@ def measure(
 
 def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:
     """Evaluate base and result on the same episodes, and print and save the results."""
-    with closing(make_env(env_name(config), min(10, config.final_episodes), 0, **env_options(config))) as env:
+    with closing(make_env(env_name(config), evaluation_lanes(config), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
         cost = f"{outcome.env_steps} steps, {outcome.curve.train_cpu_s:.0f} s of CPU time"
         before, test = None, None

@@ -97,6 +97,11 @@ def engine_device(name: str, device: str) -> dict[str, str]:
     return {"device": device} if chooses else {}
 
 
+def evaluation_lanes(config: FinetuneVerb) -> int:
+    """Parallel environments of evaluations. On a GPU more cost the same; from 64 on they compile kernels."""
+    return min(60 if config.device.startswith("cuda") else 10, config.final_episodes)
+
+
 def training_episode_limit(
     config: FinetuneVerb, method: MethodConfig, demos: EpisodeStore | None
 ) -> int | None:

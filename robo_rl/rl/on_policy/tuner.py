@@ -22,7 +22,7 @@ from robo_rl.rl.on_policy.groups import GroupConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
-from robo_rl.rl.running import CollectedEpisode
+from robo_rl.rl.running import CollectedEpisode, episode_logs
 
 
 class PpoTuner:
@@ -101,14 +101,8 @@ class PpoTuner:
         self.collector.begin(self._explore)
         self.collector.finish()
         episodes = self.collector.drain_when_due()
-        for episode in episodes:
-            self._log(
-                {
-                    "train/success": float(episode.success),
-                    "train/episode_steps": float(episode.steps),
-                    "train/return": episode.total_reward,
-                }
-            )
+        for values in episode_logs(episodes):
+            self._log(values)
         self._steps += 1
         if self._steps == self.ppo.rollout:
             self._learn()

@@ -19,6 +19,7 @@ import pytest
 from policies.deploy.bundle import load_bundle
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.cli.main import main as robo_rl
+from robo_rl.apps.tuning.check import too_often
 from robo_rl.apps.tuning.loop import Best, _Training
 from robo_rl.apps.tuning.start import engine_device, training_episode_limit, with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb
@@ -26,6 +27,7 @@ from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.rl.loop import FinetuneConfig
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 
@@ -256,6 +258,31 @@ def test_cpu_seconds_include_the_workers() -> None:
     training.best = Best(0, (0.0, 0.0), {})  # evaluated already
     training.advance()
     assert training.state_dict()["progress"]["train_cpu_s"] >= 0.45
+
+
+def test_frequent_evaluations_of_many_environments_are_pointed_out() -> None:
+    """By default both come every 2,000 steps, less than one step of 4,096 environments."""
+    said = too_often(FinetuneVerb(out="unused", num_envs=4096))
+    assert said.endswith("Better: eval_every=2048000 checkpoint_every=2048000")
+    assert not too_often(FinetuneVerb(out="unused", num_envs=64))
+    assert not too_often(FinetuneVerb(out="unused", num_envs=4096, eval_every=0, checkpoint_every=10_000_000))
+
+
+def test_training_ends_with_its_wall_time() -> None:
+    """With max_wall_s=0 the first step is the last one, and it is evaluated."""
+    config, said = FinetuneVerb(out="unused", eval_every=0, max_wall_s=0.0), list[str]()
+    tuner: Any = SimpleNamespace(
+        phase="online", env_steps=0, offline=0, done=False, advance=lambda: None, config=FinetuneConfig(100)
+    )
+    session: Any = SimpleNamespace(tuner=tuner, seed_root=("train", 0))
+    nothing: Any = None
+    training = _Training(config, session, nothing, nothing, nothing, said.append)
+    training.best = Best(0, (0.0, 0.0), {})
+    training.curve.env_steps.append(tuner.env_steps)
+    assert not training.done
+    training.advance()
+    assert training.done
+    assert said == ["max_wall_s: training ends after 0 of 100 steps"]
 
 
 def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -165,7 +165,8 @@ def same_run(one: Path, other: Path) -> None:
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
     results = [json.loads((run / "results.json").read_text()) for run in (one, other)]
     for result in results:
-        result["curve"].pop("train_cpu_s")
+        for name in ("train_cpu_s", "wall_s"):
+            result["curve"].pop(name)
         for policy in ("policy", "base"):
             del result[policy]["wall_s"], result[policy]["cpu_s"]
     assert results[0] == results[1]

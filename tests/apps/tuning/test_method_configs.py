@@ -552,6 +552,7 @@ def test_every_published_method_is_checked() -> None:
         "residual",
         "residual_far",
         "residual_dense",
+        "fast_residual",
         "denoising",
     }
 
