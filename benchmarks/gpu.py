@@ -25,13 +25,18 @@ PARTS = {
     "loop": "reads by the host, noise and replay of 4,096 lanes on the device",
     "engine": "MuJoCo Warp: env steps per second, results copied and left on the device",
     "finetune": "the whole loop on arm/lift in MuJoCo Warp: env steps per second with one update per step",
+    "peg_insert": "a residual on arm/peg_insert in MuJoCo Warp: success before and after, and its wall time",
     "learner": "updates per second, as graphs and single operations, beside Stable-Baselines3",
     "dynamics": "quadcopter dynamics: drone-steps per second",
     "hover": "seconds to a hovering policy by first-order gradients, and its measured error",
     "base": "updates per second when a base policy is trained, beside one CPU core",
     "head": "decisions per second of a single-step head and of a flow policy, batch 1 and 4,096",
 }
-NEEDS = {"engine": "mujoco_warp", "finetune": "mujoco_warp"}  # packages beside torch
+NEEDS = {
+    "engine": "mujoco_warp",
+    "finetune": "mujoco_warp",
+    "peg_insert": "mujoco_warp",
+}  # packages beside torch
 
 
 def main() -> None:

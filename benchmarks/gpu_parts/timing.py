@@ -13,14 +13,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
-from common import emit, parser
+from common import emit, own_folder, parser, verb
 
-__all__ = ["emit", "facts", "options", "seconds", "unit"]
+__all__ = ["emit", "facts", "options", "own_folder", "seconds", "unit", "verb"]
 
 
-def options(doc: str) -> argparse.Namespace:
-    """The options of a part."""
+def options(doc: str, add: Callable[[argparse.ArgumentParser], None] = lambda _: None) -> argparse.Namespace:
+    """The options of a part. add: adds its own."""
     made = parser(doc.splitlines()[0])
+    add(made)
     made.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="device to measure")
     args = made.parse_args()
     torch.set_num_threads(1)

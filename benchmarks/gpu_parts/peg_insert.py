@@ -1,0 +1,180 @@
+"""Residual on arm/peg_insert in MuJoCo Warp: from a base with 40 to 60 % success to at least 95 %.
+
+    python benchmarks/gpu.py --part peg_insert
+    python benchmarks/gpu_parts/peg_insert.py --folder runs/peg    # keeps base and demonstrations there
+
+The base is a flow policy from six demonstrations. `robo-rl finetune method=fast_residual` trains until
+`--seconds` are over or all steps are made. Base and result are compared on the same new episodes.
+
+gpu/peg_insert/base_success, /success: of these episodes, both from zero noise. /wall_s: training, without
+evaluations, checkpoints and the start. /wall_s_to_95: training until the first of its evaluations that
+reaches 0.95. /verb_s: the entire command. /build_s: first steps of the simulator, in which its kernels are
+built or loaded. /env_steps, /updates: of training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from timing import emit, facts, options, own_folder, verb
+
+from policies.base.noise import EpisodeNoise
+from policies.checkpoint import load_policy
+from policies.executor import ChunkExecutor
+from policies.registry import SavedPolicy
+from robo_rl.core.files.durable import read_json
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
+from robo_rl.runs.device import copied_to
+from robo_rl.runs.metrics import read_metrics
+from sim.registry import make_env
+from sim.vec.on_device import copied_env
+
+DEMONSTRATIONS = 6
+AIM = 0.95
+FRESH = 20  # seed of the episodes of the comparison, which no training has seen
+
+
+def main() -> None:
+    args = options(__doc__, add_options)
+    small = args.device == "cpu" and args.quick
+    worlds = args.worlds or (8 if small else 1024 if args.quick else 4096)
+    folder = args.folder or own_folder(Path("runs/gpu_peg_insert"))
+    make_base(folder, 60 if small else 2000)
+    build_s = first_steps(args.env, worlds, args.device)
+    settings = sizes(worlds, small, args.steps) | dict(word.split("=", 1) for word in args.set)
+    start_s = time.monotonic()
+    train(folder, args, worlds, settings)
+    verb_s = time.monotonic() - start_s
+    report(folder, args, worlds, 2 * worlds if small else args.episodes, build_s=build_s, verb_s=verb_s)
+
+
+def add_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--folder", type=Path, help="folder of base, demonstrations and result")
+    env = "arm/peg_insert:engine=mjwarp,compiled=false"
+    made.add_argument("--env", default=env, help="environment")
+    made.add_argument("--worlds", type=int, help="parallel environments")
+    made.add_argument("--steps", type=int, default=20_000, help="steps of all environments, if time allows")
+    made.add_argument("--episodes", type=int, default=1000, help="episodes of the comparison")
+    made.add_argument("--seconds", type=float, default=180.0, help="longest wall time of training [s]")
+    made.add_argument("--seed", type=int, default=0, help="seed of training")
+    made.add_argument("--set", nargs="*", default=[], help="further settings of the verb, key=value")
+
+
+def make_base(folder: Path, steps: int) -> None:
+    """Demonstrations and base policy, where they are not there yet."""
+    demos, base = folder / "demos", folder / "base"
+    if not demos.exists():
+        verb(
+            "collect",
+            env="arm/peg_insert",
+            episodes=DEMONSTRATIONS,
+            noise=0.3,
+            num_envs=4,
+            num_workers=0,
+            out=demos,
+        )
+    if not (base / "policy").exists():
+        verb("train", data=demos, out=base, steps=steps, device="cpu", overwrite=True)
+
+
+def first_steps(name: str, worlds: int, device: str) -> float:
+    """Seconds until the simulator has made two steps."""
+    start_s = time.monotonic()
+    env = make_env(name, worlds, **on(name, device))
+    obs = env.reset(EpisodeSeeds("build"))
+    for _ in range(2):
+        env.step(torch.zeros(len(obs["state"]), env.spec.action.dim))
+    env.close()
+    return time.monotonic() - start_s
+
+
+def on(name: str, device: str) -> dict[str, Any]:
+    """The option `device` for an engine that has one."""
+    return {"device": device} if "engine=mjwarp" in name else {}
+
+
+def sizes(worlds: int, small: bool, steps: int) -> dict[str, Any]:
+    """Settings that depend on the number of environments."""
+    base, evals = (70, 4) if small else (100, 120)
+    return {
+        "env_steps": (180 if small else steps) * worlds,
+        "eval_every": 0 if small else 500 * worlds,
+        "eval_episodes": evals,
+        "final_episodes": evals,
+        "method.base_steps": base * worlds,
+        "method.replay_capacity": 256 * worlds,
+    } | ({"method.learner.batch": 32, "method.burn_in": 20} if small else {})
+
+
+def train(folder: Path, args: argparse.Namespace, worlds: int, settings: dict[str, Any]) -> None:
+    """`robo-rl finetune`; `folder`/tuned is its run."""
+    verb(
+        "finetune",
+        "method=fast_residual",
+        **settings,
+        base=folder / "base",
+        demos=folder / "demos",
+        out=folder / "tuned",
+        env=args.env,
+        num_envs=worlds,
+        device=args.device,
+        max_wall_s=args.seconds,
+        seed=args.seed,
+        checkpoint_every=10**12,
+        overwrite=True,
+    )
+
+
+def report(
+    folder: Path, args: argparse.Namespace, worlds: int, episodes: int, *, build_s: float, verb_s: float
+) -> None:
+    """Compare both policies, and print all lines."""
+    base, tuned = (load_policy(folder / name / "policy") for name in ("base", "tuned"))
+    lanes = min(worlds, episodes)
+    before, after = (measure(policy, args, lanes, episodes) for policy in (base, tuned))
+    own = measure(base, args, lanes, episodes, noise=1.0)
+    curve = read_json(folder / "tuned" / "curve.json")
+    updates = [line["train/updates"] for line in read_metrics(folder / "tuned" / "metrics.jsonl")
+               if "train/updates" in line]  # fmt: skip
+    rates = [k / n for k, n in curve["rates"]]
+    points = [
+        [round(wall_s, 1), steps, rate]
+        for wall_s, steps, rate in zip(curve["wall_s"], curve["env_steps"], rates, strict=True)
+    ]
+    shared = {"worlds": worlds, "seed": args.seed, **facts(args.device)}
+    name = "gpu/peg_insert"
+    emit(f"{name}/base_success", before.rate.rate, "fraction of episodes", **before.rate.to_json(),
+         with_own_noise=own.rate.rate, **shared)  # fmt: skip
+    emit(f"{name}/success", after.rate.rate, "fraction of episodes", **after.rate.to_json(),
+         p_vs_base=compare(before, after).p_value, aim=AIM, **shared)  # fmt: skip
+    emit(f"{name}/wall_s", curve["wall_s"][-1], "s", curve=points, aim=300, **shared)
+    if reached := [wall_s for wall_s, _, rate in points if rate >= AIM]:
+        emit(f"{name}/wall_s_to_95", reached[0], "s", **shared)
+    emit(f"{name}/verb_s", round(verb_s, 1), "s", **shared)
+    emit(f"{name}/build_s", round(build_s, 1), "s", **shared)
+    emit(f"{name}/env_steps", curve["env_steps"][-1], "env steps", **shared)
+    emit(f"{name}/updates", max(updates, default=0.0), "updates", **shared)
+
+
+def measure(
+    policy: SavedPolicy, args: argparse.Namespace, lanes: int, episodes: int, noise: float = 0.0
+) -> EvalResult:
+    """Success of a policy on the device, on new episodes."""
+    device = torch.device(args.device)
+    env = make_env(args.env, lanes, **on(args.env, args.device))
+    acting = copied_to(policy, device)
+    source = EpisodeNoise((policy.chunk, policy.action_spec.dim), noise, device=device)
+    executor = partial(ChunkExecutor, device=device, masked=False)
+    found = evaluate(copied_env(env, device), acting, executor, source, eval_seeds(FRESH, episodes))
+    env.close()
+    return found
+
+
+if __name__ == "__main__":
+    main()
