@@ -49,3 +49,19 @@ def test_a_part_runs_on_the_cpu(part: str, names: set[str]) -> None:
     assert status == 0
     assert names <= {line["name"] for line in found}
     assert all(line["value"] > 0 for line in found)
+
+
+@pytest.mark.slow
+def test_the_residual_runs_on_the_cpu(tmp_path: Path) -> None:
+    """From demonstrations to the comparison of base and result, in MuJoCo instead of MuJoCo Warp."""
+    program = PROGRAM.parent / "gpu_parts" / "peg_insert.py"
+    words = ["--device", "cpu", "--quick", "--env", "arm/peg_insert:compiled=false"]
+    done = subprocess.run(
+        [sys.executable, str(program), *words, "--folder", str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    found = {line["name"]: line for line in map(json.loads, done.stdout.splitlines()[-7:])}
+    assert done.returncode == 0, done.stderr
+    names = ("base_success", "success", "wall_s", "env_steps", "updates", "build_s", "verb_s")
+    assert set(found) >= {f"gpu/peg_insert/{name}" for name in names}
+    assert found["gpu/peg_insert/updates"]["value"] > 0
