@@ -27,8 +27,8 @@ from robo_rl.flight.fly.learners import device_training, new_policy
 from robo_rl.flight.fly.runs import SharedStarts, fly_setup
 from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.flight.rows import FlyRow
+from robo_rl.nets.optim.graphs import GraphCache
 from robo_rl.rl.differentiable.windowed import WindowedFirstOrder
-from robo_rl.rl.graphs import GraphCache
 from sim.flight.trial import policy_pilot
 
 FLIGHTS, UPDATES = 2048, 500

@@ -14,9 +14,9 @@ from policies.flight.policy import FlightPolicy
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.eval.host_reads import HostReads
+from robo_rl.nets.optim.graphs import WARM_UP, CudaGraph, GraphCache
 from robo_rl.rl.differentiable.first_order import FirstOrder, FirstOrderConfig
 from robo_rl.rl.differentiable.windowed import WindowedFirstOrder
-from robo_rl.rl.graphs import WARM_UP, CudaGraph, GraphCache
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import Spread
 from sim.flight.flights import Flights

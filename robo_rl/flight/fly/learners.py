@@ -18,9 +18,9 @@ from robo_rl.flight.fly.recipe import flights as flights_of
 from robo_rl.flight.fly.recipe import recipe, total_updates
 from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.flight.seeds import SeedTraining
+from robo_rl.nets.optim.graphs import CudaGraph, GraphCache
 from robo_rl.rl.differentiable.first_order import FirstOrder
 from robo_rl.rl.differentiable.windowed import WindowedFirstOrder
-from robo_rl.rl.graphs import CudaGraph, GraphCache
 from robo_rl.rl.off_policy.replay_trainer import ReplayConfig, ReplayTrainer
 from robo_rl.rl.on_policy.ppo_trainer import PpoTrainer, PpoTrainerConfig
 from robo_rl.runs.device import copied_to, pick_device

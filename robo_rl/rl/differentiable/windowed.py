@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.settings import check_settings
+from robo_rl.nets.optim.graphs import WARM_UP, GraphCache
 from robo_rl.rl.differentiable.first_order import ColumnPolicy, FirstOrderConfig
-from robo_rl.rl.graphs import WARM_UP, GraphCache
 
 CHECK_EVERY = 50  # updates between two looks at whether all gradients were finite
 
