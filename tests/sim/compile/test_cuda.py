@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,18 +20,18 @@ from sim.engines.quad.layout import Spread
 from sim.flight.flights import Flights
 from sim.tasks.flight.hover import HoverTask
 from sim.tasks.flight.observation import FlightSenses
-from tests.sim.compile.cuda_as_cpp import run_as_cpp
+from tests.sim.compile.cuda_as_cpp import load_as_cpp
 from tests.sim.compile.test_columns import choices, moves, numbers, scalars
 
 
 @pytest.fixture
 def cuda_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels that are the CUDA code, compiled as C++."""
+    """Kernels that are the CUDA code, compiled as C++ and launched by a driver on the CPU."""
 
     def compiled(traced: ColumnProgram, examples: Sequence[Tensor]) -> Kernel:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
-        return Kernel(lambda inputs: run_as_cpp(traced, inputs, folder), 0.0, compiled=True)
+        return Kernel(load_as_cpp(traced, folder, monkeypatch), 0.0, compiled=True)
 
     monkeypatch.setattr(kernels, "_compile_columns", compiled)
 
@@ -45,7 +46,7 @@ def shared(x: Tensor, row: Tensor) -> tuple[Tensor, ...]:
     ("fn", "inputs"),
     [
         (scalars, (numbers(3, 5),)),
-        (choices, (numbers(3, 37),)),
+        (choices, (numbers(3, 300),)),
         (moves, (numbers(6, 5),)),
         (shared, (numbers(3, 9), torch.tensor([[0.5], [-1.0], [3.0]]))),
     ],
@@ -75,6 +76,16 @@ def test_cuda_code_of_a_flight_and_its_gradient_is_that_of_autograd() -> None:
         grads += [cost.detach(), action.grad]
     torch.testing.assert_close(grads[0], grads[2], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(grads[1], grads[3], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("cuda_text")
+def test_a_launch_that_the_driver_refuses_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message holds the driver's words, and what to do."""
+    x = numbers(3, 5)
+    kernel = compile_kernel(choices, (x,))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: SimpleNamespace(cuda_stream=0))
+    with pytest.raises(EnvError, match=r"refused a kernel.*\(code 1\).*robo-rl doctor"):
+        kernel(x)
 
 
 def test_a_missing_cuda_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
