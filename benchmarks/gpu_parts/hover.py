@@ -31,7 +31,7 @@ from robo_rl.nets.optim.graphs import GraphCache
 from robo_rl.rl.differentiable.windowed import WindowedFirstOrder
 from sim.flight.trial import policy_pilot
 
-FLIGHTS, UPDATES = 2048, 500
+FLIGHTS, UPDATES = 1024, 700
 
 
 def main() -> None:
