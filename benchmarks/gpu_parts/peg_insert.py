@@ -56,7 +56,7 @@ def main() -> None:
 
 def add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--folder", type=Path, help="folder of base, demonstrations and result")
-    env = "arm/peg_insert:engine=mjwarp,compiled=false"
+    env = "arm/peg_insert:engine=mjwarp"
     made.add_argument("--env", default=env, help="environment")
     made.add_argument("--worlds", type=int, help="parallel environments")
     made.add_argument("--steps", type=int, default=20_000, help="steps of all environments, if time allows")
