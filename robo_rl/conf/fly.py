@@ -65,7 +65,7 @@ class FlyConfig(FirstOrderConfig):
     updates: int = setting(0, "updates of the policy; 0: the default of the task", at_least=0)
     horizon: int = setting(0, "control steps that gradients go back; 0: the default of the task", at_least=0)
     lr: float = setting(0.0, "learning rate at the start; 0: the default of the task", at_least=0.0)
-    flights: int = setting(0, "parallel flights in training; 0: 128, on a GPU 4096", at_least=0)
+    flights: int = setting(0, "parallel flights in training; 0: 128, on a GPU 1024", at_least=0)
     device: str = setting(
         "cpu", "device that trains: cpu, cuda or cuda:<number>; measurement and film stay on the CPU"
     )

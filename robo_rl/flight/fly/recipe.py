@@ -24,7 +24,7 @@ LQR_LR = 3e-3  # start=lqr: a higher rate destroys the law before it improves it
 LINKED_UPDATES = 900  # level=rates: delay slows learning
 LINK_S = 0.02  # level=rates: delay of a radio plus one period of the autopilot's controller
 
-FLIGHTS, GPU_FLIGHTS = 128, 4096  # parallel flights in training
+FLIGHTS, GPU_FLIGHTS = 128, 1024  # parallel flights in training
 
 
 def flights(config: FlyConfig) -> int:
