@@ -9,15 +9,19 @@ The base is a flow policy from six demonstrations. `robo-rl finetune method=fast
 gpu/peg_insert/base_success, /success: of these episodes, both from zero noise. /wall_s: training, without
 evaluations, checkpoints and the start. /wall_s_to_95: training until the first of its evaluations that
 reaches 0.95. /verb_s: the entire command. /build_s: first steps of the simulator, in which its kernels are
-built or loaded. /env_steps, /updates: of training.
+built or loaded. /env_steps, /updates: of training. Means over `--seeds` trainings. On the CPU the names begin
+with gpu/peg_insert/cpu.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -40,18 +44,47 @@ AIM = 0.95
 FRESH = 20  # seed of the episodes of the comparison, which no training has seen
 
 
+@dataclass(frozen=True)
+class Run:
+    """One training. curve: wall time, environment steps and success at each evaluation."""
+
+    result: EvalResult
+    verb_s: float
+    updates: float
+    curve: list[tuple[float, int, float]]
+
+    @property
+    def wall_s(self) -> float:
+        return self.curve[-1][0]
+
+    @property
+    def to_aim_s(self) -> float | None:
+        """Wall time of training until the aim; None if it was not reached."""
+        return next((wall_s for wall_s, _, rate in self.curve if rate >= AIM), None)
+
+
 def main() -> None:
     args = options(__doc__, add_options)
     small = args.device == "cpu" and args.quick
     worlds = args.worlds or (8 if small else 1024 if args.quick else 4096)
+    episodes = 2 * worlds if small else args.episodes
     folder = args.folder or own_folder(Path("runs/gpu_peg_insert"))
     make_base(folder, 60 if small else 2000)
     build_s = first_steps(args.env, worlds, args.device)
     settings = sizes(worlds, small, args.steps) | dict(word.split("=", 1) for word in args.set)
-    start_s = time.monotonic()
-    train(folder, args, worlds, settings)
-    verb_s = time.monotonic() - start_s
-    report(folder, args, worlds, 2 * worlds if small else args.episodes, build_s=build_s, verb_s=verb_s)
+    lanes = min(worlds, episodes)
+    runs = []
+    for seed in range(args.seed, args.seed + args.seeds):
+        start_s = time.monotonic()
+        train(folder, args, worlds, seed, settings)
+        verb_s = time.monotonic() - start_s
+        tuned = load_policy(folder / "tuned" / "policy")
+        runs.append(run_of(folder / "tuned", measure(tuned, args, lanes, episodes), verb_s))
+        print(f"seed {seed}: {runs[-1].result}, {runs[-1].wall_s} s", file=sys.stderr, flush=True)
+    base = load_policy(folder / "base" / "policy")
+    before = measure(base, args, lanes, episodes)
+    own = measure(base, args, lanes, episodes, noise=1.0)
+    report(args, worlds, before, own, runs, build_s)
 
 
 def add_options(made: argparse.ArgumentParser) -> None:
@@ -62,7 +95,8 @@ def add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--steps", type=int, default=20_000, help="steps of all environments, if time allows")
     made.add_argument("--episodes", type=int, default=1000, help="episodes of the comparison")
     made.add_argument("--seconds", type=float, default=180.0, help="longest wall time of training [s]")
-    made.add_argument("--seed", type=int, default=0, help="seed of training")
+    made.add_argument("--seed", type=int, default=0, help="seed of the first training")
+    made.add_argument("--seeds", type=int, default=1, help="trainings")
     made.add_argument("--set", nargs="*", default=[], help="further settings of the verb, key=value")
 
 
@@ -112,7 +146,7 @@ def sizes(worlds: int, small: bool, steps: int) -> dict[str, Any]:
     } | ({"method.learner.batch": 32, "method.burn_in": 20} if small else {})
 
 
-def train(folder: Path, args: argparse.Namespace, worlds: int, settings: dict[str, Any]) -> None:
+def train(folder: Path, args: argparse.Namespace, worlds: int, seed: int, settings: dict[str, Any]) -> None:
     """`robo-rl finetune`; `folder`/tuned is its run."""
     verb(
         "finetune",
@@ -125,41 +159,48 @@ def train(folder: Path, args: argparse.Namespace, worlds: int, settings: dict[st
         num_envs=worlds,
         device=args.device,
         max_wall_s=args.seconds,
-        seed=args.seed,
+        seed=seed,
         checkpoint_every=10**12,
         overwrite=True,
     )
 
 
-def report(
-    folder: Path, args: argparse.Namespace, worlds: int, episodes: int, *, build_s: float, verb_s: float
-) -> None:
-    """Compare both policies, and print all lines."""
-    base, tuned = (load_policy(folder / name / "policy") for name in ("base", "tuned"))
-    lanes = min(worlds, episodes)
-    before, after = (measure(policy, args, lanes, episodes) for policy in (base, tuned))
-    own = measure(base, args, lanes, episodes, noise=1.0)
-    curve = read_json(folder / "tuned" / "curve.json")
-    updates = [line["train/updates"] for line in read_metrics(folder / "tuned" / "metrics.jsonl")
-               if "train/updates" in line]  # fmt: skip
+def run_of(folder: Path, result: EvalResult, verb_s: float) -> Run:
+    """Figures of the training in `folder`."""
+    curve = read_json(folder / "curve.json")
+    updates = [line.get("train/updates", 0.0) for line in read_metrics(folder / "metrics.jsonl")]
     rates = [k / n for k, n in curve["rates"]]
-    points = [
-        [round(wall_s, 1), steps, rate]
-        for wall_s, steps, rate in zip(curve["wall_s"], curve["env_steps"], rates, strict=True)
-    ]
-    shared = {"worlds": worlds, "seed": args.seed, **facts(args.device)}
-    name = "gpu/peg_insert"
+    points = zip((round(each, 1) for each in curve["wall_s"]), curve["env_steps"], rates, strict=True)
+    return Run(result, round(verb_s, 1), max(updates), list(points))
+
+
+def report(
+    args: argparse.Namespace,
+    worlds: int,
+    before: EvalResult,
+    own: EvalResult,
+    runs: list[Run],
+    build_s: float,
+) -> None:
+    """Print all lines."""
+    shared = {"worlds": worlds, "seeds": len(runs), **facts(args.device)}
+    name = f"gpu/peg_insert{'/cpu' if args.device == 'cpu' else ''}"
     emit(f"{name}/base_success", before.rate.rate, "fraction of episodes", **before.rate.to_json(),
          with_own_noise=own.rate.rate, **shared)  # fmt: skip
-    emit(f"{name}/success", after.rate.rate, "fraction of episodes", **after.rate.to_json(),
-         p_vs_base=compare(before, after).p_value, aim=AIM, **shared)  # fmt: skip
-    emit(f"{name}/wall_s", curve["wall_s"][-1], "s", curve=points, aim=300, **shared)
-    if reached := [wall_s for wall_s, _, rate in points if rate >= AIM]:
-        emit(f"{name}/wall_s_to_95", reached[0], "s", **shared)
-    emit(f"{name}/verb_s", round(verb_s, 1), "s", **shared)
+    rates = [run.result.rate.rate for run in runs]
+    tests = [compare(before, run.result).p_value for run in runs]
+    emit(f"{name}/success", round(fmean(rates), 4), "fraction of episodes", per_seed=rates, min=min(rates),
+         episodes=before.rate.n, p_vs_base=tests, aim=AIM, **shared)  # fmt: skip
+    walls = [run.wall_s for run in runs]
+    emit(f"{name}/wall_s", round(fmean(walls), 1), "s", per_seed=walls, curves=[run.curve for run in runs],
+         aim=300, **shared)  # fmt: skip
+    if reached := [run.to_aim_s for run in runs if run.to_aim_s is not None]:
+        emit(f"{name}/wall_s_to_95", round(fmean(reached), 1), "s", per_seed=reached, **shared)
+    emit(f"{name}/verb_s", round(fmean(run.verb_s for run in runs), 1), "s", **shared)
     emit(f"{name}/build_s", round(build_s, 1), "s", **shared)
-    emit(f"{name}/env_steps", curve["env_steps"][-1], "env steps", **shared)
-    emit(f"{name}/updates", max(updates, default=0.0), "updates", **shared)
+    steps = round(fmean(run.curve[-1][1] for run in runs))
+    emit(f"{name}/env_steps", steps, "env steps", steps_of_all=steps // worlds, **shared)
+    emit(f"{name}/updates", round(fmean(run.updates for run in runs)), "updates", **shared)
 
 
 def measure(

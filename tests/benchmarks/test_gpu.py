@@ -63,5 +63,5 @@ def test_the_residual_runs_on_the_cpu(tmp_path: Path) -> None:
     found = {line["name"]: line for line in map(json.loads, done.stdout.splitlines()[-7:])}
     assert done.returncode == 0, done.stderr
     names = ("base_success", "success", "wall_s", "env_steps", "updates", "build_s", "verb_s")
-    assert set(found) >= {f"gpu/peg_insert/{name}" for name in names}
-    assert found["gpu/peg_insert/updates"]["value"] > 0
+    assert set(found) >= {f"gpu/peg_insert/cpu/{name}" for name in names}
+    assert found["gpu/peg_insert/cpu/updates"]["value"] > 0
