@@ -65,12 +65,13 @@ class Run:
 
 def main() -> None:
     args = options(__doc__, add_options)
+    args.env = args.env or f"arm/peg_insert:engine=mjwarp,compiled=false,device={args.device}"
     small = args.device == "cpu" and args.quick
     worlds = args.worlds or (8 if small else 1024 if args.quick else 4096)
     episodes = 2 * worlds if small else args.episodes
     folder = args.folder or own_folder(Path("runs/gpu_peg_insert"))
     make_base(folder, 60 if small else 2000)
-    build_s = first_steps(args.env, worlds, args.device)
+    build_s = first_steps(args.env, worlds)
     settings = sizes(worlds, small, args.steps) | dict(word.split("=", 1) for word in args.set)
     lanes = min(worlds, episodes)
     runs = []
@@ -89,8 +90,7 @@ def main() -> None:
 
 def add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--folder", type=Path, help="folder of base, demonstrations and result")
-    env = "arm/peg_insert:engine=mjwarp"
-    made.add_argument("--env", default=env, help="environment")
+    made.add_argument("--env", help="environment; default: arm/peg_insert in MuJoCo Warp, on the device")
     made.add_argument("--worlds", type=int, help="parallel environments")
     made.add_argument("--steps", type=int, default=20_000, help="steps of all environments, if time allows")
     made.add_argument("--episodes", type=int, default=1000, help="episodes of the comparison")
@@ -117,20 +117,15 @@ def make_base(folder: Path, steps: int) -> None:
         verb("train", data=demos, out=base, steps=steps, device="cpu", overwrite=True)
 
 
-def first_steps(name: str, worlds: int, device: str) -> float:
+def first_steps(name: str, worlds: int) -> float:
     """Seconds until the simulator has made two steps."""
     start_s = time.monotonic()
-    env = make_env(name, worlds, **on(name, device))
+    env = make_env(name, worlds)
     obs = env.reset(EpisodeSeeds("build"))
     for _ in range(2):
         env.step(torch.zeros(len(obs["state"]), env.spec.action.dim))
     env.close()
     return time.monotonic() - start_s
-
-
-def on(name: str, device: str) -> dict[str, Any]:
-    """The option `device` for an engine that has one."""
-    return {"device": device} if "engine=mjwarp" in name else {}
 
 
 def sizes(worlds: int, small: bool, steps: int) -> dict[str, Any]:
@@ -208,7 +203,7 @@ def measure(
 ) -> EvalResult:
     """Success of a policy on the device, on new episodes."""
     device = torch.device(args.device)
-    env = make_env(args.env, lanes, **on(args.env, args.device))
+    env = make_env(args.env, lanes)
     acting = copied_to(policy, device)
     source = EpisodeNoise((policy.chunk, policy.action_spec.dim), noise, device=device)
     executor = partial(ChunkExecutor, device=device, masked=False)
