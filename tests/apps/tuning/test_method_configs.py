@@ -35,6 +35,7 @@ from tests.rl.worlds import LIMIT, SPEC, make_env
 FILES = sorted((CONF / "method").glob("*.yaml"))
 METHODS = [path.stem for path in FILES if path.stem != "auto"]  # `auto` runs others
 LANES = 3
+ON_GPU = "cuda"
 
 # method -> dotted setting -> the value of its paper or of the code that came with it.
 PAPER: dict[str, dict[str, Any]] = {
@@ -562,6 +563,23 @@ def test_dsrl_variants_differ_only_in_the_learner() -> None:
     one, other = method("dsrl_sac"), method("dsrl_na")
     other.name, other.algorithm = one.name, one.algorithm
     assert one == other
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["fast_residual", "residual", "rlpd"])
+def test_methods_with_demonstrations_train_on_a_gpu(name: str, demos: EpisodeStore) -> None:
+    """All phases on the GPU, with updates as graphs and demonstrations in the replay."""
+    config = small(name, "method.utd=0.4", "method.env_steps=600")
+    env = DeviceWorld(LANES, device=ON_GPU)
+    base = (DirectPolicy(SPEC) if config.map.kind == "direct" else flow_policy(SPEC)).eval().to(ON_GPU)
+    built = build_session(config, base, env, seed=0, demos=demos, device=ON_GPU, masked=True)
+    tuner: Any = built.tuner
+    tuner.collector.reset(env.reset(EpisodeSeeds(built.seed_root)), first_seeds(built.seed_root, LANES))
+    while not tuner.done:
+        tuner.advance()
+    assert tuner.learner.updates >= 100
+    assert all(torch.isfinite(value).all() for value in tuner.learner.actor.state_dict().values())
+    assert tuner.mix["demo"].head.device.type == ON_GPU
 
 
 @pytest.mark.parametrize("name", METHODS)
