@@ -65,7 +65,8 @@ class Run:
 
 def main() -> None:
     args = options(__doc__, add_options)
-    args.env = args.env or f"arm/peg_insert:engine=mjwarp,compiled=false,device={args.device}"
+    compiled = args.device == "cuda"  # there it takes no compiler
+    args.env = args.env or f"arm/peg_insert:engine=mjwarp,compiled={compiled},device={args.device}".lower()
     small = args.device == "cpu" and args.quick
     worlds = args.worlds or (8 if small else 1024 if args.quick else 4096)
     episodes = 2 * worlds if small else args.episodes
