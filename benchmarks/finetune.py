@@ -32,6 +32,7 @@ from robo_rl.core.parent_death_signal import exit_with_parent
 
 DEMOS = {"peg-insert-side": 20, "assembly": 5, "pick-place": 6, "hand-insert": 12, "push": 6}
 EXPERT_NOISE = 0.1
+OWN = {"residual_lanes": ("num_envs=32", "eval_every=0")}  # settings of the verb that a method needs
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0, choices of `auto` use 2
 
 
@@ -155,6 +156,7 @@ def _run(call: Call) -> SeedResult:
             f"seed={call.seed}",
             f"eval_seed={FINAL_SEED - 1}",
             "final_episodes=10",
+            *(() if quick else OWN.get(method, ())),
             *([] if steps is None else [f"env_steps={steps}"]),
             *(
                 ["method.base_steps=1000", "method.burn_in=300"]

@@ -554,6 +554,7 @@ def test_every_published_method_is_checked() -> None:
         "residual_far",
         "residual_dense",
         "fast_residual",
+        "residual_lanes",
         "denoising",
     }
 
