@@ -9,8 +9,10 @@ differs; the names then end in /one_base.
 
 All policies of a seed are evaluated on the same 100 episodes, which are not used in training. Names:
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
-.../env_steps_to_95, .../cpu_s (training, per seed), .../worst_drop_points (largest fall below the base at any
-evaluation), and .../base/success, .../base_zero_noise/success of the bases that these seeds started from.
+.../env_steps_to_95 (a seed that never reaches it counts with all its steps, and the line says lower_bound),
+.../cpu_s (training, per seed), .../selection_share (of all environment steps, those of evaluations that
+chose a policy), .../worst_drop_points (largest fall below the base at any evaluation), and
+.../base/success, .../base_zero_noise/success of the bases that these seeds started from.
 """
 
 from __future__ import annotations
@@ -49,6 +51,9 @@ class SeedResult:
     env_steps: int
     cpu_s: float
     worst_drop: float  # largest fall of an evaluation in training below the one at step 0
+    selection_steps: int | None = (
+        None  # beside env_steps: evaluations that chose a policy; older files have none
+    )
 
 
 def main() -> None:
@@ -184,6 +189,7 @@ def _run(call: Call) -> SeedResult:
             (s for s, r in zip(curve.env_steps, curve.rates, strict=True) if r.rate >= 0.95), None
         ),
         env_steps=int(json.loads((out / "policy" / "policy.json").read_text())["train"]["env_steps"]),
+        selection_steps=curve.selection_steps,
         cpu_s=curve.train_cpu_s,
         worst_drop=max(
             (curve.rates[0].rate - rate.rate for rate in curve.rates), default=0.0
@@ -209,16 +215,27 @@ def summarise(calls: list[Call], results: list[SeedResult]) -> None:
         extra["bootstrap95"] = [interval.low, interval.high]
         extra["iqm"], extra["iqm_bootstrap95"] = middle.value, [middle.low, middle.high]
     emit(f"{name}/success{suffix}", fmean(success), "fraction", **extra, env_steps=results[0].env_steps)
+    counted = [
+        result.selection_steps / (result.env_steps + result.selection_steps)
+        for result in results
+        if result.selection_steps is not None
+    ]
+    if len(counted) == len(results):
+        emit(f"{name}/selection_share{suffix}", fmean(counted), "fraction of all steps", per_seed=counted)
     emit(f"{name}/worst_seed{suffix}", min(success), "fraction", seeds=len(results))
     reached = [result.env_steps_to_95 for result in results]
-    known = [steps for steps in reached if steps is not None]
-    if known:
+    if any(steps is not None for steps in reached):
+        known = [
+            result.env_steps if steps is None else steps
+            for steps, result in zip(reached, results, strict=True)
+        ]
         emit(
             f"{name}/env_steps_to_95{suffix}",
             fmean(known),
             "env steps",
-            reached_by=len(known),
+            reached_by=sum(steps is not None for steps in reached),
             seeds=len(results),
+            lower_bound=None in reached,
         )
     emit(f"{name}/cpu_s{suffix}", fmean(result.cpu_s for result in results), "cpu-s", seeds=len(results))
     emit(f"{name}/worst_drop_points{suffix}", 100 * max(result.worst_drop for result in results), "points")

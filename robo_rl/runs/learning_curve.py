@@ -20,6 +20,8 @@ class LearningCurve:
     returns: list[float] = field(default_factory=list)  # mean return per episode
     wall_s: list[float] = field(default_factory=list)  # wall time of training until each evaluation
     train_cpu_s: float = 0.0  # simulation (also in workers) and learning, without evaluations
+    # Environment steps on which policies were compared: evaluations in training, probe and choices of `auto`.
+    selection_steps: int = 0
 
     def to_json(self) -> dict[str, Any]:
         rates = [[rate.k, rate.n] for rate in self.rates]
@@ -29,6 +31,7 @@ class LearningCurve:
             "returns": list(self.returns),
             "train_cpu_s": self.train_cpu_s,
             "wall_s": [round(each, 3) for each in self.wall_s],
+            "selection_steps": self.selection_steps,
         }
 
     @classmethod
@@ -36,8 +39,11 @@ class LearningCurve:
         rates = [SuccessRate(int(k), int(n)) for k, n in data["rates"]]
         returns = [float(total) for total in data["returns"]]
         steps = [int(step) for step in data["env_steps"]]
-        wall_s = [float(each) for each in data.get("wall_s", ())]  # older curves have none
-        return cls(steps, rates, returns, wall_s, float(data["train_cpu_s"]))
+        wall_s = [
+            float(each) for each in data.get("wall_s", ())
+        ]  # older curves have none, and count no selection
+        chosen = int(data.get("selection_steps", 0))
+        return cls(steps, rates, returns, wall_s, float(data["train_cpu_s"]), chosen)
 
 
 @dataclass(frozen=True)

@@ -82,23 +82,23 @@ def _run_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> None:
     found = probe_base(config, finer, run)
     plan = found.recommend()
     print(f"probe: N(0, I) {found.gaussian}, zero noise {found.zero}; {plan.reason}")
-    best = best_start(config, base, finer, found, run)
+    curve = LearningCurve(selection_steps=found.env_steps)
+    best = best_start(config, base, finer, found, run, curve)
     print(f"start: planning every {best.policy.execute} steps, noise scale {best.noise_scale:g}, {best.rate}")
-    course = _AutoRun(config, base, run, best)
+    course = _AutoRun(config, base, run, best, curve)
     if "steering" in plan.method:
         course.steer(min(total, stage_method("steering").env_steps))
     while not course.is_good_enough() and (steps := round_steps(total - course.spent)):
         course.correct(steps)
         if not course.is_good_enough():
             course.imitate()
-    best, spent, curve = course.best, course.spent, course.curve
+    best, spent = course.best, course.spent
     note = {
         "verb": "finetune",
         "method": "auto",
         "base": config.base,
         "env_steps": spent,
-        # evaluations of the base; like those of the stages, they are not part of env_steps
-        "probe_env_steps": found.env_steps,
+        "selection_env_steps": curve.selection_steps,  # not part of env_steps
         "seed": config.seed,
         "noise": best.noise_scale,
         "train_cpu_s": round(curve.train_cpu_s, 1),
@@ -123,7 +123,12 @@ def with_steering_interval(base: SavedPolicy) -> SavedPolicy:
 
 
 def best_start(
-    config: FinetuneVerb, base: SavedPolicy, finer: SavedPolicy, found: Probe, run: RunDir
+    config: FinetuneVerb,
+    base: SavedPolicy,
+    finer: SavedPolicy,
+    found: Probe,
+    run: RunDir,
+    curve: LearningCurve,
 ) -> Stage:
     """The best way to run the base: with its own or steering's planning interval, with or without noise.
 
@@ -131,19 +136,22 @@ def best_start(
     """
     candidates = [Stage(finer, 0.0, found.zero), Stage(finer, 1.0, found.gaussian)]
     if base.execute != finer.execute:
-        still, noisy = own_rates(config, base, run.path / START_FILE)
+        still, noisy = own_rates(config, base, run.path / START_FILE, curve)
         candidates = [Stage(base, 0.0, still), Stage(base, 1.0, noisy), *candidates]
     return max(candidates, key=lambda stage: stage.rate.rate)
 
 
-def own_rates(config: FinetuneVerb, base: SavedPolicy, path: Path) -> list[SuccessRate]:
+def own_rates(config: FinetuneVerb, base: SavedPolicy, path: Path, curve: LearningCurve) -> list[SuccessRate]:
     """Success with the base's own planning interval, without and with noise. A resumed run reads the stored
     results.
     """
     if not path.exists():
-        rates = [rate_of(config, base, scale) for scale in (0.0, 1.0)]
-        write_json(path, {"zero": [rates[0].k, rates[0].n], "gaussian": [rates[1].k, rates[1].n]})
+        used = LearningCurve()
+        rates = [rate_of(config, base, scale, used) for scale in (0.0, 1.0)]
+        found = {"zero": [rates[0].k, rates[0].n], "gaussian": [rates[1].k, rates[1].n]}
+        write_json(path, found | {"env_steps": used.selection_steps})
     found = read_json(path)
+    curve.selection_steps += int(found.get("env_steps", 0))  # older files have none
     return [SuccessRate(*found[name]) for name in ("zero", "gaussian")]
 
 
@@ -206,13 +214,15 @@ def stage_method(name: str) -> MethodConfig:
 class _AutoRun:
     """State of one run: results and costs of its stages so far."""
 
-    def __init__(self, config: FinetuneVerb, base: SavedPolicy, run: RunDir, start: Stage) -> None:
+    def __init__(
+        self, config: FinetuneVerb, base: SavedPolicy, run: RunDir, start: Stage, curve: LearningCurve
+    ) -> None:
         self.config, self.base, self.run = config, base, run
         self.best, self.next = start, start  # the best policy so far; the base of the next residual
         self.untuned = base, start.policy  # the base, with its own and with the start's planning interval
         self.confirmed = False  # whether more episodes have confirmed `best`
         self.execute = start.policy.execute  # planning interval of the base
-        self.spent, self.curve = 0, LearningCurve()
+        self.spent, self.curve = 0, curve
         self.recorded: list[Path] = []  # datasets of the successes of all stages
         self.demos = config.demos  # demonstrations, with those successes after an imitation
         self._counts: dict[str, int] = {}
@@ -224,7 +234,7 @@ class _AutoRun:
         if self.best.rate.rate >= GOOD_ENOUGH and not self.confirmed:
             self.best = replace(
                 self.best,
-                rate=rate_of(self.config, self.best.policy, self.best.noise_scale, CONFIRMATION_FACTOR),
+                rate=self._rate(self.best.policy, self.best.noise_scale, CONFIRMATION_FACTOR),
             )
             self.confirmed = True
             print(f"on more episodes: {self.best.rate}")
@@ -251,7 +261,7 @@ class _AutoRun:
         self.curve.train_cpu_s += cpu_s
         self.demos = str(folder / "data")
         policy = with_planning_interval(policy, self.execute)
-        tried = [Stage(policy, scale, rate_of(self.config, policy, scale)) for scale in (0.0, 1.0)]
+        tried = [Stage(policy, scale, self._rate(policy, scale)) for scale in (0.0, 1.0)]
         found = max(tried, key=lambda stage: stage.rate.rate)
         print(
             f"imitation: {found.rate} with noise scale {found.noise_scale:g}, best before: {self.best.rate}"
@@ -296,14 +306,16 @@ class _AutoRun:
         before_s = self.curve.wall_s[-1] if self.curve.wall_s else 0.0
         self.curve.wall_s += [before_s + each_s for each_s in outcome.curve.wall_s]
         self.curve.train_cpu_s += outcome.curve.train_cpu_s
+        self.curve.selection_steps += outcome.curve.selection_steps
         self.spent += outcome.env_steps
         self.recorded.append(run.episodes)
-        after = Stage(
-            outcome.policy, outcome.noise_scale, rate_of(config, outcome.policy, outcome.noise_scale)
-        )
+        after = Stage(outcome.policy, outcome.noise_scale, self._rate(outcome.policy, outcome.noise_scale))
         print(f"{name}: {after.rate} after {outcome.env_steps} steps, best before: {self.best.rate}")
         if after.rate.rate >= self.best.rate.rate:
             self.best, self.next, self.confirmed = after, after, False
+
+    def _rate(self, policy: SavedPolicy, noise_scale: float, times: int = 1) -> SuccessRate:
+        return rate_of(self.config, policy, noise_scale, self.curve, times)
 
     def _folder(self, name: str) -> Path:
         """Folder of the next stage of this name: residual, residual2, residual3, ..."""
@@ -311,8 +323,12 @@ class _AutoRun:
         return self.run.path / (name if count == 1 else f"{name}{count}")
 
 
-def rate_of(config: FinetuneVerb, policy: SavedPolicy, noise_scale: float, times: int = 1) -> SuccessRate:
-    """Success on the first comparison episodes, `times` as many as usual."""
-    chosen = replace(config, eval_seed=choice_seed(config))
+def rate_of(
+    config: FinetuneVerb, policy: SavedPolicy, noise_scale: float, curve: LearningCurve, times: int = 1
+) -> SuccessRate:
+    """Success on the first comparison episodes, `times` as many as usual; `curve` counts their steps."""
+    chosen, episodes = replace(config, eval_seed=choice_seed(config)), comparison_size(total_steps(config))[0]
     with closing(make_env(env_name(config), 10, 0, **env_options(config))) as env:
-        return measure(policy, noise_scale, env, chosen, times * comparison_size(total_steps(config))[0]).rate
+        found = measure(policy, noise_scale, env, chosen, times * episodes)
+    curve.selection_steps += found.env_steps
+    return found.rate

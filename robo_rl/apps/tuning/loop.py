@@ -285,6 +285,7 @@ class _Training:
         self.curve.wall_s.append(self._wall_s)
         self.curve.rates.append(result.rate)
         self.curve.returns.append(result.mean_return)
+        self.curve.selection_steps += result.env_steps
         self.metrics.log(self.step, {"eval/success": result.rate.rate, "eval/return": result.mean_return})
         score = (result.rate.rate, result.mean_return)
         if self.best is None or score >= self.best.score:
@@ -311,6 +312,7 @@ def train_note(
         "method": method.name,
         "base": config.base,
         "env_steps": tuning.tuner.env_steps,
+        "selection_env_steps": curve.selection_steps,  # not part of env_steps
         "seed": config.seed,
         "noise": tuning.noise_scale,
         "train_cpu_s": round(curve.train_cpu_s, 1),

@@ -43,12 +43,12 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     """Evaluate base and result on the same episodes, and print and save the results."""
     with closing(make_env(env_name(config), evaluation_lanes(config), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
-        cost = f"{outcome.env_steps} steps, {outcome.curve.train_cpu_s:.0f} s of CPU time"
+        curve = outcome.curve
+        compared = f" and {curve.selection_steps} of evaluations" if curve.selection_steps else ""
+        cost = f"{outcome.env_steps} steps{compared}, {curve.train_cpu_s:.0f} s of CPU time"
         before, test = None, None
         print(f"{config.method.name} after {cost}: {after}")
-        result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {
-            "curve": outcome.curve.to_json()
-        }
+        result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {"curve": curve.to_json()}
         tasks = {"policy": success_by_task(env_name(config), after)}
         if config.base is not None:
             noise_scale = trained_noise(find_policy(config.base))

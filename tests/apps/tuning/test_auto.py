@@ -21,10 +21,12 @@ from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning import auto, imitation, loop, report, start
 from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.files.durable import read_json
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.probe import Probe
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.runs.learning_curve import LearningCurve
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
@@ -277,7 +279,11 @@ def test_target_success_is_tested_on_more_episodes(
 
         monkeypatch.setattr(auto, "rate_of", measured)
         course = auto._AutoRun(
-            config, policy, RunDir(Path("unused")), auto.Stage(policy, 0.0, SuccessRate(49, 50))
+            config,
+            policy,
+            RunDir(Path("unused")),
+            auto.Stage(policy, 0.0, SuccessRate(49, 50)),
+            LearningCurve(),
         )
         assert course.is_good_enough() == course.is_good_enough() == is_good_enough
     assert len(asked) == 2
@@ -305,7 +311,9 @@ def test_weak_base_gets_residual_far(
 def test_stopped_run_resumes_within_its_stage(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped at the start of the residual, moved, resumed: the same policy, without repeating steering."""
+    """Stopped at the start of the residual, moved, resumed: the same policy, without repeating steering, and
+    the same count of the steps that compared policies.
+    """
     monkeypatch.setattr(auto, "GOOD_ENOUGH", 1.1)
     fixed(monkeypatch, 8, 10, 20)
     assert finetune(base, tmp_path / "whole") == 0
@@ -325,6 +333,9 @@ def test_stopped_run_resumes_within_its_stage(
     assert finetune(base, tmp_path / "moved", "resume=true") == 0
     weights = [(tmp_path / name / "policy/weights.safetensors").read_bytes() for name in ("whole", "moved")]
     assert weights[0] == weights[1]
+    notes = [read_json(tmp_path / name / "policy/policy.json")["train"] for name in ("whole", "moved")]
+    probed = Probe.from_json(read_json(tmp_path / "whole/probe.json")).env_steps
+    assert notes[0]["selection_env_steps"] == notes[1]["selection_env_steps"] > probed
 
 
 @pytest.mark.parametrize("eval_seed", range(4))
@@ -358,14 +369,14 @@ def test_probe_of_a_short_run_is_short(
 
     def measured(*arguments: Any) -> Any:
         asked["compared"] = arguments[-1]
-        return SimpleNamespace(rate=SuccessRate(1, 2))
+        return SimpleNamespace(rate=SuccessRate(1, 2), env_steps=7)
 
     monkeypatch.setattr(auto, "probe", probed)
     monkeypatch.setattr(auto, "measure", measured)
     config = FinetuneVerb(out="unused", base=str(base[1]), env_steps=total)
     policy = flow_policy(SPEC)
     auto.probe_base(config, policy, RunDir(tmp_path))
-    auto.rate_of(config, policy, 0.0)
+    auto.rate_of(config, policy, 0.0, LearningCurve())
     found = [asked[name] for name in ("episodes", "best_of_seeds", "draws", "compared")]
     assert found == [episodes, episodes // 2, draws, episodes]
 
@@ -388,7 +399,9 @@ def test_start_is_the_best_configuration_of_the_base(
         SuccessRate(noisy, 20), SuccessRate(zero, 20), SuccessRate(9, 20), draws=8, env_steps=0, cpu_s=0.0
     )
     for _ in range(2):
-        start = auto.best_start(FinetuneVerb(), base, with_planning_interval(base, 1), found, run)
+        start = auto.best_start(
+            FinetuneVerb(), base, with_planning_interval(base, 1), found, run, LearningCurve()
+        )
         assert (start.policy.execute, start.noise_scale) == (execute, scale)
 
 
