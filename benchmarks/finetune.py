@@ -77,7 +77,7 @@ def main() -> None:
     for task in DEMOS if args.task == "all" else [args.task]:
         for method in args.method.split(","):
             calls = [
-                Call(task, method, seed, args.base_seed, folder, args.env_steps, args.quick)
+                Call(task, method, seed, args.base_seed, folder, args.env_steps, args.quick, DEMOS[task])
                 for seed in range(seeds)
             ]
             if args.base_seed is not None:
@@ -97,10 +97,11 @@ class Call:
     folder: Path
     env_steps: int | None
     quick: bool
+    demos: int  # demonstrations of the base
 
     @property
     def task_folder(self) -> Path:
-        return self.folder / f"{self.task}-{DEMOS[self.task]}"
+        return self.folder / f"{self.task}-{self.demos}"
 
     @property
     def base_folder(self) -> Path:
@@ -139,7 +140,7 @@ def make_base(call: Call) -> None:
         return
     seed, quick = f"seed={call.base_folder.name.removeprefix('seed')}", ["steps=200"] if call.quick else []
     env, noise = f"env=metaworld/{call.task}-v3", f"noise={EXPERT_NOISE}"
-    verb("collect", env, f"out={data}", f"episodes={DEMOS[call.task]}", noise, seed)
+    verb("collect", env, f"out={data}", f"episodes={call.demos}", noise, seed)
     verb("train", f"data={data}", f"out={base}", seed, "overwrite=true", *quick)
 
 

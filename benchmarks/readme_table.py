@@ -36,7 +36,7 @@ DEMO = {  # names of the demo's rows, in the order of the table
 DEMO_TOPIC, OTHER = "The demo", "Other"
 TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     DEMO_TOPIC: ("demo",),
-    "Fine-tuning": ("finetune", "pusht", "pixels"),
+    "Fine-tuning": ("finetune", "suite", "pusht", "pixels"),
     "Learning inside the denoising": ("denoising",),
     "Vision-language-action policies": ("vla",),
     "Single-step head": ("head",),

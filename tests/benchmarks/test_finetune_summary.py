@@ -22,7 +22,7 @@ def test_one_broken_seed_of_five(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         module, "emit", lambda name, value, unit, **extra: lines.update({name: (value, extra)})
     )
-    calls = [module.Call("push", "residual", seed, None, tmp_path, None, False) for seed in range(5)]
+    calls = [module.Call("push", "residual", seed, None, tmp_path, None, False, 6) for seed in range(5)]
     for call in calls:
         folder = call.home / call.label
         folder.mkdir(parents=True)
