@@ -24,6 +24,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
 from robo_rl.core.protocols import Logger, Obs
 from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.setting_changes import change_words, setting_changes
 from robo_rl.nets.optim.ema import ema_decay, ema_update
 from robo_rl.nets.optim.graphs import GraphCache, update_graphs
 from robo_rl.nets.ranks import Ranks
@@ -146,7 +147,7 @@ class BaseTrainer(Generic[BasePolicy]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`. Raises CheckpointError if settings or network differ."""
-        _check_same_settings(state["config"], asdict(self.config))
+        _check_same_settings(state["config"], self.config)
         load_weights(self.policy, state["policy"], "The checkpoint")
         load_weights(self.average, state["average"], "The checkpoint")
         groups = self.optimizer.state_dict()["param_groups"]
@@ -284,11 +285,10 @@ def _check_shards(config: BaseTrainConfig, ranks: Ranks) -> None:
         )
 
 
-def _check_same_settings(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    changed = [key for key in now if key not in FREE_SETTINGS and saved.get(key) != now[key]]
-    if changed:
-        listed = ", ".join(f"{key}={saved.get(key)} (now {now[key]})" for key in changed)
+def _check_same_settings(saved: Mapping[str, Any], now: BaseTrainConfig) -> None:
+    if changes := setting_changes(now, saved, FREE_SETTINGS):
+        before, present = change_words(changes)
         raise CheckpointError(
-            f"The checkpoint was trained with {listed}. Resume with the same settings, or start in a new "
-            "folder."
+            f"The checkpoint was trained with {before} and cannot be continued with {present}. Resume "
+            "with the same settings, or start in a new folder."
         )

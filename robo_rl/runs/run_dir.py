@@ -34,6 +34,7 @@ from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.provenance import commit, machine, versions
+from robo_rl.core.text.setting_changes import change_words, setting_changes
 from robo_rl.data.episodes.schema import EPISODES
 from robo_rl.runs import replaced
 from robo_rl.runs.checksums import damage, write_checksums
@@ -92,12 +93,13 @@ class RunDir:
 
         config: a verb's dataclass; its `seed` is recorded. Raises ConfigError if the folder is not empty and
         neither `resume` nor `overwrite` is set, if there is nothing to resume, or if a setting outside `free`
-        differs from the run's; LockedError while another process writes the run.
+        differs from the run's; LockedError while another process writes the run. A setting that the run lacks
+        is newer than the run, and counts as its default.
         """
         run, settings = cls(Path(path)), asdict(config)
         check_logger(settings.get("logger"))
         if resume:
-            run._resume(settings, free)
+            run._resume(config, free)
             return run
         run._check_room(overwrite, "resume" in settings)
         run.path.mkdir(parents=True, exist_ok=True)
@@ -277,12 +279,12 @@ class RunDir:
             return False
         return not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir())
 
-    def _resume(self, settings: dict[str, Any], free: frozenset[str]) -> None:
-        """Lock an existing run after checking that it can be continued with `settings`."""
+    def _resume(self, config: Any, free: frozenset[str]) -> None:
+        """Lock an existing run after checking that it can be continued with `config`."""
         if not (self.path / "run.json").is_file():
             raise ConfigError(f"There is no run in {self.path} to resume. Start it without resume=true.")
         self.info()
-        self._check_same(settings, free)
+        self._check_same(config, free)
         self._lock = FolderLock(self.path, "folder")
         if self.latest() is None and (self.path / SAVED).exists():
             raise ConfigError(
@@ -292,14 +294,14 @@ class RunDir:
         for draft in self.checkpoints.glob(".*.tmp"):  # incomplete when the process was killed
             shutil.rmtree(draft)
 
-    def _check_same(self, settings: dict[str, Any], free: frozenset[str]) -> None:
-        old = self.config()
-        for key in sorted((settings.keys() | old.keys()) - free):
-            if settings.get(key) != old.get(key):
-                raise ConfigError(
-                    f"{self.path} was started with {key}={old.get(key)} and cannot be resumed with "
-                    f"{key}={settings.get(key)}. Give the setting it was started with, or start a new run."
-                )
+    def _check_same(self, config: Any, free: frozenset[str]) -> None:
+        if changes := setting_changes(config, self.config(), free):
+            before, now = change_words(changes)
+            it = "settings" if len(changes) > 1 else "setting"
+            raise ConfigError(
+                f"{self.path} was started with {before} and cannot be resumed with {now}. Give the {it} it "
+                "was started with, or start a new run."
+            )
 
 
 def _order(checkpoint: Path) -> tuple[int, int]:

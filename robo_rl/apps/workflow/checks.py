@@ -12,6 +12,7 @@ from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.describe_path import describe_path
 from robo_rl.core.files.durable import read_json, write_json
+from robo_rl.core.text.setting_changes import change_words, setting_changes
 from robo_rl.runs import replaced
 from sim.registry import make_env, make_expert
 
@@ -59,11 +60,10 @@ def check_same(config: DemoConfig, out: Path) -> None:
     if not began or not path.exists():
         write_json(path, asked)
         return
-    kept = read_json(path)
-    for key, value in asked.items():
-        if kept.get(key) != value:
-            raise ConfigError(
-                f"The demo in {out} was started with {key}={kept.get(key)} and cannot be continued with "
-                f"{key}={value}. Give the setting it was started with, add overwrite=true to replace it, or "
-                "choose another folder."
-            )
+    if changes := setting_changes(config, read_json(path), ("out", "overwrite")):
+        before, now = change_words(changes)
+        it = "settings" if len(changes) > 1 else "setting"
+        raise ConfigError(
+            f"The demo in {out} was started with {before} and cannot be continued with {now}. Give "
+            f"the {it} it was started with, add overwrite=true to replace it, or choose another folder."
+        )
