@@ -27,7 +27,15 @@ def info(config: DataInfoConfig) -> int:
 def merge(config: DataMergeConfig) -> int:
     """Merge datasets and print the number of episodes."""
     with progress(None, "merge", "episode") as bar:
-        count = merge_datasets(config.sources, config.out, show(bar))
+        count = merge_datasets(config.sources, config.out, show(bar), dry_run=config.dry_run)
+    if config.dry_run:
+        found = [dataset_info(source) for source in config.sources]
+        frames, size = (sum(each[key] for each in found) for key in ("frames", "bytes"))
+        print(
+            f"Would write {counted(count, 'episode')} ({counted(frames, 'frame')}, {size / 1e6:.1f} MB) into "
+            f"{config.out}. Nothing was written. Leave out dry_run=true to carry it out."
+        )
+        return 0
     print(f"{config.out}: {counted(count, 'episode')}\nNext:   robo-rl train data={config.out} out=runs/base")
     return 0
 

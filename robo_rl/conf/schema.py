@@ -45,6 +45,7 @@ class DataMergeConfig:
 
     sources: list[str] = setting(REQUIRED, "folders of datasets with the same contract, e.g. [data/a,data/b]")
     out: str = setting(REQUIRED, "folder of the new dataset")
+    dry_run: bool = setting(False, "check the datasets, but only print what would be written")
 
 
 @dataclass
@@ -105,6 +106,7 @@ class DataImportConfig:
         0.5, "time at rest that is kept at the start and the end [s]; none: all of it", at_least=0.0
     )
     namespace: str = setting("", "namespace of the robot's topics; empty: none")
+    dry_run: bool = setting(False, "read and convert everything, but only print what would be written")
 
 
 @dataclass

@@ -9,7 +9,7 @@ from shutil import copytree
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
-from robo_rl.data.episodes.atomic_dataset import atomic_dataset
+from robo_rl.data.episodes.atomic_dataset import atomic_dataset, refuse_existing
 from robo_rl.data.episodes.commit import publish
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import STAGING
@@ -18,14 +18,18 @@ from robo_rl.data.spec_difference import differences
 
 
 def merge(
-    sources: Sequence[str | Path], out: str | Path, progress: Callable[[int, int], None] | None = None
+    sources: Sequence[str | Path],
+    out: str | Path,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    dry_run: bool = False,
 ) -> int:
     """Copy all episodes of `sources`, in order and byte for byte, into a new dataset; returns their number.
 
     Datasets may have different columns of stamps: the new one has all of them, with -1, unknown, where a
     source has no such column. The dataset appears under `out` when it is complete. progress: called with
-    (episodes done, episodes). Raises DataError if a source is no dataset, if contracts differ or if
-    `out` exists, ConfigError without sources.
+    (episodes done, episodes). dry_run: only check. Raises DataError if a source is no
+    dataset, if contracts differ or if `out` exists, ConfigError without sources.
     """
     if not sources:
         raise ConfigError("sources names no dataset. Give at least one: sources=[data/first,data/second]")
@@ -39,6 +43,11 @@ def merge(
                 "datasets of one contract."
             )
     episodes = [episode for store in stores for episode in store]
+    if dry_run:
+        refuse_existing(out)
+        for episode in episodes:
+            _refuse_odd_files(episode.path)
+        return len(episodes)
     stamps = tuple(dict.fromkeys(name for store in stores for name in store.meta.stamps))
     info = {"merged": [str(source) for source in sources]}
     longest = replace(first.spec, max_episode_steps=max(store.spec.max_episode_steps for store in stores))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 
+from robo_rl.apps.imports.import_report import report_import
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
@@ -36,8 +37,7 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
             config.source, config.out, limit=config.limit, image_codec=config.image_codec,
             progress=show(bar), **options,
         )  # fmt: skip
-    print(f"Imported {counted(count, 'episode')} ({FORMATS[kind].what}) into {config.out}")
-    print(f"Next:   robo-rl data info path={config.out}")
+    report_import(config, f"{counted(count, 'episode')} ({FORMATS[kind].what})")
     return 0
 
 

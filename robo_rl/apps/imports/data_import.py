@@ -8,10 +8,12 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 from robo_rl.apps.imports.data_foreign import import_foreign
+from robo_rl.apps.imports.import_report import report_import
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
+from robo_rl.data.episodes.rehearsal import rehearsal
 from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.formats.registry import recognised
 from robo_rl.data.formats.replay_buffer import exported_contract
@@ -24,7 +26,17 @@ OF_RECORDINGS = ("action", "cameras", "depth", "success", "gap_s", "idle_s", "na
 
 
 def main(config: DataImportConfig) -> int:
-    """Import, and print the number of episodes and the next command."""
+    """Import, and print the number of episodes and the next command. A dry run reads and converts everything,
+    so that it ends like the import itself.
+    """
+    if not config.dry_run:
+        return convert(config)
+    with rehearsal():
+        return convert(config)
+
+
+def convert(config: DataImportConfig) -> int:
+    """Import a source of any kind."""
     source = Path(config.source)
     if not source.exists():
         raise DataError(
@@ -59,9 +71,7 @@ def main(config: DataImportConfig) -> int:
             source, config.out, spec, keys, image_codec=codec, limit=config.limit, task=config.task,
             progress=show(bar),
         )  # fmt: skip
-    print(
-        f"Imported {counted(count, 'episode')} into {config.out}\nNext:   robo-rl data info path={config.out}"
-    )
+    report_import(config, counted(count, "episode"))
     return 0
 
 

@@ -21,6 +21,7 @@ from hardware.loop.observation import ArmObserver
 from hardware.recording.bag_reader import Bag, find_bags
 from hardware.recording.frames import FrameRules, Plan, observations, plan_frames
 from hardware.recording.streams import Streams, read_streams
+from robo_rl.apps.imports.import_report import report_import
 from robo_rl.apps.imports.recordings_layout import LayoutSettings, RecordingLayout, layout_of, survey
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError, DiskFullError
@@ -81,11 +82,9 @@ def import_recordings(config: DataImportConfig) -> int:
         _write_all(recordings, config.out, codec, layout, plans, left_out, bar)
     for sentence in _grouped(left_out):
         print(f"robo-rl: left out {sentence}", file=sys.stderr)
-    print(
-        f"Imported {len(plans)} of {counted(len(bags), 'recording')} into {config.out}: "
-        f"{_account(layout, plans)}"
+    report_import(
+        config, f"{len(plans)} of {counted(len(bags), 'recording')}", f": {_account(layout, plans)}"
     )
-    print(f"Next:   robo-rl data info path={config.out}")
     return 0
 
 

@@ -19,3 +19,6 @@ class DataExportConfig:
         "video", "png", help="images of lerobot: H.264 video, small and lossy; or png, every pixel as it is"
     )
     crf: int = setting(20, "loss of the video, from 0 (none) to 51", at_least=0, at_most=51)
+    dry_run: bool = setting(
+        False, "read everything and convert two episodes, but only print what would be written"
+    )

@@ -14,6 +14,7 @@ from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.rehearsal import counted_dataset, current_rehearsal
 from robo_rl.data.episodes.schema import Codec
 
 
@@ -29,10 +30,16 @@ def atomic_dataset(
 ) -> Iterator[DatasetWriter]:
     """Context manager with the writer of a new dataset. If the block raises, no dataset remains.
 
-    Raises DataError if `out` exists.
+    Nothing is created inside a `rehearsal`. Raises DataError if `out` exists.
     """
     refuse_existing(out)
     target = Path(out)
+    if (trial := current_rehearsal()) is not None:
+        with counted_dataset(
+            trial, target, env, image_codec=image_codec, stamps=stamps, info=info
+        ) as counting:
+            yield counting
+        return
     partial = target.with_name(f".{target.name}.importing")
     if partial.exists():  # from an import that was killed, or that is running
         with FolderLock(partial, "dataset"):

@@ -13,12 +13,16 @@ from robo_rl.core.errors import UnknownNameError
 
 @dataclass(frozen=True)
 class Format:
-    """One format. writer, reader, description: "module:function" below robo_rl.data.formats; empty: none."""
+    """One format. writer, reader, description: "module:function" below robo_rl.data.formats; empty: none.
+
+    loses: what other programs do not find in an export; `data import` finds everything that is written.
+    """
 
     writer: str
     reader: str
     description: str
     what: str
+    loses: str
 
 
 FORMATS = {
@@ -27,27 +31,46 @@ FORMATS = {
         "lerobot.reader:import_lerobot",
         "lerobot.reader:describe_lerobot",
         "LeRobotDataset v3: parquet tables and MP4 files",
+        "the observation after the last action, seed, operator, limits and units are left out, an unknown "
+        "success is false, and images in MP4 change by a few grey levels (images=png: not at all)",
     ),
     "zarr": Format(
         "replay_buffer:export_replay_buffer",
         "replay_buffer:import_exported",
         "",
         "zarr v2 replay buffer, as of Diffusion Policy",
+        "labels, instructions, the observation after the last action, interventions, stamps, rate, limits "
+        "and units are left out",
     ),
     "robomimic": Format(
         "robomimic:export_robomimic",
         "robomimic:import_robomimic",
         "robomimic:describe_robomimic",
         "robomimic: one HDF5 file",
+        "instructions, the observation after the last action, interventions, stamps, seed, operator and "
+        "units are left out",
     ),
     "rlds": Format(
         "rlds.writer:export_rlds",
         "rlds.reader:import_rlds",
         "rlds.reader:describe_rlds",
         "RLDS: TFRecord shards of TensorFlow Datasets",
+        "stamps, seed, operator, limits and units are left out",
     ),
-    "mcap": Format("bags:export_mcap", "bags:import_mcap", "", "MCAP recordings, one per episode"),
-    "rerun": Format("rerun_log:export_rerun", "", "", "Rerun: one .rrd per episode, for looking"),
+    "mcap": Format(
+        "bags:export_mcap",
+        "bags:import_mcap",
+        "",
+        "MCAP recordings, one per episode",
+        "seed, operator, limits and units are left out",
+    ),
+    "rerun": Format(
+        "rerun_log:export_rerun",
+        "",
+        "",
+        "Rerun: one .rrd per episode, for looking",
+        "seed, operator, stamps, limits and units are left out; images become JPEG; no program imports it",
+    ),
 }
 
 
