@@ -2,14 +2,16 @@
 
 The episode takes the place of a leader arm: the actions are joint targets on `teleop/command`, flagged as an
 intervention, so they outrank a policy and pass every limit of the filter. As with a leader, nothing
-moves while the first target is too far from the arm.
+moves while the first target is too far from the arm, unless it is to be approached at a speed.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,10 @@ from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription, load_description
 from hardware.layout import action_joints
 from hardware.messages import JointState
+from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.teleop import TeleopNode
 from hardware.teleop.device import NOTHING, OperatorInput
+from hardware.teleop.drive import MATCH_RAD
 from hardware.topics import JOINT_STATES
 from robo_rl.conf.datasets.replay import DataReplayConfig
 from robo_rl.core.errors import ConfigError, DriverError
@@ -30,6 +34,7 @@ from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.review.one_episode import episode_at
 from robo_rl.runs.progress import progress
+from robo_rl.runs.signals import StopRequest, stop_between_steps
 
 START_S = 5.0  # longest wait for the arm's states, and for an arm near the first target
 
@@ -45,10 +50,19 @@ class EpisodeDevice:
     ) -> None:
         self._target_rad, self._rate_hz, self._progress = target_rad, rate_hz, progress
         self._begin_s: float | None = None
+        self._approach_s = 0.0
         self.released, self.frames = True, 0
 
-    def start(self, now_s: float) -> None:
-        """Begin to play."""
+    def start(
+        self, now_s: float, from_rad: Float[ndarray, " j"] | None = None, speed_rad_s: float = 0.0
+    ) -> None:
+        """Begin to play. With a speed, the target first moves there from `from_rad`."""
+        if from_rad is not None and speed_rad_s > 0.0:
+            farthest_rad = float(np.abs(self._target_rad[0] - from_rad).max())
+            rows = math.ceil(farthest_rad / speed_rad_s * self._rate_hz)
+            way = np.linspace(from_rad, self._target_rad[0], rows, endpoint=False).reshape(rows, -1)
+            self._target_rad = np.concatenate([way, self._target_rad])
+            self._approach_s = rows / self._rate_hz
         self._begin_s, self.released = now_s, False
 
     @property
@@ -61,7 +75,7 @@ class EpisodeDevice:
             return NOTHING
         place, last = (now_s - self._begin_s) * self._rate_hz, len(self._target_rad) - 1
         self.released = self.released or place >= last + 1
-        self.frames = min(int(place), last) + 1
+        self.frames = max(0, min(int(place), last) + 1 - round(self._approach_s * self._rate_hz))
         self._progress(self.frames)
         if self.released:
             return NOTHING
@@ -87,6 +101,7 @@ class EpisodeDevice:
 
 def replay_on_robot(config: DataReplayConfig) -> int:
     """Play the episode and print how far the arm was from the targets; returns 1 if it was stopped early."""
+    _refuse_unused(config)
     episode, robot = episode_at(config.path, config.episode), load_description(str(config.robot))
     target_rad = joint_targets(episode, robot)
     rate_hz = episode.dataset.env.control_hz
@@ -95,7 +110,11 @@ def replay_on_robot(config: DataReplayConfig) -> int:
         progress(len(target_rad), "replay", "frame") as bar,
     ):
         device = EpisodeDevice(target_rad, rate_hz, lambda frames: bar.update(frames - bar.n))
-        played, largest_rad = play(bus, device, robot, target_rad)
+        with stop_between_steps(say=False) as stop:
+            played, largest_rad = play(bus, device, robot, target_rad, config.approach_rad_s, stop)
+        if stop.asked:
+            said = f"the arm was let go after {device.frames} of {counted(len(target_rad), 'frame')}"
+            raise KeyboardInterrupt(said)
     print(
         f"{config.path}, episode {config.episode}: {played} of {counted(len(target_rad), 'frame')} "
         f"replayed on {robot.name}; the arm was at most {largest_rad:.3f} rad from its target"
@@ -104,43 +123,83 @@ def replay_on_robot(config: DataReplayConfig) -> int:
 
 
 def play(
-    bus: Bus, device: EpisodeDevice, robot: RobotDescription, target_rad: Float[ndarray, "n j"]
+    bus: Bus,
+    device: EpisodeDevice,
+    robot: RobotDescription,
+    target_rad: Float[ndarray, "n j"],
+    approach_rad_s: float = 0.0,
+    stop: StopRequest | None = None,
 ) -> tuple[int, float]:
     """Frames played, and the largest distance of the arm from the target of the same instant [rad].
 
-    Raises DriverError if the robot sends no states. Ends the intervention in any case.
+    Raises DriverError if the robot sends no states, if its safety filter passes no commands, or if it is far
+    from the first target and no speed of approach is given. Ends the intervention in any case.
     """
+    stop = stop or StopRequest(say=False)
     said: list[str] = []
     node = TeleopNode(bus, device, robot, said.append)
-    seen: list[JointState] = []
+    seen: list[Float[ndarray, " j"]] = []
     far_rad = [0.0]
 
     def on_state(message: JointState, _: float) -> None:
-        seen[:] = [message]
-        if (
-            set(robot.names) <= set(message.names)
-            and 0 < device.frames <= len(target_rad)
-            and not device.released
-        ):
-            measured_rad = message.position_rad[[message.names.index(name) for name in robot.names]]
+        if not set(robot.names) <= set(message.names):
+            return
+        measured_rad = message.position_rad[[message.names.index(name) for name in robot.names]]
+        seen[:] = [measured_rad]
+        if 0 < device.frames <= len(target_rad) and not device.released:
             far_rad[0] = max(far_rad[0], float(np.abs(measured_rad - target_rad[device.frames - 1]).max()))
 
     JOINT_STATES.subscribe(bus, on_state)
-    end_s = bus.now() + START_S
+    safety, end_s = FilterWatch(bus), bus.now() + START_S
     try:
-        bus.spin(lambda: bool(seen) or bus.now() > end_s)
+        bus.spin(lambda: (bool(seen) and safety.passes) or stop.asked or bus.now() > end_s)
         if not seen:
             raise DriverError(
                 f"{robot.name} sends no joint_states. Start it first, e.g. robo-rl up arm_sim, then replay "
                 "again."
             )
-        device.start(bus.now())
-        bus.spin(lambda: device.done or bool(said))
+        if not safety.passes:
+            raise DriverError(f"The replay was not begun, because nothing would move: {_why(safety)}")
+        if not approach_rad_s:
+            _refuse_far(robot, seen[0], target_rad[0])
+        device.start(bus.now(), seen[0], approach_rad_s)
+        bus.spin(lambda: device.done or bool(said) or stop.asked or not safety.passes)
     finally:
         node.last_word()
-    if said:
-        raise DriverError(f"The replay was not begun. {said[0]}".replace("of the leader", "of the episode"))
+    if said or not (safety.passes or stop.asked):
+        ended = f"The replay ended after {counted(device.frames, 'frame')}"
+        raise DriverError(f"{ended}. {said[0]}" if said else f"{ended}: {_why(safety)}")
     return device.frames, far_rad[0]
+
+
+def _why(safety: FilterWatch) -> str:
+    """Why the filter passes no commands, and how to continue."""
+    if not safety.reason:
+        return "no safety filter is running. Start the robot, e.g. robo-rl up arm_sim."
+    return f"{safety.reason}. To arm it: robo-rl call {safety.reason.partition(':')[0]}/arm"
+
+
+def _refuse_far(
+    robot: RobotDescription, measured_rad: Float[ndarray, " j"], first_rad: Float[ndarray, " j"]
+) -> None:
+    """Raise DriverError that names the joint which is farthest from the first target, if that is too far."""
+    away_rad = np.where(robot.is_gripper, 0.0, np.abs(first_rad - measured_rad))
+    joint = int(away_rad.argmax())
+    if away_rad[joint] > MATCH_RAD:
+        raise DriverError(
+            f"The replay was not begun: {robot.names[joint]} of {robot.name} is at "
+            f"{measured_rad[joint]:.2f} rad, and the episode begins at {first_rad[joint]:.2f} rad; {MATCH_RAD} "
+            "rad are near enough. Drive the arm there, or let the replay do so if the way is free: "
+            "approach_rad_s=0.2."
+        )
+
+
+def _refuse_unused(config: DataReplayConfig) -> None:
+    """Raise ConfigError for a setting of the simulator, which a replay on a robot would not use."""
+    usual = {item.name: item.default for item in fields(DataReplayConfig)}
+    for name in ("env", "seed", "tolerance"):
+        if getattr(config, name) != usual[name]:
+            raise ConfigError(f"{name}= belongs to a replay in the simulator; leave it or robot= out.")
 
 
 def joint_targets(episode: Episode, robot: RobotDescription) -> Float[ndarray, "n j"]:

@@ -24,6 +24,13 @@ class DataReplayConfig:
     robot: str | None = setting(
         None, "robot that is running, by name or description: play as teleoperation; none: the simulator"
     )
+    approach_rad_s: float = setting(
+        0.0,
+        "with robot=: largest joint speed at which the arm first moves to the start of the episode [rad/s]; "
+        "0: it must be there",
+        at_least=0.0,
+        at_most=1.0,
+    )
     bus: str = one_of("auto", "rclpy", "dds", help="bus of the robot; auto: rclpy where it can be imported")
     namespace: str = setting("", "namespace of the robot's topics; empty: none")
 

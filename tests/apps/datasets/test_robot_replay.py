@@ -12,11 +12,13 @@ from hardware.bus.in_process import InProcessWorld
 from hardware.nodes.safety_filter import SafetyFilterNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.topics import INTERVENTION
+from robo_rl.apps.cli.main import main
 from robo_rl.apps.datasets.robot_replay import EpisodeDevice, joint_targets, play
 from robo_rl.core.errors import ConfigError, DriverError
 from robo_rl.core.spec import ActionSpec
 from robo_rl.data.review.one_episode import episode_at
 from robo_rl.data.store import DatasetWriter
+from robo_rl.runs.signals import StopRequest
 from tests.data.recordings import STATE_ENV
 from tests.hardware.arm_descriptions import arm
 from tests.hardware.nodes.fakes import LagArm
@@ -65,6 +67,59 @@ def test_a_start_far_from_the_arm_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match=r"not begun.*b"):
         play(world.bus("replay"), device, arm(), target_rad)
     assert body.place == pytest.approx(np.zeros(3), abs=1e-6)
+
+
+def test_a_far_start_is_approached_at_the_given_speed() -> None:
+    """0.9 rad at 0.6 rad/s: 30 rows of 20 Hz lead to the first target, and do not count as frames."""
+    target_rad = np.full((10, 3), [0.0, 0.9, 0.0])
+    world, body, shown = InProcessWorld(), LagArm(), list[int]()
+    SimArmNode(world.bus("robot"), body, 50.0, arm())
+    SafetyFilterNode(world.bus("filter"), arm(), arm=True)
+    device = EpisodeDevice(target_rad, RATE_HZ, shown.append)
+    begin_s = world.now()
+    played, far_rad = play(world.bus("replay"), device, arm(), target_rad, approach_rad_s=0.6)
+    assert (played, shown[0], shown[-1]) == (10, 0, 10)
+    assert world.now() - begin_s > 30 / RATE_HZ
+    assert far_rad < 0.1
+    assert body.place == pytest.approx(target_rad[0], abs=0.02)
+
+
+def test_a_filter_that_passes_nothing_is_no_successful_replay() -> None:
+    """A killed replay leaves the filter disarmed: an arm that does not move is an error."""
+    world, body = InProcessWorld(), LagArm()
+    SimArmNode(world.bus("robot"), body, 50.0, arm())
+    SafetyFilterNode(world.bus("filter"), arm(), arm=False)
+    device = EpisodeDevice(np.zeros((10, 3)), RATE_HZ, lambda _: None)
+    with pytest.raises(DriverError, match=r"nothing would move: .*not armed.*robo-rl call filter/arm"):
+        play(world.bus("replay"), device, arm(), np.zeros((10, 3)))
+
+
+def test_a_stop_request_lets_go_of_the_arm() -> None:
+    """Ctrl-C and SIGTERM end the intervention, so that a policy or operator can go on at once."""
+    world, body, flags = InProcessWorld(), LagArm(), list[bool]()
+    INTERVENTION.subscribe(world.bus("probe"), lambda message, _: flags.append(message.on))
+    SimArmNode(world.bus("robot"), body, 50.0, arm())
+    SafetyFilterNode(world.bus("filter"), arm(), arm=True)
+    stop = StopRequest(say=False)
+
+    def ask(frames: int) -> None:
+        stop.asked = frames >= 5
+
+    device = EpisodeDevice(np.zeros((30, 3)), RATE_HZ, ask)
+    played, _ = play(world.bus("replay"), device, arm(), np.zeros((30, 3)), stop=stop)
+    assert 5 <= played < 8
+    probe = world.bus("last")
+    end_s = probe.now() + 0.1
+    probe.spin(lambda: probe.now() > end_s)
+    assert flags[-1] is False
+
+
+def test_settings_of_the_simulator_are_refused_beside_a_robot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = dataset(tmp_path / "set", "rad: c, b, a")
+    assert main(["data", "replay", f"path={path}", "robot=sim_arm", "seed=1"]) == 2
+    assert "seed= belongs to a replay in the simulator" in capsys.readouterr().err
 
 
 def test_a_robot_that_does_not_run_is_named() -> None:
