@@ -52,7 +52,7 @@ def _check_episode(
     try:
         episode = Episode(path, meta)
     except DataError as error:
-        advice = "Restore it from a copy; the episode cannot be read without it."
+        advice = "The other episodes can be read."
         return [Fault(int(path.name), str(error), advice, "broken_episode_json")]
     faults = list(episode_faults(episode))
     if not any(fault.severity == "error" for fault in faults):

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robo_rl.core.errors import DataError
 from robo_rl.core.spec import ArraySpec
 from robo_rl.data.episodes import dataset_writer
 from robo_rl.data.info import dataset_info
-from robo_rl.data.store import DatasetWriter, Episode
+from robo_rl.data.store import DatasetWriter, Episode, EpisodeStore
 from robo_rl.data.validate import Fault, validate
 from tests.data import recordings
 from tests.data.recordings import ENV, STATE_ENV, action, add_frames, interrupt, record, state
@@ -171,6 +172,15 @@ def test_a_missing_episodes_folder(dataset: Path) -> None:
     """dataset.json alone is not a dataset."""
     shutil.rmtree(dataset / "episodes")
     assert _only(dataset).kind == "missing_folder"
+    with pytest.raises(DataError, match=r"episodes is missing: .*Copy it again"):
+        EpisodeStore(dataset)
+
+
+def test_a_copy_without_its_contract_is_named(dataset: Path) -> None:
+    """`cp -r` that was stopped early: the folder is not of unknown content."""
+    (dataset / "dataset.json").unlink()
+    with pytest.raises(DataError, match=r"is the copy of a dataset that lacks a part, .* no dataset\.json"):
+        EpisodeStore(dataset)
 
 
 def _recorded(path: Path, frames: list[dict[str, Any]], env: Any = STATE_ENV) -> list[Fault]:

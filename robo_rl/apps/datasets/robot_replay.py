@@ -188,7 +188,7 @@ def _refuse_far(
     if away_rad[joint] > MATCH_RAD:
         raise DriverError(
             f"The replay was not begun: {robot.names[joint]} of {robot.name} is at "
-            f"{measured_rad[joint]:.2f} rad, and the episode begins at {first_rad[joint]:.2f} rad; {MATCH_RAD} "
+            f"{measured_rad[joint]:.2f} rad, and the episode begins at {first_rad[joint]:.2f}; {MATCH_RAD} "
             "rad are near enough. Drive the arm there, or let the replay do so if the way is free: "
             "approach_rad_s=0.2."
         )

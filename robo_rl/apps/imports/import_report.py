@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.rehearsal import Rehearsal, current_rehearsal
+from robo_rl.data.episodes.schema import DatasetMeta
 
 
 def report_import(config: DataImportConfig, what: str, details: str = "") -> None:
@@ -13,11 +16,23 @@ def report_import(config: DataImportConfig, what: str, details: str = "") -> Non
     trial = current_rehearsal()
     if trial is None:
         print(f"Imported {what} into {config.out}{details}")
+        print_unknown_units(DatasetMeta.load(Path(config.out)).env)
         print(f"Next:   robo-rl data info path={config.out}")
         return
     print(f"Would import {what} into {config.out}{details}")
     print("\n".join(rehearsal_lines(trial, config)))
+    if trial.env is not None:
+        print_unknown_units(trial.env)
     print("Nothing was written. Leave out dry_run=true to carry it out.")
+
+
+def print_unknown_units(env: EnvSpec) -> None:
+    """Say what a dataset without units cannot be used for."""
+    if not env.simulated and not env.action.unit:
+        print(
+            "The source states no units, and the limits are 5 % wider than its actions. For a policy that fits a "
+            "robot or a simulated task, import it with robot=<description> or env=<task>."
+        )
 
 
 def rehearsal_lines(trial: Rehearsal, config: DataImportConfig) -> list[str]:

@@ -12,8 +12,13 @@ _MARKS = (  # the first file that exists decides
     ("manifest.json", "a bundle"),
     ("run.json", "a run"),
     ("policy.json", "a policy folder"),
+    ("meta/info.json", "a LeRobot dataset"),
+    ("features.json", "an RLDS dataset"),
+    ("robo_rl.json", "an export as MCAP"),
     (".zgroup", "a zarr v2 group"),
+    ("episodes/zarr.json", "the copy of a dataset that lacks a part"),
 )
+IMPORTABLE = frozenset({"a LeRobot dataset", "an RLDS dataset", "an export as MCAP", "a zarr v2 group"})
 
 
 def describe_path(path: Path) -> str:
@@ -27,6 +32,14 @@ def describe_path(path: Path) -> str:
     if (found := next((kind for mark, kind in _MARKS if (path / mark).is_file()), None)) is not None:
         return f"is {found}"
     return "is a folder of unknown content" if any(path.iterdir()) else "is an empty folder"
+
+
+def is_importable(path: Path) -> bool:
+    """True for a dataset of another program, which `robo-rl data import` may read."""
+    described = describe_path(path)
+    return described.removeprefix("is ") in IMPORTABLE or (
+        described == "is a file" and path.suffix in (".hdf5", ".h5", ".mcap")
+    )
 
 
 def not_a(path: Path, kind: str, mark: str = "") -> str:

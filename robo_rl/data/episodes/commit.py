@@ -91,8 +91,14 @@ def sync_parents(root: Path) -> None:
 
 
 def numbers(root: Path) -> list[int]:
-    """Numbers of the committed episodes, ascending."""
-    return sorted(int(p.name) for p in (root / EPISODES).iterdir() if p.name.isdecimal())
+    """Numbers of the committed episodes, ascending. Raises DataError without the folder of episodes."""
+    try:
+        return sorted(int(p.name) for p in (root / EPISODES).iterdir() if p.name.isdecimal())
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{root / EPISODES} is missing: the dataset was copied in part, or damaged. Copy it again; if it "
+            f"has no episodes, robo-rl data repair path={root} makes it usable."
+        ) from error
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.files.describe_path import not_a
+from robo_rl.core.files.describe_path import is_importable, not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.spec import EnvSpec
 
@@ -149,10 +149,10 @@ class DatasetMeta:
         """
         path = root / DATASET_JSON
         if not path.exists():
-            raise DataError(
-                f"{not_a(root, 'a dataset', DATASET_JSON)} Give the folder that `robo-rl collect` or "
-                "`robo-rl data import` wrote."
-            )
+            remedy = "Give the folder that `robo-rl collect` or `robo-rl data import` wrote."
+            if is_importable(root):
+                remedy = f"Import it first: robo-rl data import source={root} out=<new folder>"
+            raise DataError(f"{not_a(root, 'a dataset', DATASET_JSON)} {remedy}")
         data = _read(path)
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise DataError(
@@ -211,7 +211,16 @@ class EpisodeMeta:
         """Parsed episode.json or recording.json. Raises DataError that names the file if it is absent or
         broken.
         """
-        data = _read(path)
+        try:
+            data = _read(path)
+        except DataError as error:
+            if not isinstance(error.__cause__, FileNotFoundError | ValueError | RecursionError):
+                raise
+            found = "does not exist" if isinstance(error.__cause__, OSError) else "is not valid JSON"
+            raise DataError(
+                f"{path} {found}, so this episode cannot be read. Restore it from a copy, or delete the episode: "
+                "robo-rl data repair drop=true."
+            ) from error
         try:
             return cls(
                 frames=_count(data, "frames"),

@@ -81,6 +81,7 @@ def test_a_dry_run_of_a_foreign_source_names_what_it_does_not_know(
     assert "observed   state float32[3]" in said
     unknown = "success labels, instructions, observations after the last action, time stamps"
     assert f"not known  {unknown}" in said
+    assert "The source states no units" in said
 
 
 @pytest.mark.parametrize("name", ["zarr", "robomimic", "lerobot"])

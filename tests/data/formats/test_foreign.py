@@ -179,4 +179,5 @@ def test_export_and_import_from_the_command_line(export: Path, tmp_path: Path, c
     assert "3 episodes as lerobot" in capsys.readouterr().out
     assert main(["data", "import", f"source={out}", f"out={tmp_path / 'again'}"]) == 0
     assert main(["data", "export", f"path={export / 'plain'}", f"out={tmp_path / 'x'}"]) == 2
-    assert "not a dataset" in capsys.readouterr().err
+    assert "is a LeRobot dataset, not a dataset" in (said := capsys.readouterr().err)
+    assert f"Import it first: robo-rl data import source={export / 'plain'}" in said
