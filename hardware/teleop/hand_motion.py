@@ -3,7 +3,7 @@
 With h, H the hand's position and rotation, p, R those of the tool, and index 0 the moment of engagement:
 
     wanted position = p0 + scale (h - h0)            wanted rotation = H H0^T R0
-    twist = GAIN (wanted - present), cut to the largest linear and angular speed
+    twist = gain (wanted - present), cut to the largest linear and angular speed
 
 So the hand's place and orientation at engagement do not matter, and engaging again continues from where the
 tool is. Where the arm cannot follow, the wanted pose stays within a leash of the tool's (the references move
@@ -43,8 +43,8 @@ USUAL_LIMITS = ToolLimits()
 class HandMotion:
     """References of hand and tool since the clutch was engaged."""
 
-    def __init__(self, limits: ToolLimits) -> None:
-        self._limits = limits
+    def __init__(self, limits: ToolLimits, gain_hz: float = GAIN_HZ) -> None:
+        self._limits, self._gain_hz = limits, gain_hz
         self.jumps = 0  # times that the hand jumped
         self._engaged = False
 
@@ -75,7 +75,10 @@ class HandMotion:
             self._tool_turn = turned.T @ turn_of(short_rad) @ tool_turn
         limits = self._limits
         return np.concatenate(
-            [_cut(GAIN_HZ * short_m, limits.linear_m_s), _cut(GAIN_HZ * short_rad, limits.angular_rad_s)]
+            [
+                _cut(self._gain_hz * short_m, limits.linear_m_s),
+                _cut(self._gain_hz * short_rad, limits.angular_rad_s),
+            ]
         )
 
     def _jumped(self, place_m: Float[ndarray, " 3"], turn: Float[ndarray, "3 3"]) -> bool:

@@ -47,6 +47,10 @@ class RecordingSettings:
     host: str = setting(LOOPBACK, "address of the page; others than this machine's own need token=")
     port: int = setting(8642, "port of the page; 0: a free one", at_least=0)
     token: str | None = setting(None, "file of the page's token, made if absent; for other machines")
+    certificate: str | None = setting(
+        None, "PEM file of a certificate: the page is served by HTTPS, which motion sensors of a phone need"
+    )
+    key: str | None = setting(None, "PEM file of the certificate's key; none: it is in the same file")
     open: bool = setting(True, "open the page in a browser, where there is a screen")
     ui: str = one_of(
         "page", "terminal", "both", help="operated in a browser, by keys in this terminal, or both"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import webbrowser
 from collections.abc import Sequence
 from functools import partial
@@ -129,9 +128,10 @@ def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
     from robo_rl.apps.recording.web.facts import facts_of
     from robo_rl.apps.recording.web.review import Review
     from robo_rl.apps.recording.web.server import PageServer
-    from robo_rl.apps.recording.web.serving import ServerThread
+    from robo_rl.apps.recording.web.serving import ServerThread, check_certificate
     from robo_rl.runs.window import has_screen
 
+    check_certificate(config.certificate, config.key)
     listener = listen(config.host, config.port)
     loopback = is_loopback(listener)
     if config.token is not None and not Path(config.token).exists():
@@ -144,11 +144,13 @@ def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
             f"which is made if absent, or set {VARIABLE}; or reach this machine by an SSH tunnel."
         )
     port = listener.getsockname()[1]
-    access = Access.of(config.host, port, token, loopback)
+    secure = config.certificate is not None
+    access = Access.of(config.host, port, token, loopback, secure)
     server = PageServer(desk, access, Review(settings.out), facts_of(settings, config))
-    thread = ServerThread(server, listener)
-    address = f"http://{'localhost' if loopback else config.host}:{port}/"
-    print(f"record: the page is at {address}", file=sys.stdout, flush=True)
+    thread = ServerThread(server, listener, config.certificate, config.key)
+    address = f"{'https' if secure else 'http'}://{'localhost' if loopback else config.host}:{port}/"
+    print(f"record: the page is at {address}", flush=True)
+    print(f"record: a phone or headset drives at {address}phone (docs/recording.md)", flush=True)
     if config.open and has_screen():
         webbrowser.open(address)
     return thread.close

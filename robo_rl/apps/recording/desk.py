@@ -17,6 +17,7 @@ from hardware.messages import Image
 from robo_rl.apps.recording.requests import Request
 
 MOST_NOTICES = 40
+MOST_WAITING = 512  # requests that wait for the bus's thread, which takes them at the command rate
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,12 @@ class Desk:
         self.pictures: Mapping[str, Image] = {}
         self._requests: SimpleQueue[tuple[Request, float]] = SimpleQueue()
 
-    def ask(self, request: Request) -> None:
-        """Hand in a request; any thread may."""
+    def ask(self, request: Request, urgent: bool = True) -> bool:
+        """Hand in a request; any thread may. False: too many wait, and this one is dropped, unless urgent."""
+        if not urgent and self._requests.qsize() >= MOST_WAITING:
+            return False
         self._requests.put((request, time.monotonic()))
+        return True
 
     def requests(self) -> list[tuple[Request, float]]:
         """Requests that came since the last call, with their times of receipt [s]."""

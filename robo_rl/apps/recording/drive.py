@@ -8,8 +8,9 @@ without newer input, a lost connection or a released switch, the next message is
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy import ndarray
@@ -20,6 +21,7 @@ from hardware.kinematics import tool_jacobian
 from hardware.messages import Flag, JointJog, Twist
 from hardware.nodes.shared.send_clock import SendClock
 from hardware.topics import INTERVENTION, JOINT_JOG, TWIST
+from robo_rl.apps.recording.tracked_hand import HandCommand, TrackedHand
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 
@@ -51,6 +53,7 @@ class PageDrive:
         self.human = True
         self.speed = 1.0  # share of the full speed
         self.tool = _has_geometry(robot)  # False: only joints can be driven
+        self.tracked = TrackedHand(robot, bus.now) if self.tool else None
         self._input: DriveInput | None = None
         self._flagged = False
         self._clock = SendClock(bus)
@@ -65,7 +68,7 @@ class PageDrive:
     @property
     def moving(self) -> bool:
         """True while fresh input asks for motion."""
-        return bool(self._fresh().any())
+        return bool(self._fresh().any()) or (self.tracked is not None and self.tracked.feedback.driving)
 
     @property
     def mode(self) -> Mode:
@@ -76,18 +79,28 @@ class PageDrive:
         """Take an input. Raises ConfigError for one that this robot cannot follow."""
         count = self._count(mode)
         if mode == "tool" and not self.tool:
-            raise ConfigError(
-                f"The description of '{self._robot.name}' lacks axis and offset_m of a joint, so its tool "
-                "cannot be driven. Drive the joints."
-            )
+            raise self._no_tool()
         if mode == "tool" and len(values) == len(TOOL_AXES):
             values = np.append(values, 0.0)
         if len(values) != count:
             raise ConfigError(f"{len(values)} values to drive {mode} came, expected {count}.")
         self._input = DriveInput(mode, np.clip(values, -1.0, 1.0), self._bus.now())
 
+    def take_pose(self, message: Mapping[str, Any]) -> None:
+        """Take a pose of a tracked hand. Raises ConfigError for a robot whose tool cannot be driven."""
+        if self.tracked is None:
+            raise self._no_tool()
+        self.tracked.put(message)
+
+    def follow(self, scale: float, yaw_rad: float) -> None:
+        """Follow tracked hands by this scale, of an operator who looks into this direction."""
+        if self.tracked is not None:
+            self.tracked.follow(scale, yaw_rad)
+
     def release(self) -> None:
         """Stop: the next message is zero."""
+        if self.tracked is not None:
+            self.tracked.release()
         if self._input is not None:
             self._input = DriveInput(self._input.mode, np.zeros_like(self._input.values), -math.inf)
 
@@ -96,17 +109,21 @@ class PageDrive:
         self.human = human
         self.release()
 
-    def tick(self, armed: bool, held: bool) -> None:
+    def tick(self, armed: bool, held: bool, at_rad: Float[ndarray, " j"] | None = None) -> None:
         """Send the present velocity. armed: of the filter. held: the arm stays where it is, as in a pause,
-        whoever is in control.
+        whoever is in control. at_rad: where the arm was sent last, or is measured, for a tracked hand.
         """
         wanted = armed and (self.human or held)
         if wanted != self._flagged:
             self._flagged = wanted
             self._flag(Flag(wanted))
-        if not wanted:
-            return
-        self._send(np.zeros_like(self._fresh()) if held else self._fresh())
+        command = self._follow_hand(at_rad) if wanted and not held else None
+        if command is None and self.tracked is not None:
+            self.tracked.hold()
+        if command is not None:
+            self._send_hand(command)
+        elif wanted:
+            self._send(np.zeros_like(self._fresh()) if held else self._fresh())
 
     def let_go(self) -> None:
         """End the intervention, as the app ends."""
@@ -123,6 +140,24 @@ class PageDrive:
 
     def _count(self, mode: Mode) -> int:
         return len(TOOL_AXES) + 1 if mode == "tool" else len(self._robot.names)
+
+    def _follow_hand(self, at_rad: Float[ndarray, " j"] | None) -> HandCommand | None:
+        if self.tracked is None:
+            return None
+        self.tracked.speed = self.speed
+        return self.tracked.next(at_rad, 1.0 / self._robot.command_hz)
+
+    def _send_hand(self, command: HandCommand) -> None:
+        stamp_s, frame, gripper = self._clock.stamp(), self._robot.frame_id, self._robot.gripper
+        self._twist(Twist(stamp_s, command.twist[:3], command.twist[3:], frame))
+        if gripper is not None:
+            self._jog(JointJog(stamp_s, (gripper.joint,), np.array([command.gripper]), frame))
+
+    def _no_tool(self) -> ConfigError:
+        return ConfigError(
+            f"The description of '{self._robot.name}' lacks axis and offset_m of a joint, so its tool "
+            "cannot be driven. Drive the joints."
+        )
 
     def _send(self, values: Float[ndarray, " v"]) -> None:
         stamp_s, frame = self._clock.stamp(), self._robot.frame_id

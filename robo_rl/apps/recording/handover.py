@@ -80,7 +80,7 @@ class Handover:
     def tick(self, armed: bool) -> None:
         """Send the operator's velocity, or nothing while the policy acts."""
         if self._drive is not None:
-            self._drive.tick(armed, self.held and self._then is None)
+            self._drive.tick(armed, self.held and self._then is None, self._streams.sent_rad(self._clock()))
         self._tell_drops()
         if self._then is not None and (not self._streams.intervention or self._clock() > self._then[1]):
             then, self._then = self._then[0], None

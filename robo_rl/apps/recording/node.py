@@ -26,10 +26,12 @@ from robo_rl.apps.recording.requests import (
     DeleteRequest,
     DriveRequest,
     EstopRequest,
+    HandRequest,
     InstructRequest,
     MarkRequest,
     PlainRequest,
     PolicyRequest,
+    PoseRequest,
     RelabelRequest,
     Request,
     SaveRequest,
@@ -148,7 +150,7 @@ class RecordAppNode:
         }
 
     def _act(self, request: Request, received_s: float) -> None:
-        if isinstance(request, DriveRequest):
+        if isinstance(request, DriveRequest | PoseRequest | HandRequest):
             self._drive(request, received_s)
         elif isinstance(request, EstopRequest):
             self._press(request.on)
@@ -178,10 +180,15 @@ class RecordAppNode:
         if sentence:
             self.notices.tell(sentence)
 
-    def _drive(self, request: DriveRequest, received_s: float) -> None:
+    def _drive(self, request: DriveRequest | PoseRequest | HandRequest, received_s: float) -> None:
         if self.drive is None:
             raise DataError("Another program drives this arm (drive=other); this page records.")
-        self.drive.take(request.mode, np.array(request.values))
+        if isinstance(request, HandRequest):
+            return self.drive.follow(request.scale, request.yaw_rad)
+        if isinstance(request, PoseRequest):
+            self.drive.take_pose(request.model_dump(exclude={"kind", "sent_ms"}))
+        else:
+            self.drive.take(request.mode, np.array(request.values))
         self.latency.asked(received_s, request.sent_ms)
 
     def _release(self) -> str:

@@ -10,6 +10,7 @@ from robo_rl.core.errors import ConfigError
 
 LONGEST = 16_384  # bytes of a message; an instruction of 10,000 characters still gets its own answer
 Number = Annotated[int, Field(ge=0)]
+Place = Annotated[float, Field(ge=-100.0, le=100.0, allow_inf_nan=False)]  # metres
 Share = Annotated[float, Field(ge=-1.0, le=1.0, allow_inf_nan=False)]
 
 
@@ -24,6 +25,27 @@ class DriveRequest(_Request):
     mode: Literal["tool", "joints"]
     values: list[Share] = Field(max_length=32)
     sent_ms: float = Field(default=0.0, allow_inf_nan=False)  # clock of the page, echoed to it
+
+
+class PoseRequest(_Request):
+    """Pose of a tracked hand in WebXR's frame, as `hardware.teleop.pose_stream` describes it."""
+
+    kind: Literal["pose"]
+    seq: Number
+    clutch: bool
+    position_m: list[Place] = Field(min_length=3, max_length=3)
+    quat_xyzw: list[Share] = Field(min_length=4, max_length=4)
+    gripper: float | None = Field(default=None, ge=0.0, le=1.0, allow_inf_nan=False)
+    gripper_toggle: bool = False
+    sent_ms: float = Field(default=0.0, allow_inf_nan=False)  # clock of the page, echoed to it
+
+
+class HandRequest(_Request):
+    """How a tracked hand is followed: metres of the tool per metre, and where the operator looks."""
+
+    kind: Literal["hand"]
+    scale: float = Field(ge=0.05, le=3.0, allow_inf_nan=False)
+    yaw_rad: float = Field(ge=-3.2, le=3.2, allow_inf_nan=False)
 
 
 class PlainRequest(_Request):
@@ -101,6 +123,8 @@ class ControlsRequest(_Request):
 
 Request = (
     DriveRequest
+    | PoseRequest
+    | HandRequest
     | PlainRequest
     | EstopRequest
     | SaveRequest

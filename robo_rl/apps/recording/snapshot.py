@@ -57,8 +57,18 @@ def episode_view(episodes: Episodes, rate_hz: float) -> dict[str, Any]:
 
 
 def drive_view(drive: PageDrive) -> dict[str, Any]:
-    """Who controls the arm, and how."""
+    """Who controls the arm, and how. hand: of a tracked hand, for the page's haptics."""
+    hand = None
+    if drive.tracked is not None:
+        feedback = drive.tracked.feedback
+        hand = {
+            "driving": feedback.driving,
+            "slowed": round(feedback.slowed, 2),
+            "scale": drive.tracked.scale,
+            "yaw_rad": drive.tracked.yaw_rad,
+        }
     return {
+        "hand": hand,
         "control": "human" if drive.human else "policy",
         "tool": drive.tool,
         "mode": drive.mode,

@@ -162,6 +162,12 @@ class RobotStreams:
         command: Float[ndarray, " j"] | None = self.commands.message
         return command
 
+    def sent_rad(self, now_s: float) -> Float[ndarray, " j"] | None:
+        """Where the arm was sent last, or is measured if nothing is sent; None without fresh joint states."""
+        if self.states.late(now_s):
+            return None
+        return self.measured_rad if self.commands.late(now_s) else self.commanded_rad
+
     def pictures(self) -> dict[str, Image]:
         """Newest picture of each camera that has sent one, by observation key; each is decoded once."""
         return {IMAGE + name: image for name in self.cameras if (image := self.picture(name)) is not None}

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.apps.recording.live import LiveCell, live_cell
+from tests.apps.recording.live import LiveCell
 
-playwright = pytest.importorskip("playwright.sync_api", reason="the browser test needs playwright")
-pytest.importorskip("uvicorn", reason="the page needs the extra app: pip install '.[app]'")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed on this machine"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[LiveCell]:
-    with live_cell(tmp_path / "data", task="push the button") as cell:
-        yield cell
-    assert cell.faults == []
+pytestmark = pytest.mark.slow
 
 
 def open_page(browser: Any, live: LiveCell, **size: int) -> Any:

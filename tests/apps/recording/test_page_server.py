@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+import ssl
+import subprocess
 from collections.abc import Callable
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +69,14 @@ def wait_for(socket: Any, key: str, value: object) -> None:
 def test_the_page_is_complete_and_loads_nothing_from_elsewhere(client: Callable[..., Any]) -> None:
     """Every file that a file names is there; none names another server."""
     page = client()
-    names, seen = ["index.html"], set[str]()
+    names, seen = ["index.html", "phone.html"], set[str]()
     while names:
         name = names.pop()
         seen.add(name)
         answer = page.get("/" if name == "index.html" else f"/{name}")
         assert answer.status_code == 200, name
-        assert "http://" not in answer.text.replace("http://www.w3.org/2000/svg", ""), name
+        own = answer.text.replace("http://www.w3.org/2000/svg", "").replace("http://localhost:", "")
+        assert "http://" not in own, name
         assert "https://" not in answer.text
         named = [
             word
@@ -79,7 +84,16 @@ def test_the_page_is_complete_and_loads_nothing_from_elsewhere(client: Callable[
             if word.endswith((".js", ".css", ".svg"))
         ]
         names += [word for word in named if word not in seen]
-    assert {"app.js", "drive.js", "style.css", "icon.svg"} <= seen
+    assert {
+        "app.js",
+        "drive.js",
+        "phone.js",
+        "xr.js",
+        "picture.js",
+        "phone.css",
+        "style.css",
+        "icon.svg",
+    } <= seen
     assert "default-src 'self'" in page.get("/").headers["content-security-policy"]
     assert page.get("/secrets.txt").status_code == 404
     assert page.get("/..%2fserver.py").status_code == 404
@@ -108,17 +122,68 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(client: Callable[..., An
     page = client(TOKEN)
     assert page.get("/api/facts").status_code == 401
     assert "Token" in page.get("/").text
-    assert page.post("/login", content=f"token={TOKEN}x").status_code == 401
+    assert page.post("/phone", content=f"token={TOKEN}x").status_code == 401
     with (
         pytest.raises(WebSocketDisconnect),
         page.websocket_connect("/socket?page=page-0001"),
     ):
         pass
-    answer = page.post("/login", content=f"token={TOKEN}\r\n")
+    answer = page.post("/phone", content=f"token={TOKEN}\r\n")
     assert answer.status_code == 303
     assert "HttpOnly" in answer.headers["set-cookie"]
     assert "samesite=strict" in answer.headers["set-cookie"].lower()
     assert page.get("/api/facts").json() == FACTS
+
+
+def test_the_phone_page_asks_for_the_token_and_comes_back(client: Callable[..., Any]) -> None:
+    """A phone that opens /phone gets the form there, and then its page and not the other one."""
+    page = client(TOKEN)
+    assert page.get("/phone").status_code == 401
+    answer = page.post("/phone", content=f"token={TOKEN}")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/phone")
+    assert "phone.js" in page.get("/phone").text
+
+
+def test_unusable_certificates_are_named(tmp_path: Path) -> None:
+    """A sentence before anything is served, not an error of a thread."""
+    from robo_rl.apps.recording.web.serving import check_certificate
+
+    wrong = tmp_path / "cert.pem"
+    wrong.write_text("no certificate")
+    check_certificate(None, None)
+    for certificate, key, says in (
+        (None, "key.pem", "give certificate= as well"),
+        (str(tmp_path / "absent.pem"), None, "does not exist"),
+        (str(wrong), None, "cannot be used"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            check_certificate(certificate, key)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_the_page_is_served_by_https(desk: Desk, tmp_path: Path) -> None:
+    """With a certificate, and a cookie that is sent by HTTPS alone."""
+    from policies.remote.address import listen
+    from robo_rl.apps.recording.web.server import PageServer
+    from robo_rl.apps.recording.web.serving import ServerThread, check_certificate
+
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    words = ["openssl", *made.split(), "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*words, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    check_certificate(str(cert), str(key))
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    access = Access.of("127.0.0.1", port, TOKEN, loopback=True, secure=True)
+    server = ServerThread(PageServer(desk, access, Review(tmp_path), FACTS), listener, str(cert), str(key))
+    try:
+        link = HTTPSConnection("localhost", port, context=ssl.create_default_context(cafile=cert), timeout=10)
+        link.request("POST", "/phone", f"token={TOKEN}")
+        answer = link.getresponse()
+        assert (answer.status, "Secure" in answer.headers["set-cookie"]) == (303, True)
+        link.close()
+    finally:
+        server.close()
 
 
 def test_a_socket_gets_views_and_pictures_and_sends_requests(client: Callable[..., Any], desk: Desk) -> None:

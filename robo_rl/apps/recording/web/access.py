@@ -16,21 +16,22 @@ COOKIE = "robo_rl_record"
 class Access:
     """names: host names that the page answers to, so that no foreign name leads to it (DNS rebinding).
 
-    addresses: True to answer to any IP address as well. token: None on this machine alone.
+    addresses: True to answer to any IP address as well. token: None on this machine alone. secure: HTTPS.
     """
 
     names: frozenset[str]
     addresses: bool
     port: int
     token: str | None
+    secure: bool = False
 
     @classmethod
-    def of(cls, host: str, port: int, token: str | None, loopback: bool) -> Access:
+    def of(cls, host: str, port: int, token: str | None, loopback: bool, secure: bool = False) -> Access:
         """Access to a server that listens on `host`."""
         names = {"localhost", "127.0.0.1", "::1", host.lower()}
         if not loopback:
             names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-        return cls(frozenset(names), not loopback, port, token)
+        return cls(frozenset(names), not loopback, port, token, secure)
 
     def refusal(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> str:
         """Why a request is refused; empty if it may pass."""
@@ -57,7 +58,7 @@ class Access:
     def _answers_to(self, host: str) -> bool:
         try:
             parts = urlsplit(f"//{host}")
-            name, port = (parts.hostname or "").lower(), parts.port or 80
+            name, port = (parts.hostname or "").lower(), parts.port or (443 if self.secure else 80)
         except ValueError:
             return False
         return port == self.port and (name in self.names or (self.addresses and _is_address(name)))

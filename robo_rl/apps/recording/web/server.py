@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from hardware.camera.jpeg import encoded
 from hardware.messages import Image
 from robo_rl.apps.recording.desk import Desk
-from robo_rl.apps.recording.requests import ControlsRequest, PlainRequest, parse_request
+from robo_rl.apps.recording.requests import ControlsRequest, EstopRequest, PlainRequest, parse_request
 from robo_rl.apps.recording.web.access import COOKIE, Access
 from robo_rl.apps.recording.web.operators import GRACE_S, Operators
 from robo_rl.apps.recording.web.review import Review
@@ -30,10 +30,13 @@ MOST_PER_S = 150  # messages of one page; a page sends 30 while it drives
 PAGE = re.compile(r"[A-Za-z0-9-]{8,64}")
 FILES = {
     "index.html": "text/html; charset=utf-8",
+    "phone.html": "text/html; charset=utf-8",
     "login.html": "text/html; charset=utf-8",
+    "phone.css": "text/css; charset=utf-8",
     "style.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
+PAGES = {"/": "index.html", "/phone": "phone.html"}
 SCRIPT = re.compile(r"[a-z_]+\.js")
 HEADERS = {
     "Cache-Control": "no-store",
@@ -58,7 +61,7 @@ class PageServer:
 
         @app.middleware("http")
         async def guard(request: Request, call_next: Next) -> Response:
-            login = request.url.path in ("/login", "/style.css", "/icon.svg")
+            login = request.url.path in ("/style.css", "/icon.svg") or request.method == "POST"
             fault = self._access.foreign(request.headers)
             if fault:
                 return JSONResponse({"error": fault}, 403, HEADERS)
@@ -72,8 +75,9 @@ class PageServer:
         async def explain(request: Request, error: Exception) -> Response:
             return JSONResponse({"error": str(error)}, 404 if isinstance(error, DataError) else 400)
 
-        app.get("/")(lambda: _file("index.html"))
-        app.post("/login")(self._login)
+        for path, name in PAGES.items():
+            app.get(path)(_page(name))
+            app.post(path)(self._login)
         app.get("/api/facts")(lambda: dict(self._facts))
         app.get("/api/episodes")(self._episodes)
         app.get("/api/episodes/{number}/curves")(self._curves)
@@ -87,8 +91,8 @@ class PageServer:
         given = (await request.body())[:2048].decode(errors="replace").strip().removeprefix("token=")
         if not self._access.knows(given):
             return _file("login.html", 401)
-        response = RedirectResponse("/", 303)
-        response.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+        response = RedirectResponse(request.url.path, 303)
+        response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=self._access.secure)
         return response
 
     def _episodes(self) -> dict[str, Any]:
@@ -148,10 +152,11 @@ class PageServer:
         if isinstance(request, ControlsRequest):
             self._change_hands(request, page)
             return ""
-        urgent = getattr(request, "kind", "") == "estop" and getattr(request, "on", False)
-        if not self.operators.drives(page) and not urgent:  # whoever sees a danger may stop the arm
+        danger = isinstance(request, EstopRequest) and request.on
+        if not self.operators.drives(page) and not danger:  # whoever sees a danger may stop the arm
             return "You are watching. Ask for the controls first."
-        self._desk.ask(request)
+        if not self._desk.ask(request, danger or request.kind in ("release", "stop")):
+            return "The app is too busy; the request was dropped."
         return ""
 
     def _change_hands(self, request: ControlsRequest, page: str) -> None:
@@ -186,6 +191,10 @@ class PageServer:
         if known is None or known[0] is not picture:
             known = self._jpegs[camera] = (picture, encoded(picture.pixels, QUALITY).tobytes())
         return known[1]
+
+
+def _page(name: str) -> Callable[[], Response]:
+    return lambda: _file(name)
 
 
 def _named(name: str) -> Response:

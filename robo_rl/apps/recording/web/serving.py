@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import sys
 import threading
+from pathlib import Path
 
 import uvicorn
 
 from robo_rl.apps.recording.requests import LONGEST
 from robo_rl.apps.recording.web.server import PageServer
+from robo_rl.core.errors import ConfigError
 
 SWITCH_S = 5e-4  # longest time for which the server's Python code keeps the interpreter from the control loop
 CLOSE_S = 2.0
 
 
-class ServerThread:
-    """Serves `server` on the listening socket until `close`."""
+def check_certificate(certificate: str | None, key: str | None) -> None:
+    """Raise ConfigError for files that are no certificate with its key."""
+    if certificate is None:
+        if key is not None:
+            raise ConfigError(f"key={key} is the key of a certificate: give certificate= as well.")
+        return
+    for name, file in (("certificate", certificate), ("key", key)):
+        if file is not None and not Path(file).is_file():
+            raise ConfigError(f"{name}={file} does not exist.")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            f"certificate={certificate} and key={key or certificate} cannot be used ({error}). Expected PEM "
+            "files of a certificate and its key without a password."
+        ) from error
 
-    def __init__(self, server: PageServer, listener: socket.socket) -> None:
+
+class ServerThread:
+    """Serves `server` on the listening socket until `close`; by HTTPS with a certificate."""
+
+    def __init__(
+        self,
+        server: PageServer,
+        listener: socket.socket,
+        certificate: str | None = None,
+        key: str | None = None,
+    ) -> None:
         sys.setswitchinterval(SWITCH_S)
         config = uvicorn.Config(
             server.app,
@@ -30,6 +57,8 @@ class ServerThread:
             access_log=False,
             timeout_graceful_shutdown=1,
             server_header=False,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
         )
         self._server, self._listener = uvicorn.Server(config), listener
         self._thread = threading.Thread(target=self._server.run, args=([listener],), daemon=True)

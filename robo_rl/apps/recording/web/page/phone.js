@@ -1,0 +1,209 @@
+// Entry of the page for a phone or a headset: a hand that is moved, the episode's buttons, and what the arm does.
+import { Cameras } from "./cameras.js";
+import { Hand, PadHand, attachHold, attachPad } from "./hand.js";
+import { Link } from "./link.js";
+import * as maths from "./pose.js";
+import { XrHand, xrMode } from "./xr.js";
+
+const $ = (id) => document.getElementById(id);
+const facts = await (await fetch("api/facts")).json();
+const mode = await xrMode();
+let view = null;
+let refused = "";
+let felt = { driving: false, slowedMs: 0 };
+
+const cameras = new Cameras($("cameras"), facts.cameras);
+if (!facts.cameras.length) $("cameras").replaceChildren();
+const link = new Link({
+  onView: (message) => { view = message; show(); },
+  onPicture: (index, blob) => cameras.show(index, blob),
+  onRefused: (sentence) => say(sentence),
+  onState: (open) => {
+    document.body.dataset.link = open ? "open" : "lost";
+    if (!open) { if (hand.driving) feel([120, 60, 120]); hand.enabled = false; hand.drop(); view = null; document.body.dataset.role = "watcher"; }
+    showBanner();
+  },
+});
+const pads = new PadHand(maths);
+let xr = null;
+const hand = new Hand(link, () => (xr?.session ? xr.pose : pads.pose()), () => pads.engage());
+xr = new XrHand(hand, $("phone"), document.querySelector("#cameras canvas") ?? document.createElement("canvas"), act, onXr);
+
+function say(sentence) {
+  refused = sentence;
+  setTimeout(() => { refused = ""; showBanner(); }, 4000);
+  showBanner();
+}
+
+function send(request) { if (!link.send(request)) say("Not sent: the connection to the app is lost."); }
+
+function feel(pattern) {
+  navigator.vibrate?.(pattern); // an iPhone has no such function
+  xr?.pulse(Array.isArray(pattern) ? pattern[0] : pattern);
+}
+
+function act(name) {
+  const idle = view?.episode.state === "idle";
+  const requests = {
+    start: { kind: "start" }, pause: { kind: "pause" }, resume: { kind: "resume" }, discard: { kind: "discard" }, reset: { kind: "reset" },
+    success: { kind: "save", success: true }, failure: { kind: "save", success: false }, arm: { kind: "arm" },
+    estop: { kind: "estop", on: !view?.estop }, ask: { kind: "ask" }, hand_over: { kind: "hand_over" }, keep: { kind: "keep" },
+    take_over: { kind: "take_over" }, toggle_save: idle ? { kind: "start" } : { kind: "save", success: true },
+  };
+  if (name === "estop") hand.drop();
+  send(requests[name]);
+}
+
+function follow() {
+  const scale = Number($("scale").value) / 100;
+  $("scale-words").textContent = scale.toFixed(2);
+  if (view?.operators.role === "driver") { hand.drop(); send({ kind: "hand", scale, yaw_rad: Number($("yaw").value) }); }
+}
+
+function show() {
+  const { operators, drive, robot, episode } = view;
+  const driver = operators.role === "driver", phase = robot.filter.phase;
+  if (driver && document.body.dataset.role !== "driver") { document.body.dataset.role = "driver"; follow(); }
+  document.body.dataset.role = operators.role;
+  document.body.dataset.state = episode.state;
+  hand.enabled = driver && !!drive?.hand && drive.control === "human" && phase === "armed";
+  $("phase").textContent = phase === "armed" ? "armed" : `${phase}: ${robot.filter.reason.replace("it goes on after safety_filter/arm", "press Arm to go on")}`;
+  $("arm").hidden = phase === "armed";
+  $("arm").disabled = !driver;
+  $("estop").textContent = view.estop ? "RELEASE" : "STOP";
+  $("estop").dataset.pressed = view.estop;
+  $("state").textContent = { idle: "ready", recording: "recording", paused: "paused", ended: "ended", editing: "editing" }[episode.state];
+  $("clock").textContent = episode.state === "idle" ? "" : `${episode.seconds.toFixed(1)} s`;
+  $("tally").textContent = episode.count ? `${episode.count} saved: ${episode.successes} ✓ ${episode.failures} ✗` : "no episodes yet";
+  document.querySelectorAll("#episode-buttons button").forEach((button) => {
+    button.hidden = !button.dataset.when.split(" ").includes(episode.state) || ("sim" in button.dataset && !facts.resets);
+    button.disabled = !driver;
+  });
+  cameras.ages(robot.cameras);
+  const last = view.notices[view.notices.length - 1];
+  $("notice").textContent = last?.text ?? "";
+  $("notice").dataset.level = last?.level ?? "";
+  showHand(drive?.hand);
+  showBanner();
+}
+
+// Colours and haptics of the arm's answer: a tick as it follows and as it lets go, a buzz where it cannot follow.
+function showHand(state) {
+  const driving = !!state?.driving && hand.driving, slowed = driving && state.slowed > 0.4;
+  for (const place of [$("pads"), $("clutch")]) { place.dataset.driving = driving ? "yes" : ""; place.dataset.slowed = slowed ? "yes" : ""; }
+  if (driving !== felt.driving) feel(driving ? 30 : 15);
+  if (slowed && performance.now() - felt.slowedMs > 400) { feel([40, 40, 40]); felt.slowedMs = performance.now(); }
+  felt.driving = driving;
+  const by = xr.session ? (xr.pose ? "" : "tracking is lost: move slowly, with some light; ") : "";
+  $("hint").textContent = slowed ? "The arm cannot go there: an end of a joint, or a stretched arm." : driving ? "The arm follows." : hand.held.size && by ? by : words();
+}
+
+function words() {
+  if (!view?.drive) return "Another program drives this arm; this page records.";
+  if (!view.drive.hand) return "The description of this robot has no axes, so its tool cannot be driven. Use the main page.";
+  if (view.drive.control === "policy") return "The policy is in control.";
+  if (view.robot.filter.phase !== "armed") return "Press Arm; then drag.";
+  if (xr.session) return "Hold the button and move. Let go, move back, hold again: the tool stays.";
+  return pads.turns ? "A drag turns the tool. Lift the finger and the arm stops." : "A drag moves the tool. Lift the finger and the arm stops.";
+}
+
+function showBanner() {
+  const place = $("banner");
+  const set = (sentence, level, ...buttons) => {
+    const key = sentence + buttons.join();
+    place.hidden = !sentence;
+    place.dataset.level = level;
+    if (place.dataset.key === key) return;
+    place.dataset.key = key;
+    place.replaceChildren(Object.assign(document.createElement("span"), { textContent: sentence }),
+      ...buttons.map(([label, name]) => Object.assign(document.createElement("button"), { textContent: label, onclick: () => act(name) })));
+  };
+  if (document.body.dataset.link !== "open") return set("Connection to the app lost: the arm is held. Connecting again …", "error");
+  if (refused) return set(refused, "error");
+  if (!view) return set("", "");
+  if (view.estop) return set("Emergency stop pressed.", "error");
+  const { operators } = view;
+  if (operators.asked) return set("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);
+  if (operators.role === "watcher") {
+    if (operators.asking) return set("Asked for the controls; waiting for the other operator.", "info");
+    const text = operators.vacant ? "Nobody has the controls." : "Another operator has the controls; you are watching.";
+    return set(text, "info", [operators.vacant ? "Take them" : "Ask for them", "ask"]);
+  }
+  if (view.drive?.control === "policy") return set("The policy is in control.", "info", ["Take over", "take_over"]);
+  return set("", "");
+}
+
+function onXr(running) {
+  document.body.classList.toggle("xr", running !== "");
+  $("xr").textContent = running ? "End" : xrWords();
+  $("modes").hidden = $("tilt").hidden = $("pads").hidden = running !== "";
+  $("clutch").hidden = running === "";
+}
+
+function xrWords() { return mode === "immersive-vr" ? "Move by a controller" : "Move by the phone or a controller"; }
+
+async function toggleXr() {
+  if (xr.session) { xr.stop(); return; }
+  try { await xr.start(mode); } catch (error) { say(`The browser begins no session: ${error.message}.`); }
+}
+
+// Turn the tool by the phone's own rotation, which an iPhone asks its user about.
+async function toggleTilt() {
+  hand.drop();
+  if (pads.sensed || $("tilt").getAttribute("aria-pressed") === "true") {
+    removeEventListener("deviceorientation", sense);
+    pads.sensed = null;
+    $("tilt").setAttribute("aria-pressed", false);
+    return;
+  }
+  try {
+    const asked = await globalThis.DeviceOrientationEvent?.requestPermission?.();
+    if (asked === "denied") throw new Error("the browser was told not to give the sensor away");
+    addEventListener("deviceorientation", sense);
+    $("tilt").setAttribute("aria-pressed", true);
+    setTimeout(() => { if (!pads.sensed && $("tilt").getAttribute("aria-pressed") === "true") { toggleTilt(); say("This device reports no rotation."); } }, 1500);
+  } catch (error) { say(`No rotation: ${error.message}.`); }
+}
+
+function sense(event) {
+  if (event.alpha === null || event.beta === null || event.gamma === null) return;
+  if (!pads.sensed) hand.drop();
+  pads.sensed = maths.fromDevice(event.alpha, event.beta, event.gamma);
+}
+
+function setTurns(turns) {
+  hand.drop();
+  pads.turns = turns;
+  $("mode-move").setAttribute("aria-pressed", !turns);
+  $("mode-turn").setAttribute("aria-pressed", turns);
+  $("plane-words").textContent = turns ? "drag: turn and tilt" : "drag: forward, back, left, right";
+  $("strip-words").textContent = turns ? "roll" : "up, down";
+}
+
+const port = location.port || (location.protocol === "https:" ? "443" : "80");
+$("help").textContent = window.isSecureContext
+  ? (mode ? "WebXR is there: press the blue button to move the tool by the device itself. Squeeze of a controller: hold; trigger: gripper; A: start, then save; B: save as a failure; stick pressed: discard."
+    : "This browser has no WebXR, as on an iPhone. Drag on the pads; with Tilt the tool turns as the phone does.")
+  : `This page was not opened securely, so the browser gives it no motion sensors. Drag works. For motion, either connect an Android phone by USB, run "adb reverse tcp:${port} tcp:${port}" on the computer and open http://localhost:${port}/phone, or start the app with certificate=<file> key=<file> and open it by https.`;
+$("robot").textContent = facts.robot;
+$("xr").hidden = !mode;
+$("xr").textContent = xrWords();
+$("xr").onclick = toggleXr;
+$("tilt").hidden = !window.isSecureContext || !("DeviceOrientationEvent" in window);
+$("tilt").onclick = toggleTilt;
+$("mode-move").onclick = () => setTurns(false);
+$("mode-turn").onclick = () => setTurns(true);
+$("arm").onclick = () => act("arm");
+$("estop").onclick = () => act("estop");
+$("gripper").hidden = !facts.gripper;
+$("scale").oninput = () => { $("scale-words").textContent = (Number($("scale").value) / 100).toFixed(2); };
+$("scale").onchange = follow;
+$("yaw").onchange = follow;
+$("speed").onchange = (event) => send({ kind: "speed", share: Number(event.target.value) / 100 });
+document.querySelectorAll("[data-do]").forEach((button) => { button.onclick = () => { act(button.dataset.do); button.blur(); }; });
+attachPad($("pad-plane"), hand, pads, false);
+attachPad($("pad-strip"), hand, pads, true);
+attachHold($("clutch"), hand, "clutch");
+attachHold($("gripper-close"), hand, "gripper-close", 0);
+attachHold($("gripper-open"), hand, "gripper-open", 1);
+document.body.dataset.ready = "yes";
