@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from common import emit, parser
 
+from hardware.checks.faulty_disk import small_disk
 from robo_rl.apps.recording.episodes import ENDED, IDLE, RECORDING, Episodes, Tally
 from robo_rl.core.errors import DiskFullError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
@@ -199,18 +200,6 @@ def measure_full(rounds: int, sizes: random.Random, folder: Path) -> None:
     emit("app/full_wrong_rows", count.wrong_rows, "rows", refused=count.refused)
 
 
-def mount_prefix(folder: Path) -> list[str] | None:
-    """Prefix of a command that sees a small file system on `folder`; None without the right to mount one."""
-    if shutil.which("unshare") is None:
-        return None
-    mount = f'mount -t tmpfs -o size={DISK_MIB}m tmpfs "{folder}" && exec "$@"'
-    for flags in (["--mount"], ["--user", "--map-root-user", "--mount"]):
-        prefix = ["unshare", *flags, "sh", "-c", mount, "sh"]
-        if subprocess.run([*prefix, "true"], capture_output=True).returncode == 0:
-            return prefix
-    return None
-
-
 def main() -> None:
     options = parser(__doc__ or "")
     options.add_argument("--kills", type=int, default=200, help="number of kills")
@@ -224,7 +213,7 @@ def main() -> None:
         return
     measure_kills(kills, random.Random(args.seed))
     with TemporaryDirectory() as folder:
-        if (prefix := mount_prefix(Path(folder))) is None:
+        if (prefix := small_disk(Path(folder), DISK_MIB)) is None:
             print("app/full_disks: this machine lets us mount no file system (unshare)", file=sys.stderr)
             return
         subprocess.run([*prefix, sys.executable, *sys.argv, "--on", folder], check=True)

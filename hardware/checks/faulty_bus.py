@@ -1,4 +1,4 @@
-"""MessageFault injection on a bus: a camera that freezes, messages that are lost, late or not finite.
+"""Faults on a bus: a camera that freezes, messages that are lost, late or not finite.
 
     bus = FaultyBus(make_bus("camera"))
     node = CameraNode(bus, ...)
@@ -6,7 +6,7 @@
     bus.cure(image_topic("front").name)
 
 The node publishes as always; what reaches the others is what the fault makes of it. For tests of nodes, of an
-app or of a safety filter; a full disk and a kill need no injection: see benchmarks/kill_app.py.
+app or of a safety filter. A full disk and a kill are in `hardware.checks.faulty_disk`.
 """
 
 from __future__ import annotations

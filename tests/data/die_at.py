@@ -11,39 +11,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from shutil import copytree, rmtree
-from typing import Any
 
 import numpy as np
 
+from hardware.checks.faulty_disk import killed_at
 from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
 from robo_rl.data.validate import validate
 from tests.data.recordings import add_frames, obs, record
 
 CALLS = ("write", "fsync", "ftruncate", "mkdir", "rename", "replace", "unlink", "open")
 FRAMES = 2
-
-
-def _die_at(k: int) -> None:
-    """Let the k-th disk call from now on never return; half of a write is done by then."""
-    count = 0
-
-    def wrap(call: Callable[..., Any], name: str) -> Callable[..., Any]:
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == k:
-                if name == "write":
-                    call(args[0], bytes(args[1])[: len(args[1]) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*args, **kwargs)
-
-        return counted
-
-    for name in CALLS:
-        setattr(os, name, wrap(getattr(os, name), name))
 
 
 def _record_one(path: Path, with_final_obs: bool) -> None:
@@ -96,11 +76,7 @@ def main(folder: Path, codec: str, stride: int) -> None:
     while died:
         k += stride
         copytree(clean, path)
-        if (pid := os.fork()) == 0:
-            _die_at(k)
-            _record_one(path, k % 2 == 0)
-            os._exit(0)
-        died = os.waitpid(pid, 0)[1] != 0
+        died = killed_at(k, partial(_record_one, path, k % 2 == 0), CALLS, "half")
         committed = len(EpisodeStore(path))
         salvaged = recover(path)
         result = {

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import resource
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from hardware.checks.faulty_disk import file_size_limit, full_at_call, small_disk
 from robo_rl.core.errors import DataError, DiskFullError
 from robo_rl.data.episodes import disk
 from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
@@ -26,23 +22,9 @@ from tests.data.recordings import ENV, STATE_ENV, action, add_frames, obs, recor
 ROOT = Path(__file__).parents[2]
 
 
-def _mount_prefix(folder: Path) -> list[str] | None:
-    """Command prefix that runs a command with a new 2 MiB file system on `folder`; None if that is not
-    permitted.
-    """
-    if shutil.which("unshare") is None:
-        return None
-    mount = f'mount -t tmpfs -o size=2m tmpfs "{folder}" && exec "$@"'
-    for flags in (["--mount"], ["--user", "--map-root-user", "--mount"]):
-        prefix = ["unshare", *flags, "sh", "-c", mount, "sh"]
-        if subprocess.run([*prefix, "true"], capture_output=True).returncode == 0:
-            return prefix
-    return None
-
-
 def test_a_file_system_of_2_mib(tmp_path: Path) -> None:
     """A real ENOSPC from a tmpfs, during an episode and during a commit."""
-    if (prefix := _mount_prefix(tmp_path)) is None:
+    if (prefix := small_disk(tmp_path, 2)) is None:
         pytest.skip("this kernel lets us mount no tmpfs (unshare)")
     command = [*prefix, sys.executable, "tests/data/fill_disk.py", str(tmp_path)]
     done = subprocess.run(
@@ -59,24 +41,13 @@ def test_a_file_system_of_2_mib(tmp_path: Path) -> None:
     assert result["state_ok"]
 
 
-@contextmanager
-def _file_size_limit(limit_bytes: int) -> Iterator[None]:
-    """The kernel limits the size of this process's files (EFBIG)."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_frame_that_does_not_fit_is_not_stored(tmp_path: Path) -> None:
     """20 frames of 576 bytes fit 12,000 bytes, the 21st does not: 20 whole frames are committed, arrays in
     step.
     """
     writer = DatasetWriter.create(tmp_path / "set", ENV, min_free_bytes=0)
     with writer.episode() as episode:
-        with _file_size_limit(12_000), pytest.raises(DiskFullError, match="frame 20"):
+        with file_size_limit(12_000), pytest.raises(DiskFullError, match="frame 20"):
             add_frames(episode, 0, 40)
         episode.add(obs(0, 20), action(0, 20))  # room again: the recording simply goes on
         episode.commit()
@@ -85,61 +56,33 @@ def test_frame_that_does_not_fit_is_not_stored(tmp_path: Path) -> None:
     assert validate(tmp_path / "set") == []
 
 
-def _full_at(n: int, call: Callable[..., Any]) -> Callable[..., Any]:
-    """`call`, which fails at its n-th use as on a full disk; a write stores half of its bytes first."""
-    left = n
-
-    def counted(fd: int, *data: bytes) -> Any:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            if data:
-                call(fd, data[0][: len(data[0]) // 2])
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return call(fd, *data)
-
-    return counted
-
-
 @pytest.mark.parametrize("name", ["write", "fsync"])
-def test_retry_after_a_full_disk_works(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_after_a_full_disk_works(tmp_path: Path, name: str) -> None:
     """ENOSPC at the n-th call, for every n: DiskFullError, earlier episodes intact, then commit or recover
     succeeds.
     """
-    path, call, n = record(tmp_path / "set", [2], env=STATE_ENV), getattr(os, name), 0
-    failed = True
-    while failed:
+    path, n = record(tmp_path / "set", [2], env=STATE_ENV), 1
+    while _record_with_failure(path, name, n):
         n += 1
-        failed = _record_with_failure(path, name, call, n, monkeypatch)
     assert [f for f in validate(path) if f.severity == "error"] == []
     assert n > 5
     assert {episode.frames for episode in EpisodeStore(path)} <= {1, 2, 3}
 
 
-def _record_with_failure(
-    path: Path, name: str, call: Callable[..., Any], n: int, monkeypatch: pytest.MonkeyPatch
-) -> bool:
-    durable = name == "fsync"
-    writer, before = DatasetWriter.open(path, min_free_bytes=0, durable=durable), len(EpisodeStore(path))
-    monkeypatch.setattr(os, name, _full_at(n, call))
-    failed = False
-    try:
-        with writer.episode(seed=n) as episode:
-            try:
-                add_frames(episode, n, 3, STATE_ENV)
-                episode.commit(success=True, final_obs={"state": state(n, 3)})
-            except DiskFullError:
-                monkeypatch.setattr(os, name, call)
-                failed = True
-                if episode.frames == 0:
-                    raise
-                episode.commit(success=True)
-    except DiskFullError:
-        failed = True
-    monkeypatch.setattr(os, name, call)
+def _record_with_failure(path: Path, name: str, n: int) -> bool:
+    writer = DatasetWriter.open(path, min_free_bytes=0, durable=name == "fsync")
+    before = len(EpisodeStore(path))
+    with full_at_call(n, [name]) as failed, suppress(DiskFullError), writer.episode(seed=n) as episode:
+        try:
+            add_frames(episode, n, 3, STATE_ENV)
+            episode.commit(success=True, final_obs={"state": state(n, 3)})
+        except DiskFullError:
+            if episode.frames == 0:
+                raise
+            episode.commit(success=True)
     recover(path)
     assert len(EpisodeStore(path)) in (before, before + 1)
-    return failed
+    return failed()
 
 
 def test_no_frame_is_added_after_a_failed_commit(tmp_path: Path) -> None:
@@ -147,7 +90,7 @@ def test_no_frame_is_added_after_a_failed_commit(tmp_path: Path) -> None:
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0)
     with writer.episode() as episode:
         add_frames(episode, 0, 50, STATE_ENV)
-        with _file_size_limit(500), pytest.raises(DiskFullError, match="the end of the episode"):
+        with file_size_limit(500), pytest.raises(DiskFullError, match="the end of the episode"):
             episode.commit()
         with pytest.raises(DataError, match="takes no more frames"):
             episode.add({"state": state(0, 50)}, action(0, 50))

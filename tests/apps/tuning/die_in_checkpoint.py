@@ -9,17 +9,14 @@ survives. Prints one JSON object per k.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree, rmtree
-from typing import Any
 
 import torch
 
+from hardware.checks.faulty_disk import killed_at
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.runs.run_dir import RunDir
 
@@ -29,24 +26,6 @@ CALLS = ("fsync", "mkdir", "rmdir", "rename", "replace", "unlink", "open")
 @dataclass
 class Settings:
     seed: int = 7
-
-
-def die_at(k: int) -> None:
-    """Kill the process at the k-th disk call from now on."""
-    count = 0
-
-    def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == k:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*args, **kwargs)
-
-        return counted
-
-    for name in CALLS:
-        setattr(os, name, wrap(getattr(os, name)))
 
 
 def save(run: RunDir, step: int, value: float) -> None:
@@ -67,11 +46,7 @@ def main(folder: Path, step: int) -> None:
     while died:
         k += 1
         copytree(clean, path)
-        if (pid := os.fork()) == 0:
-            die_at(k)
-            save(RunDir(path), step, 2.0)
-            os._exit(0)
-        died = os.waitpid(pid, 0)[1] != 0
+        died = killed_at(k, lambda: save(RunDir(path), step, 2.0), CALLS)
         found = value_of(RunDir(path))
         run = RunDir.create(path, Settings(), resume=True)
         resumed = value_of(run)

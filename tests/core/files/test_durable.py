@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
 
+from hardware.checks.faulty_disk import full_at_call, full_disk
 from robo_rl.core.errors import DataError, DiskFullError
 from robo_rl.core.files.durable import read_json, write_atomic, write_json
 
 
-def test_full_disk_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     """The error is a sentence with its own exit code, the old content stays, no temporary file is left."""
     path = tmp_path / "a.json"
     write_json(path, {"x": 1})
-
-    def full(fd: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DiskFullError, match=r"disk is full.*a\.json"):
+    with full_disk(tmp_path, room_bytes=4), pytest.raises(DiskFullError, match=r"disk is full.*a\.json"):
         write_json(path, {"x": 2})
-    monkeypatch.undo()
+    with full_at_call(1, ["fsync"]), pytest.raises(DiskFullError, match=r"disk is full.*a\.json"):
+        write_json(path, {"x": 2})
     assert read_json(path) == {"x": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from shutil import copytree, rmtree
 from typing import Any
 
+from hardware.checks.faulty_disk import Moment, killed_at
 from robo_rl.data.edit import swap
 from robo_rl.data.edit.changes import delete_episodes, relabel_episodes, split_at, undo
 from robo_rl.data.edit.listing import list_episodes
@@ -30,28 +31,6 @@ EDITS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def _die_at(k: int) -> None:
-    """Let the k-th disk call from now on never return; every second kill comes right after the call."""
-    count = 0
-
-    def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            nonlocal count
-            count += 1
-            if count == k:
-                if k % 2:
-                    call(*args, **kwargs)
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*args, **kwargs)
-
-        return counted
-
-    for name in CALLS:
-        setattr(os, name, wrap(getattr(os, name)))
-    swap.exchange = wrap(swap.exchange)  # type: ignore[assignment]
-    os.sync = lambda: None
-
-
 def _state(path: Path) -> list[tuple[int, int, bool | None, str]]:
     return [(row.number, row.frames, row.success, row.fault) for row in list_episodes(path)]
 
@@ -59,6 +38,7 @@ def _state(path: Path) -> list[tuple[int, int, bool | None, str]]:
 def main(folder: Path, edit: str, stride: int, can_exchange: bool) -> None:
     if not can_exchange:
         swap.exchange = lambda *_: False  # type: ignore[assignment]
+    os.sync = lambda: None
     path, clean = folder / "set", folder / "clean"
     record(path, [3, 2], env=STATE_ENV)
     delete_episodes(path, [1])  # so that there is a former state already
@@ -71,11 +51,8 @@ def main(folder: Path, edit: str, stride: int, can_exchange: bool) -> None:
         k += stride
         rmtree(folder)
         copytree(folder.with_name("start"), folder)
-        if (pid := os.fork()) == 0:
-            _die_at(k)
-            EDITS[edit](path)
-            os._exit(0)
-        died = os.waitpid(pid, 0)[1] != 0
+        moment: Moment = "after" if k % 2 else "before"
+        died = killed_at(k, partial(EDITS[edit], path), CALLS, moment, [(swap, "exchange")])
         gone = not path.exists()
         swap.finish(path)
         found = _state(path)

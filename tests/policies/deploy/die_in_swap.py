@@ -6,48 +6,30 @@ ended.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
-from itertools import count
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import policies.deploy.bundle_writer as bundle_module
+from hardware.checks.faulty_disk import killed_at
 
 NEW = ".button.partial.1234567890"  # of a process that does not exist
 
 
-def swap(new: Path, folder: Path, at: int, atomic: bool) -> None:
-    """at: which step; atomic=False as on a file system that cannot exchange two names."""
-    steps = count()
-
-    def dying(call: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*args: Any, **kwargs: Any) -> Any:
-            for act in (lambda: None, lambda: call(*args, **kwargs)):
-                done = act()
-                if next(steps) == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return done
-
-        return step
-
-    Path.replace = dying(Path.replace)  # type: ignore[method-assign]
-    shutil.rmtree = dying(shutil.rmtree)
-    bundle_module.exchange = dying(bundle_module.exchange if atomic else lambda one, other: False)
-    bundle_module._swap(new, folder)
+STEPS = ((Path, "replace"), (shutil, "rmtree"), (bundle_module, "exchange"))
 
 
 def main(root: Path, atomic: bool) -> None:
+    """atomic=False: as on a file system that cannot exchange two names."""
+    if not atomic:
+        bundle_module.exchange = lambda one, other: False
     for at in range(len(list(root.iterdir()))):
         place = root / str(at)
-        child = os.fork()
-        if child == 0:
-            swap(place / NEW, place / "button", at, atomic)
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        work = partial(bundle_module._swap, place / NEW, place / "button")
+        died = killed_at(at // 2 + 1, work, [], "after" if at % 2 else "before", STEPS)
+        print(-signal.SIGKILL if died else 0, flush=True)
 
 
 if __name__ == "__main__":
