@@ -218,7 +218,7 @@ class EpisodeMeta:
                 raise
             found = "does not exist" if isinstance(error.__cause__, OSError) else "is not valid JSON"
             raise DataError(
-                f"{path} {found}, so this episode cannot be read. Restore it from a copy, or delete the episode: "
+                f"{path} {found}, so this episode cannot be read. Restore it from a copy, or delete it: "
                 "robo-rl data repair drop=true."
             ) from error
         try:
