@@ -71,6 +71,21 @@ class LiveCell:
             time.sleep(0.01)
 
 
+def page_facts(cell: RecordingCell) -> dict[str, Any]:
+    """What the page shows about the cell."""
+    return {
+        "robot": cell.robot.name,
+        "joints": list(cell.robot.names),
+        "cameras": list(cell.robot.cameras),
+        "rate_hz": 20.0,
+        "longest_s": 120.0,
+        "out": str(cell.out),
+        "drives": True,
+        "resets": True,
+        "gripper": False,
+    }
+
+
 @contextmanager
 def live_cell(out: Path, **settings: Any) -> Iterator[LiveCell]:
     """A cell with its page on a free port of this machine."""
@@ -78,17 +93,7 @@ def live_cell(out: Path, **settings: Any) -> Iterator[LiveCell]:
     cell.node.autonomy = WillingPolicy()  # type: ignore[assignment]
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    facts = {
-        "robot": cell.robot.name,
-        "joints": list(cell.robot.names),
-        "cameras": list(cell.robot.cameras),
-        "rate_hz": 20.0,
-        "longest_s": 120.0,
-        "out": str(out),
-        "drives": True,
-        "resets": True,
-        "gripper": False,
-    }
+    facts = page_facts(cell)
     access = Access.of("127.0.0.1", port, None, loopback=True)
     server = ServerThread(PageServer(cell.desk, access, Review(out), facts), listener)
     over = threading.Event()

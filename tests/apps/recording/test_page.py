@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.apps.recording.live import LiveCell
+from policies.remote.address import listen
+from robo_rl.apps.recording.web.access import Access
+from robo_rl.apps.recording.web.review import Review
+from tests.apps.recording.live import LiveCell, page_facts
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +96,58 @@ def test_a_lost_connection_stops_the_arm_and_keeps_the_episode(browser: Any, liv
     frames = cell.node.episodes.frames
     live.wait(lambda: cell.node.episodes.frames > frames)
     page.context.close()
+
+
+def test_a_refused_instruction_stays_to_be_corrected(browser: Any, live: LiveCell) -> None:
+    """10,000 characters and control characters: a sentence, the former instruction goes on, nothing typed is
+    lost; Escape shows the former one again.
+    """
+    page = open_page(browser, live)
+    page.keyboard.press("Space")
+    page.wait_for_selector("body[data-state=recording]")
+    for text, says in (("x" * 10_000, "10000 bytes, at most 128"), ("pick \u202e up", "control character")):
+        page.fill("#instruction", text)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#instruction[data-refused=yes]")
+        page.wait_for_selector(f"#notices li[data-level=error]:has-text('{says}')", state="attached")
+        assert page.input_value("#instruction") == text
+        assert live.cell.node.episodes.instruction == "push the button"
+    page.focus("#instruction")
+    page.keyboard.press("Escape")
+    assert page.input_value("#instruction") == "push the button"
+    page.fill("#instruction", " press it ")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#instruction[data-refused='']")
+    live.wait(lambda: live.cell.node.episodes.instruction == "press it")
+    page.context.close()
+
+
+@pytest.mark.parametrize("name", ["", "phone"])
+def test_a_page_left_open_asks_for_the_new_token(browser: Any, live: LiveCell, name: str) -> None:
+    """The app was restarted with a token meanwhile: the page does not try for ever, it shows the form."""
+    from robo_rl.apps.recording.web import server, serving  # need the extra app
+
+    page = browser.new_page()
+    page.on("pageerror", lambda error: live.faults.append(str(error)))
+    page.goto(f"{live.address}{name}")
+    page.wait_for_selector("body[data-ready][data-role=driver]")
+    live.close_server()
+    page.wait_for_selector("#banner[data-level=error]")
+    port = int(live.address.split(":")[2].strip("/"))
+    facts = page_facts(live.cell)
+    access = Access.of("127.0.0.1", port, "a new token of the night", loopback=True)
+    review = Review(live.cell.out)
+    restarted = serving.ServerThread(
+        server.PageServer(live.cell.desk, access, review, facts), listen("127.0.0.1", port)
+    )
+    try:
+        page.fill("input[name=token]", "a new token of the night")
+        page.click("form button")
+        page.wait_for_selector("body[data-ready]")
+        assert page.url == f"{live.address}{name}"
+    finally:
+        restarted.close()
+    page.close()
 
 
 def test_the_operator_takes_over_from_a_policy(browser: Any, live: LiveCell) -> None:

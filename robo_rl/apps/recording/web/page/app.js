@@ -6,7 +6,7 @@ import { Link } from "./link.js";
 import { Plots } from "./plots.js";
 import { Policy } from "./policy.js";
 import { Review } from "./review.js";
-import { showHeader, showNotices, showState } from "./show.js";
+import { Instruction, showHeader, showNotices, showState } from "./show.js";
 
 const $ = (id) => document.getElementById(id);
 const facts = await (await fetch("api/facts")).json();
@@ -19,11 +19,14 @@ const link = new Link({
   onView: (message) => { view = message; show(); },
   onPicture: (index, blob) => cameras.show(index, blob),
   onRefused: (sentence) => banner(sentence, 4000),
+  facts,
   onState: (open) => { document.body.dataset.link = open ? "open" : "lost"; if (!open) { drive.drop(); view = null; } showBanner(); },
 });
 const drive = new Drive(link, facts.joints.length);
 const review = new Review($("review"), $("episodes"), $("player"), facts, send);
 const policy = new Policy($("policy"), send);
+const instruction = new Instruction($("instruction"));
+document.body.dataset.cameras = facts.cameras.length;
 
 let passing = "";
 let passingTimer = 0;
@@ -85,8 +88,9 @@ function show() {
   document.body.dataset.state = view.episode.state;
   document.body.dataset.role = view.operators.role;
   drive.enabled = view.operators.role === "driver" && view.drive !== null;
-  showHeader(view, { fps: shownFps, roundMs: view.echo_ms && drive.active ? performance.now() - view.echo_ms : null });
+  showHeader(view, { fps: facts.cameras.length ? shownFps : null, roundMs: view.echo_ms && drive.active ? performance.now() - view.echo_ms : null });
   showState(view, facts);
+  instruction.show(view.episode.instruction);
   showNotices(view.notices);
   cameras.ages(view.robot.cameras);
   plots.add(view.at_s, view.robot.measured, view.robot.commanded);
@@ -133,8 +137,8 @@ $("mode-tool").onclick = () => setMode("tool");
 $("mode-joints").onclick = () => setMode("joints");
 $("speed").oninput = (event) => send({ kind: "speed", share: Number(event.target.value) / 100 });
 const words = $("instruction");
-words.onchange = () => send({ kind: "instruct", text: words.value });
-words.onkeydown = (event) => { event.stopPropagation(); if (event.key === "Enter" || event.key === "Escape") words.blur(); };
+words.onchange = () => { instruction.sent(words.value); send({ kind: "instruct", text: words.value }); };
+words.onkeydown = (event) => { event.stopPropagation(); if (event.key === "Escape") instruction.restore(); if (event.key === "Enter" || event.key === "Escape") words.blur(); };
 drive.attach($("pad-plane"), (x, y) => [[0, y], [1, -x]]);
 drive.attach($("pad-height"), (x, y) => [[2, y]]);
 drive.attach($("pad-turn"), (x, y) => [[5, y]]);

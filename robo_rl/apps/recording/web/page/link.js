@@ -11,8 +11,10 @@ function pageName() {
 }
 
 export class Link {
-  constructor({ onView, onPicture, onRefused, onState }) {
+  // facts: of the app as the page was loaded; another app, or one that asks for its token, loads the page anew.
+  constructor({ onView, onPicture, onRefused, onState, facts }) {
     this.on = { onView, onPicture, onRefused, onState };
+    this.facts = JSON.stringify(facts);
     this.wait = 250;
     this.open();
   }
@@ -25,10 +27,19 @@ export class Link {
     socket.onmessage = (event) => this.receive(event.data);
     socket.onclose = () => {
       this.on.onState(false);
-      setTimeout(() => this.open(), this.wait);
+      setTimeout(() => this.again(), this.wait);
       this.wait = Math.min(2 * this.wait, 3000);
     };
     this.socket = socket;
+  }
+
+  // Connect again, once the app is there and still the same: it may have been restarted, with another token or robot.
+  async again() {
+    try {
+      const answer = await fetch("api/facts", { signal: AbortSignal.timeout(5000) });
+      if (answer.status === 401 || (answer.ok && JSON.stringify(await answer.json()) !== this.facts)) { location.reload(); return; }
+    } catch { /* the app is not there yet */ }
+    this.open();
   }
 
   receive(data) {

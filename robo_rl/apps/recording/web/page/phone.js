@@ -10,6 +10,7 @@ const facts = await (await fetch("api/facts")).json();
 const mode = await xrMode();
 let view = null;
 let refused = "";
+let told = { number: 0, atMs: 0 }; // newest message, and when it came
 let felt = { driving: false, slowedMs: 0 };
 
 const cameras = new Cameras($("cameras"), facts.cameras);
@@ -18,6 +19,7 @@ const link = new Link({
   onView: (message) => { view = message; show(); },
   onPicture: (index, blob) => cameras.show(index, blob),
   onRefused: (sentence) => say(sentence),
+  facts,
   onState: (open) => {
     document.body.dataset.link = open ? "open" : "lost";
     if (!open) { if (hand.driving) feel([120, 60, 120]); hand.enabled = false; hand.drop(); view = null; document.body.dataset.role = "watcher"; }
@@ -67,7 +69,7 @@ function show() {
   document.body.dataset.role = operators.role;
   document.body.dataset.state = episode.state;
   hand.enabled = driver && !!drive?.hand && drive.control === "human" && phase === "armed";
-  $("phase").textContent = phase === "armed" ? "armed" : `${phase}: ${robot.filter.reason.replace("it goes on after safety_filter/arm", "press Arm to go on")}`;
+  $("phase").textContent = phase;
   $("arm").hidden = phase === "armed";
   $("arm").disabled = !driver;
   $("estop").textContent = view.estop ? "RELEASE" : "STOP";
@@ -80,11 +82,18 @@ function show() {
     button.disabled = !driver;
   });
   cameras.ages(robot.cameras);
-  const last = view.notices[view.notices.length - 1];
-  $("notice").textContent = last?.text ?? "";
-  $("notice").dataset.level = last?.level ?? "";
+  showNotice(view.notices[view.notices.length - 1]);
   showHand(drive?.hand);
   showBanner();
+}
+
+// The newest message, for a while.
+function showNotice(last) {
+  const number = last?.number ?? 0;
+  if (number !== told.number) told = { number, atMs: performance.now() };
+  const shown = performance.now() - told.atMs < 20000 ? last : undefined;
+  $("notice").textContent = shown?.text ?? "";
+  $("notice").dataset.level = shown?.level ?? "";
 }
 
 // Colours and haptics of the arm's answer: a tick as it follows and as it lets go, a buzz where it cannot follow.
@@ -102,7 +111,9 @@ function words() {
   if (!view?.drive) return "Another program drives this arm; this page records.";
   if (!view.drive.hand) return "The description of this robot has no axes, so its tool cannot be driven. Use the main page.";
   if (view.drive.control === "policy") return "The policy is in control.";
-  if (view.robot.filter.phase !== "armed") return "Press Arm; then drag.";
+  if (view.robot.filter.phase !== "armed") {
+    return `${view.robot.filter.reason.replace("; it goes on after safety_filter/arm", "")}. Press Arm, then ${xr.session ? "hold" : "drag"}.`;
+  }
   if (xr.session) return "Hold the button and move. Let go, move back, hold again: the tool stays.";
   return pads.turns ? "A drag turns the tool. Lift the finger and the arm stops." : "A drag moves the tool. Lift the finger and the arm stops.";
 }

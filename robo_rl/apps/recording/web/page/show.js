@@ -14,7 +14,7 @@ export function showHeader(view, page) {
   const round = page.roundMs === null ? "" : ` · ${page.roundMs.toFixed(0)} ms round trip`;
   meter("meter-latency", view.latency_ms === null ? "–" : `${view.latency_ms.toFixed(0)} ms`, "ok");
   $("meter-latency").title = `from the receipt of an input to the command that was sent${round}`;
-  meter("meter-page", `${page.fps} fps`, page.fps > 4 ? "ok" : "warning");
+  meter("meter-page", page.fps === null ? "–" : `${page.fps} fps`, page.fps === null || page.fps > 4 ? "ok" : "warning");
   meter("meter-disk", `${view.disk_gb.toFixed(view.disk_gb < 10 ? 1 : 0)} GB`, view.disk_gb < view.floor_gb ? "error" : view.disk_gb < 2 * view.floor_gb ? "warning" : "ok");
   const drops = view.robot.filter.drops;
   $("filter-reason").textContent = `Safety filter: ${reason.replace("it goes on after safety_filter/arm", "press Arm to go on")}.${drops ? ` Dropped: ${drops}.` : ""}`;
@@ -25,7 +25,7 @@ export function showHeader(view, page) {
 }
 
 export function showState(view, facts) {
-  const { state, seconds, count, successes, failures, marks, instruction } = view.episode;
+  const { state, seconds, count, successes, failures, marks } = view.episode;
   const words = { idle: "ready", recording: "recording", paused: "paused", ended: "ended", editing: "editing" };
   $("state").textContent = words[state];
   $("clock").textContent = state === "idle" ? "" : `${seconds.toFixed(1)} s${marks ? ` · ${marks} marked` : ""}`;
@@ -39,9 +39,27 @@ export function showState(view, facts) {
   const driver = view.operators.role === "driver", phase = view.robot.filter.phase;
   $("arm").disabled = !driver || phase === "armed";
   $("stop").disabled = !driver || phase !== "armed";
-  const words_ = $("instruction");
-  words_.disabled = !driver;
-  if (document.activeElement !== words_) words_.value = instruction;
+  $("instruction").disabled = !driver;
+}
+
+// The field of the instruction: a text that the app refuses stays in it, marked, to be corrected.
+const ANSWER_MS = 1000;
+export class Instruction {
+  constructor(field) { Object.assign(this, { field, shown: "", waits: null, sentMs: 0 }); }
+
+  sent(text) { this.waits = text.trim(); this.sentMs = performance.now(); }
+
+  restore() { this.waits = null; this.field.value = this.shown; }
+
+  show(instruction) {
+    if (instruction !== this.shown || instruction === this.waits) this.waits = null; // accepted, or another was
+    this.shown = instruction;
+    const refused = this.waits !== null && performance.now() - this.sentMs > ANSWER_MS;
+    this.field.dataset.refused = refused ? "yes" : "";
+    this.field.setAttribute("aria-invalid", refused);
+    this.field.title = refused ? "Refused, see the messages. The episode keeps its former instruction; Esc in this field shows it." : "";
+    if (this.waits === null && document.activeElement !== this.field) this.field.value = instruction;
+  }
 }
 
 let newest = 0;
