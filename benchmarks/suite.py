@@ -6,8 +6,8 @@
 
 Each seed of a task collects 20 demonstrations of the scripted expert with noise 0.1, trains a base policy on
 them, and fine-tunes it for 50,000 environment steps. Base and result are evaluated on the same 100 episodes,
-which are not used in training. `residual_lanes`, the default, spends no further steps on choosing a policy;
-for other methods selection_share says how many they spend.
+which are not used in training. `residual_lanes`, the default, is evaluated before and after training alone.
+Steps of such evaluations stand beside env_steps as `selection_steps`.
 
 Names: suite/mt50/<task>/base and /end (success, mean over seeds; the base with its noise, and as
 `zero_noise` without), /env_steps, /cpu_s; suite/mt50/<task>/left_out for a task whose expert gives no
