@@ -20,6 +20,7 @@ from robo_rl.apps.cli.main import GROUPS
 from robo_rl.apps.cli.multirun import expand_sweeps
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.conf.fields import settings
+from robo_rl.data.formats.registry import FORMATS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -224,3 +225,10 @@ def test_the_home_page_links_to_every_page_of_the_reference() -> None:
     linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
     pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES} - {"index.md"}
     assert pages <= linked
+
+
+def test_formats_are_listed_with_what_they_lose() -> None:
+    """docs/data-formats.md says of every format what the verb says."""
+    page = (ROOT / "docs/data-formats.md").read_text()
+    for name, each in FORMATS.items():
+        assert f"| `{name}` | {each.loses} |" in page, name
