@@ -28,7 +28,7 @@ def test_without_a_gpu_every_part_is_left_out_with_the_reason() -> None:
     """That is no error: exit status 0."""
     status, found = lines("--quick")
     assert status == 0
-    assert len(found) == 9
+    assert len(found) == 10
     assert all(line["name"].endswith("/left_out") and "CUDA" in line["why"] for line in found)
 
 

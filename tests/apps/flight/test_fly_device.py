@@ -72,4 +72,4 @@ def test_a_gpu_flies_more_at_once() -> None:
         resolved(FlyConfig(device=device, flights=given), HoverTask()).flights
         for device, given in (("cpu", 0), ("cuda", 0), ("cuda:1", 64))
     ]
-    assert found == [128, 4096, 64]
+    assert found == [128, 1024, 64]

@@ -94,10 +94,9 @@ def test_push_and_pull_of_a_run_without_checkpoints(hub: FakeHub, made: Path, tm
     assert tree(tmp_path / "got" / "policy") == tree(made / "run" / "policy")
     again = rr.evaluate(tmp_path / "got", episodes=4, num_workers=0)
     assert again.policy.rate.n == 4
-    run = RunDir.open(tmp_path / "got")
-    assert run.latest() is None
+    assert RunDir.open(tmp_path / "got").latest() is None
     with pytest.raises(ConfigError, match="holds no checkpoint, though the run had saved some"):
-        run._resume(run.config(), frozenset())
+        rr.train(data=made / "data", out=tmp_path / "got", steps=4, chunk=4, execute=2, resume=True)
 
 
 def test_push_and_pull_of_a_dataset(hub: FakeHub, made: Path, tmp_path: Path) -> None:

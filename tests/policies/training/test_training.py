@@ -233,7 +233,7 @@ def test_resume_refuses_other_settings_and_other_networks() -> None:
     saved = BaseTrainer(policy_of(), data, _short())
     saved.advance()
     state = saved.state_dict()
-    with pytest.raises(CheckpointError, match=r"lr=0\.001 \(now 0\.5\)"):
+    with pytest.raises(CheckpointError, match=r"lr=0\.001 and cannot be continued with lr=0\.5"):
         BaseTrainer(policy_of(), data, _short(lr=0.5)).load_state_dict(state)
     with pytest.raises(CheckpointError, match="lacks the tensors"):
         BaseTrainer(policy_of(net="transformer"), data, _short()).load_state_dict(state)
