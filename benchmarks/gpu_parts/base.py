@@ -21,6 +21,7 @@ from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.nets.registry import NetConfig
 from robo_rl.nets.unet1d import Unet1dConfig
+from robo_rl.runs.device import train_in_tf32
 
 SPEC = EnvSpec("robot/bench", {"state": ArraySpec((32,))}, ActionSpec((-1.0,) * 8, (1.0,) * 8), 100, 20.0)
 NETS: dict[str, NetConfig] = {
@@ -32,6 +33,7 @@ BATCH, WINDOWS = 256, 8192
 
 def main() -> None:
     args = options(__doc__)
+    train_in_tf32(torch.device(args.device))
     for name, net in NETS.items():
         calls = 3 if args.quick else 10
         cpu_s = seconds(update(net, "cpu"), calls if name == "mlp" else 2, "cpu", warm_up=1)

@@ -20,12 +20,14 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.runs.device import train_in_tf32
 from sim.registry import make_env
 from sim.vec.on_device import env_on
 
 
 def main() -> None:
     args = options(__doc__)
+    train_in_tf32(torch.device(args.device))
     small = args.device == "cpu"
     worlds, batch = (8, 64) if small else (1024 if args.quick else 4096, 8192)
     for label, updates in (("", 1.0), ("collect_", 0.0)):

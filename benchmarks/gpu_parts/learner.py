@@ -26,6 +26,7 @@ from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.update_runner import UpdateRunner
+from robo_rl.runs.device import train_in_tf32
 
 OBS, ACTION, TOGETHER = 32, 8, 8
 METHODS = ("sac", "td3", "fast_td3", "fast_sac")
@@ -33,6 +34,7 @@ METHODS = ("sac", "td3", "fast_td3", "fast_sac")
 
 def main() -> None:
     args = options(__doc__)
+    train_in_tf32(torch.device(args.device))
     small = args.device == "cpu" or args.quick
     calls = 2 if args.device == "cpu" else 10 if args.quick else 60
     for name in METHODS:

@@ -25,7 +25,6 @@ def options(doc: str, add: Callable[[argparse.ArgumentParser], None] = lambda _:
     made.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="device to measure")
     args = made.parse_args()
     torch.set_num_threads(1)
-    torch.set_float32_matmul_precision("high")  # as in the verbs on a GPU
     return args
 
 

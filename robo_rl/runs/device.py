@@ -26,8 +26,7 @@ def set_cpu_threads(threads: int, images: bool) -> None:
 def pick_device(name: str) -> torch.device:
     """Device named "auto" (the first GPU, or the CPU), "cpu", "cuda" or "cuda:1".
 
-    On a GPU, matrix products of float32 may use TF32 from then on. Raises ConfigError if the device does not
-    exist.
+    Raises ConfigError if the device does not exist.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -39,9 +38,15 @@ def pick_device(name: str) -> torch.device:
             f"device={name} was asked for, but torch sees {found} GPUs here. Use device=cpu, or see: robo-rl "
             "doctor"
         )
+    return device
+
+
+def train_in_tf32(device: torch.device) -> None:
+    """On a GPU, let the matrix products of float32 in this process use TF32, whose mantissa has 10 bits
+    instead of 23. Verbs that deploy or only evaluate keep float32.
+    """
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
-    return device
 
 
 def device_of(policy: object) -> torch.device:

@@ -35,7 +35,7 @@ from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.windows import WindowSpec
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import is_rank, process_group, rank_device, reported
-from robo_rl.runs.device import device_of, pick_device, set_cpu_threads
+from robo_rl.runs.device import device_of, pick_device, set_cpu_threads, train_in_tf32
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 
@@ -61,6 +61,7 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
 
 def _train(config: TrainConfig, free: frozenset[str], device: torch.device, ranks: Ranks) -> RunDir:
     """Train as one of `ranks`; rank 0 writes the run."""
+    train_in_tf32(device)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
     data = TrainData.select(config.data, config.learn_from)
     set_cpu_threads(config.threads, images=data.has_pictures)

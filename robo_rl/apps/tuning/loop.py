@@ -36,7 +36,7 @@ from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
 from robo_rl.rl.scale.remote_collector import RemoteCollector
-from robo_rl.runs.device import copied_to, run_device
+from robo_rl.runs.device import copied_to, run_device, train_in_tf32
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
 from robo_rl.runs.metrics import Metrics
 from robo_rl.runs.resumable import crossed, resumable
@@ -94,6 +94,7 @@ def run_method(
             lanes = RemoteLanes()
         else:
             device = run_device(config.device, getattr(env, "device", torch.device("cpu")))
+            train_in_tf32(device)
             train_env = with_interventions(method, name, env, config.seed)
             if config.record != "none":
                 spec = eval_env.spec.for_policies()
