@@ -57,7 +57,7 @@ def episode_view(episodes: Episodes, rate_hz: float) -> dict[str, Any]:
 
 
 def drive_view(drive: PageDrive) -> dict[str, Any]:
-    """Who controls the arm, and how. hand: of a tracked hand, for the page's haptics."""
+    """Who controls the arm, and how. `hand` says how the arm follows a tracked hand; None if it cannot."""
     hand = None
     if drive.tracked is not None:
         feedback = drive.tracked.feedback

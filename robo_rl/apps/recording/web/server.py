@@ -61,7 +61,8 @@ class PageServer:
 
         @app.middleware("http")
         async def guard(request: Request, call_next: Next) -> Response:
-            login = request.url.path in ("/style.css", "/icon.svg") or request.method == "POST"
+            path = request.url.path
+            login = path in ("/style.css", "/icon.svg") or (request.method == "POST" and path in PAGES)
             fault = self._access.foreign(request.headers)
             if fault:
                 return JSONResponse({"error": fault}, 403, HEADERS)

@@ -6,7 +6,7 @@ import { Link } from "./link.js";
 import { Plots } from "./plots.js";
 import { Policy } from "./policy.js";
 import { Review } from "./review.js";
-import { Instruction, showHeader, showNotices, showState } from "./show.js";
+import { Instruction, bannerAt, showHeader, showNotices, showState } from "./show.js";
 
 const $ = (id) => document.getElementById(id);
 const facts = await (await fetch("api/facts")).json();
@@ -102,16 +102,7 @@ function show() {
 }
 
 function showBanner() {
-  const place = $("banner");
-  const say = (sentence, level, ...buttons) => {
-    const key = sentence + buttons.map((b) => b[0]).join();
-    place.hidden = !sentence;
-    place.dataset.level = level;
-    if (place.dataset.key === key) return;
-    place.dataset.key = key;
-    place.replaceChildren(Object.assign(document.createElement("span"), { textContent: sentence }),
-      ...buttons.map(([label, name]) => Object.assign(document.createElement("button"), { textContent: label, onclick: () => act(name) })));
-  };
+  const say = bannerAt($("banner"), act);
   if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again …", "error");
   if (passing && view?.operators.role !== "watcher") return say(passing, "error");
   if (!view) return say("", "");

@@ -3,6 +3,7 @@ import { Cameras } from "./cameras.js";
 import { Hand, PadHand, attachHold, attachPad } from "./hand.js";
 import { Link } from "./link.js";
 import * as maths from "./pose.js";
+import { bannerAt } from "./show.js";
 import { XrHand, xrMode } from "./xr.js";
 
 const $ = (id) => document.getElementById(id);
@@ -119,16 +120,7 @@ function words() {
 }
 
 function showBanner() {
-  const place = $("banner");
-  const set = (sentence, level, ...buttons) => {
-    const key = sentence + buttons.join();
-    place.hidden = !sentence;
-    place.dataset.level = level;
-    if (place.dataset.key === key) return;
-    place.dataset.key = key;
-    place.replaceChildren(Object.assign(document.createElement("span"), { textContent: sentence }),
-      ...buttons.map(([label, name]) => Object.assign(document.createElement("button"), { textContent: label, onclick: () => act(name) })));
-  };
+  const set = bannerAt($("banner"), act);
   if (document.body.dataset.link !== "open") return set("Connection to the app lost: the arm is held. Connecting again …", "error");
   if (refused) return set(refused, "error");
   if (!view) return set("", "");

@@ -7,6 +7,19 @@ function meter(id, text, level) {
   place.dataset.level = level;
 }
 
+// A function that shows one sentence with buttons [label, request], and leaves the place alone while it stays the same.
+export function bannerAt(place, act) {
+  return (sentence, level, ...buttons) => {
+    const key = sentence + buttons.join();
+    place.hidden = !sentence;
+    place.dataset.level = level;
+    if (place.dataset.key === key) return;
+    place.dataset.key = key;
+    place.replaceChildren(Object.assign(document.createElement("span"), { textContent: sentence }),
+      ...buttons.map(([label, name]) => Object.assign(document.createElement("button"), { textContent: label, onclick: () => act(name) })));
+  };
+}
+
 export function showHeader(view, page) {
   const { phase, reason } = view.robot.filter;
   meter("meter-filter", phase, phase === "armed" ? (reason.startsWith("following") ? "ok" : "warning") : "error");
