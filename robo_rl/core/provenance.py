@@ -39,8 +39,8 @@ def _git(*arguments: str) -> str | None:
 def commit() -> str:
     """Short hash of the checkout, with "-dirty" if files differ from it; "unknown" outside a checkout.
 
-    Changed benchmark results do not count as a difference, so a series of benchmarks has one commit. Where
-    files were copied without their history, the variable ROBO_RL_COMMIT names the commit.
+    Changed benchmark results do not count as a difference, so a series of benchmarks has one commit. The
+    variable ROBO_RL_COMMIT, if set, names the commit instead: for a copy without its history.
     """
     if named := os.environ.get("ROBO_RL_COMMIT"):
         return named

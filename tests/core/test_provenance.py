@@ -44,6 +44,15 @@ def test_commit_marks_changed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert provenance.commit() == clean + "-dirty"
 
 
+def test_a_copy_without_history_names_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a variable, which is also right where an older history travelled along."""
+    monkeypatch.setenv("ROBO_RL_COMMIT", "0123456789")
+    for place in (tmp_path / "copy", repository(tmp_path)):
+        monkeypatch.setattr(provenance, "REPOSITORY", place)
+        provenance.commit.cache_clear()
+        assert provenance.commit() == "0123456789"
+
+
 def test_an_installed_wheel_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outside a checkout the commit is unknown; that of an enclosing repository would be wrong."""
     inside = repository(tmp_path) / "lib" / "site-packages"
