@@ -1,11 +1,16 @@
 """Fine-tuning from two cameras and the robot's own state: success, steps and CPU time of each method.
 
     python benchmarks/pixels.py --only peg-insert-side --seeds 3 --runs runs/pixels
+    python benchmarks/pixels.py --methods lanes+lanes_learned --env-steps 50000 --device cuda
 
 One seed is a run of the verbs, as a user types them: collect 25 demonstrations (the same for all seeds),
-train a flow policy with one image encoder a camera, fine-tune it with its encoders frozen. Finished verbs of
---runs are not repeated, and interrupted ones continue. Success is that of 50 episodes which no method has
-seen, the same for base and fine-tuned policy.
+train a flow policy with one image encoder a camera, fine-tune it. Finished verbs of --runs are not repeated,
+and interrupted ones continue. Success is that of 50 episodes which no method has seen, the same for base and
+fine-tuned policy.
+
+Methods: steering, residual (encoders of the base, frozen); lanes: `residual_lanes` with 16 environments
+instead of 32, and half its updates per step of all of them; lanes_learned: the same with a copy of the
+encoders, which learns.
 """
 
 from __future__ import annotations
@@ -28,7 +33,15 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import SuccessRate
 from sim.registry import make_env
 
-METHODS = ("steering", "residual")
+LANES = {
+    "num_envs": 16, "num_workers": 4, "method.base_steps": 3200, "method.updates_per_step": 4,
+}  # fmt: skip
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "steering": ("steering", {}),
+    "residual": ("residual", {}),
+    "lanes": ("residual_lanes", LANES),
+    "lanes_learned": ("residual_lanes", LANES | {"method.encoder": "learned"}),
+}  # name here: method of the verb, its settings
 COST_FILE = "cpu_s.json"
 
 
@@ -53,8 +66,14 @@ TASKS = {
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--only", choices=list(TASKS), help="one task; all by default")
-    options.add_argument("--methods", default="+".join(METHODS), help="methods of fine-tuning, joined by +")
+    options.add_argument(
+        "--methods", default="steering+residual", help=f"of {', '.join(METHODS)}; joined by +"
+    )
     options.add_argument("--seeds", type=int, default=3, help="number of seeds")
+    options.add_argument("--first-seed", type=int, default=0, help="the first of them")
+    options.add_argument(
+        "--device", default="cpu", choices=("cpu", "cuda"), help="of training and fine-tuning"
+    )
     options.add_argument("--env-steps", type=int, help="of each fine-tuning, if not the task's own")
     options.add_argument("--runs", type=Path, help="folder of data and runs; an interrupted one continues")
     args = options.parse_args()
@@ -65,8 +84,10 @@ def main() -> None:
             task = TASKS[name]
             task = replace(task, env_steps=args.env_steps) if args.env_steps else task
             emit(f"pixels/{name}/render_ms", round(render_ms(task.env), 2), "cpu-ms/env-step", cameras=2)
-            for seed in range(1 if args.quick else args.seeds):
-                run_seed(name, task, seed, args.methods.split("+"), folder / name, quick=args.quick)
+            for seed in range(args.first_seed, args.first_seed + (1 if args.quick else args.seeds)):
+                prepare(task, seed, folder / name, args.device, quick=args.quick)
+                for method in args.methods.split("+") if args.methods else []:
+                    finetune(name, task, seed, method, folder / name, args.device, quick=args.quick)
 
 
 def render_ms(env_name: str, steps: int = 60) -> float:
@@ -84,25 +105,33 @@ def render_ms(env_name: str, steps: int = 60) -> float:
     return float(1e3 * (times[0] - times[1]) / steps)
 
 
-def run_seed(name: str, task: PixelTask, seed: int, methods: list[str], folder: Path, *, quick: bool) -> None:
-    """Run the verbs of one seed and print its figures."""
-    demos, base = folder / "demos", folder / f"base-{seed}"
-    count, short = (2, "max_episode_steps=150") if quick else (25, None)
-    measured("collect", demos, env=task.env, episodes=count, noise=task.noise, num_envs=5)
-    updates = 20 if quick else task.updates
+def prepare(task: PixelTask, seed: int, folder: Path, device: str, *, quick: bool) -> None:
+    """Demonstrations, which all seeds share, and the base policy of this seed."""
+    demos = folder / "demos"
+    measured("collect", demos, env=task.env, episodes=2 if quick else 25, noise=task.noise, num_envs=5)
     network = ["image.widths=[16,32,64]", "threads=1"]
-    measured("train", base, *network, data=demos, steps=updates, batch_size=64, seed=seed, resume=True)
-    for method in methods:
-        out = folder / f"{method}-{seed}"
-        words = [f"demos={demos}"] if method == "residual" else []
-        words += [short] if short else []
-        steps = 120 if quick else task.env_steps
-        words += ["method.base_steps=80"] if quick else []
-        measured(
-            "finetune", out, *words, base=base, method=method, env_steps=steps, seed=seed, eval_every=0,
-            eval_episodes=2 if quick else 20, final_episodes=2 if quick else 50, resume=True,
-        )  # fmt: skip
-        report(name, method, seed, out, base)
+    measured(
+        "train", folder / f"base-{seed}", *network, data=demos, steps=20 if quick else task.updates,
+        batch_size=64, seed=seed, device=device, resume=True,
+    )  # fmt: skip
+
+
+def finetune(
+    name: str, task: PixelTask, seed: int, method: str, folder: Path, device: str, *, quick: bool
+) -> None:
+    """Fine-tune the base of this seed and print the figures."""
+    base, out = folder / f"base-{seed}", folder / f"{method}-{seed}"
+    verb_method, settings = METHODS[method]
+    if verb_method != "steering":
+        settings = settings | {"demos": folder / "demos"}
+    if quick:
+        settings = settings | {"method.base_steps": 80, "max_episode_steps": 150}
+    measured(
+        "finetune", out, base=base, method=verb_method, env_steps=120 if quick else task.env_steps, seed=seed,
+        eval_every=0, eval_episodes=2 if quick else 20, final_episodes=2 if quick else 50, device=device,
+        resume=True, **settings,
+    )  # fmt: skip
+    report(name, method, seed, out, base, device)
 
 
 def measured(name: str, out: Path, *words: str, **settings: Any) -> None:
@@ -119,7 +148,7 @@ def measured(name: str, out: Path, *words: str, **settings: Any) -> None:
     write_json(note, {"cpu_s": cpu_seconds() - start_s})
 
 
-def report(name: str, method: str, seed: int, out: Path, base: Path) -> None:
+def report(name: str, method: str, seed: int, out: Path, base: Path, device: str) -> None:
     """Print success of the fine-tuned policy beside its base, steps and CPU time."""
     results = read_json(out / "results.json")
     after, before = (
@@ -127,9 +156,10 @@ def report(name: str, method: str, seed: int, out: Path, base: Path) -> None:
     )
     own, trained = (read_json(folder / COST_FILE)["cpu_s"] for folder in (out, base))
     prefix = f"pixels/{name}/{method}"
-    emit(f"{prefix}/success", after.rate, "fraction", seed=seed, base=before.rate, **after.to_json())
-    emit(f"{prefix}/env_steps", results["env_steps"], "steps", seed=seed)
-    emit(f"{prefix}/cpu_s", round(own, 1), "cpu-s", seed=seed, base_cpu_s=round(trained, 1))
+    given = {"seed": seed, "device": device}
+    emit(f"{prefix}/success", after.rate, "fraction", **given, base=before.rate, **after.to_json())
+    emit(f"{prefix}/env_steps", results["env_steps"], "steps", **given)
+    emit(f"{prefix}/cpu_s", round(own, 1), "cpu-s", **given, base_cpu_s=round(trained, 1))
 
 
 if __name__ == "__main__":

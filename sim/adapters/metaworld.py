@@ -124,7 +124,8 @@ class MetaWorldLane:
             env.model, env.data, options.render_size, camera="corner2", upright=True
         )
         names = options.camera_names
-        self._cameras = CameraPictures(env.model, env.data, options.image_size, names) if names else None
+        pictures = options.task, env.model, env.data, options.image_size, names
+        self._cameras = CameraPictures(*pictures) if names else None
         self.unread = False  # see `sim.vec.lane.PictureLane`
         self._steps = 0
         # Views of simulator arrays: they stay valid as long as the simulation lives.

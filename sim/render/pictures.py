@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,15 +39,20 @@ class LaneRenderer:
 
 
 class CameraPictures:
-    """Square pictures of `size_px` through several cameras of one simulation, with one renderer for all.
+    """Square pictures of `size_px` through several cameras of one simulation.
+
+    All simulations of the same `scene` in this process share one renderer: their shapes and textures must be
+    equal, their bodies may be elsewhere. With software OpenGL, to make a renderer takes seconds.
 
     Pictures of cameras that are fixed to the world and mounted upside down are turned. Sites, which mark
     goals, are hidden.
     """
 
-    def __init__(self, model: Any, data: Any, size_px: int, cameras: Sequence[str]) -> None:
-        self._model, self._data, self._size_px, self._names = model, data, size_px, tuple(cameras)
-        self._renderers: dict[bool, MujocoRenderer] = {}  # by whether they turn pictures
+    def __init__(self, scene: str, model: Any, data: Any, size_px: int, cameras: Sequence[str]) -> None:
+        self._scene, self._model, self._data, self._size_px = scene, model, data, size_px
+        # By name: turned where needed. Cameras of moving bodies are not: see MujocoRenderer.
+        self._cameras = {name: int(model.camera(name).bodyid[0]) == 0 for name in cameras}
+        self._shared: _Shared | None = None
 
     def take(self) -> dict[str, NDArray[np.uint8]]:
         """`image.<camera>` (s, s, 3) of each camera, s = size_px, of the positions in the simulation's data.
@@ -57,22 +63,38 @@ class CameraPictures:
 
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_camlight(self._model, self._data)  # cameras on moving bodies
-        return {f"image.{name}": self._through(name) for name in self._names}
+        if self._shared is None:
+            self._shared = _shared(
+                self._scene, self._model, self._data, self._size_px, next(iter(self._cameras))
+            )
+        picture = self._shared.renderer.render_of
+        return {
+            f"image.{name}": picture(self._model, self._data, name, upright)
+            for name, upright in self._cameras.items()
+        }
 
     def close(self) -> None:
-        """Free the renderers; the next pictures create new ones. May be called twice."""
-        for renderer in self._renderers.values():
-            renderer.close()
-        self._renderers.clear()
+        """Free the renderer if nobody else uses it; the next pictures get a new one. May be called twice."""
+        self._shared = None
 
-    def _through(self, name: str) -> NDArray[np.uint8]:
-        fixed = int(self._model.camera(name).bodyid[0]) == 0
-        if fixed not in self._renderers:
-            from sim.render.renderer import MujocoRenderer
 
-            size = self._size_px, self._size_px
-            self._renderers[fixed] = MujocoRenderer(
-                self._model, self._data, *size, name, upright=fixed, sites=False
-            )
-        self._renderers[fixed].look_through(name)
-        return self._renderers[fixed].render()
+class _Shared:
+    """A renderer that is closed when its last holder is gone."""
+
+    def __init__(self, renderer: MujocoRenderer) -> None:
+        self.renderer = renderer
+        weakref.finalize(self, renderer.close)
+
+
+_SHARED: weakref.WeakValueDictionary[tuple[str, int], _Shared] = weakref.WeakValueDictionary()
+
+
+def _shared(scene: str, model: Any, data: Any, size_px: int, camera: str) -> _Shared:
+    """The renderer of this scene and size in this process; a new one if there is none."""
+    found = _SHARED.get((scene, size_px))
+    if found is None:
+        from sim.render.renderer import MujocoRenderer
+
+        renderer = MujocoRenderer(model, data, size_px, size_px, camera, sites=False)
+        found = _SHARED[scene, size_px] = _Shared(renderer)
+    return found

@@ -59,7 +59,6 @@ class MujocoRenderer:
         if not sites:
             self._options.sitegroup[:] = 0
         self._camera = _camera(model, camera, view or {})
-        self._cameras = {camera: self._camera}
         self._viewport = mujoco.MjrRect(0, 0, width, height)
         self._pixels = np.empty((height, width, 3), np.uint8)
         self._deep = np.empty((height, width), np.float32)
@@ -67,23 +66,18 @@ class MujocoRenderer:
         self._at_exit = partial(_close_if_alive, weakref.ref(self))
         atexit.register(self._at_exit)
 
-    def look_through(self, camera: str) -> None:
-        """Change to another camera of the model, by name."""
-        if camera not in self._cameras:
-            self._cameras[camera] = _camera(self._model, camera, {})
-        self._camera = self._cameras[camera]
-
     def render(self) -> NDArray[np.uint8]:
         """New image (h, w, 3), top line first, of the positions from the last kinematics."""
         self._draw()
         mujoco.mjr_readPixels(self._pixels, None, self._viewport, self._gpu)
         return self._upright(self._pixels)
 
-    def render_of(self, model: Any, data: Any, camera: str) -> NDArray[np.uint8]:
+    def render_of(self, model: Any, data: Any, camera: str, upright: bool = False) -> NDArray[np.uint8]:
         """`render` of another simulation of the same model, whose bodies may be elsewhere, through one of its
-        cameras.
+        cameras; upright: as for the constructor, for this picture.
         """
         self._model, self._data, self._camera = model, data, _camera(model, camera, {})
+        self._turns = upright
         return self.render()
 
     def depth_m(self) -> NDArray[np.float32]:
