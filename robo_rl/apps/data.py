@@ -8,7 +8,7 @@ from typing import Any
 
 from robo_rl.conf.schema import DataInfoConfig, DataMergeConfig, DataValidateConfig
 from robo_rl.core.text.counts import counted
-from robo_rl.data.episodes.recover import recover
+from robo_rl.data.episodes.recover import recover, staging_sentence
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.info import dataset_info
 from robo_rl.data.merge import merge as merge_datasets
@@ -78,9 +78,7 @@ def info_text(info: dict[str, Any]) -> str:
         "success": f"{info['successes']}/{info['labelled']} labelled episodes"
         if info["labelled"]
         else "not labelled",
-        "interrupted": f"{info['interrupted']}: robo-rl data validate recover=true"
-        if info["interrupted"]
-        else "",
+        "staging": staging_sentence(info["path"]),
         "interventions": f"{info['intervention_frames']} frames" if info["intervention_frames"] else "",
         "size": f"{info['bytes'] / 1e6:.1f} MB{_images(info)}",
         "action": f"{action['dim']} dimensions {action['unit']}".strip(),

@@ -33,9 +33,8 @@ def validate(path: str | Path, progress: Callable[[int, int], None] | None = Non
         return [Fault(None, str(error), f"Give the folder that holds {DATASET_JSON}.", "foreign_format")]
     for folder in (EPISODES, STAGING):
         if not (root / folder).is_dir():
-            return [
-                Fault(None, f"The folder {folder}/ is missing.", "Restore it from a copy.", "missing_folder")
-            ]
+            advice = f"Restore it from a copy; an empty one is made by: robo-rl data repair path={path}"
+            return [Fault(None, f"The folder {folder}/ is missing.", advice, "missing_folder")]
     faults = [*_contract(meta.env), *_numbering(root), *_staging(root)]
     spread, repeats = _ActionSpread(meta.env.action.dim), RepeatedEpisodes()
     found = numbers(root)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 
 from robo_rl.conf.datasets.review import DataListConfig
 from robo_rl.core.text.counts import counted
 from robo_rl.data.edit.listing import EpisodeRow, list_episodes
+from robo_rl.data.episodes.recover import staging_sentence
 
 _SUCCESS = {True: "yes", False: "no", None: "-"}
 _TASK_CHARS = 48
@@ -14,9 +16,11 @@ _TASK_CHARS = 48
 
 def main(config: DataListConfig) -> int:
     """Print the episodes as a table or as JSON lines."""
-    rows = list_episodes(config.path)
+    rows, waiting = list_episodes(config.path), staging_sentence(config.path)
     if config.json:
         print("\n".join(json.dumps(row.to_json()) for row in rows))
+        if waiting:
+            print(waiting, file=sys.stderr)
         return 0
     print(table(rows))
     labelled = [row.success for row in rows if row.success is not None]
@@ -24,7 +28,10 @@ def main(config: DataListConfig) -> int:
         f"{config.path}: {counted(len(rows), 'episode')}, {sum(labelled)}/{len(labelled)} successful, "
         f"{sum(row.seconds for row in rows) / 60:.1f} min, {sum(row.bytes for row in rows) / 1e6:.1f} MB"
     )
-    print(f"Next:   robo-rl data show path={config.path} episode={rows[0].number}" if rows else "")
+    if waiting:
+        print(waiting)
+    if rows:
+        print(f"Next:   robo-rl data show path={config.path} episode={rows[0].number}")
     return 0
 
 

@@ -140,10 +140,11 @@ def undo(path: str | Path, *, dry_run: bool = False) -> EditReport:
     root = finish(path)
     DatasetMeta.load(root)
     before = len(numbers(root))
-    entry = undo_edit(root, dry_run=dry_run)
+    entry, back = undo_edit(root, dry_run=dry_run)
     after = before if dry_run else len(numbers(root))
     episodes = tuple(int(number) for number in entry.get("episodes", ()))
-    return EditReport(f"The last edit is undone: {entry.get('edit')}.", episodes, before, after, dry_run)
+    sentence = f"The last edit is {'carried out again' if back else 'undone'}: {entry.get('edit')}."
+    return EditReport(sentence, episodes, before, after, dry_run)
 
 
 def parse_episodes(words: Sequence[str]) -> list[int]:

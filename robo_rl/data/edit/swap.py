@@ -61,9 +61,11 @@ def edited_copy(path: str | Path, entry: Mapping[str, Any], *, keep_undo: bool =
             raise
 
 
-def undo_edit(path: str | Path, *, dry_run: bool = False) -> dict[str, Any]:
-    """Exchange a dataset and its state before the last edit; returns the edit's entry. A second call restores
-    the edit. Raises DataError without a former state, or if the dataset changed after the edit.
+def undo_edit(path: str | Path, *, dry_run: bool = False) -> tuple[dict[str, Any], bool]:
+    """Exchange a dataset and its state before the last edit. A second call restores the edit.
+
+    Returns the edit's entry, and whether it is restored. Raises DataError without a former state, or if the
+    dataset changed after the edit.
     """
     root = finish(path)
     former = root.with_name(f".{root.name}.undo")
@@ -72,7 +74,7 @@ def undo_edit(path: str | Path, *, dry_run: bool = False) -> dict[str, Any]:
             f"{root} has no former state: it was not edited, or with keep_undo=false. Nothing was changed."
         )
     with _held(root), FolderLock(former, "dataset"):
-        entry, expected = _last_step(root, former)
+        entry, expected, restored = _last_step(root, former)
         if state_of(root) != expected:
             raise DataError(
                 f"{root} has changed since its last edit, e.g. by new episodes, which undo would lose. "
@@ -81,7 +83,7 @@ def undo_edit(path: str | Path, *, dry_run: bool = False) -> dict[str, Any]:
         if not dry_run:
             _exchange(former, root)
             _settle(root)
-    return entry
+    return entry, restored
 
 
 def finish(path: str | Path) -> Path:
@@ -104,11 +106,12 @@ def finish(path: str | Path) -> Path:
     return root
 
 
-def _last_step(root: Path, former: Path) -> tuple[dict[str, Any], str]:
-    """Entry of the last edit, and the state that the edit or its undo has left in `root`."""
+def _last_step(root: Path, former: Path) -> tuple[dict[str, Any], str, bool]:
+    """Entry of the last edit, the state that the edit or its undo has left in `root`, and if it is undone."""
     now, before = read_edits(root), read_edits(former)
-    key, entries = ("after", now) if len(now) > len(before) else ("before", before)
-    return dict(entries[-1]), str(entries[-1][key])
+    undone = len(now) <= len(before)
+    entry = dict((before if undone else now)[-1])
+    return entry, str(entry["before" if undone else "after"]), undone
 
 
 @contextmanager

@@ -108,6 +108,7 @@ def staging_lock(root: Path, *, exclusive: bool) -> Iterator[None]:
     Raises DataError for an exclusive lock while an episode is being recorded. The kernel releases the lock of
     a killed process. A child forked during a recording closes its copy, so an orphan cannot hold the lock.
     """
+    (root / STAGING).mkdir(exist_ok=True)  # copies and version control leave out empty folders
     fd = os.open(root / STAGING / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     _LOCKS.add(fd)
     try:
@@ -124,6 +125,21 @@ def _lock(fd: int, root: Path, exclusive: bool) -> None:
         fcntl.flock(fd, (fcntl.LOCK_EX | fcntl.LOCK_NB) if exclusive else fcntl.LOCK_SH)
     except BlockingIOError as error:
         raise DataError(f"{root} is being recorded into. Stop the recorder, then try again.") from error
+
+
+def is_recorded_into(root: Path) -> bool:
+    """True while an episode of the dataset is being recorded."""
+    try:
+        fd = os.open(root / STAGING / LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 _LOCKS: set[int] = set()

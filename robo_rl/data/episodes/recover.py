@@ -11,7 +11,15 @@ from shutil import rmtree
 import numpy as np
 
 from robo_rl.core.errors import DataError
-from robo_rl.data.episodes.commit import DISCARDED, publish, seal, staging_lock, sync_parents
+from robo_rl.core.text.counts import counted
+from robo_rl.data.episodes.commit import (
+    DISCARDED,
+    is_recorded_into,
+    publish,
+    seal,
+    staging_lock,
+    sync_parents,
+)
 from robo_rl.data.episodes.disk import report_full_disk
 from robo_rl.data.episodes.episode_writer import array_meta
 from robo_rl.data.episodes.schema import (
@@ -65,8 +73,19 @@ def recover(path: str | Path) -> list[Salvaged]:
 
 def leftovers(root: Path) -> list[Path]:
     """Staging directories, oldest first."""
-    directories = [p for p in (root / STAGING).iterdir() if p.is_dir()]
+    staging = root / STAGING
+    directories = [p for p in staging.iterdir() if p.is_dir()] if staging.is_dir() else []
     return sorted(directories, key=lambda p: (p.stat().st_mtime_ns, p.name))
+
+
+def staging_sentence(path: str | Path) -> str:
+    """What waits in staging/ and what to do about it, in one line; empty if nothing waits."""
+    waiting = counted(len(leftovers(Path(path))), "episode")
+    if waiting.startswith("0 "):
+        return ""
+    if is_recorded_into(Path(path)):
+        return f"staging/: {waiting}, one being recorded now; it is listed once it is saved."
+    return f"staging/: {waiting}, interrupted. Recover: robo-rl data validate path={path} recover=true"
 
 
 def _recover_one(root: Path, dataset: DatasetMeta, staged: Path) -> Salvaged | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from robo_rl.data.edit.listing import list_episodes
 from robo_rl.data.review.one_episode import episode_at
 from robo_rl.data.review.replay_difference import replay_differences
 from robo_rl.data.store import DatasetWriter
-from tests.data.recordings import record
+from tests.data.recordings import STATE_ENV, add_frames, interrupt, record
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,32 @@ def test_list_shows_every_episode(dataset: Path, capsys: pytest.CaptureFixture[s
     assert main(["data", "list", f"path={dataset}", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["number"], row["frames"], row["interventions"]) for row in rows] == [(0, 12, 6), (1, 5, 2)]
+
+
+def test_list_says_what_is_recorded_now_and_what_was_interrupted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says what waits in staging/ and what to do; a copy without the empty folder is listed, too."""
+
+    def listed() -> str:
+        assert main(["data", "list", f"path={path}"]) == 0
+        assert main(["data", "info", f"path={path}"]) == 0
+        return capsys.readouterr().out
+
+    path = record(tmp_path / "set", [3], env=STATE_ENV)
+    assert "staging" not in listed()
+    with closing(DatasetWriter.open(path, min_free_bytes=0)) as writer:
+        with writer.episode() as episode:
+            add_frames(episode, 1, 3, STATE_ENV)
+            assert listed().count("1 episode, one being recorded now") == 2
+            episode.discard()
+        interrupt(writer, 1, 3, STATE_ENV)
+    assert (
+        listed().count(f"1 episode, interrupted. Recover: robo-rl data validate path={path} recover=true")
+        == 2
+    )
+    shutil.rmtree(path / "staging")
+    assert "staging" not in listed()
 
 
 def test_show_writes_text_a_picture_and_a_video(

@@ -70,9 +70,9 @@ def test_undo_restores_every_byte_and_undo_of_undo_the_edit(dataset: Path) -> No
     before = contents(dataset)
     delete_episodes(dataset, [0, 2])
     after = contents(dataset)
-    undo(dataset)
+    assert undo(dataset).sentence == "The last edit is undone: delete."
     assert contents(dataset) == before
-    undo(dataset)
+    assert undo(dataset).sentence == "The last edit is carried out again: delete."
     assert contents(dataset) == after
 
 
