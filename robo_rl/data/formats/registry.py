@@ -55,7 +55,7 @@ FORMATS = {
         "rlds.reader:import_rlds",
         "rlds.reader:describe_rlds",
         "RLDS: TFRecord shards of TensorFlow Datasets",
-        "stamps, seed, operator, limits and units are left out",
+        "stamps, seed, operator, limits and units are left out; float64 becomes float32",
     ),
     "mcap": Format(
         "bags:export_mcap",
@@ -69,7 +69,8 @@ FORMATS = {
         "",
         "",
         "Rerun: one .rrd per episode, for looking",
-        "seed, operator, stamps, limits and units are left out; images become JPEG; no program imports it",
+        "seed, operator, stamps, limits and units are left out; images become JPEG, and numbers float64, "
+        "which rounds whole numbers above 2^53; no program imports it",
     ),
 }
 

@@ -4,6 +4,7 @@ time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ def export_rerun(path: str | Path, out: str | Path, progress: Progress = None) -
         partial.mkdir()
         for i, episode in enumerate(store):
             name = f"episode_{episode.number:06d}"
-            recording = rerun.RecordingStream(store.spec.name, recording_id=f"{store.path.name}-{name}")
+            program = re.sub(r"[^A-Za-z0-9_-]", "-", store.spec.name)  # Rerun renames others, and warns
+            recording = rerun.RecordingStream(program, recording_id=f"{store.path.name}-{name}")
             recording.save(partial / f"{name}.rrd")
             _log(rerun, recording, rows_of(episode), store.meta)
             recording.flush()
