@@ -7,17 +7,24 @@ Jitter is the 99th percentile of the distance between an interval of the app's t
 percent of the period; app/loop_jitter_percent is its median with the page minus that without, in percentage
 points.
 Other programs disturb all figures: each line has the load average.
+
+`--soak MINUTES` measures only what grows while a page is left open: the same app and page, cameras
+streaming, no episode. 25 times in these minutes it reads the resident memory of the app's process and of the
+browser's renderer, the page's JavaScript heap after a collection of garbage, and what waits: bytes in the
+page's connection, and requests.
+Each slope is a least-squares fit without the first fifth of the time; `error` is its standard error.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,11 +59,18 @@ from sim.arms.arm6.peg_cell import CAMERAS, PegCell
 
 SIDE_PX, FRAMES = 128, 300
 WINDOW_S = 6.0  # of one measurement of the jitter; the app's window is 5 s
+READINGS, WARM = 25, 5  # of a soak; the first ones, which no slope contains
+Work = Callable[[RecordAppNode, Desk, str, str], Any]  # gets the app, its address and the browser's path
 
 
 def main() -> None:
-    args = parser(__doc__.splitlines()[0]).parse_args()
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--soak", type=float, metavar="MINUTES", help="measure only the growth of memory")
+    args = options.parse_args()
     with TemporaryDirectory() as folder:
+        if args.soak is not None:
+            measure_growth(Path(folder) / "soak", args.soak)
+            return
         measure_disk(Path(folder) / "disk", episodes=3 if args.quick else 20)
         measure_loop(Path(folder) / "loop", rounds=1 if args.quick else 6)
 
@@ -100,25 +114,23 @@ def measure_disk(out: Path, episodes: int) -> None:
 
 
 def measure_loop(out: Path, rounds: int) -> None:
-    """Jitter of the app's ticks while it records, with the page open and closed in turns; shown pictures.
+    """Jitter of the app's ticks while it records, with the page open and closed in turns; shown pictures."""
 
-    The loop has the main thread, which also owns the cameras' rendering.
-    """
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        print("app/loop_jitter_percent: no Chromium on this machine", file=sys.stderr)
+    def take_turns(node: RecordAppNode, desk: Desk, address: str, chromium: str) -> None:
+        time.sleep(2.0)
+        desk.ask(PlainRequest(kind="start"))
+        for _ in range(rounds):
+            time.sleep(WINDOW_S)
+            jitter["closed"].append(0.1 * node.pulse.jitter_ms / node.pulse.period_s)  # [% of a period]
+            with open_page(address, chromium) as page:
+                fps.append(page.ask(WINDOW_S))
+                jitter["open"].append(0.1 * node.pulse.jitter_ms / node.pulse.period_s)
+
+    jitter: dict[str, list[float]] = {"closed": [], "open": []}
+    fps: list[float] = []
+    first = beside_the_loop(out, take_turns)
+    if first is None:
         return
-    world, over = InProcessWorld(clock=time.monotonic), threading.Event()
-    node, desk = running_app(world, out)
-    address, server = served(desk, out)
-    measured = ThreadPoolExecutor(1).submit(take_turns, node, desk, address, chromium, rounds, over)
-    try:
-        first = run_before_other_programs()
-        world.run(over.is_set)
-        jitter, fps = measured.result()
-    finally:
-        server.close()
-        node.stop("measured")
     open_, closed = (float(np.median(jitter[key])) for key in ("open", "closed"))
     both = {"open": round(open_, 2), "closed": round(closed, 2), "rounds": rounds}
     both |= {"before_other_programs": first, "load": load()}
@@ -126,24 +138,73 @@ def measure_loop(out: Path, rounds: int) -> None:
     emit("app/page_fps", float(np.median(fps)), "pictures/s", cameras=len(CAMERAS), load=load())
 
 
-def take_turns(
-    node: RecordAppNode, desk: Desk, address: str, chromium: str, rounds: int, over: threading.Event
-) -> tuple[dict[str, list[float]], list[float]]:
-    """Jitter without and with the page [% of a period], and pictures per second."""
-    jitter: dict[str, list[float]] = {"closed": [], "open": []}
-    fps = []
+def measure_growth(out: Path, minutes: float) -> None:
+    """Growth of the app's process and of the page that shows it, and what waits between them."""
+
+    def read(node: RecordAppNode, desk: Desk, address: str, chromium: str) -> None:
+        port = int(address.rstrip("/").rpartition(":")[2])
+        with open_page(address, chromium) as page:
+            begun_s = time.monotonic()
+            for number in range(1, READINGS + 1):
+                time.sleep(max(0.0, begun_s + 60.0 * minutes * number / READINGS - time.monotonic()))
+                waits = {"waiting_bytes": waiting_bytes(port), "requests": desk.waiting}
+                memory = {"server_mb": resident_mb("self"), **page.ask("memory")}
+                readings.append({"minute": (time.monotonic() - begun_s) / 60.0, **waits, **memory})
+
+    readings: list[dict[str, float]] = []
+    if beside_the_loop(out, read) is None:
+        return
+    for name, column in (("server", "server_mb"), ("page", "heap_mb"), ("renderer", "renderer_mb")):
+        slope, error = hourly(readings, column)
+        kept = {key: [round(each[key], 2) for each in readings[4::5]] for key in ("minute", column)}
+        most = {key: max(each[key] for each in readings) for key in ("waiting_bytes", "requests")}
+        emit(
+            f"app/soak/{name}_mb_per_hour", slope, "MB/h", error=round(error, 3), **kept, **most, load=load()
+        )
+
+
+def hourly(readings: list[dict[str, float]], column: str) -> tuple[float, float]:
+    """Slope of a column per hour, and its standard error."""
+    hours, values = (np.array([each[key] for each in readings[WARM:]]) for key in ("minute", column))
+    (slope, _), covariance = np.polyfit(hours / 60.0, values, 1, cov=True)
+    return float(slope), float(np.sqrt(covariance[0, 0]))
+
+
+def resident_mb(process: int | str) -> float:
+    """Resident memory of a process."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return 1e-6 * pages * os.sysconf("SC_PAGESIZE")
+
+
+def waiting_bytes(port: int) -> int:
+    """Bytes in the kernel's queues of a TCP port's connections, at both ends: not read yet."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    rows = [row for row in rows if f":{port:04X}" in (row[1][-5:], row[2][-5:])]
+    return sum(int(number, 16) for row in rows for number in row[4].split(":"))
+
+
+def beside_the_loop(out: Path, work: Work) -> bool | None:
+    """Do work in a thread beside the app, whose loop has the main thread, which also owns the rendering.
+
+    Returns whether the loop runs before other programs, and None without a browser.
+    """
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        print("app: no Chromium on this machine, so nothing is measured on a page", file=sys.stderr)
+        return None
+    world, over = InProcessWorld(clock=time.monotonic), threading.Event()
+    node, desk = running_app(world, out)
+    address, server = served(desk, out)
     try:
-        time.sleep(2.0)
-        desk.ask(PlainRequest(kind="start"))
-        for _ in range(rounds):
-            time.sleep(WINDOW_S)
-            jitter["closed"].append(0.1 * node.pulse.jitter_ms / node.pulse.period_s)
-            with open_page(address, chromium) as page:
-                fps.append(page.wait_and_count(WINDOW_S))
-                jitter["open"].append(0.1 * node.pulse.jitter_ms / node.pulse.period_s)
+        done = ThreadPoolExecutor(1).submit(work, node, desk, address, chromium)
+        done.add_done_callback(lambda _: over.set())
+        first = run_before_other_programs()
+        world.run(over.is_set)
+        done.result()
     finally:
-        over.set()
-    return jitter, fps
+        server.close()
+        node.stop("measured")
+    return first
 
 
 def running_app(world: InProcessWorld, out: Path) -> tuple[RecordAppNode, Desk]:
@@ -175,13 +236,13 @@ class Page:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def wait_and_count(self, seconds: float) -> float:
-        """Pictures of the first camera that the page showed per second."""
+    def ask(self, what: float | str) -> Any:
+        """Shown pictures per second during so many seconds; for "memory" the page's heap and process [MB]."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.write(f"{what}\n")
         self._process.stdin.flush()
-        return float(self._process.stdout.readline())
+        return json.loads(self._process.stdout.readline())
 
 
 @contextmanager
@@ -201,20 +262,35 @@ def open_page(address: str, chromium: str) -> Iterator[Page]:
 
 
 BROWSER = """
-import sys, time
+import json, os, sys, time
+from pathlib import Path
 from playwright.sync_api import sync_playwright
+
+def memory():
+    inside.send("HeapProfiler.collectGarbage")
+    heap = {each["name"]: each["value"] for each in inside.send("Performance.getMetrics")["metrics"]}
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    pages = [int(Path(f"/proc/{each['id']}/statm").read_text().split()[1]) for each in processes
+             if each["type"] == "renderer"]
+    resident = 1e-6 * os.sysconf("SC_PAGESIZE") * max(pages)
+    return {"heap_mb": 1e-6 * heap["JSHeapUsedSize"], "renderer_mb": resident, "nodes": heap["Nodes"]}
+
+def rate(seconds):
+    begun_s, shown = time.monotonic(), page.evaluate("window.shownPictures()")
+    page.wait_for_timeout(1e3 * seconds)
+    return (page.evaluate("window.shownPictures()") - shown) / (time.monotonic() - begun_s)
+
 with sync_playwright() as driver:
     browser = driver.chromium.launch(executable_path=sys.argv[2], args=["--no-sandbox"])
     page = browser.new_page(viewport={"width": 1280, "height": 720})
+    inside = page.context.new_cdp_session(page)
+    inside.send("Performance.enable")
     page.goto(sys.argv[1])
     page.wait_for_selector("body[data-ready][data-role]")
     page.wait_for_timeout(2000)
     print("ready", flush=True)
     for line in sys.stdin:
-        begun_s, shown = time.monotonic(), page.evaluate("window.shownPictures()")
-        page.wait_for_timeout(1e3 * float(line))
-        rate = (page.evaluate("window.shownPictures()") - shown) / (time.monotonic() - begun_s)
-        print(rate, flush=True)
+        print(json.dumps(memory() if line.strip() == "memory" else rate(float(line))), flush=True)
     browser.close()
 """
 

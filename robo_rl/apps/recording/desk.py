@@ -60,10 +60,15 @@ class Desk:
 
     def ask(self, request: Request, urgent: bool = True) -> bool:
         """Hand in a request; any thread may. False: too many wait, and this one is dropped, unless urgent."""
-        if not urgent and self._requests.qsize() >= MOST_WAITING:
+        if not urgent and self.waiting >= MOST_WAITING:
             return False
         self._requests.put((request, time.monotonic()))
         return True
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait for the bus's thread."""
+        return self._requests.qsize()
 
     def requests(self) -> list[tuple[Request, float]]:
         """Requests that came since the last call, with their times of receipt [s]."""
