@@ -12,6 +12,7 @@ import queue
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import termios
 import threading
@@ -107,6 +108,8 @@ class Supervisor:
     ) -> None:
         self._environment = dict(environment or {})
         self._say, self._commands, self._key_reader = say, commands, key_reader
+        # A node that reads keys may write a status without the end of a line: clear it before a line.
+        self._clear = "\r\x1b[K" if key_reader and sys.stdout.isatty() else ""
         self._width = max(map(len, commands))
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -213,7 +216,7 @@ class Supervisor:
 
     def _print(self) -> None:
         while not self._lines.empty():
-            self._say(self._lines.get())
+            self._say(self._clear + self._lines.get())
 
 
 def rest_s(name: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import webbrowser
 from collections.abc import Sequence
 from functools import partial
@@ -148,7 +149,10 @@ def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
     access = Access.of(config.host, port, token, loopback, secure)
     server = PageServer(desk, access, Review(settings.out), facts_of(settings, config))
     thread = ServerThread(server, listener, config.certificate, config.key)
-    address = f"{'https' if secure else 'http'}://{'localhost' if loopback else config.host}:{port}/"
+    name = "localhost" if loopback else config.host
+    if name in ("0.0.0.0", "::"):  # every address of this machine: no name that a browser could open
+        name = socket.gethostname()
+    address = f"{'https' if secure else 'http'}://{name}:{port}/"
     print(f"record: the page is at {address}", flush=True)
     print(f"record: a phone or headset drives at {address}phone (docs/recording.md)", flush=True)
     if config.open and has_screen():

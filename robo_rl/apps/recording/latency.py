@@ -8,6 +8,7 @@ from collections import deque
 import numpy as np
 
 WINDOW = 250  # newest ticks: 5 s at 50 Hz
+SETTLED_S = 0.5  # of ticks, before they have a rate
 WEIGHT = 0.2  # of the newest latency in the mean
 
 
@@ -24,10 +25,9 @@ class LoopPulse:
 
     @property
     def rate_hz(self) -> float:
-        """Mean rate; 0 before the second tick."""
-        if len(self._ticks_s) < 2 or self._ticks_s[-1] <= self._ticks_s[0]:
-            return 0.0
-        return (len(self._ticks_s) - 1) / (self._ticks_s[-1] - self._ticks_s[0])
+        """Mean rate; 0 in the first half of a second, when ticks of a late start come at once."""
+        span_s = self._ticks_s[-1] - self._ticks_s[0] if self._ticks_s else 0.0
+        return (len(self._ticks_s) - 1) / span_s if span_s > SETTLED_S else 0.0
 
     @property
     def jitter_ms(self) -> float:

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from hardware.bus.clocks import ReceiptStamps
 from hardware.bus.protocol import Answer, Bus
-from hardware.loop.observation import ArmObserver
 from hardware.messages import Flag, Text
 from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, TASK
 from robo_rl.apps.recording import snapshot
 from robo_rl.apps.recording.callers import Caller
 from robo_rl.apps.recording.desk import Desk, Notices
-from robo_rl.apps.recording.drive import PageDrive
+from robo_rl.apps.recording.driving.drive import PageDrive
+from robo_rl.apps.recording.driving.handover import Handover
 from robo_rl.apps.recording.edits import EditThread
 from robo_rl.apps.recording.episodes import IDLE, RECORDING, Episodes, checked_instruction
-from robo_rl.apps.recording.handover import Handover
+from robo_rl.apps.recording.frames import GAP_S, FrameTaker
 from robo_rl.apps.recording.latency import CommandLatency, LoopPulse
 from robo_rl.apps.recording.learning.autonomy import Autonomy
 from robo_rl.apps.recording.requests import (
@@ -45,7 +44,6 @@ from robo_rl.core.packages import pip_install
 from robo_rl.data.edit.changes import delete_episodes, relabel_episodes, undo
 from robo_rl.data.episodes.disk import free_bytes
 
-GAP_S = 0.5  # silence of a stream after which the episode pauses by itself, as `data import` allows
 VIEW_HZ = 20.0
 
 
@@ -67,8 +65,6 @@ class RecordAppNode:
         self.streams = RobotStreams(bus, settings.robot, settings.cameras, settings.transport)
         self.drive = PageDrive(bus, settings.robot) if settings.drives else None
         self.control = Handover(self.drive, self.streams, episodes, bus.now, self.notices.tell)
-        self._observer = ArmObserver(settings.spec.obs)
-        self._stamps = ReceiptStamps(bus.stamp, bus.now)
         self.pulse, self.latency = LoopPulse(1.0 / settings.robot.command_hz), CommandLatency()
         self.streams.on_command = self.latency.heard
         self._estop, self._pressed = ESTOP.publisher(bus), False
@@ -87,7 +83,7 @@ class RecordAppNode:
         for name in ("start", "stop", "success", "failure", "discard"):
             bus.service(f"~/{name}", partial(self._serve, name))
         bus.timer(self.pulse.period_s, self._tick)
-        bus.timer(1.0 / settings.spec.control_hz, self._record)
+        FrameTaker(bus, settings.spec, self.streams, episodes, self.notices.tell)
         bus.timer(1.0 / VIEW_HZ, self._publish_view)
         self._tell_episode(Text("idle"))
 
@@ -170,7 +166,7 @@ class RecordAppNode:
     def _note(self, request: SaveRequest | MarkRequest | InstructRequest) -> None:
         """Label, mark or instruct the present episode."""
         if isinstance(request, SaveRequest):
-            self._save(request.success)
+            self._say(self._save(request.success))
         elif isinstance(request, MarkRequest):
             self._say(self.episodes.mark(request.reward))
         else:
@@ -235,14 +231,15 @@ class RecordAppNode:
         self._scene.begin()
         return ""
 
-    def _save(self, success: bool | None) -> None:
+    def _save(self, success: bool | None) -> str:
         alone = not self.episodes.intervened
-        self._say(self.episodes.save(success))
+        said = self.episodes.save(success)
         if self.autonomy is not None and self.episodes.state == IDLE:
             self.autonomy.runner.finished(success, alone)
         self._after_episode()
         if self._settings.resets and self.episodes.state == IDLE:
             self._scene.begin()
+        return said
 
     def _discard(self) -> str:
         said = self.episodes.discard()
@@ -303,9 +300,9 @@ class RecordAppNode:
         """Services, and buttons of teleoperation devices."""
         asked: dict[str, Callable[[], str]] = {
             "start": self._start,
-            "stop": lambda: self.episodes.save(None),
-            "success": lambda: self.episodes.save(True),
-            "failure": lambda: self.episodes.save(False),
+            "stop": lambda: self._save(None),
+            "success": lambda: self._save(True),
+            "failure": lambda: self._save(False),
             "discard": self._discard,
         }
         if name not in asked:
@@ -333,42 +330,6 @@ class RecordAppNode:
         if self.episodes.instruction not in ("", self._told_task):
             self._told_task = self.episodes.instruction
             self._tell_task(Text(self._told_task))
-
-    def _record(self) -> None:
-        """Take the observation of this tick, and give the one before its action."""
-        now_s, episodes = self._bus.now(), self.episodes
-        if episodes.state != RECORDING:
-            return
-        silent = [name for name, s in self.streams.all.items() if s.age_s(now_s) > GAP_S]
-        if silent:
-            episodes.pause()
-            self.notices.tell(
-                f"The episode is paused: {self.streams.fault(silent[0], self._bus.now())}.", "error"
-            )
-            return
-        measured_rad, commanded_rad = self.streams.measured_rad, self.streams.commanded_rad
-        assert measured_rad is not None
-        commands = self.streams.commands
-        # An arm whose filter is silent was commanded nothing: it stays where it is.
-        sent = commanded_rad is not None and not commands.late(now_s)
-        action = commanded_rad if sent else measured_rad
-        assert action is not None
-        low, high = np.array(self._settings.spec.action.low), np.array(self._settings.spec.action.high)
-        command_ns = self._stamps.stamp_ns(commands.received_s) if sent else -1
-        try:
-            obs = self._observer.build(self.streams.states.message, self.streams.pictures(), None)
-            ended = episodes.frame(
-                obs,
-                self.streams.stamps_ns(now_s, self._stamps.stamp_ns),
-                np.clip(action, low, high),
-                self.streams.intervention,
-                command_ns,
-            )
-        except RoboRLError as error:
-            episodes.pause()
-            ended = f"The episode is paused: {error}"
-        if ended:
-            self.notices.tell(ended, "error")
 
     def _publish_view(self) -> None:
         now_s = self._bus.now()

@@ -8,7 +8,7 @@ from typing import Any
 from numpy import ndarray
 
 from robo_rl.apps.recording.desk import Notices
-from robo_rl.apps.recording.drive import PageDrive
+from robo_rl.apps.recording.driving.drive import PageDrive
 from robo_rl.apps.recording.episodes import Episodes
 from robo_rl.apps.recording.streams import RobotStreams, Stream
 from robo_rl.core.shapes import Float

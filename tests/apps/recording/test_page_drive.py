@@ -9,7 +9,7 @@ from hardware.bus.in_process import InProcessWorld
 from hardware.description import load_description
 from hardware.messages import JointJog, Twist
 from hardware.topics import JOINT_JOG, TWIST
-from robo_rl.apps.recording.drive import PageDrive
+from robo_rl.apps.recording.driving.drive import PageDrive
 from robo_rl.core.errors import ConfigError
 
 

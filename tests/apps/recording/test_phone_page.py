@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hardware.kinematics import tool_pose
-from robo_rl.apps.recording.drive import PageDrive
+from robo_rl.apps.recording.driving.drive import PageDrive
 from tests.apps.recording.live import LiveCell
 
 pytestmark = pytest.mark.slow

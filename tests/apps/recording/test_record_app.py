@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from hardware.checks.faulty_bus import Delay, Freeze, Lose
+from hardware.messages import Text
+from hardware.topics import RECORDER_REQUEST
 from robo_rl.apps.datasets.show import episode_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.reward_marks import marked_reward, reward_marks
@@ -249,6 +251,26 @@ def test_a_policy_acts_within_episodes_alone(cell: RecordingCell) -> None:
     assert not first.intervention.any()
     assert second.intervention.any()
     assert not second.intervention[:5].any()
+
+
+@pytest.mark.parametrize(("word", "success"), [("success", True), ("failure", False), ("stop", None)])
+def test_a_label_by_a_button_of_a_device_is_as_one_of_the_page(
+    cell: RecordingCell, word: str, success: bool | None
+) -> None:
+    """The policy that acted alone gets its trial and is held; the simulated arm goes back to its start."""
+    policy = WillingPolicy()
+    cell.node.autonomy = policy  # type: ignore[assignment]
+    cell.drive(0.5)
+    assert cell.arm.q_rad[0] > 0.2
+    cell.ask(kind="let_run")
+    cell.ask(kind="start")
+    cell.run(0.5)
+    RECORDER_REQUEST.publisher(cell.world.bus("device"))(Text(word))
+    cell.run(1.0)
+    assert policy.trials == [(success, True)]
+    assert cell.node.streams.intervention
+    assert cell.arm.q_rad[0] == pytest.approx(0.1, abs=1e-3)
+    assert cell.store().episode(0).success is success
 
 
 def test_moments_are_marked_with_rewards(cell: RecordingCell) -> None:

@@ -13,8 +13,8 @@ import pytest
 from hardware.description import load_description
 from hardware.kinematics import tool_pose
 from robo_rl.apps.recording.desk import MOST_WAITING, Desk
+from robo_rl.apps.recording.driving.tracked_hand import GAIN_HZ, TrackedHand
 from robo_rl.apps.recording.requests import PlainRequest, parse_request
-from robo_rl.apps.recording.tracked_hand import GAIN_HZ, TrackedHand
 from robo_rl.core.errors import ConfigError
 from tests.apps.recording.cell import RecordingCell, make_cell
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from robo_rl.apps.recording.drive import PageDrive
+from robo_rl.apps.recording.driving.drive import PageDrive
 from robo_rl.apps.recording.episodes import ENDED, PAUSED, Episodes
 from robo_rl.apps.recording.learning.autonomy import Autonomy
 from robo_rl.apps.recording.streams import RobotStreams

@@ -21,7 +21,7 @@ from hardware.kinematics import tool_jacobian
 from hardware.messages import Flag, JointJog, Twist
 from hardware.nodes.shared.send_clock import SendClock
 from hardware.topics import INTERVENTION, JOINT_JOG, TWIST
-from robo_rl.apps.recording.tracked_hand import HandCommand, TrackedHand
+from robo_rl.apps.recording.driving.tracked_hand import HandCommand, TrackedHand
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 
