@@ -69,7 +69,7 @@ def test_the_page_on_the_python_api_runs(
 
 @pytest.mark.parametrize(
     ("section", "dataset", "frames"),
-    [("Write it", "data/mine", [20]), ("From arrays of your own", "data/arrays", [100, 100])],
+    [("Write it", "data/own", [20]), ("From arrays of your own", "data/arrays", [100, 100])],
 )
 def test_the_page_on_datasets_runs(
     section: str, dataset: str, frames: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
