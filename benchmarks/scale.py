@@ -64,6 +64,9 @@ def main() -> None:
     options.add_argument("--updates", type=int, help="timed updates; 40, with --quick 10")
     options.add_argument("--seeds", type=int, default=3, help="trainings of scale/ray/success")
     options.add_argument("--env-steps", type=int, default=8000, help="environment steps of each of them")
+    options.add_argument("--only-speed", action="store_true", help="no scale/ray/success")
+    options.add_argument("--speed-steps", type=int, default=2000, help="environment steps of each speed")
+    options.add_argument("--device", default="cpu", help="of the learner with Ray: cpu or cuda")
     options.add_argument(
         "--folder", type=Path, default=Path("runs/scale"), help="folder of the runs with Ray"
     )
@@ -86,8 +89,9 @@ def main() -> None:
         folder = own_folder(args.folder)
         base = make_base(folder, quick=args.quick)
         for count in counts:
-            throughput(base, folder / f"{count}_actors", count, 600 if args.quick else 2000)
-        if not args.quick:
+            speed_steps = 600 if args.quick else args.speed_steps
+            throughput(base, folder / f"{count}_actors", count, speed_steps, args.device)
+        if not (args.quick or args.only_speed):
             success(base, folder, range(args.seeds), args.env_steps)
 
 
@@ -101,9 +105,10 @@ def make_base(folder: Path, *, quick: bool) -> Path:
     return base
 
 
-def throughput(base: Path, out: Path, actors: int, steps: int) -> None:
+def throughput(base: Path, out: Path, actors: int, steps: int, device: str) -> None:
     """Environment steps per second of collecting and learning with this many actors of 4 environments."""
-    finetune(base, out, steps, launcher="ray", actors=actors, num_envs=4, final_episodes=1, eval_episodes=1)
+    settings: dict[str, object] = {"launcher": "ray", "actors": actors, "num_envs": 4, "device": device}
+    finetune(base, out, steps, final_episodes=1, eval_episodes=1, **settings)
     did = read_json(out / "actors.json")
     emit(
         f"scale/ray/{actors}_actors/env_steps_per_s",
@@ -117,6 +122,7 @@ def throughput(base: Path, out: Path, actors: int, steps: int) -> None:
         most_behind=did["most_behind"],
         actor_cpu_ms_per_step=1e3 * did["actors_cpu_s"] / did["env_steps"],
         env_steps=steps,
+        device=device,
         cores=os.cpu_count(),
         load=os.getloadavg()[0],
     )
@@ -124,7 +130,7 @@ def throughput(base: Path, out: Path, actors: int, steps: int) -> None:
 
 def success(base: Path, folder: Path, seeds: range, steps: int) -> None:
     """Success after training with and without actors, on the same episodes."""
-    kinds = {
+    kinds: dict[str, dict[str, object]] = {
         "success": {"launcher": "ray", "actors": 2, "num_envs": 2},
         "success_without": {"num_envs": 4},
     }

@@ -67,6 +67,8 @@ def main() -> None:
     options.add_argument("--rl-seeds", nargs="+", type=int, default=[0, 1, 2], help="its seeds")
     options.add_argument("--rl-steps", type=int, default=50000, help="its environment steps")
     options.add_argument("--rl-set", nargs="*", default=[], help="more of its settings, key=value")
+    options.add_argument("--workers", type=int, default=0, help="simulator processes of each verb")
+    options.add_argument("--device", default="cpu", help="of fine-tuning: cpu or cuda")
     options.add_argument("--checkpoint", type=int, help="measure this update instead of the end of training")
     options.add_argument("--folder", type=Path, default=Path("runs/vla"), help="data and runs are kept here")
     args = options.parse_args()
@@ -119,7 +121,7 @@ class Measurement:
             episodes=count,
             noise=0.2,
             num_envs=6,
-            num_workers=0,
+            num_workers=self.args.workers,
         )
         return out
 
@@ -141,7 +143,7 @@ class Measurement:
                 settings["tasks"] = f"[{','.join(tasks)}]"
             if self.args.most_steps:
                 settings["max_episode_steps"] = self.args.most_steps
-            verb("evaluate", policy=policy, out=file, num_workers=0, **count, **settings)
+            verb("evaluate", policy=policy, out=file, num_workers=self.args.workers, **count, **settings)
         report = json.loads(file.read_text())
         outcomes: ByTask = {task: [] for task in tasks}
         known, env = tasks_of(report["env"].partition("/")[2]), report["env"]
@@ -199,7 +201,16 @@ class Measurement:
             given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
             # evaluations at the first and the last step only, of which the better policy is kept
             again = {"resume": (out / "run.json").exists(), "eval_episodes": SELECTION * len(self.tasks)}
-            verb("finetune", *args.rl_set, **given, **again, eval_every=0, final_episodes=len(self.tasks))
+            where = {"num_workers": args.workers, "device": args.device}
+            verb(
+                "finetune",
+                *args.rl_set,
+                **given,
+                **again,
+                **where,
+                eval_every=0,
+                final_episodes=len(self.tasks),
+            )
         return self.success(str(out), "success")
 
     def say(self, name: str, outcomes: list[bool], by_task: ByTask) -> None:

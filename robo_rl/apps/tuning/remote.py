@@ -29,6 +29,7 @@ from robo_rl.core.seeding import EpisodeSeeds, derive_seed, generator
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
 from robo_rl.data.store import EpisodeStore
+from robo_rl.nets.optim.graphs import update_graphs
 from robo_rl.rl.acting import ActingPolicy
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
@@ -131,7 +132,8 @@ def remote_session(
     )
     draws = generator("replay", config.seed, device=device)
     mix = ReplayMix(stores, vars(method.mix))
-    tuner = FineTuner(method, collector, learner, mix, draws, logger, say)
+    captured = update_graphs(device, config.graphs, (rng, draws))
+    tuner = FineTuner(method, collector, learner, mix, draws, logger, say, captured)
     return TuningSession(
         tuner, deployed(base, learner, action_map), deployed_noise(method), ("train", config.seed)
     )
