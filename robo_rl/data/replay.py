@@ -38,9 +38,8 @@ class Batch:
     discount: Float[Tensor, " b"]  # gamma^steps; 0: no bootstrapping
     next_obs: Float[Tensor, "b f"]  # last observation of the episode, never the one after a reset
     next_ctx: Float[Tensor, "b c"]
-    mc_return: Float[
-        Tensor, " b"
-    ]  # discounted return to the end of the episode, also to a time-out; NaN: unknown
+    # discounted return to the end of the episode, also to a time-out; NaN: unknown
+    mc_return: Float[Tensor, " b"]
     # mc_return, if the episode had no reward left after its end; NaN: unknown
     return_floor: Float[Tensor, " b"]
     demo: Float[Tensor, " b"]  # 1 for actions of a demonstrator or an intervention
@@ -58,15 +57,13 @@ class Replay:
     is sampled until one of its pictures is overwritten.
     """
 
-    VECTORS = ("obs", "ctx", "critic_action", "action", "next_obs", "next_ctx")
+    _HERE, _NEXT = ("obs", "ctx", "critic_action", "action"), ("next_obs", "next_ctx")
+    VECTORS = (*_HERE, *_NEXT)
     SCALARS = ("reward", "steps", "mc_return", "demo")
-    FLAGS = (
-        "terminated",
-        "truncated",
-        "cut",
-    )  # cut: the lane's next entry is not the successor of this one; bootstrap here
-    FRAMES = ("frame", "next_frame")  # numbers in `frames`
     TIMED_OUT = "timed_out"  # flag: the episode ended by time-out, and later rewards are missing in mc_return
+    # cut: the lane's next entry is not the successor of this one; bootstrap here
+    FLAGS = ("terminated", "truncated", "cut")
+    FRAMES = ("frame", "next_frame")  # numbers in `frames`
 
     def __init__(
         self,
@@ -84,20 +81,24 @@ class Replay:
             )
         self.lanes, self.slots, self.frames = lanes, capacity // lanes, frames
         self._extra = dict(extra or {})
-        wide = {name: widths[name] for name in self.VECTORS} | self._extra
         shape = (lanes, self.slots)
-        self.data: dict[str, Tensor] = {
-            name: torch.zeros(*shape, width, device=device) for name, width in wide.items()
-        }
-        self.data |= {name: torch.zeros(shape, device=device) for name in self.SCALARS}
-        self.data |= {
-            name: torch.zeros(shape, dtype=torch.bool, device=device)
-            for name in (*self.FLAGS, self.TIMED_OUT)
-        }
+        # Columns that are sampled together lie together in memory: one gather finds them all.
+        self._vectors, self._following = (
+            torch.zeros(*shape, sum(widths[name] for name in names), device=device)
+            for names in (self._HERE, self._NEXT)
+        )
+        self._scalars = torch.zeros(*shape, len(self.SCALARS), device=device)
+        self._flags = torch.zeros(*shape, len(self.FLAGS) + 1, dtype=torch.bool, device=device)
+        self._widths = [[widths[name] for name in names] for names in (self._HERE, self._NEXT)]
+        self.data: dict[str, Tensor] = {}  # views of the columns (lanes, slots, width) or (lanes, slots)
+        self.data |= zip(self._HERE, self._vectors.split(self._widths[0], -1), strict=True)
+        self.data |= zip(self._NEXT, self._following.split(self._widths[1], -1), strict=True)
+        self.data |= zip(self.SCALARS, self._scalars.unbind(-1), strict=True)
+        self.data |= zip((*self.FLAGS, self.TIMED_OUT), self._flags.unbind(-1), strict=True)
+        self.data |= {name: torch.zeros(*shape, width, device=device) for name, width in self._extra.items()}
         numbers = () if frames is None else self.FRAMES
         self.data |= {name: torch.zeros(shape, dtype=torch.long, device=device) for name in numbers}
-        given = (*self.VECTORS, "reward", "steps", "demo", *self.FLAGS, *numbers, *self._extra)
-        self._given = given  # columns that `add` receives
+        self._apart = (*numbers, *self._extra)
         # Number of decisions ever stored, per lane, and its value at the start of the running episode.
         self.head = torch.zeros(lanes, dtype=torch.long, device=device)
         self.episode_start = torch.zeros_like(self.head)
@@ -119,15 +120,27 @@ class Replay:
         values: every vector, `reward`, `steps`, `demo` and all flags, with k rows; other entries are ignored.
         """
         slot = lanes.read(self.head) % self.slots
-        written = {name: values[name].to(self.data[name].dtype) for name in self._given}
-        written["mc_return"] = torch.full_like(slot, torch.nan, dtype=torch.float32)
-        written[self.TIMED_OUT] = torch.zeros_like(slot, dtype=torch.bool)
+        unknown = torch.full_like(slot, torch.nan, dtype=torch.float32)
+        given = dict(values) | {
+            "mc_return": unknown,
+            self.TIMED_OUT: torch.zeros_like(slot, dtype=torch.bool),
+        }
+        written = [
+            (self._vectors, torch.cat([given[name].float() for name in self._HERE], dim=-1)),
+            (self._following, torch.cat([given[name].float() for name in self._NEXT], dim=-1)),
+            (self._scalars, torch.stack([given[name].float() for name in self.SCALARS], dim=-1)),
+            (
+                self._flags,
+                torch.stack([given[name].bool() for name in (*self.FLAGS, self.TIMED_OUT)], dim=-1),
+            ),
+            *((self.data[name], given[name]) for name in self._apart),
+        ]
         together = self._together(lanes, slot)
-        for name, rows in written.items():
+        for table, rows in written:
             if together is None:
-                lanes.put(self.data[name], slot, rows)
+                lanes.put(table, slot, rows.to(table.dtype))
             else:
-                self.data[name][:, together] = rows
+                table[:, together] = rows
         lanes.add(self.head, 1)
         if ended := lanes.where(values["terminated"] | values["truncated"]):
             self._close_episodes(ended, gamma)
@@ -205,10 +218,10 @@ class Replay:
         rows, complete = at.flatten(), not lanes.masked and bool(inside.all())
         for name, value in (("mc_return", returns.float()), (self.TIMED_OUT, timed_out)):
             kept = value if complete else torch.where(inside, value, self._take(name, at))
-            self._column(name).index_copy_(0, rows, kept.flatten())
+            self.data[name].flatten(0, 1).index_copy_(0, rows, kept.flatten())
 
     def _newest(self, lanes: Lanes, count: int) -> Int[Tensor, "k count"]:
-        """Rows of the newest `count` decisions of these lanes in a `_column`, the newest last.
+        """Rows of the newest `count` decisions of these lanes over all lanes, the newest last.
 
         Lane after lane, as they lie in memory: with time first, each number would be in another cache line.
         """
@@ -220,7 +233,7 @@ class Replay:
 
     def _take(self, name: str, rows: Int[Tensor, "k t"]) -> Tensor:
         """Entries (k, t) of a column of numbers."""
-        return self._column(name).index_select(0, rows.flatten()).view_as(rows)
+        return _gather(self.data[name], rows)
 
     def sample(
         self,
@@ -237,36 +250,42 @@ class Replay:
         `timeout_is_failure` declares a finite horizon. Only then is the return to a time-out complete, and
         thus a floor.
         """
-        filled = self._held()
-        ends = filled.cumsum(0)
-        # A remainder of 62 random bits: `randint` needs its limit on the host.
-        flat = torch.randint(2**62, (size,), generator=generator, device=ends.device) % ends[-1]
-        lane = torch.searchsorted(ends, flat, right=True)
-        oldest = self.head[lane] - filled[lane]
-        first = oldest + flat - (ends[lane] - filled[lane])  # index of the decision inside the lane
-        reward, discount, last = self._n_step(lane, first, gamma, n_step)
-        at, to = self._rows(lane, first), self._rows(lane, last)
-        stop = self._column("terminated")[to]
-        mc_return = floor = self._column("mc_return")[at]
+        lane, first = self._draw(size, generator)
+        reward, discount, at, to, numbers = self._n_step(lane, first, gamma, n_step)
+        mc_return = floor = numbers[:, 2]
+        flags = _gather(self._flags, to)
+        stop = flags[:, 0]
         if timeout_is_failure:
-            stop = stop | self._column("truncated")[to]
+            stop = stop | flags[:, 1]
         else:
-            floor = floor.masked_fill(self._column(self.TIMED_OUT)[at], torch.nan)
+            timed_out = flags if to is at else _gather(self._flags, at)
+            floor = floor.masked_fill(timed_out[:, -1], torch.nan)
+        vectors = _gather(self._vectors, at).split(self._widths[0], -1)
+        following = _gather(self._following, to).split(self._widths[1], -1)
         return Batch(
-            obs=self._column("obs")[at],
-            ctx=self._column("ctx")[at],
-            critic_action=self._column("critic_action")[at],
-            action=self._column("action")[at],
+            **dict(zip(self._HERE, vectors, strict=True)),
+            **dict(zip(self._NEXT, following, strict=True)),
             reward=reward,
-            discount=discount * (~stop).float(),
-            next_obs=self._column("next_obs")[to],
-            next_ctx=self._column("next_ctx")[to],
+            discount=discount.masked_fill(stop, 0.0),
             mc_return=mc_return,
             return_floor=floor,
-            demo=self._column("demo")[at],
+            demo=numbers[:, 3],
             pictures=self._pictures("frame", lane, at),
             next_pictures=self._pictures("next_frame", lane, to),
         )
+
+    def _draw(
+        self, size: int, generator: torch.Generator
+    ) -> tuple[Int[Tensor, " b"] | None, Int[Tensor, " b"]]:
+        """(lanes, indices in them) of uniformly drawn decisions; no lanes where there is only one."""
+        filled = self._held()
+        ends = filled.cumsum(0) if self.lanes > 1 else filled
+        # A remainder of 62 random bits: `randint` needs its limit on the host.
+        flat = torch.randint(2**62, (size,), generator=generator, device=ends.device) % ends[-1]
+        if self.lanes == 1:
+            return None, flat + (self.head - ends)
+        lane = torch.searchsorted(ends, flat, right=True)
+        return lane, flat + (self.head - ends)[lane]
 
     def _held(self) -> Int[Tensor, " n"]:
         """Number of decisions of every lane that can be sampled, the newest ones."""
@@ -277,34 +296,40 @@ class Replay:
         window_start = self.data["frame"] - (self.frames.obs_steps - 1)
         return stored - (written & (window_start < self.frames.oldest.unsqueeze(1))).sum(1)
 
-    def _pictures(self, name: str, lane: Int[Tensor, " b"], rows: Int[Tensor, " b"]) -> Obs:
-        return {} if self.frames is None else self.frames.windows(lane, self._column(name)[rows])
+    def _pictures(self, name: str, lane: Int[Tensor, " b"] | None, rows: Int[Tensor, " b"]) -> Obs:
+        if self.frames is None:
+            return {}
+        return self.frames.windows(
+            torch.zeros_like(rows) if lane is None else lane, _gather(self.data[name], rows)
+        )
 
-    def _rows(self, lane: Int[Tensor, "..."], index: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
-        """Row of decision `index` of a lane in a `_column`."""
-        return lane * self.slots + index % self.slots
-
-    def _column(self, name: str) -> Tensor:
-        """A field with lanes and slots as one axis: gathering by one index costs half as much as by two."""
-        return self.data[name].flatten(0, 1)
+    def _rows(self, lane: Int[Tensor, "..."] | None, index: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
+        """Row of decision `index` of a lane over all lanes."""
+        slot = index % self.slots
+        return slot if lane is None else slot.add_(lane, alpha=self.slots)
 
     def _n_step(
-        self, lane: Int[Tensor, " b"], first: Int[Tensor, " b"], gamma: float, n_step: int
-    ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"], Int[Tensor, " b"]]:
-        """Sum of rewards, product of discounts and the last decision used, per sampled decision."""
+        self, lane: Int[Tensor, " b"] | None, first: Int[Tensor, " b"], gamma: float, n_step: int
+    ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"], Int[Tensor, " b"], Int[Tensor, " b"], Tensor]:
+        """Sum of rewards, product of discounts, rows of the decision and of the last one, `SCALARS`."""
         if n_step == 1:
-            rows = self._rows(lane, first)
-            return self._column("reward")[rows], gamma ** self._column("steps")[rows], first
+            numbers = _gather(self._scalars, at := self._rows(lane, first))
+            return numbers[:, 0], gamma ** numbers[:, 1], at, at, numbers
         index = first.unsqueeze(1) + torch.arange(n_step, device=first.device)  # (b, n)
-        rows = self._rows(lane.unsqueeze(1), index)
-        ends = self._column("terminated")[rows] | self._column("truncated")[rows] | self._column("cut")[rows]
-        follows = (index[:, 1:] < self.head[lane].unsqueeze(1)) & ~ends[:, :-1]
-        starts = torch.ones_like(first, dtype=torch.float32).unsqueeze(1)
-        used = torch.cat([starts, follows.float()], dim=1).cumprod(dim=1)  # (b, n), 1 or 0
-        steps = used * self._column("steps")[rows]
+        rows = self._rows(None if lane is None else lane.unsqueeze(1), index)
+        numbers = _gather(self._scalars, rows)
+        flags = _gather(self._flags, rows)
+        ends = flags[:, :-1, :3].any(-1)
+        head = self.head if lane is None else self.head[lane].unsqueeze(1)
+        follows = (index[:, 1:] < head) & ~ends
+        used = torch.ones_like(numbers[..., 0])  # 1 or 0
+        used[:, 1:] = follows.cumprod(dim=1)
+        steps = used * numbers[..., 1]
         before = steps.cumsum(dim=1) - steps  # environment steps before each decision
-        reward = (used * gamma**before * self._column("reward")[rows]).sum(dim=1)
-        return reward, gamma ** steps.sum(dim=1), first + used.sum(dim=1).long() - 1
+        reward = (used * gamma**before * numbers[..., 0]).sum(dim=1)
+        last = used.sum(dim=1, dtype=torch.long).sub_(1).unsqueeze(1)
+        to = rows.gather(1, last).squeeze(1)
+        return reward, gamma ** steps.sum(dim=1), rows[:, 0], to, numbers[:, 0]
 
     def state_dict(self) -> dict[str, Any]:
         """The filled part only, so that early checkpoints are small."""
@@ -332,6 +357,12 @@ class Replay:
         for name, value in self.data.items():
             value.zero_()
             value[:, : state[name].shape[1]] = state[name]
+
+
+def _gather(table: Tensor, rows: Int[Tensor, "..."]) -> Tensor:
+    """Entries of these rows, counted over lanes and slots as one axis, which costs half as much as two."""
+    found: Tensor = table.flatten(0, 1).index_select(0, rows.flatten()).unflatten(0, rows.shape)
+    return found
 
 
 def discounted_sums(

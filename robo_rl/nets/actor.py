@@ -15,7 +15,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 from robo_rl.nets.mlp import mlp
 
-_LOG_STD_MIN, _LOG_STD_MAX = -5.0, 2.0
+LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,14 @@ class GaussianActor(Actor):
 
     def __init__(self, config: ActorConfig) -> None:
         super().__init__(config, 2 * config.dim)
-        span = (math.log(config.init_std) - _LOG_STD_MIN) / (_LOG_STD_MAX - _LOG_STD_MIN)
+        span = (math.log(config.init_std) - LOG_STD_MIN) / (LOG_STD_MAX - LOG_STD_MIN)
         self.log_std_bias = math.atanh(2.0 * span - 1.0)
 
     def distribution(self, x: Float[Tensor, "b i"]) -> tuple[Float[Tensor, "b dim"], Float[Tensor, "b dim"]]:
         """Mean and log standard deviation before the tanh."""
         mean, raw = self.net(x).chunk(2, dim=-1)
         squash = 0.5 * (torch.tanh(raw + self.log_std_bias) + 1.0)
-        return mean, _LOG_STD_MIN + (_LOG_STD_MAX - _LOG_STD_MIN) * squash
+        return mean, LOG_STD_MIN + (LOG_STD_MAX - LOG_STD_MIN) * squash
 
     def sample(
         self, x: Float[Tensor, "b i"], eps: Float[Tensor, "b dim"]

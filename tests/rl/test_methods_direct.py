@@ -51,5 +51,5 @@ def test_target_entropy_counts_per_dimension() -> None:
         multipliers = learner.multipliers
         before = float(multipliers.log_alpha.detach())
         multipliers.optimizer.restart()  # type: ignore[union-attr]
-        multipliers.step(torch.zeros(8, 2), torch.zeros(8, 0), torch.full((8,), log_prob))
+        multipliers.step(torch.zeros(8, 2), torch.zeros(8, 0), torch.tensor(-log_prob))
         assert (float(multipliers.log_alpha.detach()) > before) == up

@@ -31,9 +31,9 @@ def batch(size: int = 64, width: int = 1, ctx: int = 0, action: int | None = Non
     )  # fmt: skip
 
 
-def learner(action_map: object = None, **settings: object) -> OffPolicyLearner:
+def learner(action_map: object = None, explicit: bool = True, **settings: object) -> OffPolicyLearner:
     cfg = LearnerConfig(**({"hidden": [32, 32]} | settings))  # type: ignore[arg-type]
-    return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("test"))  # type: ignore[arg-type]
+    return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("test"), explicit=explicit)  # type: ignore[arg-type]
 
 
 def aliased(base: GenerativePolicy, stream: str = "na") -> OffPolicyLearner:
@@ -99,7 +99,10 @@ def test_actor_reduce_selects_the_heads() -> None:
     """Head 0 prefers u = -1, head 1 twice as strongly +1: the first alone wins with `first`, the second in
     the mean.
     """
-    made = {reduce: learner(actor="deterministic", actor_reduce=reduce) for reduce in ("first", "mean")}
+    made = {
+        reduce: learner(actor="deterministic", actor_reduce=reduce, explicit=False)
+        for reduce in ("first", "mean")
+    }
     for reduce, wanted in (("first", -1.0), ("mean", 1.0)):
         critic = made[reduce].critic
         slopes = torch.tensor([-1.0, 2.0]).view(2, 1)
@@ -212,7 +215,7 @@ def test_explore_min_scale_spreads_the_noise_over_lanes() -> None:
 
 def test_multipliers_move_the_right_way() -> None:
     """Too little entropy raises alpha; too large a shift raises the norm's multiplier."""
-    assert temperature_gradient(torch.tensor([3.0]), target_entropy=0.0) == -3.0  # entropy -3 is below 0
+    assert temperature_gradient(torch.tensor(-3.0), target_entropy=0.0) == -3.0  # entropy -3 is below 0
     term, gradient = norm_bound_terms(torch.zeros(()), torch.tensor(2.0), 1.0)
     assert gradient == -1.0  # descent raises the multiplier
     assert term == 1.0

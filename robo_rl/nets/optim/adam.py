@@ -36,6 +36,14 @@ class StaticAdam:
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
+        states = [self._adam.state[parameter] for parameter in self.parameters]
+        self._steps = [state["step"] for state in states]
+        self._lists = (  # as the kernel takes them
+            self.parameters,
+            [cast("Tensor", parameter.grad) for parameter in self.parameters],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+        )
 
     def step(self) -> None:
         """One step down the gradients.
@@ -43,18 +51,14 @@ class StaticAdam:
         The kernel is called directly: for one small network `torch.optim.Adam.step` spends more time on its
         bookkeeping than on the step.
         """
-        group, states = self._adam.param_groups[0], self._adam.state
-        moments = [states[parameter] for parameter in self.parameters]
-        steps = [moment["step"] for moment in moments]
+        group = self._adam.param_groups[0]
         with torch.no_grad():
-            torch._foreach_add_(steps, 1)
+            for steps in self._steps:
+                steps.add_(1)
             self._kernel(
-                self.parameters,
-                cast("list[Tensor]", [parameter.grad for parameter in self.parameters]),
-                [moment["exp_avg"] for moment in moments],
-                [moment["exp_avg_sq"] for moment in moments],
+                *self._lists,
                 [],
-                steps,
+                self._steps,
                 lr=group["lr"],
                 beta1=group["betas"][0],
                 beta2=group["betas"][1],

@@ -51,6 +51,17 @@ class FlatAdam(StaticAdam):
     def descend(self, loss: Tensor) -> None:
         """One step down the gradient of `loss` in the module's parameters."""
         flat_gradient(loss, self.module, out=self.flat.grad)
+        self.descend_gradient()
+
+    def descend_gradient(self) -> None:
+        """One step down the gradient in `flat.grad`."""
         if self.clip > 0.0:
             nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.step()
+
+    def gradients(self) -> dict[nn.Parameter, Tensor]:
+        """Every parameter's part of `flat.grad`, as a view of its shape."""
+        assert self.flat.grad is not None
+        parameters = list(self.module.parameters())
+        parts = self.flat.grad.split([p.numel() for p in parameters])
+        return {p: part.view_as(p) for p, part in zip(parameters, parts, strict=True)}

@@ -112,7 +112,7 @@ class CandidateLearner(OffPolicyLearner):
     def _backup(self, batch: Batch, u: Float[Tensor, "b d"]) -> Tensor:
         assert isinstance(self.critics, QCritics)
         action = self.map.to_critic(u, batch.next_ctx)
-        return self.critics.loss.target(batch, self.critics.target, action, 0.0)
+        return self.critics.bootstrap(batch, action, 0.0)
 
     def update_number(self, number: int, batch: Batch) -> Info:
         info = super().update_number(number, batch)

@@ -15,6 +15,8 @@ from robo_rl.core.views import Views
 from robo_rl.nets.optim.flat import FlatAdam
 from robo_rl.rl.off_policy.config import LearnerConfig
 
+_EVERY = slice(None)
+
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext:
@@ -44,11 +46,12 @@ class LearnerContext:
 
     def actor_input(self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b i"]:
         """Input of the actor: its view of the observation, and the map's context."""
-        return torch.cat([obs[:, self.views.actor], ctx], dim=-1)
+        seen = _columns(obs, self.views.actor)
+        return torch.cat([seen, ctx], dim=-1) if ctx.shape[1] else seen
 
     def critic_input(self, obs: Float[Tensor, "b f"]) -> Float[Tensor, "b s"]:
         """Input of the critics beside the action."""
-        return obs[:, self.views.critic]
+        return _columns(obs, self.views.critic)
 
     def normal(self, count: int) -> Float[Tensor, "b d"]:
         """Standard normal noise for `count` actions u."""
@@ -58,3 +61,7 @@ class LearnerContext:
         """`count` actions u, uniform in [-1, 1]."""
         drawn = torch.rand(count, self.map.dim, generator=self.generator, device=self.device)
         return drawn * 2.0 - 1.0
+
+
+def _columns(obs: Float[Tensor, "b f"], view: slice) -> Float[Tensor, "b i"]:
+    return obs if view == _EVERY else obs[:, view]

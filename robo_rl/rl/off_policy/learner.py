@@ -20,11 +20,13 @@ from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.gradients.layer import Scratch
 from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder, without_encoder
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.critics import Critics, QCritics, copied
+from robo_rl.rl.off_policy.explicit import explicit_actors
 from robo_rl.rl.off_policy.exploration import Exploration
 from robo_rl.rl.off_policy.gate import gated
 from robo_rl.rl.off_policy.losses import Info, floored_target, residual_penalty, sac_actor_loss
@@ -40,7 +42,9 @@ class OffPolicyLearner:
     All random numbers come from `generator`, so a restored learner continues bit for bit. views: which parts
     of a stored observation actor and critics see. base: the base policy of noise-aliased critics (DSRL-NA);
     None for critics of the map's action. encoder: makes features of sampled pictures and learns with the
-    critics; None: batches hold features. Raises ConfigError for settings that make no learner.
+    critics; None: batches hold features. explicit: gradients as in `explicit`, where it supports the
+    settings; False: all by autograd, the reference of the tests. Raises ConfigError for settings that make
+    no learner.
     """
 
     def __init__(
@@ -52,16 +56,19 @@ class OffPolicyLearner:
         views: Views = ALL,
         base: Decoder | None = None,
         encoder: BatchEncoder | None = None,
+        explicit: bool = True,
     ) -> None:
         check_learner(cfg)
         self.encoder = encoder
         self.map, self.cfg, self.generator = action_map, cfg, generator
         self.context = context = LearnerContext(cfg, action_map, views, generator)
         self.updates = 0
+        explicit = explicit and cfg.precision == "float32" and context.device.type == "cpu"
+        scratch = Scratch() if explicit else None
         nets = make_networks(obs_dim, context)
         self.actor, self.target_actor = nets.actor, nets.target_actor
         self.critics: Critics = (
-            QCritics(nets, context, None if encoder is None else encoder.module)
+            QCritics(nets, context, None if encoder is None else encoder.module, scratch)
             if base is None
             else NoiseAliasedCritics(obs_dim, nets, context, base)
         )
@@ -69,6 +76,13 @@ class OffPolicyLearner:
         self._target_actor_flat = flatten_parameters(self.target_actor)
         self.exploration = Exploration(context)
         self.multipliers = Multipliers(context)
+        self._explicit = (
+            None
+            if scratch is None
+            else explicit_actors(
+                nets, self.actor_opt, self.critics.critic, self.multipliers, context, scratch
+            )
+        )
 
     @property
     def critic(self) -> CriticEnsemble:
@@ -122,9 +136,8 @@ class OffPolicyLearner:
         """One critic update to the base's value: Monte-Carlo returns, or TD with u = 0. The actor stays."""
         batch = self._encoded(batch)
         returns = self.critics.returns_target
-        info = self.critics.fit(
-            batch, returns(batch.mc_return) if monte_carlo else self.base_target_of(batch)
-        )
+        target = returns(batch.mc_return) if monte_carlo else self.base_target_of(batch)
+        info = self.critics.fit(batch, target, known=not monte_carlo)
         self._follow()
         return info
 
@@ -146,13 +159,15 @@ class OffPolicyLearner:
     @torch.no_grad()
     def target_of(self, batch: Batch) -> tuple[Tensor, Info]:
         """(TD target, logs): the next decision is the actor's, or the base's where the gate prefers it."""
-        u, bonus = next_action(batch, self.actor, self.target_actor, self.multipliers.alpha, self.context)
-        if self.cfg.gate:
-            state = self.context.critic_input(batch.next_obs)
-            u = gated(u, state, batch.next_ctx, self.critics.bootstrap_gate, self.map)
+        explicit = self._explicit
+        actor, target_actor = (
+            (explicit.actor, explicit.target) if explicit else (self.actor, self.target_actor)
+        )
+        u, bonus = next_action(batch, actor, target_actor, self.multipliers.alpha, self.context)
+        backup = self.critics.gated_backup if self.cfg.gate else self.critics.backup
         if bonus is None:
-            return self.critics.backup(batch, u, 0.0), {}
-        return self.critics.backup(batch, u, bonus), {"critic/entropy_bonus": (batch.discount * bonus).mean()}
+            return backup(batch, u, 0.0), {}
+        return backup(batch, u, bonus), {"critic/entropy_bonus": (batch.discount * bonus).mean()}
 
     @torch.no_grad()
     def base_target_of(self, batch: Batch) -> Tensor:
@@ -162,6 +177,8 @@ class OffPolicyLearner:
 
     def update_actor(self, batch: Batch) -> Info:
         """One step of the actor up the critics, less entropy, penalty and norm bound."""
+        if self._explicit is not None and self.cfg.norm_bound == 0.0:
+            return self._explicit.update(batch)
         x, cfg = self.context.actor_input(batch.obs, batch.ctx), self.cfg
         alpha: Tensor | float = 0.0
         if isinstance(self.actor, GaussianActor):
@@ -172,7 +189,7 @@ class OffPolicyLearner:
         loss, info = sac_actor_loss(self._judged(batch, u), log_prob, alpha)
         penalty, size = residual_penalty(u, cfg.penalty)
         saturation = {"actor/saturation": (u.detach().abs() > 0.95).float().mean()}
-        term, more = self.multipliers.step(u, batch.ctx, log_prob)
+        term, more = self.multipliers.step(u, batch.ctx, info["actor/entropy"])
         self.actor_opt.descend(loss + penalty + term)
         return info | size | saturation | more
 

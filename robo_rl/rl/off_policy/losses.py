@@ -51,6 +51,21 @@ def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, "*#heads b"]) -> 
     }
 
 
+def critic_gradient(
+    q: Float[Tensor, "k b"], target: Float[Tensor, "*#heads b"], known: bool
+) -> tuple[Float[Tensor, "k b"], Info]:
+    """(d `critic_loss` / dq = 2 (q - y) / b, its logs). known: no target is NaN."""
+    error, rows = q - target, q.shape[1]
+    if not known:
+        error.masked_fill_(~torch.isfinite(target), 0.0)
+    each = error.view(-1)
+    return error * (2.0 / rows), {
+        "critic/loss": torch.dot(each, each) / rows,
+        "critic/q": q.mean(),
+        "critic/q_abs_max": torch.linalg.vector_norm(q, torch.inf),
+    }
+
+
 def categorical_loss(
     logits: Float[Tensor, "k b n"], q: Float[Tensor, "k b"], target: Float[Tensor, "... b n"]
 ) -> tuple[Tensor, Info]:
@@ -125,11 +140,11 @@ def residual_penalty(u: Float[Tensor, "b d"], weight: float) -> tuple[Tensor, In
     return term, {"actor/u_rms": size.sqrt()}
 
 
-def temperature_gradient(log_prob: Float[Tensor, " b"], target_entropy: float) -> Tensor:
-    """-(log pi + target entropy): gradient in log alpha of -log alpha * (log pi + target entropy), which
+def temperature_gradient(entropy: Tensor, target_entropy: float) -> Tensor:
+    """E[-log pi] - target entropy: gradient in log alpha of -log alpha * (log pi + target entropy), which
     raises alpha while the entropy is below its target.
     """
-    return -(log_prob.detach().mean() + target_entropy)
+    return entropy.detach() - target_entropy
 
 
 def norm_bound_terms(log_dual: Tensor, mean_square: Tensor, bound: float) -> tuple[Tensor, Tensor]:

@@ -34,7 +34,7 @@ class Multipliers:
         return self.log_alpha.exp()
 
     def step(
-        self, u: Float[Tensor, "b d"], ctx: Float[Tensor, "b c"], log_prob: Float[Tensor, " b"]
+        self, u: Float[Tensor, "b d"], ctx: Float[Tensor, "b c"], entropy: Tensor
     ) -> tuple[Tensor | float, Info]:
         """One update of what is tuned. Returns the norm bound's term of the actor's loss, and logs."""
         if self.optimizer is None:
@@ -43,7 +43,7 @@ class Multipliers:
         term: Tensor | float = 0.0
         gradients = []
         if cfg.auto_alpha:
-            gradients.append(temperature_gradient(log_prob, cfg.target_entropy * action_map.dim))
+            gradients.append(temperature_gradient(entropy, cfg.target_entropy * action_map.dim))
             info["actor/alpha"] = self.log_alpha.detach().exp()
         if cfg.norm_bound > 0.0:
             shift = action_map.to_critic(u, ctx) - action_map.to_critic(torch.zeros_like(u), ctx)

@@ -21,6 +21,7 @@ from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.exploration import independent_sample
+from robo_rl.rl.off_policy.gate import gated
 from robo_rl.rl.off_policy.losses import Info, critic_loss, td_target
 from robo_rl.rl.off_policy.networks import Networks, make_action_critics
 from robo_rl.rl.off_policy.targets import reduce_heads
@@ -65,7 +66,7 @@ class NoiseAliasedCritics:
         chunk = self.base.sample_from(obs, noise.view(-1, *self.latent.shape))
         return chunk[:, : self.base.execute].flatten(1)
 
-    def fit(self, batch: Batch, target: Tensor) -> Info:
+    def fit(self, batch: Batch, target: Tensor, known: bool = True) -> Info:
         """Q_A to `target`, then Q_W to Q_A."""
         evaluate, state = self.context.evaluate, self.context.critic_input(batch.obs)
         loss, info = critic_loss(evaluate(self.action_critic, state, batch.action), target)
@@ -91,6 +92,10 @@ class NoiseAliasedCritics:
         state = self.context.critic_input(batch.next_obs)
         q = self.context.evaluate(self.action_target, state, chunk)
         return td_target(batch.reward, batch.discount, reduce_heads(q, self.context) + bonus)
+
+    def gated_backup(self, batch: Batch, u: Float[Tensor, "b d"], bonus: Bonus) -> Tensor:
+        state = self.context.critic_input(batch.next_obs)
+        return self.backup(batch, gated(u, state, batch.next_ctx, self.critic, self.latent), bonus)
 
     def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:
         return returns

@@ -141,7 +141,7 @@ class ReplayTrainer:
     def _next_lesson(self) -> None:
         self.env.advance_curriculum()
         data = self.replay.data
-        data["reward"] = self.env.reward_of(data["parts"], data["terminated"])
+        data["reward"][:] = self.env.reward_of(data["parts"], data["terminated"])
 
     def state_dict(self) -> dict[str, Any]:
         """State with the replay buffer, which takes hundreds of megabytes when full."""

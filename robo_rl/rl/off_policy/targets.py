@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
-from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.rl.off_policy.context import LearnerContext
 
 
 def next_action(
-    batch: Batch, actor: Actor, target_actor: Actor, alpha: Tensor, context: LearnerContext
+    batch: Batch, actor: Any, target_actor: Any, alpha: Tensor, context: LearnerContext
 ) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"] | None]:
     """(u of the next decision, entropy bonus of a soft backup).
 
@@ -20,7 +21,7 @@ def next_action(
     smoothing, Fujimoto et al. 2018). The bonus is None for a hard backup.
     """
     cfg, x = context.cfg, context.actor_input(batch.next_obs, batch.next_ctx)
-    if isinstance(actor, GaussianActor):
+    if cfg.actor == "gaussian":
         u, log_prob = actor.sample(x, context.normal(len(x)))
         return u, -alpha * log_prob if cfg.entropy_in_target else None
     noise = (cfg.target_std * context.normal(len(x))).clamp(-cfg.target_clip, cfg.target_clip)

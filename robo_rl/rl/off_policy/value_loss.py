@@ -14,11 +14,16 @@ from torch import Tensor
 
 from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
-from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.support import Support
 from robo_rl.rl.off_policy.config import support_of
 from robo_rl.rl.off_policy.context import LearnerContext
-from robo_rl.rl.off_policy.losses import Info, categorical_loss, critic_loss, td_target
+from robo_rl.rl.off_policy.losses import (
+    Info,
+    categorical_loss,
+    critic_gradient,
+    critic_loss,
+    td_target,
+)
 from robo_rl.rl.off_policy.targets import lowest_of_subset, reduce_heads
 
 Bonus = Float[Tensor, " b"] | float
@@ -28,18 +33,24 @@ Bonus = Float[Tensor, " b"] | float
 class ValueLoss(Protocol):
     """Targets and loss of an ensemble of critics."""
 
-    def target(self, batch: Batch, critic: CriticEnsemble, action: Tensor, bonus: Bonus) -> Tensor:
-        """Target of a decision from `critic` at the next one, `action` in the map's form. bonus: entropy."""
+    def q(self, outputs: Float[Tensor, "k b n"]) -> Float[Tensor, "k b"]:
+        """Q of the outputs of critics."""
+        ...
+
+    def target(self, batch: Batch, outputs: Float[Tensor, "k b n"], bonus: Bonus) -> Tensor:
+        """Target of a decision, from the critics' outputs for the next one. bonus: entropy."""
         ...
 
     def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:
         """Target that states these returns; NaN where one is unknown."""
         ...
 
-    def loss(
-        self, batch: Batch, critic: CriticEnsemble, target: Tensor
-    ) -> tuple[Tensor, Info, Float[Tensor, "k b"]]:
-        """(loss, logs, Q of the batch's actions)."""
+    def loss(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
+        """(loss, logs) of the critics' outputs for the batch's actions."""
+        ...
+
+    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor, known: bool) -> tuple[Tensor, Info]:
+        """(gradient of `loss` in the outputs, logs). known: the targets hold no unknown return."""
         ...
 
 
@@ -49,20 +60,22 @@ class Regression:
     def __init__(self, context: LearnerContext) -> None:
         self.context = context
 
-    def target(self, batch: Batch, critic: CriticEnsemble, action: Tensor, bonus: Bonus) -> Tensor:
-        q = self.context.evaluate(critic, self.context.critic_input(batch.next_obs), action)
-        q = reduce_heads(q, self.context)
+    def q(self, outputs: Float[Tensor, "k b n"]) -> Float[Tensor, "k b"]:
+        return outputs.squeeze(-1)
+
+    def target(self, batch: Batch, outputs: Float[Tensor, "k b n"], bonus: Bonus) -> Tensor:
+        q = reduce_heads(self.q(outputs), self.context)
         return td_target(batch.reward, batch.discount, q + bonus)
 
     def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:
         return returns
 
-    def loss(
-        self, batch: Batch, critic: CriticEnsemble, target: Tensor
-    ) -> tuple[Tensor, Info, Float[Tensor, "k b"]]:
-        x = self.context.critic_input(batch.obs)
-        q = self.context.evaluate(critic, x, batch.critic_action)
-        return (*critic_loss(q, target), q)
+    def loss(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
+        return critic_loss(self.q(outputs), target)
+
+    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor, known: bool) -> tuple[Tensor, Info]:
+        grad, info = critic_gradient(self.q(outputs), target, known)
+        return grad.unsqueeze(-1), info
 
 
 class HlGauss(Regression):
@@ -76,13 +89,17 @@ class HlGauss(Regression):
         """Probabilities of the atoms for a target; 0 everywhere where it is unknown."""
         return known_only(target, self.support.smooth)
 
-    def loss(
-        self, batch: Batch, critic: CriticEnsemble, target: Tensor
-    ) -> tuple[Tensor, Info, Float[Tensor, "k b"]]:
-        x = self.context.critic_input(batch.obs)
-        logits = self.context.evaluate(critic.outputs, x, batch.critic_action)
-        q = self.support.mean(logits)
-        return (*categorical_loss(logits, q, self.histogram(target)), q)
+    def q(self, outputs: Float[Tensor, "k b n"]) -> Float[Tensor, "k b"]:
+        return self.support.mean(outputs)
+
+    def loss(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
+        return categorical_loss(outputs, self.q(outputs), self.histogram(target))
+
+    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor, known: bool) -> tuple[Tensor, Info]:
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            loss, info = self.loss(leaf, target)
+        return torch.autograd.grad(loss, leaf)[0], info
 
 
 class C51(HlGauss):
@@ -92,9 +109,8 @@ class C51(HlGauss):
     head its own, as in FastSAC.
     """
 
-    def target(self, batch: Batch, critic: CriticEnsemble, action: Tensor, bonus: Bonus) -> Tensor:
-        x = self.context.critic_input(batch.next_obs)
-        logits = self.context.evaluate(critic.outputs, x, action)
+    def target(self, batch: Batch, outputs: Float[Tensor, "k b n"], bonus: Bonus) -> Tensor:
+        logits = outputs
         if self.context.cfg.target_reduce == "min":
             logits = lowest_of_subset(logits, self.support.mean(logits), self.context)
         weights = torch.softmax(logits, dim=-1)

@@ -92,7 +92,7 @@ def test_a_lost_actor_leaves_no_episode_that_continues() -> None:
     replay.add(lane, last, GAMMA)
     assert replay.data["cut"][0, :3].tolist() == [False, True, False]
     assert replay.data["mc_return"][0, :3].isnan().tolist() == [True, True, False]
-    reward, discount, used = replay._n_step(torch.zeros(2).long(), torch.tensor([0, 2]), GAMMA, 5)
+    reward, discount, _, used, _ = replay._n_step(None, torch.tensor([0, 2]), GAMMA, 5)
     torch.testing.assert_close(reward, torch.tensor([1.0 + 0.81, 10.0]))
     assert (used.tolist(), discount[0].item()) == ([1, 2], torch.tensor(0.9).pow(4).item())
 

@@ -1,0 +1,57 @@
+"""Samples of a tanh-squashed Gaussian and their gradient, written out (Haarnoja et al. 2018, appendix C).
+
+    t = tanh(raw + bias),   log s = mid + half * t,   a = m + s eps,   u = tanh(a)
+    log pi = sum of -eps^2 / 2 - log s - log sqrt(2 pi) - log(1 - u^2),
+    log(1 - u^2) = 2 (log 2 - a - softplus(-2 a))
+
+With d log(1 - u^2) / da = -2 u, the gradient of a loss L(u, log pi) is
+
+    dL/da = dL/du (1 - u^2) + 2 u dL/dlog pi,   dL/dm = dL/da,
+    dL/draw = (dL/da s eps - dL/dlog pi) half (1 - t^2)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from robo_rl.core.shapes import Float
+from robo_rl.nets.actor import LOG_STD_MAX, LOG_STD_MIN
+
+HALF = 0.5 * (LOG_STD_MAX - LOG_STD_MIN)
+MID = 0.5 * (LOG_STD_MAX + LOG_STD_MIN)
+_HALF, _MID = torch.tensor(HALF), torch.tensor(MID)  # numbers that can be the first term of a sum
+_CONSTANT = 0.5 * math.log(2.0 * math.pi) + 2.0 * math.log(2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A sample u with its log-density, and what its gradient needs: s eps and t of the formulas above."""
+
+    u: Float[Tensor, "b d"]
+    log_prob: Float[Tensor, " b"]
+    noise: Float[Tensor, "b d"]
+    t: Float[Tensor, "b d"]
+
+    def gradient(self, du: Float[Tensor, "b d"], dlog_prob: Tensor) -> Float[Tensor, "b 2d"]:
+        """dL/d(m, raw) from dL/du and dL/dlog pi, which is one number for all rows."""
+        da = torch.addcmul(du, self.u, torch.addcmul(2.0 * dlog_prob, du, self.u, value=-1.0))
+        slope = torch.addcmul(_HALF, self.t, self.t, value=-HALF)
+        draw = torch.addcmul(-dlog_prob, da, self.noise).mul_(slope)
+        return torch.cat([da, draw], dim=-1)
+
+
+def draw(out: Float[Tensor, "b 2d"], bias: float, eps: Float[Tensor, "b d"]) -> Draw:
+    """Sample from the outputs (m, raw) of a `GaussianActor` with this `log_std_bias`."""
+    mean, raw = out.chunk(2, dim=-1)
+    t = torch.tanh(raw + bias)
+    log_std = torch.add(_MID, t, alpha=HALF)
+    noise = log_std.exp().mul_(eps)
+    a = mean + noise
+    half = torch.sub(a, softplus(a, beta=-2.0), alpha=2.0)  # -log(1 - u^2) / 2 + log 2
+    negative = log_std.addcmul_(eps, eps, value=0.5).sub_(half, alpha=2.0)
+    return Draw(torch.tanh(a), -eps.shape[1] * _CONSTANT - negative.sum(-1), noise, t)

@@ -1,0 +1,159 @@
+"""Updates with the networks' backward pass written out (`nets.gradients`), for what nearly all methods use.
+
+    critics: outputs ─► gradient of the loss in them ─► gradient of the weights
+    actor:   u ─► critics' outputs ─► gradient in u ─► gradient of the actor's weights
+
+The rest takes autograd: critics that train an encoder, Cal-QL's term, the norm bound and half precision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from robo_rl.core.action_map import ActionMap, DirectMap
+from robo_rl.core.shapes import Float
+from robo_rl.data.replay import Batch
+from robo_rl.nets.actor import Actor, GaussianActor
+from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.gradients.gaussian import Draw, draw
+from robo_rl.nets.gradients.layer import Scratch
+from robo_rl.nets.gradients.stack import Stack, ensemble_stack, sequential_stack
+from robo_rl.nets.optim.flat import FlatAdam
+from robo_rl.rl.off_policy.context import LearnerContext
+from robo_rl.rl.off_policy.losses import Info
+from robo_rl.rl.off_policy.multipliers import Multipliers
+from robo_rl.rl.off_policy.networks import Networks
+
+
+class ExplicitActor:
+    """`mode` and `sample` of an actor, and `backward` of the last of them. See `Actor`."""
+
+    def __init__(self, stack: Stack, bias: float) -> None:
+        self.stack, self._bias = stack, bias
+        self._drawn: Draw | None = None
+
+    def mode(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
+        self._u = torch.tanh(self.stack.forward(x)[0])
+        return self._u
+
+    def sample(
+        self, x: Float[Tensor, "b i"], eps: Float[Tensor, "b d"]
+    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"]]:
+        self._drawn = draw(self.stack.forward(x)[0], self._bias, eps)
+        return self._drawn.u, self._drawn.log_prob
+
+    def backward(self, du: Float[Tensor, "b d"], dlog_prob: Tensor) -> None:
+        """Write the gradients of the weights. dlog_prob: of `sample`'s density, one number for all rows."""
+        if self._drawn is not None:
+            grad = self._drawn.gradient(du, dlog_prob)
+        else:
+            grad = torch.ops.aten.tanh_backward(du, self._u)
+        self.stack.backward(grad.unsqueeze(0))
+
+
+def explicit_actor(actor: Actor, scratch: Scratch, optimizer: FlatAdam | None = None) -> ExplicitActor | None:
+    """Passes of an actor; None where its layers are not supported. optimizer: holds the gradients."""
+    stack = sequential_stack(actor.net, scratch, optimizer)
+    if stack is None or not actor.config.squash:
+        return None
+    return ExplicitActor(stack, actor.log_std_bias if isinstance(actor, GaussianActor) else 0.0)
+
+
+def through_map(
+    action_map: ActionMap, u: Float[Tensor, "b d"], ctx: Float[Tensor, "b c"]
+) -> tuple[Float[Tensor, "b k"], Callable[[Tensor], Tensor]]:
+    """(critics' input for u, function from the gradient in it to the gradient in u)."""
+    if isinstance(action_map, DirectMap):
+        return u, lambda grad: grad
+    with torch.enable_grad():
+        leaf = u.detach().requires_grad_()
+        action = action_map.to_critic(leaf, ctx)
+    return action.detach(), lambda grad: torch.autograd.grad(action, leaf, grad)[0]
+
+
+class ActorJudge:
+    """Gradient of Q in the action; Q is reduced over heads by min or mean, or to the first."""
+
+    def __init__(self, critic: CriticEnsemble, reduce: str, scratch: Scratch) -> None:
+        self._stack = ensemble_stack(critic, scratch, heads=1 if reduce == "first" else None)
+        self._support, self._lowest = critic.support, reduce == "min"
+
+    def __call__(self, state: Float[Tensor, "b s"], action: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
+        """Gradient of the batch's sum of Q in the actions."""
+        outputs = self._stack.forward(state, action)
+        grad = self._of_q(outputs) if self._support is None else self._of_logits(outputs)
+        return self._stack.input_gradient(grad, slice(state.shape[1], None))
+
+    def _of_q(self, outputs: Float[Tensor, "k b 1"]) -> Float[Tensor, "k b 1"]:
+        if len(outputs) == 1 or not self._lowest:
+            return torch.full_like(outputs, 1.0 / len(outputs))
+        chosen = torch.empty_like(outputs)
+        torch.eq(outputs, outputs.amin(dim=0), out=chosen)
+        return chosen.div_(chosen.sum(0))  # of equal heads, each has its share
+
+    def _of_logits(self, outputs: Float[Tensor, "k b n"]) -> Float[Tensor, "k b n"]:
+        assert self._support is not None
+        with torch.enable_grad():
+            leaf = outputs.detach().requires_grad_()
+            q = self._support.mean(leaf)
+            total = q.amin(dim=0).sum() if self._lowest else q.mean(dim=0).sum()
+        return torch.autograd.grad(total, leaf)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplicitActors:
+    """An actor and its target network, with the update of the actor."""
+
+    actor: ExplicitActor
+    target: ExplicitActor
+    judge: ActorJudge
+    optimizer: FlatAdam
+    multipliers: Multipliers
+    context: LearnerContext
+
+    @torch.no_grad()
+    def update(self, batch: Batch) -> Info:
+        """One step of the actor, for a loss without norm bound. The logs are those of autograd's form."""
+        context, cfg, rows = self.context, self.context.cfg, len(batch.reward)
+        x = context.actor_input(batch.obs, batch.ctx)
+        if cfg.actor == "gaussian":
+            u, log_prob = self.actor.sample(x, context.normal(rows))
+            entropy, dlog_prob = log_prob.mean().neg(), self.multipliers.alpha / rows
+        else:
+            u = self.actor.mode(x)
+            entropy = dlog_prob = u.new_zeros(())
+        action, to_u = through_map(context.map, u, batch.ctx)
+        du = to_u(self.judge(context.critic_input(batch.obs), action)) * (-1.0 / rows)
+        if cfg.penalty > 0.0:
+            du.add_(u, alpha=2.0 * cfg.penalty / rows)
+        info = {
+            "actor/entropy": entropy,
+            "actor/u_rms": torch.linalg.vector_norm(u) * (1.0 / math.sqrt(u.numel())),
+            "actor/saturation": (u.abs() > 0.95).mean(dtype=torch.float32),
+        }
+        _, more = self.multipliers.step(u, batch.ctx, entropy)
+        self.actor.backward(du, dlog_prob)
+        self.optimizer.descend_gradient()
+        return info | more
+
+
+def explicit_actors(
+    nets: Networks,
+    optimizer: FlatAdam,
+    critic: CriticEnsemble,
+    multipliers: Multipliers,
+    context: LearnerContext,
+    scratch: Scratch,
+) -> ExplicitActors | None:
+    """Explicit form of actors that climb `critic`; None where their layers are not supported."""
+    own = Scratch()  # an actor's pass is still needed after the critics' pass
+    actor, target = explicit_actor(nets.actor, own, optimizer), explicit_actor(nets.target_actor, own)
+    if actor is None or target is None:
+        return None
+    judge = ActorJudge(critic, context.cfg.actor_reduce, scratch)
+    return ExplicitActors(actor, target, judge, optimizer, multipliers, context)

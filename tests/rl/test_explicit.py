@@ -1,0 +1,107 @@
+"""Updates with the backward pass written out, compared with autograd's: the same weights after many."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.seeding import generator
+from robo_rl.nets.gradients.layer import Scratch
+from robo_rl.nets.gradients.stack import sequential_stack
+from robo_rl.nets.mlp import mlp
+from robo_rl.nets.optim.flat import FlatAdam
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.explicit import ActorJudge
+from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from tests.rl.test_targets import ROWS, batch
+
+RESIDUAL = ResidualMap(2, 0.3)
+KINDS: dict[str, tuple[ActionMap, dict[str, Any]]] = {
+    "sac": (DirectMap(2), {"layer_norm": False, "auto_alpha": True, "alpha": 0.1, "entropy_in_target": True,
+                           "actor_reduce": "min"}),
+    "td3": (DirectMap(2), {"actor": "deterministic", "actor_reduce": "first", "actor_delay": 2}),
+    "residual": (RESIDUAL, {"actor": "deterministic", "gate": True, "penalty": 0.1, "grad_clip": 0.5}),
+    "redq": (RESIDUAL, {"heads": 4, "target_subset": 2, "actor_reduce": "mean", "activation": "silu"}),
+    "steering": (LatentMap(2, 1, 1.5, "gaussian"), {"activation": "tanh", "hidden": [12, 16, 8]}),
+    "c51": (DirectMap(2), {"critic_loss": "c51", "atoms": 7, "actor_reduce": "mean", "weight_decay": 0.1}),
+    "hl_gauss": (DirectMap(2), {"critic_loss": "hl_gauss", "atoms": 7, "actor": "deterministic"}),
+    "wide": (DirectMap(2), {"hidden": [160], "heads": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_updates_equal_those_of_autograd(kind: str) -> None:
+    """Burn-in with unknown returns, then updates; only rounding may differ."""
+    action_map, settings = KINDS[kind]
+    values: dict[str, Any] = {"hidden": [16, 12], "lr_actor": 1e-2, "lr_critic": 1e-2} | settings
+    cfg = LearnerConfig(**values)
+    data = batch(action_map.critic_dim, action_map.ctx_dim)
+    data = dataclasses.replace(
+        data, mc_return=data.mc_return.clone().index_fill_(0, torch.arange(9), torch.nan)
+    )
+    made = []
+    for explicit in (True, False):
+        learner = OffPolicyLearner(4, action_map, cfg, generator("explicit"), explicit=explicit)
+        for number in range(6):
+            learner.burn_in(data, monte_carlo=number < 3)
+        for _ in range(8):
+            info = learner.update(data)
+        made.append((learner, info))
+    (ours, logs), (theirs, expected) = made
+    assert logs.keys() == expected.keys()
+    for name, value in logs.items():
+        torch.testing.assert_close(value, expected[name], rtol=2e-3, atol=2e-4, msg=name)
+    for name, optimizer in ours._optimizers().items():
+        other = theirs._optimizers()[name].flat
+        apart = (optimizer.flat - other).abs()
+        assert apart.mean() < 1e-4, name  # Adam's first steps have the size of the rate, 1e-2
+        assert (optimizer.flat - other).norm() < 1e-3 * other.norm(), name
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "silu"])
+@pytest.mark.parametrize("norm", [True, False])
+def test_gradients_of_a_network_equal_autograds(activation: str, norm: bool) -> None:
+    """Outputs, gradient of every parameter and of the input's last two columns."""
+    torch.manual_seed(0)
+    net = mlp(5, (16, 12), 3, layer_norm=norm, activation=activation)
+    optimizer = FlatAdam(net, 1e-3)
+    stack = sequential_stack(net, Scratch(), optimizer)
+    assert stack is not None
+    x, pull = torch.randn(ROWS, 5, requires_grad=True), torch.randn(ROWS, 3)
+    out = net(x)
+    expected = torch.autograd.grad(out, [*net.parameters(), x], pull)
+    with torch.no_grad():
+        torch.testing.assert_close(stack.forward(x[:, :3], x[:, 3:])[0], out)
+        columns = stack.input_gradient(pull.clone().unsqueeze(0), slice(3, None))
+        stack.forward(x)
+        stack.backward(pull.clone().unsqueeze(0))
+    torch.testing.assert_close(columns, expected[-1][:, 3:], rtol=1e-4, atol=1e-5)
+    for place, gradient in zip(optimizer.gradients().values(), expected[:-1], strict=True):
+        torch.testing.assert_close(place, gradient, rtol=1e-4, atol=1e-4)
+
+
+def test_equal_heads_share_the_gradient_of_their_minimum() -> None:
+    """As autograd has it: two copies of a head give the gradient of one."""
+    learner = OffPolicyLearner(4, DirectMap(2), LearnerConfig(hidden=[8]), generator("equal"))
+    with torch.no_grad():
+        for parameter in learner.critic.parameters():
+            parameter[1] = parameter[0]
+    obs, action = torch.randn(ROWS, 4), torch.randn(ROWS, 2, requires_grad=True)
+    (expected,) = torch.autograd.grad(learner.critic(obs, action).amin(0).sum(), action)
+    with torch.no_grad():
+        found = ActorJudge(learner.critic, "min", Scratch())(obs, action)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_networks_of_other_layers_take_autograd() -> None:
+    """A norm behind the activation, or an unknown activation, has no written-out form."""
+    mish = mlp(3, (4,), 2, activation="mish")
+    swapped = torch.nn.Sequential(
+        torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.LayerNorm(4), torch.nn.Linear(4, 2)
+    )
+    assert sequential_stack(mish, Scratch()) is None
+    assert sequential_stack(swapped, Scratch()) is None
