@@ -185,7 +185,10 @@ class Measurement:
         self.more = {
             "method": args.rl,
             "settings": args.rl_set,
-            "env_steps": args.rl_steps,  # of training, for each seed
+            "env_steps": [
+                json.loads((self.run_of(policy, seed) / "results.json").read_text())["env_steps"]
+                for seed in args.rl_seeds
+            ],  # of training, less where time ended it
             "selection_episodes": 2 * SELECTION * len(self.tasks),  # the others of a seed
             "seeds": [fmean(joined(of_seed)) for of_seed in seeds],
             "base": fmean(joined(base)),
@@ -193,10 +196,13 @@ class Measurement:
         }
         return outcomes
 
+    def run_of(self, policy: str, seed: int) -> Path:
+        """Folder of one seed of the method."""
+        return self.folder / f"{Path(policy).name.replace('@', '_at_')}_{self.args.rl}" / f"seed{seed}"
+
     def tuned(self, policy: str, seed: int) -> ByTask:
         """Outcomes of one seed of the method; a training that was stopped continues."""
-        args = self.args
-        out = self.folder / f"{Path(policy).name.replace('@', '_at_')}_{args.rl}" / f"seed{seed}"
+        args, out = self.args, self.run_of(policy, seed)
         if not (out / "policy" / "policy.json").exists():
             given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
             # evaluations at the first and the last step only, of which the better policy is kept
