@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from robo_rl.apps.recording.scene import chain_of
 from robo_rl.apps.recording.settings import AppSettings
 from robo_rl.conf.record import RecordAppNodeConfig
 
@@ -25,4 +26,5 @@ def facts_of(settings: AppSettings, config: RecordAppNodeConfig) -> dict[str, An
         "drives": settings.drives,
         "resets": settings.resets,
         "gripper": robot.gripper is not None,
+        "chain": chain_of(robot),
     }

@@ -80,6 +80,7 @@ class PageServer:
             app.get(path)(_page(name))
             app.post(path)(self._login)
         app.get("/api/facts")(lambda: dict(self._facts))
+        app.get("/api/scene")(lambda: {"shapes": self._desk.shapes})
         app.get("/api/episodes")(self._episodes)
         app.get("/api/episodes/{number}/curves")(self._curves)
         app.get("/api/episodes/{number}/{camera}/{frame}.jpg")(self._picture)
@@ -98,7 +99,7 @@ class PageServer:
 
     def _episodes(self) -> dict[str, Any]:
         count = self._desk.view.get("episode", {}).get("version", 0)
-        return {"episodes": self._review.episodes(count)}
+        return {"episodes": self._review.episodes(count), "undo": self._review.can_undo}
 
     def _curves(self, number: int) -> dict[str, Any]:
         return self._review.curves(number)

@@ -1,4 +1,5 @@
 // Entry of the page: connects the parts, shows views, and sends the operator's requests.
+import { ArmView } from "./arm_view.js";
 import { Cameras } from "./cameras.js";
 import { Drive } from "./drive.js";
 import { keyHelp, listen } from "./keys.js";
@@ -15,6 +16,7 @@ let shownFps = 0;
 
 const plots = new Plots($("plots"), facts.joints);
 const cameras = new Cameras($("cameras"), facts.cameras);
+const arm = new ArmView($("arm-view"), facts.chain);
 const link = new Link({
   onView: (message) => { view = message; show(); },
   onPicture: (index, blob) => cameras.show(index, blob),
@@ -26,6 +28,7 @@ const drive = new Drive(link, facts.joints.length);
 const review = new Review($("review"), $("episodes"), $("player"), facts, send);
 const policy = new Policy($("policy"), send);
 const instruction = new Instruction($("instruction"));
+document.body.dataset.views = facts.cameras.length + (facts.chain ? 1 : 0);
 document.body.dataset.cameras = facts.cameras.length;
 
 let passing = "";
@@ -93,6 +96,8 @@ function show() {
   instruction.show(view.episode.instruction);
   showNotices(view.notices);
   cameras.ages(view.robot.cameras);
+  arm.follow(view.scene);
+  arm.show(view.robot.measured);
   plots.add(view.at_s, view.robot.measured, view.robot.commanded);
   policy.show(view);
   review.update(view);
@@ -106,7 +111,7 @@ function showBanner() {
   if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again …", "error");
   if (passing && view?.operators.role !== "watcher") return say(passing, "error");
   if (!view) return say("", "");
-  if (view.estop) return say("Emergency stop pressed.", "error", ["Release", "estop"]);
+  if (view.estop) return say("Emergency stop: the arm is stopped. Release it, then arm.", "error", ["Release", "estop"]);
   if (view.operators.asked) return say("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);
   if (view.operators.role === "watcher") {
     const text = view.operators.vacant ? "Nobody has the controls." : view.operators.asking ? "Asked for the controls; waiting for the other operator." : "Another operator has the controls; you are watching.";
