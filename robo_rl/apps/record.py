@@ -34,7 +34,7 @@ def main(config: RecordConfig) -> int:
     if config.robot == RUNNING:
         config = replace(config, robot=running_robot(config), attach=True)
     check(config)
-    words = {} if config.attach else robot_words(config)
+    words = with_device({}, config) if config.attach else robot_words(config)
     words[APP] = app_words(config)
     common = [f"bus={bus}", f"namespace={config.namespace}"]
     commands = {name: child_command("robo_rl.apps.node", [*given, *common]) for name, given in words.items()}
@@ -99,7 +99,8 @@ def robot_words(config: RecordConfig) -> dict[str, list[str]]:
     given = {key: value for key, value in real.items() if value}
     if given:
         values = {"robot": config.robot, "device": config.device, "arm": "false", "record": "", **given}
-        return load_set("teleop").commands(values | {"transport": config.transport})
+        words = load_set("teleop").commands(values | {"transport": config.transport})
+        return with_device(words, config)
     if robot.name not in (SIMULATED, SIMULATED_GRIPPER):
         raise ConfigError(
             f"Nothing runs '{robot.name}' yet. Give driver=<file> or controller=<name> of the real arm, "
@@ -110,7 +111,26 @@ def robot_words(config: RecordConfig) -> dict[str, list[str]]:
     words = load_set("arm_sim").commands(values | {"arm": str(config.arm).lower()})
     if robot.name == SIMULATED:  # the other one has a gripper in the place of the peg, and no cameras
         words["sim_robot"] += ["scene=peg", f"image_size={PICTURE_PX}"]
-    return words
+    return with_device(words, config)
+
+
+def with_device(words: dict[str, list[str]], config: RecordConfig) -> dict[str, list[str]]:
+    """The same with settings of the device that drives. Raises ConfigError for those without a device."""
+    settings = {
+        "settings": config.device_settings,
+        "leader": config.leader,
+        "record_input": config.record_input,
+    }
+    given = {key: value for key, value in settings.items() if value}
+    if given and "teleop" not in words:
+        raise ConfigError(
+            "device_settings=, leader= and record_input= are of a device that this command starts: give "
+            "device=, such as device=leader, without attach=true."
+        )
+    if not given:
+        return words
+    kept = [word for word in words["teleop"] if word.partition("=")[0] not in given]
+    return words | {"teleop": [*kept, *(f"{key}={value}" for key, value in given.items())]}
 
 
 def app_words(config: RecordConfig) -> list[str]:

@@ -24,6 +24,7 @@ def facts_of(settings: AppSettings, config: RecordAppNodeConfig) -> dict[str, An
         "out": str(settings.out),
         "operator": config.operator,
         "drives": settings.drives,
+        "device": config.device,
         "resets": settings.resets,
         "gripper": robot.gripper is not None,
         "chain": chain_of(robot),

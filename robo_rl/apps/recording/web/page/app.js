@@ -29,6 +29,7 @@ const review = new Review($("review"), $("episodes"), $("player"), facts, send);
 const policy = new Policy($("policy"), send);
 const instruction = new Instruction($("instruction"));
 document.body.dataset.views = facts.cameras.length + (facts.chain ? 1 : 0);
+document.body.dataset.drives = facts.drives;
 document.body.dataset.cameras = facts.cameras.length;
 
 let passing = "";
@@ -101,7 +102,7 @@ function show() {
   plots.add(view.at_s, view.robot.measured, view.robot.commanded);
   policy.show(view);
   review.update(view);
-  $("device").textContent = drive.active ? `driving by ${drive.source}` : drive.gamepadName() || "keys, drag or gamepad";
+  $("device").textContent = !facts.drives ? `driven by ${facts.device || "another program"}` : drive.active ? `driving by ${drive.source}` : drive.gamepadName() || "keys, drag or gamepad";
   if (view.drive && !view.drive.tool && drive.mode === "tool") setMode("joints");
   showBanner();
 }

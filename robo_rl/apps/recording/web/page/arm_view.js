@@ -91,11 +91,12 @@ export class ArmView {
     pen.fillStyle = colours.sky;
     pen.fillRect(0, 0, width, height);
     this.floor(pen, eye, colours, scale);
-    const faces = this.faces(frames, eye);
+    const pieces = this.pieces(frames, eye);
     pen.fillStyle = colours.shadow;
-    for (const face of faces) if (face.normal[2] > 0) fill(pen, face.corners.map((p) => eye.see([p[0], p[1], 0])));
+    for (const face of pieces.flatMap((piece) => piece.faces)) if (face.normal[2] > 0) fill(pen, face.corners.map((p) => eye.see([p[0], p[1], 0])));
     this.plumb(pen, eye, colours, scale);
-    for (const face of faces.filter((each) => each.seen).sort((a, b) => b.depth - a.depth)) {
+    for (const face of pieces.flatMap((piece) => piece.faces)) {
+      if (!face.seen) continue;
       pen.fillStyle = pen.strokeStyle = face.colour;
       pen.lineWidth = 0.8 * scale; // closes the seams between faces
       fill(pen, face.corners.map(eye.see), true);
@@ -118,21 +119,28 @@ export class ArmView {
     return { see, depth, place };
   }
 
-  faces(frames, eye) {
+  // Pieces of all solids, the furthest first.
+  pieces(frames, eye) {
     const found = [];
     for (const each of this.solids) {
-      const [origin, turn] = frames[each.link] ?? [[0, 0, 0], EYE];
+      const [origin, turn] = frames[each.link] ?? [[0, 0, 0], EYE], own = new Map();
       const shift = each.slides ? times(each.slides.axis, this.q[each.slides.joint] ?? 0) : [0, 0, 0];
       const place = add(origin, turned(turn, add(each.place, shift))), whole = product(turn, each.turn);
-      for (const { corners, normal } of each.faces) {
-        const points = corners.map((corner) => add(place, turned(whole, corner))), facing = turned(whole, normal);
-        const middle = times(points.reduce(add), 1 / points.length);
-        const light = 0.5 + 0.5 * Math.max(0, dot(facing, LIGHT)), seen = dot(facing, add(eye.place, times(middle, -1))) > 0;
-        const [r, g, b] = each.rgb.map((share) => Math.round(255 * Math.min(1, share * light * 1.08)));
-        found.push({ corners: points, normal: facing, depth: eye.depth(middle), seen, colour: `rgb(${r} ${g} ${b})` });
+      for (const { corners, normal, piece } of each.faces) {
+        const face = this.face(corners.map((corner) => add(place, turned(whole, corner))), turned(whole, normal), each.rgb, eye);
+        if (!own.has(piece)) own.set(piece, []);
+        own.get(piece).push(face);
       }
+      for (const faces of own.values()) found.push({ faces, depth: faces.reduce((sum, face) => sum + face.depth, 0) / faces.length });
     }
-    return found;
+    return found.sort((a, b) => b.depth - a.depth);
+  }
+
+  face(corners, normal, rgb, eye) {
+    const middle = times(corners.reduce(add), 1 / corners.length), seen = dot(normal, add(eye.place, times(middle, -1))) > 0;
+    const light = 0.5 + 0.5 * Math.max(0, dot(normal, LIGHT));
+    const [r, g, b] = rgb.map((share) => Math.round(255 * Math.min(1, share * light * 1.08)));
+    return { corners, normal, seen, depth: eye.depth(middle), colour: `rgb(${r} ${g} ${b})` };
   }
 
   floor(pen, eye, colours, scale) {

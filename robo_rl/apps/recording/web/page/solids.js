@@ -1,4 +1,5 @@
-// Faces of simple solids, and vector arithmetic for them. A face: corners, and its normal, in the solid's frame.
+// Faces of simple solids, and vector arithmetic for them. A face: corners, its normal, and the number of its piece: a
+// solid is cut into convex pieces, of which the nearest is drawn last. All in the solid's frame.
 export const add = (a, b) => [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
 export const times = (a, s) => [a[0] * s, a[1] * s, a[2] * s];
 export const dot = (a, b) => a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
@@ -27,17 +28,18 @@ export function along(direction) {
   return [0, 1, 2].map((k) => [x[k], y[k], z[k]]);
 }
 
-const AROUND = 14;
+const AROUND = 20;
 
-// A body of revolution from rings [radius, height], from the bottom up; radius 0 is a point.
-function lathe(rings) {
+// A body of revolution from rings [radius, height], from the bottom up; radius 0 is a point. ends: rings of each end
+// that belong to one piece.
+function lathe(rings, ends) {
   const faces = [];
   const at = ([radius, z], k) => [radius * Math.cos((2 * Math.PI * k) / AROUND), radius * Math.sin((2 * Math.PI * k) / AROUND), z];
   for (let i = 0; i + 1 < rings.length; i += 1) {
     for (let k = 0; k < AROUND; k += 1) {
       const corners = [at(rings[i], k), at(rings[i], k + 1), at(rings[i + 1], k + 1), at(rings[i + 1], k)];
       const normal = unit(cross(add(corners[2], times(corners[0], -1)), add(corners[3], times(corners[1], -1))));
-      faces.push({ corners, normal });
+      faces.push({ corners, normal, piece: Math.min(Math.max(i, ends - 1), rings.length - 1 - ends) });
     }
   }
   return faces;
@@ -48,7 +50,7 @@ const dome = (radius, from, to, middle) => Array.from({ length: 4 }, (_, i) => {
   return [radius * Math.cos(angle), middle + radius * Math.sin(angle)];
 });
 
-// A long solid is cut into pieces, so that what is nearer is drawn later.
+// Heights at which a long solid is cut.
 function stations(half) {
   const count = Math.max(1, Math.ceil(half / 0.05));
   return Array.from({ length: count + 1 }, (_, i) => -half + (2 * half * i) / count);
@@ -61,7 +63,7 @@ function box([x, y, z]) {
       const normal = [0, 0, 0], u = [0, 0, 0], v = [0, 0, 0];
       normal[axis] = side; u[(axis + 1) % 3] = sizes[(axis + 1) % 3]; v[(axis + 2) % 3] = sizes[(axis + 2) % 3];
       const middle = times(normal, sizes[axis]);
-      faces.push({ normal, corners: [[-1, -1], [1, -1], [1, 1], [-1, 1]].map(([p, q]) => add(middle, add(times(u, p), times(v, q)))) });
+      faces.push({ normal, piece: 0, corners: [[-1, -1], [1, -1], [1, 1], [-1, 1]].map(([p, q]) => add(middle, add(times(u, p), times(v, q)))) });
     }
   }
   return faces;
@@ -70,7 +72,7 @@ function box([x, y, z]) {
 export function facesOf(kind, size) {
   if (kind === "box") return box(size);
   const [radius, half = 0] = size;
-  if (kind === "cylinder") return lathe([[0, -half], ...stations(half).map((z) => [radius, z]), [0, half]]);
+  if (kind === "cylinder") return lathe([[0, -half], ...stations(half).map((z) => [radius, z]), [0, half]], 2);
   const middle = kind === "capsule" ? stations(half).slice(1, -1).map((z) => [radius, z]) : [];
-  return lathe([...dome(radius, -Math.PI / 2, 0, -half), ...middle, ...dome(radius, 0, Math.PI / 2, half)]);
+  return lathe([...dome(radius, -Math.PI / 2, 0, -half), ...middle, ...dome(radius, 0, Math.PI / 2, half)], 4);
 }

@@ -1,0 +1,33 @@
+"""What `robo-rl record` starts for which settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from robo_rl.apps.record import app_words, robot_words, with_device
+from robo_rl.conf.record import RecordConfig
+from robo_rl.core.errors import ConfigError
+
+
+@pytest.mark.parametrize("driver", [None, "arm.yaml"])
+def test_a_local_device_gets_its_settings(driver: str | None) -> None:
+    """For the simulated arm and a real one; the page then shows what drives, and does not drive itself."""
+    config = RecordConfig(
+        driver=driver,
+        device="leader",
+        leader="leader.yaml",
+        device_settings="pad.yaml",
+        record_input="in.jsonl",
+    )
+    words = robot_words(config)["teleop"]
+    assert {"device=leader", "leader=leader.yaml", "settings=pad.yaml", "record_input=in.jsonl"} <= set(words)
+    assert len({word.split("=")[0] for word in words}) == len(words)  # nothing is given twice
+    assert {"drives=False", "device=leader"} <= {word.replace("false", "False") for word in app_words(config)}
+
+
+def test_settings_of_a_device_that_is_not_started_are_refused() -> None:
+    """Without device=, and with attach=true, they would do nothing."""
+    with pytest.raises(ConfigError, match="give device="):
+        robot_words(RecordConfig(leader="leader.yaml"))
+    with pytest.raises(ConfigError, match="without attach=true"):
+        with_device({}, RecordConfig(attach=True, device="leader", leader="leader.yaml"))
