@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import nullcontext
 from dataclasses import fields, replace
@@ -16,7 +17,7 @@ from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
 from robo_rl.apps.recording.dataset import spec_of
 from robo_rl.conf.record import RecordConfig, RecordingSettings
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.packages import pip_install
 
 APP = "record_app"
@@ -78,6 +79,8 @@ def check(config: RecordConfig) -> None:
     namespace_of(config.namespace)
     robot = load_description(config.robot)
     spec_of(config, robot)
+    if config.train != RecordConfig().train:
+        check_train(config.train)
     if config.ui != "page" and not sys.stdin.isatty():
         raise ConfigError(f"ui={config.ui} reads keys, but this is no terminal. Start it in one.")
     if config.ui != "terminal":
@@ -90,6 +93,19 @@ def check(config: RecordConfig) -> None:
                 f"The page needs '{error.name}', which is not installed. Run: {pip_install('app')}; or use "
                 "ui=terminal."
             ) from error
+
+
+def check_train(words: str) -> None:
+    """Raise ConfigError for settings of `train=` that robo-rl train would refuse."""
+    from robo_rl.apps.cli.config import load_config
+    from robo_rl.conf.train import TrainConfig
+
+    try:
+        load_config("train", ["data=data", *shlex.split(words)], TrainConfig)
+    except ValueError as error:
+        raise ConfigError(f"train={words}: {error}. Write key=value, with spaces between them.") from error
+    except RoboRLError as error:
+        raise ConfigError(f"train={words}: {error}") from error
 
 
 def robot_words(config: RecordConfig) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from robo_rl.apps.record import app_words, robot_words, with_device
+from robo_rl.apps.record import app_words, check, robot_words, with_device
 from robo_rl.conf.record import RecordConfig
 from robo_rl.core.errors import ConfigError
 
@@ -31,3 +31,13 @@ def test_settings_of_a_device_that_is_not_started_are_refused() -> None:
         robot_words(RecordConfig(leader="leader.yaml"))
     with pytest.raises(ConfigError, match="without attach=true"):
         with_device({}, RecordConfig(attach=True, device="leader", leader="leader.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("train", "says"),
+    [("stepz=3", "Did you mean 'steps'"), ("steps='3", "No closing quotation"), ("steps=abc", "steps")],
+)
+def test_settings_of_the_training_are_checked_at_the_start(train: str, says: str) -> None:
+    """Not when the button is pressed, an hour of episodes later."""
+    with pytest.raises(ConfigError, match=says):
+        check(RecordConfig(train=train))
