@@ -95,6 +95,8 @@ def test_a_lost_connection_stops_the_arm_and_keeps_the_episode(browser: Any, liv
     live.close_server()
     page.wait_for_selector("#banner[data-level=error]")
     assert "Connection to the app lost" in page.inner_text("#banner")
+    assert "emergency stop of this page has no effect" in page.inner_text("#banner")
+    assert page.inner_text(".cameras figure b") == "no connection"
     live.wait(lambda: cell.node.drive is not None and not cell.node.drive.moving)
     frames = cell.node.episodes.frames
     live.wait(lambda: cell.node.episodes.frames > frames)
@@ -113,6 +115,7 @@ def test_a_refused_instruction_stays_to_be_corrected(browser: Any, live: LiveCel
         page.keyboard.press("Enter")
         page.wait_for_selector("#instruction[data-refused=yes]")
         page.wait_for_selector(f"#notices li[data-level=error]:has-text('{says}')", state="attached")
+        assert says in page.inner_text("#toast")  # over the page, whose list of messages may be short
         assert page.input_value("#instruction") == text
         assert live.cell.node.episodes.instruction == "push the button"
     page.focus("#instruction")

@@ -22,7 +22,7 @@ const link = new Link({
   onPicture: (index, blob) => cameras.show(index, blob),
   onRefused: (sentence) => banner(sentence, 4000),
   facts,
-  onState: (open) => { document.body.dataset.link = open ? "open" : "lost"; if (!open) { drive.drop(); view = null; } showBanner(); },
+  onState: (open) => { document.body.dataset.link = open ? "open" : "lost"; if (!open) { drive.drop(); view = null; cameras.lost(); } showBanner(); },
 });
 const drive = new Drive(link, facts.joints.length);
 const review = new Review($("review"), $("episodes"), $("player"), facts, send);
@@ -39,6 +39,15 @@ function banner(sentence, ms) {
   clearTimeout(passingTimer);
   passingTimer = setTimeout(() => { passing = ""; showBanner(); }, ms);
   showBanner();
+}
+
+let toastTimer = 0;
+// An error shows over the page for a while, because the list of messages may be short or out of sight.
+function toast(sentence) {
+  $("toast").textContent = sentence;
+  $("toast").hidden = false;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => { $("toast").hidden = true; }, 7000);
 }
 
 function send(request) { if (!link.send(request)) banner("Not sent: the connection to the app is lost.", 3000); }
@@ -95,7 +104,7 @@ function show() {
   showHeader(view, { fps: facts.cameras.length ? shownFps : null, roundMs: view.echo_ms && drive.active ? performance.now() - view.echo_ms : null });
   showState(view, facts);
   instruction.show(view.episode.instruction);
-  showNotices(view.notices);
+  showNotices(view.notices, toast);
   cameras.ages(view.robot.cameras);
   arm.follow(view.scene);
   arm.show(view.robot.measured);
@@ -109,7 +118,7 @@ function show() {
 
 function showBanner() {
   const say = bannerAt($("banner"), act);
-  if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again …", "error");
+  if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again … The emergency stop of this page has no effect meanwhile.", "error");
   if (passing && view?.operators.role !== "watcher") return say(passing, "error");
   if (!view) return say("", "");
   if (view.estop) return say("Emergency stop: the arm is stopped. Release it, then arm.", "error", ["Release", "estop"]);

@@ -42,7 +42,8 @@ export class Review {
     this.filter.hidden = counts.size < 2;
     const rows = this.rows.filter((episode) => !this.shown || labelOf(episode) === this.shown);
     this.list.replaceChildren(...rows.map((episode) => this.row(episode, this.facts.cameras[0])));
-    if (!this.rows.length) this.list.textContent = "No episode is saved yet. Close this window, press Space to start one, and Enter to save it.";
+    const none = "No episode is saved yet. Close this window, press Space to start one, and Enter to save it.";
+    if (!this.rows.length) this.list.append(Object.assign(document.createElement("li"), { className: "none quiet", textContent: none }));
   }
 
   row(episode, camera) {

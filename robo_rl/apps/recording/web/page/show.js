@@ -97,10 +97,13 @@ export class Instruction {
   }
 }
 
-let newest = 0;
-export function showNotices(notices) {
+let newest = null;
+// The list of messages, the newest first. tell: called with an error that came while the page was open.
+export function showNotices(notices, tell) {
   const last = notices.length ? notices[notices.length - 1].number : 0;
   if (last === newest) return;
+  const errors = notices.filter(({ number, level }) => newest !== null && number > newest && level === "error");
+  if (errors.length) tell(errors[errors.length - 1].text);
   newest = last;
   $("notices").replaceChildren(...notices.slice().reverse().map((notice) => {
     const row = document.createElement("li");
