@@ -101,7 +101,7 @@ def check_train(words: str) -> None:
     from robo_rl.conf.train import TrainConfig
 
     try:
-        load_config("train", ["data=data", *shlex.split(words)], TrainConfig)
+        load_config("train", ["data=data", "out=run", *shlex.split(words)], TrainConfig)
     except ValueError as error:
         raise ConfigError(f"train={words}: {error}. Write key=value, with spaces between them.") from error
     except RoboRLError as error:

@@ -41,3 +41,8 @@ def test_settings_of_the_training_are_checked_at_the_start(train: str, says: str
     """Not when the button is pressed, an hour of episodes later."""
     with pytest.raises(ConfigError, match=says):
         check(RecordConfig(train=train))
+
+
+def test_good_settings_of_the_training_pass() -> None:
+    """Those of docs/recording.md with other numbers."""
+    check(RecordConfig(train="steps=500 image.widths=[8,16] batch_size=16 chunk=16 execute=8 threads=1"))
