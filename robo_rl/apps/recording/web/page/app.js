@@ -89,6 +89,7 @@ function jointRows() {
     const row = document.createElement("div");
     row.innerHTML = "<span></span><button>−</button><button>+</button>";
     row.querySelector("span").textContent = name;
+    if (joint < 9) row.querySelector("span").append(Object.assign(document.createElement("kbd"), { textContent: joint + 1 }));
     row.querySelectorAll("button").forEach((button, side) => {
       button.setAttribute("aria-label", `${name} ${side ? "up" : "down"}`);
       drive.attachButton(button, [[joint, side ? 1 : -1]]);
@@ -107,8 +108,9 @@ function show() {
   showNotices(view.notices, toast);
   cameras.ages(view.robot.cameras);
   arm.follow(view.scene);
-  arm.show(view.robot.measured);
+  if (!document.hidden) arm.show(view.robot.measured);
   plots.add(view.at_s, view.robot.measured, view.robot.commanded);
+  if (!document.hidden) plots.draw(); // with each view, 20 times a second: no more often than there is something new
   policy.show(view);
   review.update(view);
   $("device").textContent = !facts.drives ? `driven by ${facts.device || "another program"}` : drive.active ? `driving by ${drive.source}` : drive.gamepadName() || "keys, drag or gamepad";
@@ -156,6 +158,6 @@ keyHelp($("key-list"));
 listen(drive, act);
 let counted = 0;
 setInterval(() => { shownFps = cameras.count - counted; counted = cameras.count; }, 1000);
-(function frame() { plots.draw(); requestAnimationFrame(frame); })();
+addEventListener("resize", () => { plots.draw(); arm.draw(); });
 window.shownPictures = () => cameras.count; // for measurements
 document.body.dataset.ready = "yes";

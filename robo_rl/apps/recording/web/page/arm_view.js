@@ -6,10 +6,11 @@ const LIGHT = unit([-0.4, 0.5, 0.9]);
 const HOME = { azimuth: -2.55, elevation: 0.5, zoom: 1 }; // from behind the arm: its forward is away from the viewer
 const FOCAL = 2.6; // 1 / tan(half the field of view)
 const SAME_RAD = 4e-4;
+const IDLE = 20; // time until the next picture may be drawn, in times of drawing one
 
 export class ArmView {
   constructor(place, chain) {
-    Object.assign(this, { place, chain, canvas: place.querySelector("canvas"), look: { ...HOME }, drawn: "", version: -1, q: null });
+    Object.assign(this, { place, chain, canvas: place.querySelector("canvas"), look: { ...HOME }, drawn: "", version: -1, q: null, next: 0, floorKey: "", floorImage: document.createElement("canvas") });
     place.hidden = !chain;
     if (!chain) return;
     const steps = chain.joints.map((joint) => Math.hypot(...joint.offset_m));
@@ -43,7 +44,14 @@ export class ArmView {
     } catch { this.version = -1; } // asked again with the next view
   }
 
-  show(measured) { this.q = measured ?? this.q; this.draw(); }
+  // Drawing takes at most a twentieth of the time: a slow machine shows fewer pictures per second, and drives as before.
+  show(measured) {
+    this.q = measured ?? this.q;
+    const began = performance.now();
+    if (began < this.next) return;
+    this.draw();
+    this.next = began + IDLE * (performance.now() - began);
+  }
 
   control() {
     const { canvas, look } = this;
@@ -88,18 +96,17 @@ export class ArmView {
     const pen = this.canvas.getContext("2d"), style = getComputedStyle(this.canvas);
     const colours = Object.fromEntries(["sky", "floor", "tile", "shadow", "quiet"].map((name) => [name, style.getPropertyValue(`--${name}`)]));
     const frames = this.frames(), eye = this.eye(width, height);
-    pen.fillStyle = colours.sky;
-    pen.fillRect(0, 0, width, height);
-    this.floor(pen, eye, colours, scale);
+    this.ground(width, height, eye, colours, scale);
+    pen.drawImage(this.floorImage, 0, 0);
     const pieces = this.pieces(frames, eye);
-    pen.fillStyle = colours.shadow;
-    for (const face of pieces.flatMap((piece) => piece.faces)) if (face.normal[2] > 0) fill(pen, face.corners.map((p) => eye.see([p[0], p[1], 0])));
+    this.shadows(pen, eye, colours);
     this.plumb(pen, eye, colours, scale);
-    for (const face of pieces.flatMap((piece) => piece.faces)) {
-      if (!face.seen) continue;
-      pen.fillStyle = pen.strokeStyle = face.colour;
-      pen.lineWidth = 0.8 * scale; // closes the seams between faces
-      fill(pen, face.corners.map(eye.see), true);
+    pen.lineWidth = 0.8 * scale; // closes the seams between faces
+    for (const { faces } of pieces) {
+      for (const face of faces) {
+        pen.fillStyle = pen.strokeStyle = face.colour;
+        fill(pen, face.corners.map(eye.see), true);
+      }
     }
   }
 
@@ -116,31 +123,65 @@ export class ArmView {
       const away = from(point), far = Math.max(-dot(away, back), 0.02);
       return [width / 2 + (focal * dot(away, right)) / far, height / 2 - (focal * dot(away, up)) / far];
     };
-    return { see, depth, place };
+    const pixels = (length, point) => (focal * length) / Math.max(depth(point), 0.02);
+    return { see, depth, pixels, place };
   }
 
-  // Pieces of all solids, the furthest first.
+  // Pieces of all solids with the faces that are seen, the furthest first.
   pieces(frames, eye) {
     const found = [];
-    for (const each of this.solids) {
-      const [origin, turn] = frames[each.link] ?? [[0, 0, 0], EYE], own = new Map();
+    this.placed = this.solids.map((each) => {
+      const [origin, turn] = frames[each.link] ?? [[0, 0, 0], EYE];
       const shift = each.slides ? times(each.slides.axis, this.q[each.slides.joint] ?? 0) : [0, 0, 0];
-      const place = add(origin, turned(turn, add(each.place, shift))), whole = product(turn, each.turn);
-      for (const { corners, normal, piece } of each.faces) {
-        const face = this.face(corners.map((corner) => add(place, turned(whole, corner))), turned(whole, normal), each.rgb, eye);
-        if (!own.has(piece)) own.set(piece, []);
-        own.get(piece).push(face);
+      return { ...each, place: add(origin, turned(turn, add(each.place, shift))), turn: product(turn, each.turn) };
+    });
+    for (const { place, turn, faces, rgb } of this.placed) {
+      const own = new Map();
+      for (const { corners, middle, normal, piece } of faces) {
+        const at = add(place, turned(turn, middle)), facing = turned(turn, normal);
+        if (!own.has(piece)) own.set(piece, { faces: [], sum: 0, count: 0 });
+        const group = own.get(piece);
+        group.sum += eye.depth(at);
+        group.count += 1;
+        if (dot(facing, add(eye.place, times(at, -1))) <= 0) continue;
+        const light = 1.08 * (0.5 + 0.5 * Math.max(0, dot(facing, LIGHT)));
+        const [r, g, b] = rgb.map((share) => Math.round(255 * Math.min(1, share * light)));
+        group.faces.push({ corners: corners.map((corner) => add(place, turned(turn, corner))), colour: `rgb(${r} ${g} ${b})` });
       }
-      for (const faces of own.values()) found.push({ faces, depth: faces.reduce((sum, face) => sum + face.depth, 0) / faces.length });
+      for (const { faces: seen, sum, count } of own.values()) found.push({ faces: seen, depth: sum / count });
     }
     return found.sort((a, b) => b.depth - a.depth);
   }
 
-  face(corners, normal, rgb, eye) {
-    const middle = times(corners.reduce(add), 1 / corners.length), seen = dot(normal, add(eye.place, times(middle, -1))) > 0;
-    const light = 0.5 + 0.5 * Math.max(0, dot(normal, LIGHT));
-    const [r, g, b] = rgb.map((share) => Math.round(255 * Math.min(1, share * light * 1.08)));
-    return { corners, normal, seen, depth: eye.depth(middle), colour: `rgb(${r} ${g} ${b})` };
+  // Shadows of a light from above: long solids as lines, boxes by their upper faces.
+  shadows(pen, eye, colours) {
+    pen.fillStyle = pen.strokeStyle = colours.shadow;
+    pen.lineCap = "round";
+    const down = (point) => [point[0], point[1], 0];
+    for (const { kind, size, place, turn, faces } of this.placed) {
+      if (kind === "box") {
+        for (const { corners, normal } of faces) if (turned(turn, normal)[2] > 0.5) fill(pen, corners.map((corner) => eye.see(down(add(place, turned(turn, corner))))));
+        continue;
+      }
+      const half = turned(turn, [0, 0, size[1] ?? 0]);
+      pen.lineWidth = eye.pixels(2 * size[0], down(place));
+      pen.beginPath();
+      pen.moveTo(...eye.see(down(add(place, half))));
+      pen.lineTo(...eye.see(down(add(place, times(half, -1)))));
+      pen.stroke();
+    }
+  }
+
+  // Sky and floor, drawn once for each place of the viewer.
+  ground(width, height, eye, colours, scale) {
+    const key = JSON.stringify([width, height, this.look, colours]);
+    if (key === this.floorKey) return;
+    this.floorKey = key;
+    Object.assign(this.floorImage, { width, height });
+    const pen = this.floorImage.getContext("2d");
+    pen.fillStyle = colours.sky;
+    pen.fillRect(0, 0, width, height);
+    this.floor(pen, eye, colours, scale);
   }
 
   floor(pen, eye, colours, scale) {
@@ -173,7 +214,7 @@ export class ArmView {
   }
 }
 
-function solid(kind, link, size, place, turn, rgb) { return { link, place, turn, rgb, faces: facesOf(kind, size) }; }
+function solid(kind, link, size, place, turn, rgb) { return { kind, size, link, place, turn, rgb, faces: facesOf(kind, size) }; }
 
 function fill(pen, points, edge = false) {
   pen.beginPath();

@@ -1,4 +1,4 @@
-// Faces of simple solids, and vector arithmetic for them. A face: corners, its normal, and the number of its piece: a
+// Faces of simple solids, and vector arithmetic for them. A face: corners, their middle, its normal, and the number of its piece: a
 // solid is cut into convex pieces, of which the nearest is drawn last. All in the solid's frame.
 export const add = (a, b) => [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
 export const times = (a, s) => [a[0] * s, a[1] * s, a[2] * s];
@@ -28,7 +28,7 @@ export function along(direction) {
   return [0, 1, 2].map((k) => [x[k], y[k], z[k]]);
 }
 
-const AROUND = 20;
+const AROUND = 14;
 
 // A body of revolution from rings [radius, height], from the bottom up; radius 0 is a point. ends: rings of each end
 // that belong to one piece.
@@ -39,7 +39,7 @@ function lathe(rings, ends) {
     for (let k = 0; k < AROUND; k += 1) {
       const corners = [at(rings[i], k), at(rings[i], k + 1), at(rings[i + 1], k + 1), at(rings[i + 1], k)];
       const normal = unit(cross(add(corners[2], times(corners[0], -1)), add(corners[3], times(corners[1], -1))));
-      faces.push({ corners, normal, piece: Math.min(Math.max(i, ends - 1), rings.length - 1 - ends) });
+      faces.push({ corners, normal, middle: times(corners.reduce(add), 0.25), piece: Math.min(Math.max(i, ends - 1), rings.length - 1 - ends) });
     }
   }
   return faces;
@@ -63,7 +63,7 @@ function box([x, y, z]) {
       const normal = [0, 0, 0], u = [0, 0, 0], v = [0, 0, 0];
       normal[axis] = side; u[(axis + 1) % 3] = sizes[(axis + 1) % 3]; v[(axis + 2) % 3] = sizes[(axis + 2) % 3];
       const middle = times(normal, sizes[axis]);
-      faces.push({ normal, piece: 0, corners: [[-1, -1], [1, -1], [1, 1], [-1, 1]].map(([p, q]) => add(middle, add(times(u, p), times(v, q)))) });
+      faces.push({ normal, middle, piece: 0, corners: [[-1, -1], [1, -1], [1, 1], [-1, 1]].map(([p, q]) => add(middle, add(times(u, p), times(v, q)))) });
     }
   }
   return faces;
