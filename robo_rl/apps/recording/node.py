@@ -247,6 +247,8 @@ class RecordAppNode:
     def _discard(self) -> str:
         said = self.episodes.discard()
         self._after_episode()
+        if self._settings.resets:
+            self._scene.begin()
         return said
 
     def _after_episode(self) -> None:
