@@ -2,7 +2,8 @@
 
 Frames have two cameras of 128 x 128 and 12 numbers, as of the simulated arm, and pass the code of the app.
 For the loop, arm, cameras, safety filter and app run in one thread on the real clock, while a Chromium shows
-the page or does not, in turns. As in the app, the thread runs before other programs if the system permits it.
+the page and drives the arm by keys, or does not, in turns. As in the app, the thread runs before other
+programs if the system permits it.
 Jitter is the 99th percentile of the distance between an interval of the app's ticks and the period, in
 percent of the period; app/loop_jitter_percent is its median with the page minus that without, in percentage
 points.
@@ -47,6 +48,7 @@ from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.episodes import Episodes
 from robo_rl.apps.recording.node import RecordAppNode
 from robo_rl.apps.recording.requests import PlainRequest
+from robo_rl.apps.recording.scene import chain_of
 from robo_rl.apps.recording.settings import AppSettings
 from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.review import Review
@@ -226,6 +228,7 @@ def served(desk: Desk, out: Path) -> tuple[str, ServerThread]:
     port = listener.getsockname()[1]
     facts: dict[str, Any] = {"robot": "sim_arm", "joints": list(JOINTS), "cameras": list(CAMERAS)}
     facts |= {"rate_hz": 20.0, "longest_s": 120.0, "out": "data", "drives": True, "resets": False}
+    facts["chain"] = chain_of(load_description("sim_arm"))  # the page draws the arm in 3-D
     access = Access.of("127.0.0.1", port, None, loopback=True)
     return f"http://127.0.0.1:{port}/", ServerThread(PageServer(desk, access, Review(out), facts), listener)
 
@@ -277,7 +280,10 @@ def memory():
 
 def rate(seconds):
     begun_s, shown = time.monotonic(), page.evaluate("window.shownPictures()")
-    page.wait_for_timeout(1e3 * seconds)
+    for key in ("ArrowLeft", "ArrowRight"):  # the arm moves, so its 3-D view is drawn anew all the time
+        page.keyboard.down(key)
+        page.wait_for_timeout(5e2 * seconds)
+        page.keyboard.up(key)
     return (page.evaluate("window.shownPictures()") - shown) / (time.monotonic() - begun_s)
 
 with sync_playwright() as driver:

@@ -205,6 +205,15 @@ GOAL = Topic(
     "arm_policy, action_head, quad_policy",
     "part of the policy's observation after the robot's own state, such as a target position",
 )
+SCENE = Topic(
+    "scene/shapes",
+    Text,
+    LATCHED,
+    "on change",
+    "sim_robot",
+    "record_app",
+    "shapes of a simulated arm and its scene as JSON, for drawing them (`robo_rl/apps/recording/scene.py`)",
+)
 TASK = Topic("task", Text, LATCHED, "on change", "a task, record_app", "arm_policy", "instruction in words")
 ODOM = Topic(
     "odom",
@@ -365,6 +374,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     TELEOP_JOINTS,
     INTERVENTION,
     GOAL,
+    SCENE,
     TASK,
     ODOM,
     IMU,

@@ -5,7 +5,8 @@ The simulator is an argument: nothing here imports one.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import json
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy import ndarray
@@ -16,12 +17,12 @@ from hardware.description import RobotDescription
 from hardware.driver import (
     WATCHDOG_S,
 )  # without a command for this long the arm holds by itself, as a real one
-from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry
+from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry, Text
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.sole_publishers import SolePublishers
 from hardware.nodes.shared.waypoint import last_waypoint
 from hardware.states import JointCommand
-from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE
+from hardware.topics import FLIGHT_SAFE, JOINT_STATES, LOOP_STATUS, ODOM, SAFE, SCENE
 from robo_rl.core.errors import DriverError
 from robo_rl.core.shapes import Float
 
@@ -48,6 +49,15 @@ class SimArm(Protocol):
         ...
 
     def advance(self, dt_s: float) -> None: ...
+
+
+@runtime_checkable
+class Drawable(Protocol):
+    """A simulated arm that tells the shapes of its scene."""
+
+    def shapes(self) -> list[dict[str, Any]]:
+        """Shapes as they are now, for JSON."""
+        ...
 
 
 @runtime_checkable
@@ -79,6 +89,8 @@ class SimArmNode:
         self.holds = 0  # times that the watchdog fired
         self._tell, self._own = JOINT_STATES.publisher(bus), OwnStatus(bus, LOOP_STATUS)
         limits = JointLimits.of(robot, arm.names)
+        self._tell_scene = SCENE.publisher(bus) if isinstance(arm, Drawable) else None
+        self._draw()
         self._limiter = CommandLimiter("the simulated arm", limits, robot.command_hz, bus.now)
         SAFE.subscribe(bus, self._on_command)
         self._sole = SolePublishers(bus, {SAFE: 1}, self._on_rivals)
@@ -130,7 +142,13 @@ class SimArmNode:
         self._arm.reset()
         self._commanded_s = None
         self._limiter.reset()
+        self._draw()
         return True, "at its start"
+
+    def _draw(self) -> None:
+        """Tell viewers the shapes; a reset moves those of the scene."""
+        if self._tell_scene is not None and isinstance(self._arm, Drawable):
+            self._tell_scene(Text(json.dumps(self._arm.shapes())))
 
     def _tick(self) -> None:
         if self._commanded_s is not None and self._bus.now() - self._commanded_s > WATCHDOG_S:

@@ -71,7 +71,7 @@ def _installed(name: str) -> Callable[..., Any]:
 
     found = {point.name: point for point in entry_points(group=GROUP)}
     if name not in found:
-        raise UnknownNameError("device", name, [*DEVICES, *found, f"{RECORDING}<file>"])
+        raise UnknownNameError("device", name, [*DEVICES, "leader", *found, f"{RECORDING}<file>"])
     try:
         return cast(Callable[..., Any], found[name].load())
     except Exception as error:  # whatever another package raises while it is imported

@@ -27,6 +27,7 @@ from robo_rl.apps.nodes.ros.parameters import (
 )
 from robo_rl.conf.node import NodeConfig
 from robo_rl.core.errors import MissingDependencyError, RoboRLError, UnknownNameError
+from robo_rl.core.files.path_error import explained
 from robo_rl.core.packages import install_command
 from robo_rl.runs.signals import signal_source
 
@@ -82,7 +83,12 @@ def _run(arguments: list[str], ros_arguments: list[str]) -> int:
         return 0
     made: list[tuple[Node, Bus]] = []
     with listening() as ending:
-        made.append(_start_alone(name, overrides, ros_arguments))
+        try:
+            made.append(_start_alone(name, overrides, ros_arguments))
+        except OSError as error:
+            if (known := explained(error)) is None:
+                raise
+            raise known from error
         gc.freeze()  # what the node consists of is never searched for garbage while it runs
         log_prints(made[0][1], made[0][1].name)
         live(made, ending)

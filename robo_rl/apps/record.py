@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import nullcontext
 from dataclasses import fields, replace
@@ -16,7 +17,7 @@ from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
 from robo_rl.apps.recording.dataset import spec_of
 from robo_rl.conf.record import RecordConfig, RecordingSettings
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.packages import pip_install
 
 APP = "record_app"
@@ -34,7 +35,7 @@ def main(config: RecordConfig) -> int:
     if config.robot == RUNNING:
         config = replace(config, robot=running_robot(config), attach=True)
     check(config)
-    words = {} if config.attach else robot_words(config)
+    words = with_device({}, config) if config.attach else robot_words(config)
     words[APP] = app_words(config)
     common = [f"bus={bus}", f"namespace={config.namespace}"]
     commands = {name: child_command("robo_rl.apps.node", [*given, *common]) for name, given in words.items()}
@@ -78,6 +79,8 @@ def check(config: RecordConfig) -> None:
     namespace_of(config.namespace)
     robot = load_description(config.robot)
     spec_of(config, robot)
+    if config.train != RecordConfig().train:
+        check_train(config.train)
     if config.ui != "page" and not sys.stdin.isatty():
         raise ConfigError(f"ui={config.ui} reads keys, but this is no terminal. Start it in one.")
     if config.ui != "terminal":
@@ -92,6 +95,19 @@ def check(config: RecordConfig) -> None:
             ) from error
 
 
+def check_train(words: str) -> None:
+    """Raise ConfigError for settings of `train=` that robo-rl train would refuse."""
+    from robo_rl.apps.cli.config import load_config
+    from robo_rl.conf.train import TrainConfig
+
+    try:
+        load_config("train", ["data=data", "out=run", *shlex.split(words)], TrainConfig)
+    except ValueError as error:
+        raise ConfigError(f"train={words}: {error}. Write key=value, with spaces between them.") from error
+    except RoboRLError as error:
+        raise ConfigError(f"train={words}: {error}") from error
+
+
 def robot_words(config: RecordConfig) -> dict[str, list[str]]:
     """Nodes of the robot, in starting order: name -> words."""
     robot = load_description(config.robot)
@@ -99,7 +115,8 @@ def robot_words(config: RecordConfig) -> dict[str, list[str]]:
     given = {key: value for key, value in real.items() if value}
     if given:
         values = {"robot": config.robot, "device": config.device, "arm": "false", "record": "", **given}
-        return load_set("teleop").commands(values | {"transport": config.transport})
+        words = load_set("teleop").commands(values | {"transport": config.transport})
+        return with_device(words, config)
     if robot.name not in (SIMULATED, SIMULATED_GRIPPER):
         raise ConfigError(
             f"Nothing runs '{robot.name}' yet. Give driver=<file> or controller=<name> of the real arm, "
@@ -110,7 +127,26 @@ def robot_words(config: RecordConfig) -> dict[str, list[str]]:
     words = load_set("arm_sim").commands(values | {"arm": str(config.arm).lower()})
     if robot.name == SIMULATED:  # the other one has a gripper in the place of the peg, and no cameras
         words["sim_robot"] += ["scene=peg", f"image_size={PICTURE_PX}"]
-    return words
+    return with_device(words, config)
+
+
+def with_device(words: dict[str, list[str]], config: RecordConfig) -> dict[str, list[str]]:
+    """The same with settings of the device that drives. Raises ConfigError for those without a device."""
+    settings = {
+        "settings": config.device_settings,
+        "leader": config.leader,
+        "record_input": config.record_input,
+    }
+    given = {key: value for key, value in settings.items() if value}
+    if given and "teleop" not in words:
+        raise ConfigError(
+            "device_settings=, leader= and record_input= are of a device that this command starts: give "
+            "device=, such as device=leader, without attach=true."
+        )
+    if not given:
+        return words
+    kept = [word for word in words["teleop"] if word.partition("=")[0] not in given]
+    return words | {"teleop": [*kept, *(f"{key}={value}" for key, value in given.items())]}
 
 
 def app_words(config: RecordConfig) -> list[str]:

@@ -36,6 +36,9 @@ class RecordingSettings:
         "free space below which no episode starts [GB]; a running one ends at a quarter of it",
         at_least=0.0,
     )
+    device: str = setting(
+        "", "local device that drives, such as gamepad, spacemouse or leader; empty: the page drives"
+    )
     policy: str = setting(
         "", "bundle of a policy that may act; empty: none, or one that is trained on the page"
     )
@@ -65,7 +68,9 @@ class RecordConfig(RecordingSettings):
     driver: str | None = setting(None, "YAML file of a real robot's driver; none: attach=true, or sim_arm")
     controller: str | None = setting(None, "controller of ros2_control that moves the arm, such as "
                                      "joint_trajectory_controller")  # fmt: skip
-    device: str = setting("", "local device that drives: gamepad, keyboard or leader; empty: the page")
+    device_settings: str = setting("", "YAML file with further settings of the device, such as mode: tool")
+    leader: str = setting("", "device=leader: YAML file of the leader arm's driver or servos")
+    record_input: str = setting("", "new file for the device's input, which device=recording:<file> replays")
     arm: bool = setting(
         True, "robot=sim_arm: arm the safety filter at once; real robots are armed on the page"
     )

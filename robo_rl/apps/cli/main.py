@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
@@ -15,26 +14,15 @@ from robo_rl.apps.cli.multirun import FLAGS, multirun
 from robo_rl.apps.cli.settings_file import check_keys, expand
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.core.errors import (
-    DiskFullError,
     MissingDependencyError,
     RoboRLError,
     UnknownNameError,
 )
+from robo_rl.core.files.path_error import explained
 from robo_rl.core.plugins import load_plugins
 
 GROUPS = {name.split()[0] for name in VERBS if " " in name}  # first words of two-word verbs, e.g. "data"
 OURS = ("robo_rl", "policies", "sim", "hardware")
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-NOT_ALLOWED = (
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.EEXIST,
-    errno.ENAMETOOLONG,
-    errno.ELOOP,
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,13 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
-        if error.errno in DISK_FULL:
-            where = f" ({error.filename})" if error.filename else ""
-            return _say(f"The disk is full{where}. Free some space and start again.", DiskFullError.exit_code)
-        if error.errno in NOT_ALLOWED and error.filename is not None:
-            return _say(
-                f"{error.strerror}: {error.filename}. Choose another path, or change its permissions.", 2
-            )
+        if (known := explained(error)) is not None:
+            return _say(str(known), known.exit_code)
         return _defect()
     except Exception:  # a defect: print the traceback and where to report it
         return _defect()

@@ -29,8 +29,9 @@ def main(config: DataReplayConfig) -> int:
     name = config.env or episode.dataset.env.name
     if config.env is None and not episode.dataset.env.simulated:
         raise ConfigError(
-            f"{config.path} was recorded on a robot, '{name}'. Name the simulated task with the same "
-            "observations and actions: env=arm6/reach."
+            f"{config.path} was recorded on a robot, '{name}'. Replay it on that robot while it runs: "
+            f"robot={name.removeprefix('robot/')}; or name a simulated task with the same observations and "
+            "actions by env=."
         )
     seed = episode.meta.seed if config.seed is None else config.seed
     if seed is None:

@@ -56,6 +56,7 @@ class Desk:
     def __init__(self) -> None:
         self.view: Mapping[str, Any] = {}
         self.pictures: Mapping[str, Image] = {}
+        self.shapes: list[dict[str, Any]] = []  # of a simulated scene, for drawing
         self._requests: SimpleQueue[tuple[Request, float]] = SimpleQueue()
 
     def ask(self, request: Request, urgent: bool = True) -> bool:

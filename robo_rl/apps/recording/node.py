@@ -10,7 +10,7 @@ import numpy as np
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import Flag, Text
-from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, TASK
+from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, SCENE, TASK
 from robo_rl.apps.recording import snapshot
 from robo_rl.apps.recording.callers import Caller
 from robo_rl.apps.recording.desk import Desk, Notices
@@ -36,6 +36,7 @@ from robo_rl.apps.recording.requests import (
     SaveRequest,
     SpeedRequest,
 )
+from robo_rl.apps.recording.scene import parse_scene
 from robo_rl.apps.recording.scene_reset import SceneReset
 from robo_rl.apps.recording.settings import AppSettings
 from robo_rl.apps.recording.streams import RobotStreams
@@ -70,6 +71,7 @@ class RecordAppNode:
         self._estop, self._pressed = ESTOP.publisher(bus), False
         self._tell_episode, self._tell_task = EPISODE.publisher(bus), TASK.publisher(bus)
         self._told_task = ""
+        self._scenes = 0  # messages that changed the shapes of the 3-D view
         self._told_frozen: set[str] = set()  # cameras whose freezing was told
         self._silent = ""  # stream whose silence has paused the episode
         self.on_tick: list[Callable[[], None]] = []  # called at the command rate, before requests are read
@@ -79,6 +81,7 @@ class RecordAppNode:
         self.edits = EditThread(settings.out, episodes, self.notices.tell)
         self._actions = self._table()
         ESTOP.subscribe(bus, self._on_estop)
+        SCENE.subscribe(bus, self._on_scene)
         RECORDER_REQUEST.subscribe(bus, self._on_recorder_request)
         for name in ("start", "stop", "success", "failure", "discard"):
             bus.service(f"~/{name}", partial(self._serve, name))
@@ -244,6 +247,8 @@ class RecordAppNode:
     def _discard(self) -> str:
         said = self.episodes.discard()
         self._after_episode()
+        if self._settings.resets:
+            self._scene.begin()
         return said
 
     def _after_episode(self) -> None:
@@ -286,10 +291,20 @@ class RecordAppNode:
         return ""
 
     def _on_answer(self, service: str, answer: Answer) -> None:
-        self.notices.tell(f"{service}: {answer[1]}", "info" if answer[0] else "error")
+        what = service.removeprefix("safety_filter/")
+        self.notices.tell(f"{what}: {answer[1]}", "info" if answer[0] else "error")
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
         self._pressed = message.on
+
+    def _on_scene(self, message: Text, received_s: float) -> None:
+        try:
+            shapes = parse_scene(message.text, len(self._settings.robot.names))
+        except DataError as error:
+            self.notices.tell(str(error), "error")
+            return
+        self._desk.shapes = [shape.model_dump(exclude_none=True) for shape in shapes]
+        self._scenes += 1
 
     def _on_recorder_request(self, message: Text, received_s: float) -> None:
         answer = self._serve(message.text)
@@ -347,6 +362,7 @@ class RecordAppNode:
             "disk_gb": round(free_bytes(self._settings.out) / 1e9, 2),
             "floor_gb": round(self._settings.floor_bytes / 1e9, 2),
             "estop": self._pressed,
+            "scene": self._scenes,
             "robot": snapshot.robot_view(self.streams, now_s),
             "episode": snapshot.episode_view(self.episodes, self._settings.spec.control_hz),
             "drive": None if self.drive is None else snapshot.drive_view(self.drive),

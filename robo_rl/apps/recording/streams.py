@@ -203,7 +203,8 @@ class RobotStreams:
         stream = self.all[name]
         what = "joint states" if stream is self.states else f"pictures of the camera '{name}'"
         if not stream.count:
-            return f"no {what} have come; is it on, and in this ROS domain and namespace"
+            of = "the robot" if stream is self.states else "it"
+            return f"no {what} have come; is {of} on, and in this ROS domain and namespace"
         if stream.frozen:
             return f"the {what} repeat while the arm moves; restart the camera"
         return f"no {what} have come for {stream.age_s(now_s):.1f} s"

@@ -61,6 +61,12 @@ def edited_copy(path: str | Path, entry: Mapping[str, Any], *, keep_undo: bool =
             raise
 
 
+def has_former_state(path: str | Path) -> bool:
+    """True when the state of a dataset before its last edit is kept."""
+    root = Path(path)
+    return (root.with_name(f".{root.name}.undo") / DATASET_JSON).exists()
+
+
 def undo_edit(path: str | Path, *, dry_run: bool = False) -> tuple[dict[str, Any], bool]:
     """Exchange a dataset and its state before the last edit. A second call restores the edit.
 

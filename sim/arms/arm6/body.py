@@ -11,6 +11,7 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.shapes import Float
+from sim.arms.arm6.shapes import scene_shapes
 
 ASSET = Path(__file__).resolve().parents[2] / "assets" / "arm6.xml"
 JOINTS: tuple[str, ...] = ("base", "shoulder", "elbow", "forearm", "wrist", "flange")
@@ -74,6 +75,10 @@ class SimulatedArm:
         """Position of the tool."""
         place: Float[ndarray, " 3"] = self.data.site_xpos[self._tool].copy()
         return place
+
+    def shapes(self) -> list[dict[str, Any]]:
+        """Shapes of the arm and its scene, for viewers."""
+        return scene_shapes(self.model, self.data)
 
     def show_goal(self, goal_m: Float[ndarray, " 3"]) -> None:
         """Place the red ball of pictures."""

@@ -91,6 +91,10 @@ class PegCell:
     def advance(self, dt_s: float) -> None:
         self.body.advance(dt_s)
 
+    def shapes(self) -> list[dict[str, Any]]:
+        """Shapes of arm, peg and block, for viewers."""
+        return self.body.shapes()
+
     def depth_m(self) -> float:
         """Depth of the peg's tip below the block's top, where it is over the hole; else 0."""
         tip_m, block_m = self.body.tool_m(), self.body.data.mocap_pos[self._block]

@@ -12,6 +12,7 @@ from typing import Any
 
 from hardware.bus.in_process import InProcessWorld
 from policies.remote.address import listen
+from robo_rl.apps.recording.scene import chain_of
 from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.review import Review
 from robo_rl.apps.recording.web.server import PageServer
@@ -83,6 +84,7 @@ def page_facts(cell: RecordingCell) -> dict[str, Any]:
         "drives": True,
         "resets": True,
         "gripper": False,
+        "chain": chain_of(cell.robot),
     }
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hardware.messages import Text
+from hardware.topics import SCENE
 from policies.remote.address import listen
 from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.review import Review
@@ -92,6 +95,8 @@ def test_a_lost_connection_stops_the_arm_and_keeps_the_episode(browser: Any, liv
     live.close_server()
     page.wait_for_selector("#banner[data-level=error]")
     assert "Connection to the app lost" in page.inner_text("#banner")
+    assert "emergency stop of this page has no effect" in page.inner_text("#banner")
+    assert page.inner_text(".cameras figure b") == "no connection"
     live.wait(lambda: cell.node.drive is not None and not cell.node.drive.moving)
     frames = cell.node.episodes.frames
     live.wait(lambda: cell.node.episodes.frames > frames)
@@ -110,6 +115,7 @@ def test_a_refused_instruction_stays_to_be_corrected(browser: Any, live: LiveCel
         page.keyboard.press("Enter")
         page.wait_for_selector("#instruction[data-refused=yes]")
         page.wait_for_selector(f"#notices li[data-level=error]:has-text('{says}')", state="attached")
+        assert says in page.inner_text("#toast")  # over the page, whose list of messages may be short
         assert page.input_value("#instruction") == text
         assert live.cell.node.episodes.instruction == "push the button"
     page.focus("#instruction")
@@ -186,7 +192,7 @@ def test_a_phone_shows_everything_within_its_width(browser: Any, live: LiveCell)
 
 
 def test_episodes_are_reviewed_relabelled_and_deleted(browser: Any, live: LiveCell) -> None:
-    """V opens the list; an episode plays, gets another label, and is deleted after a second click."""
+    """V opens the list; an episode plays, gets another label, is found by it, and deleted by two clicks."""
     page, cell = open_page(browser, live), live.cell
     for _ in range(2):
         page.keyboard.press("Space")
@@ -196,10 +202,15 @@ def test_episodes_are_reviewed_relabelled_and_deleted(browser: Any, live: LiveCe
         page.wait_for_selector("body[data-state=idle]")
         live.wait(lambda: cell.armed)
     page.keyboard.press("v")
+    page.wait_for_selector("#episodes button:has-text('Episode 1')")
+    assert page.locator(".undo").is_hidden()  # there is no edit yet
+    page.keyboard.press("Enter")  # presses no button that was not chosen
     page.click("#episodes button:has-text('Episode 1')")
     page.wait_for_selector("#player output:has-text('Episode 1')")
     page.click("#player .bad")
     page.wait_for_selector("#episodes em:has-text('failure')")
+    page.select_option("#review .filter", "failure")
+    assert page.locator("#episodes li").count() == 1
     page.click("#player .delete")
     page.click("#player .delete")
     page.wait_for_selector("#tally:has-text('1 saved')", state="attached")
@@ -207,6 +218,47 @@ def test_episodes_are_reviewed_relabelled_and_deleted(browser: Any, live: LiveCe
     page.click(".undo")
     page.wait_for_selector("#tally:has-text('2 saved')", state="attached")
     assert [episode.success for episode in cell.store()] == [True, False]
+    page.context.close()
+
+
+def test_the_arm_is_drawn_in_3d(browser: Any, live: LiveCell) -> None:
+    """The picture changes with the arm, with a drag, and with the scene that a simulator tells; what is no
+    scene is told and changes nothing.
+    """
+    page, cell = open_page(browser, live), live.cell
+    picture = "document.querySelector('#arm-view canvas').toDataURL()"
+    before = page.evaluate(picture)
+    page.keyboard.down("ArrowLeft")
+    live.wait(lambda: page.evaluate(picture) != before)
+    page.keyboard.up("ArrowLeft")
+    live.wait(lambda: cell.node.drive is not None and not cell.node.drive.moving)
+    page.wait_for_timeout(300)
+    tell = SCENE.publisher(cell.world.bus("sim_scene"))
+    shape = {
+        "kind": "box",
+        "link": -1,
+        "size_m": [0.1, 0.1, 0.1],
+        "pos_m": [0.3, 0, 0.1],
+        "quat": [1, 0, 0, 0],
+    }
+    tell(Text(json.dumps([shape | {"rgb": [0, 1, 0]}])))
+    green = (
+        "(() => { const c = document.querySelector('#arm-view canvas');"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0;"
+        "for (let i = 0; i < d.length; i += 4) n += d[i + 1] > 2 * d[i] && d[i + 1] > 2 * d[i + 2];"
+        "return n; })()"
+    )
+    live.wait(lambda: page.evaluate(green) > 500)
+    seen = page.evaluate(picture)
+    tell(Text(json.dumps([shape | {"rgb": [0, 1, 0], "link": 7}])))
+    page.wait_for_selector("#notices li[data-level=error]:has-text('the arm has 3 joints')")
+    assert page.evaluate(picture) == seen
+    box = page.locator("#arm-view canvas").bounding_box()
+    page.mouse.move(box["x"] + 50, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 90, box["y"] + 60, steps=3)
+    page.mouse.up()
+    assert page.evaluate(picture) != seen
     page.context.close()
 
 

@@ -121,8 +121,10 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(client: Callable[..., An
     """Without it there is only the form; scripts cannot read the cookie, other sites cannot send it."""
     page = client(TOKEN)
     assert page.get("/api/facts").status_code == 401
-    assert "Token" in page.get("/").text
-    assert page.post("/phone", content=f"token={TOKEN}x").status_code == 401
+    assert '<p hidden class="wrong"' in page.get("/").text
+    wrong = page.post("/phone", content=f"token={TOKEN}x")
+    assert wrong.status_code == 401
+    assert '<p class="wrong"' in wrong.text
     with (
         pytest.raises(WebSocketDisconnect),
         page.websocket_connect("/socket?page=page-0001"),

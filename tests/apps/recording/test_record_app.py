@@ -90,7 +90,10 @@ def test_discard_and_record_again(cell: RecordingCell) -> None:
     assert cell.node.episodes.state == "recording"
     assert cell.armed
     np.testing.assert_allclose(cell.arm.q_rad, start)
+    cell.drive(0.5)
     cell.ask(kind="discard")
+    cell.run(2.0)
+    np.testing.assert_allclose(cell.arm.q_rad, start)
     assert len(cell.store()) == 0
     assert [path for path in (cell.out / "staging").iterdir() if path.is_dir()] == []
 

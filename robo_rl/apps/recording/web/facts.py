@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from robo_rl.apps.recording.scene import chain_of
 from robo_rl.apps.recording.settings import AppSettings
 from robo_rl.conf.record import RecordAppNodeConfig
 
@@ -23,6 +24,8 @@ def facts_of(settings: AppSettings, config: RecordAppNodeConfig) -> dict[str, An
         "out": str(settings.out),
         "operator": config.operator,
         "drives": settings.drives,
+        "device": config.device,
         "resets": settings.resets,
         "gripper": robot.gripper is not None,
+        "chain": chain_of(robot),
     }

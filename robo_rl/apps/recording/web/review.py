@@ -11,6 +11,7 @@ import numpy as np
 from hardware.camera.jpeg import encoded
 from hardware.loop.observation import IMAGE
 from robo_rl.core.errors import DataError
+from robo_rl.data.edit.swap import has_former_state
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
 from robo_rl.data.episodes.reward_marks import reward_marks
 
@@ -32,6 +33,11 @@ class Review:
         with self._lock:
             self._refresh(count)
             return self._rows
+
+    @property
+    def can_undo(self) -> bool:
+        """True when the state before the last edit is kept."""
+        return has_former_state(self._path)
 
     def picture(self, number: int, camera: str, frame: int) -> bytes:
         """JPEG of one frame. Raises DataError for a frame that does not exist."""

@@ -80,6 +80,7 @@ class PageServer:
             app.get(path)(_page(name))
             app.post(path)(self._login)
         app.get("/api/facts")(lambda: dict(self._facts))
+        app.get("/api/scene")(lambda: {"shapes": self._desk.shapes})
         app.get("/api/episodes")(self._episodes)
         app.get("/api/episodes/{number}/curves")(self._curves)
         app.get("/api/episodes/{number}/{camera}/{frame}.jpg")(self._picture)
@@ -91,14 +92,14 @@ class PageServer:
         """Exchange the token for a cookie that scripts cannot read and other sites cannot use."""
         given = (await request.body())[:2048].decode(errors="replace").strip().removeprefix("token=")
         if not self._access.knows(given):
-            return _file("login.html", 401)
+            return _file("login.html", 401, show=b"wrong")
         response = RedirectResponse(request.url.path, 303)
         response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=self._access.secure)
         return response
 
     def _episodes(self) -> dict[str, Any]:
         count = self._desk.view.get("episode", {}).get("version", 0)
-        return {"episodes": self._review.episodes(count)}
+        return {"episodes": self._review.episodes(count), "undo": self._review.can_undo}
 
     def _curves(self, number: int) -> dict[str, Any]:
         return self._review.curves(number)
@@ -204,10 +205,13 @@ def _named(name: str) -> Response:
     return _file(name)
 
 
-def _file(name: str, status: int = 200) -> Response:
-    """A file of the page."""
+def _file(name: str, status: int = 200, show: bytes = b"") -> Response:
+    """A file of the page. show: class of an element that is hidden in the file and is to be shown."""
     place = files("robo_rl.apps.recording.web") / "page" / name
     if not place.is_file():
         return JSONResponse({"error": "There is no such page."}, 404, HEADERS)
     kind = FILES.get(name, "text/javascript; charset=utf-8")
-    return Response(place.read_bytes(), status, HEADERS, kind)
+    text = place.read_bytes()
+    if show:
+        text = text.replace(b'hidden class="%s"' % show, b'class="%s"' % show)
+    return Response(text, status, HEADERS, kind)

@@ -1,4 +1,5 @@
 // Entry of the page: connects the parts, shows views, and sends the operator's requests.
+import { ArmView } from "./arm_view.js";
 import { Cameras } from "./cameras.js";
 import { Drive } from "./drive.js";
 import { keyHelp, listen } from "./keys.js";
@@ -15,17 +16,20 @@ let shownFps = 0;
 
 const plots = new Plots($("plots"), facts.joints);
 const cameras = new Cameras($("cameras"), facts.cameras);
+const arm = new ArmView($("arm-view"), facts.chain);
 const link = new Link({
   onView: (message) => { view = message; show(); },
   onPicture: (index, blob) => cameras.show(index, blob),
   onRefused: (sentence) => banner(sentence, 4000),
   facts,
-  onState: (open) => { document.body.dataset.link = open ? "open" : "lost"; if (!open) { drive.drop(); view = null; } showBanner(); },
+  onState: (open) => { document.body.dataset.link = open ? "open" : "lost"; if (!open) { drive.drop(); view = null; cameras.lost(); } showBanner(); },
 });
 const drive = new Drive(link, facts.joints.length);
 const review = new Review($("review"), $("episodes"), $("player"), facts, send);
 const policy = new Policy($("policy"), send);
 const instruction = new Instruction($("instruction"));
+document.body.dataset.views = facts.cameras.length + (facts.chain ? 1 : 0);
+document.body.dataset.drives = facts.drives;
 document.body.dataset.cameras = facts.cameras.length;
 
 let passing = "";
@@ -35,6 +39,15 @@ function banner(sentence, ms) {
   clearTimeout(passingTimer);
   passingTimer = setTimeout(() => { passing = ""; showBanner(); }, ms);
   showBanner();
+}
+
+let toastTimer = 0;
+// An error shows over the page for a while, because the list of messages may be short or out of sight.
+function toast(sentence) {
+  $("toast").textContent = sentence;
+  $("toast").hidden = false;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => { $("toast").hidden = true; }, 7000);
 }
 
 function send(request) { if (!link.send(request)) banner("Not sent: the connection to the app is lost.", 3000); }
@@ -76,6 +89,7 @@ function jointRows() {
     const row = document.createElement("div");
     row.innerHTML = "<span></span><button>−</button><button>+</button>";
     row.querySelector("span").textContent = name;
+    if (joint < 9) row.querySelector("span").append(Object.assign(document.createElement("kbd"), { textContent: joint + 1 }));
     row.querySelectorAll("button").forEach((button, side) => {
       button.setAttribute("aria-label", `${name} ${side ? "up" : "down"}`);
       drive.attachButton(button, [[joint, side ? 1 : -1]]);
@@ -91,22 +105,25 @@ function show() {
   showHeader(view, { fps: facts.cameras.length ? shownFps : null, roundMs: view.echo_ms && drive.active ? performance.now() - view.echo_ms : null });
   showState(view, facts);
   instruction.show(view.episode.instruction);
-  showNotices(view.notices);
+  showNotices(view.notices, toast);
   cameras.ages(view.robot.cameras);
+  arm.follow(view.scene);
+  if (!document.hidden) arm.show(view.robot.measured);
   plots.add(view.at_s, view.robot.measured, view.robot.commanded);
+  if (!document.hidden) plots.draw(); // with each view, 20 times a second: no more often than there is something new
   policy.show(view);
   review.update(view);
-  $("device").textContent = drive.active ? `driving by ${drive.source}` : drive.gamepadName() || "keys, drag or gamepad";
+  $("device").textContent = !facts.drives ? `driven by ${facts.device || "another program"}` : drive.active ? `driving by ${drive.source}` : drive.gamepadName() || "keys, drag or gamepad";
   if (view.drive && !view.drive.tool && drive.mode === "tool") setMode("joints");
   showBanner();
 }
 
 function showBanner() {
   const say = bannerAt($("banner"), act);
-  if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again …", "error");
+  if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again … The emergency stop of this page has no effect meanwhile.", "error");
   if (passing && view?.operators.role !== "watcher") return say(passing, "error");
   if (!view) return say("", "");
-  if (view.estop) return say("Emergency stop pressed.", "error", ["Release", "estop"]);
+  if (view.estop) return say("Emergency stop: the arm is stopped. Release it, then arm.", "error", ["Release", "estop"]);
   if (view.operators.asked) return say("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);
   if (view.operators.role === "watcher") {
     const text = view.operators.vacant ? "Nobody has the controls." : view.operators.asking ? "Asked for the controls; waiting for the other operator." : "Another operator has the controls; you are watching.";
@@ -141,6 +158,6 @@ keyHelp($("key-list"));
 listen(drive, act);
 let counted = 0;
 setInterval(() => { shownFps = cameras.count - counted; counted = cameras.count; }, 1000);
-(function frame() { plots.draw(); requestAnimationFrame(frame); })();
+addEventListener("resize", () => { plots.draw(); arm.draw(); });
 window.shownPictures = () => cameras.count; // for measurements
 document.body.dataset.ready = "yes";

@@ -36,6 +36,9 @@ export class Cameras {
     }
   }
 
+  // The pictures are old from now on.
+  lost() { for (const { cell, badge } of this.cells) { cell.dataset.state = "missing"; badge.textContent = "no connection"; } }
+
   ages(streams) {
     this.names.forEach((name, index) => {
       const { cell, badge } = this.cells[index], stream = streams[name];

@@ -121,7 +121,7 @@ function words() {
 
 function showBanner() {
   const set = bannerAt($("banner"), act);
-  if (document.body.dataset.link !== "open") return set("Connection to the app lost: the arm is held. Connecting again …", "error");
+  if (document.body.dataset.link !== "open") return set("Connection to the app lost: the arm is held, and STOP has no effect. Connecting again …", "error");
   if (refused) return set(refused, "error");
   if (!view) return set("", "");
   if (view.estop) return set("Emergency stop pressed.", "error");

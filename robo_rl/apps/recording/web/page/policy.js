@@ -32,6 +32,7 @@ export class Policy {
     }
     this.select.disabled = !driver;
     this.said.textContent = policy.state === "loading" ? "loading …" : policy.said ?? "";
+    this.said.title = this.said.textContent;
     this.rate.textContent = policy.success ? `acting alone: ${policy.success}` : "";
     this.control.hidden = policy.state === "none";
     this.control.disabled = !driver || (this.human && policy.state !== "ready");
@@ -49,7 +50,7 @@ export class Policy {
       none: view.episode.count < 2 ? "needs 2 saved episodes or more" : "", training: training.step ? `step ${training.step} of ${training.steps}${loss}${rest}` : "starting …",
       exporting: "exporting the bundle …", done: `done${loss}`, failed: "failed: see the messages",
     }[training.state];
-    this.command.hidden = training.state === "none";
+    this.command.hidden = training.state === "none" || training.state === "done";
     this.command.textContent = training.command;
   }
 }

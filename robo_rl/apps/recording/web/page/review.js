@@ -1,13 +1,21 @@
 // Episodes that were saved: a list with pictures, and a player.
+import { Strip } from "./strip.js";
+
+const labelOf = (episode) => (episode.success === null ? (episode.complete ? "no label" : "interrupted") : episode.success ? "success" : "failure");
+
 export class Review {
   constructor(dialog, list, player, facts, send) {
-    Object.assign(this, { dialog, list, player, facts, send, version: -1, playing: 0, number: null });
-    dialog.querySelector(".undo").onclick = () => send({ kind: "undo" });
+    Object.assign(this, { dialog, list, player, facts, send, version: -1, playing: 0, number: null, rows: [], shown: "" });
+    this.undo = dialog.querySelector(".undo");
+    this.filter = dialog.querySelector(".filter");
+    this.undo.onclick = () => send({ kind: "undo" });
+    this.filter.onchange = () => { this.shown = this.filter.value; this.fill(); };
     dialog.addEventListener("close", () => this.stop());
   }
 
   open(view) {
     this.dialog.showModal();
+    this.dialog.focus(); // not a button: Space and Enter would press it
     this.version = -1;
     this.update(view);
   }
@@ -15,11 +23,27 @@ export class Review {
   async update(view) {
     if (!this.dialog.open || !view || view.episode.version === this.version) return;
     this.version = view.episode.version;
-    const { episodes } = await (await fetch("api/episodes")).json();
-    const camera = this.facts.cameras[0];
-    if (!episodes.some((episode) => episode.number === this.number)) { this.stop(); this.player.hidden = true; }
-    this.list.replaceChildren(...episodes.reverse().map((episode) => this.row(episode, camera)));
-    if (!episodes.length) this.list.textContent = "No episode has been saved yet.";
+    const { episodes, undo } = await (await fetch("api/episodes")).json();
+    this.rows = episodes.reverse();
+    this.undo.hidden = !undo;
+    const chosen = this.rows.find((episode) => episode.number === this.number);
+    if (!chosen) { this.stop(); this.player.hidden = true; this.number = null; }
+    this.fill();
+    if (chosen) this.edits(chosen);
+  }
+
+  // The list, of one label or of all; the filter counts each label that occurs.
+  fill() {
+    const counts = new Map();
+    for (const episode of this.rows) counts.set(labelOf(episode), (counts.get(labelOf(episode)) ?? 0) + 1);
+    if (!counts.has(this.shown)) this.shown = "";
+    this.filter.replaceChildren(new Option(`all (${this.rows.length})`, ""), ...[...counts].map(([label, count]) => new Option(`${label} (${count})`, label)));
+    this.filter.value = this.shown;
+    this.filter.hidden = counts.size < 2;
+    const rows = this.rows.filter((episode) => !this.shown || labelOf(episode) === this.shown);
+    this.list.replaceChildren(...rows.map((episode) => this.row(episode, this.facts.cameras[0])));
+    const none = "No episode is saved yet. Close this window, press Space to start one, and Enter to save it.";
+    if (!this.rows.length) this.list.append(Object.assign(document.createElement("li"), { className: "none quiet", textContent: none }));
   }
 
   row(episode, camera) {
@@ -31,7 +55,7 @@ export class Review {
       picture.loading = "lazy";
       button.append(picture);
     }
-    const label = episode.success === null ? (episode.complete ? "no label" : "interrupted") : episode.success ? "success" : "failure";
+    const label = labelOf(episode);
     const text = document.createElement("span");
     text.innerHTML = "<b></b><em></em><small></small>";
     text.querySelector("b").textContent = `Episode ${episode.number}`;
@@ -39,6 +63,8 @@ export class Review {
     text.querySelector("em").dataset.label = label;
     text.querySelector("small").textContent = `${episode.seconds} s · ${episode.task || "no instruction"}`;
     button.append(text);
+    button.dataset.number = episode.number;
+    button.setAttribute("aria-current", episode.number === this.number);
     button.onclick = () => this.play(episode);
     row.append(button);
     return row;
@@ -47,8 +73,12 @@ export class Review {
   play(episode) {
     this.stop();
     this.number = episode.number;
+    this.list.querySelectorAll("button").forEach((button) => button.setAttribute("aria-current", Number(button.dataset.number) === episode.number));
     this.player.hidden = false;
-    this.player.innerHTML = "<div class=pictures></div><div class=row><button class=toggle>Pause</button><input type=range min=0 value=0 aria-label=frame><output></output></div><p class='marks quiet'></p><div class='row edit'><input type=text aria-label=instruction><button class=good>Success</button><button class=bad>Failure</button><button class=plain>No label</button><button class=delete>Delete</button></div>";
+    this.player.innerHTML = `<div class=pictures></div><div class=row><button class=toggle>Pause</button><input type=range min=0 value=0 aria-label=frame><output></output></div>
+      <canvas class=strip role=img hidden></canvas><p class='strip-legend quiet' hidden></p><p class='marks quiet'></p>
+      <div class='row edit'><input type=text aria-label=instruction placeholder="no instruction"><button class=good><span>Success</span></button><button class=bad><span>Failure</span></button><button class=plain><span>No label</span></button><button class=delete>Delete</button></div>`;
+    new Strip(this.player).load(episode, this.facts.rate_hz);
     const pictures = this.facts.cameras.map((camera) => {
       const picture = document.createElement("img");
       picture.alt = `camera ${camera}`;
@@ -87,15 +117,18 @@ export class Review {
   edits(episode) {
     const find = (selector) => this.player.querySelector(`.edit ${selector}`), episodes = [episode.number];
     const relabel = (success) => () => this.send({ kind: "relabel", episodes, success });
-    find(".good").onclick = relabel(true);
-    find(".bad").onclick = relabel(false);
-    find(".plain").onclick = relabel(null);
+    for (const [kind, success] of [["good", true], ["bad", false], ["plain", null]]) {
+      find(`.${kind}`).onclick = relabel(success);
+      find(`.${kind}`).setAttribute("aria-pressed", episode.success === success);
+    }
     const remove = find(".delete"), words = find("input");
+    delete remove.dataset.sure;
+    remove.textContent = "Delete";
     remove.onclick = () => {
       if (remove.dataset.sure) this.send({ kind: "delete", episodes });
       else { remove.dataset.sure = "yes"; remove.textContent = "Really delete?"; }
     };
-    words.value = episode.task;
+    if (document.activeElement !== words) words.value = episode.task;
     words.onchange = () => this.send({ kind: "relabel", episodes, text: words.value });
   }
 

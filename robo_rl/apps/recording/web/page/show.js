@@ -30,17 +30,36 @@ export function showHeader(view, page) {
   meter("meter-page", page.fps === null ? "–" : `${page.fps} fps`, page.fps === null || page.fps > 4 ? "ok" : "warning");
   meter("meter-disk", `${view.disk_gb.toFixed(view.disk_gb < 10 ? 1 : 0)} GB`, view.disk_gb < view.floor_gb ? "error" : view.disk_gb < 2 * view.floor_gb ? "warning" : "ok");
   const drops = view.robot.filter.drops;
-  $("filter-reason").textContent = `Safety filter: ${reason.replace("it goes on after safety_filter/arm", "press Arm to go on")}.${drops ? ` Dropped: ${drops}.` : ""}`;
+  $("filter-reason").textContent = `Safety filter: ${reason.replace("it goes on after safety_filter/arm", "press Arm to go on").replace("following teleop", "following the operator")}.${drops ? ` Dropped: ${drops}.` : ""}`;
   $("filter-reason").dataset.level = drops ? "error" : "";
   const pressed = view.estop;
   $("estop").textContent = pressed ? "RELEASE STOP" : "EMERGENCY STOP";
   $("estop").dataset.pressed = pressed;
 }
 
+// What to do now, in one sentence.
+function hintOf(view) {
+  const { state, count } = view.episode, { phase } = view.robot.filter;
+  if (view.operators.role !== "driver" || view.estop) return "";
+  if (view.drive && phase === "unknown") return "The safety filter is not heard: are the robot's nodes running?";
+  if (view.drive && phase !== "armed") return phase === "stopping" ? "The arm is stopping." : "The arm is stopped. Arm it to drive.";
+  if (view.drive?.control === "policy" && state === "idle") return "The policy acts from the start of the next episode.";
+  return {
+    idle: count ? "" : view.drive ? "Try to move the hand first; then start an episode." : "Start an episode, and drive by the device.",
+    recording: view.drive?.control === "policy" ? "The policy acts. Take over at any time." : "Do the task, then save it with a label.",
+    paused: "The arm is held. Resume, or save what is recorded.",
+    ended: "Did it succeed? Save it with a label, or discard it.",
+    editing: "The dataset is being changed.",
+  }[state];
+}
+
 export function showState(view, facts) {
   const { state, seconds, count, successes, failures, marks } = view.episode;
   const words = { idle: "ready", recording: "recording", paused: "paused", ended: "ended", editing: "editing" };
   $("state").textContent = words[state];
+  const hint = hintOf(view);
+  $("hint").textContent = hint;
+  $("hint").hidden = !hint;
   $("clock").textContent = state === "idle" ? "" : `${seconds.toFixed(1)} s${marks ? ` · ${marks} marked` : ""}`;
   $("clock").title = `an episode ends by itself after ${facts.longest_s} s`;
   const plain = count - successes - failures;
@@ -50,7 +69,10 @@ export function showState(view, facts) {
     button.disabled = view.operators.role !== "driver";
   });
   const driver = view.operators.role === "driver", phase = view.robot.filter.phase;
-  $("arm").disabled = !driver || phase === "armed";
+  const drivable = phase === "armed" || !view.drive;
+  $("arm").disabled = !driver || phase === "armed" || view.estop;
+  document.querySelector("[data-do=start]").className = drivable ? "primary" : "";
+  $("arm").className = $("arm").disabled ? "" : "primary";
   $("stop").disabled = !driver || phase !== "armed";
   $("instruction").disabled = !driver;
 }
@@ -75,10 +97,13 @@ export class Instruction {
   }
 }
 
-let newest = 0;
-export function showNotices(notices) {
+let newest = null;
+// The list of messages, the newest first. tell: called with an error that came while the page was open.
+export function showNotices(notices, tell) {
   const last = notices.length ? notices[notices.length - 1].number : 0;
   if (last === newest) return;
+  const errors = notices.filter(({ number, level }) => newest !== null && number > newest && level === "error");
+  if (errors.length) tell(errors[errors.length - 1].text);
   newest = last;
   $("notices").replaceChildren(...notices.slice().reverse().map((notice) => {
     const row = document.createElement("li");
