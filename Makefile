@@ -87,6 +87,9 @@ clean: ## remove .venv, caches and builds; runs and data stay
 
 # Everything is tested on 3.11; 3.12 works too. Other versions are refused here, with what to do.
 $(VENV)/.locked: requirements.lock
+	@if [ -L $(VENV) ]; then \
+	  echo "$(VENV) is a link, and what it points to would be emptied. Remove the link (rm $(VENV)), or name another" \
+	       "folder: make VENV=<folder>" >&2; exit 1; fi
 	@python=""; for candidate in $(PYTHON) python3.11 python3.12; do \
 	  if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; \
 	  then python=$$candidate; break; fi; done; \
