@@ -17,6 +17,7 @@ from robo_rl.nets.optim.flat import FlatAdam
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.explicit import ActorJudge
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from robo_rl.rl.off_policy.losses import critic_gradient, critic_loss
 from tests.rl.test_targets import ROWS, batch
 
 RESIDUAL = ResidualMap(2, 0.3)
@@ -35,7 +36,7 @@ KINDS: dict[str, tuple[ActionMap, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_updates_equal_those_of_autograd(kind: str) -> None:
-    """Burn-in with unknown returns, then updates; only rounding may differ."""
+    """Burn-in with unknown returns, then updates with an unknown reward; only rounding may differ."""
     action_map, settings = KINDS[kind]
     values: dict[str, Any] = {"hidden": [16, 12], "lr_actor": 1e-2, "lr_critic": 1e-2} | settings
     cfg = LearnerConfig(**values)
@@ -43,6 +44,10 @@ def test_updates_equal_those_of_autograd(kind: str) -> None:
     data = dataclasses.replace(
         data, mc_return=data.mc_return.clone().index_fill_(0, torch.arange(9), torch.nan)
     )
+    if cfg.critic_loss == "mse":
+        data = dataclasses.replace(
+            data, reward=data.reward.clone().index_fill_(0, torch.arange(3), torch.nan)
+        )
     made = []
     for explicit in (True, False):
         learner = OffPolicyLearner(4, action_map, cfg, generator("explicit"), explicit=explicit)
@@ -82,6 +87,20 @@ def test_gradients_of_a_network_equal_autograds(activation: str, norm: bool) -> 
     torch.testing.assert_close(columns, expected[-1][:, 3:], rtol=1e-4, atol=1e-5)
     for place, gradient in zip(optimizer.gradients().values(), expected[:-1], strict=True):
         torch.testing.assert_close(place, gradient, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_targets_that_are_not_finite_are_masked(own: bool) -> None:
+    """As in `critic_loss`: an unknown return in a TD target, or an infinite one, changes no weight."""
+    target = torch.randn(2, ROWS) if own else torch.randn(ROWS)
+    target[..., :3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    q = torch.randn(2, ROWS, requires_grad=True)
+    loss, logs = critic_loss(q, target)
+    (expected,) = torch.autograd.grad(loss, q)
+    found, ours = critic_gradient(q.detach(), target)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(ours, logs)
+    assert found[:, :3].eq(0.0).all()
 
 
 def test_equal_heads_share_the_gradient_of_their_minimum() -> None:

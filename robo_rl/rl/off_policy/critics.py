@@ -32,8 +32,8 @@ class Critics(Protocol):
     critic_opt: FlatAdam  # of `critic`
     bootstrap_gate: CriticEnsemble  # compares candidates when a target is computed
 
-    def fit(self, batch: Batch, target: Tensor, known: bool = True) -> Info:
-        """One update towards `target`, see `value_loss`. known: it holds no unknown return."""
+    def fit(self, batch: Batch, target: Tensor) -> Info:
+        """One update towards `target`, see `value_loss`."""
         ...
 
     def backup(self, batch: Batch, u: Float[Tensor, "b d"], bonus: Bonus) -> Tensor:
@@ -83,9 +83,9 @@ class QCritics:
         if scratch is not None and encoder is None and cfg.conservative == 0.0:
             self._stack = ensemble_stack(self.critic, scratch, self.critic_opt)
 
-    def fit(self, batch: Batch, target: Tensor, known: bool = True) -> Info:
+    def fit(self, batch: Batch, target: Tensor) -> Info:
         if self._stack is not None:
-            return self._fit(self._stack, batch, target, known)
+            return self._fit(self._stack, batch, target)
         state = self.context.critic_input(batch.obs)
         outputs = self.context.evaluate(self.critic.outputs, state, batch.critic_action)
         loss, info = self.loss.loss(outputs, target)
@@ -97,10 +97,10 @@ class QCritics:
         return info
 
     @torch.no_grad()
-    def _fit(self, stack: Stack, batch: Batch, target: Tensor, known: bool) -> Info:
+    def _fit(self, stack: Stack, batch: Batch, target: Tensor) -> Info:
         """`fit` with the gradient written out."""
         outputs = stack.forward(self.context.critic_input(batch.obs), batch.critic_action)
-        grad, info = self.loss.gradient(outputs, target, known)
+        grad, info = self.loss.gradient(outputs, target)
         stack.backward(grad)
         self.critic_opt.descend_gradient()
         return info

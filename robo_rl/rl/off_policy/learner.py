@@ -137,7 +137,7 @@ class OffPolicyLearner:
         batch = self._encoded(batch)
         returns = self.critics.returns_target
         target = returns(batch.mc_return) if monte_carlo else self.base_target_of(batch)
-        info = self.critics.fit(batch, target, known=not monte_carlo)
+        info = self.critics.fit(batch, target)
         self._follow()
         return info
 

@@ -52,12 +52,10 @@ def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, "*#heads b"]) -> 
 
 
 def critic_gradient(
-    q: Float[Tensor, "k b"], target: Float[Tensor, "*#heads b"], known: bool
+    q: Float[Tensor, "k b"], target: Float[Tensor, "*#heads b"]
 ) -> tuple[Float[Tensor, "k b"], Info]:
-    """(d `critic_loss` / dq = 2 (q - y) / b, its logs). known: no target is NaN."""
-    error, rows = q - target, q.shape[1]
-    if not known:
-        error.masked_fill_(~torch.isfinite(target), 0.0)
+    """(d `critic_loss` / dq = 2 (q - y) / b, logs of `critic_loss`); 0 where the target is not finite."""
+    error, rows = torch.where(torch.isfinite(target), q - target, 0.0), q.shape[1]
     each = error.view(-1)
     return error * (2.0 / rows), {
         "critic/loss": torch.dot(each, each) / rows,

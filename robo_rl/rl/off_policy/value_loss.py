@@ -49,8 +49,8 @@ class ValueLoss(Protocol):
         """(loss, logs) of the critics' outputs for the batch's actions."""
         ...
 
-    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor, known: bool) -> tuple[Tensor, Info]:
-        """(gradient of `loss` in the outputs, logs). known: the targets hold no unknown return."""
+    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
+        """(gradient of `loss` in the outputs, logs)."""
         ...
 
 
@@ -73,8 +73,8 @@ class Regression:
     def loss(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
         return critic_loss(self.q(outputs), target)
 
-    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor, known: bool) -> tuple[Tensor, Info]:
-        grad, info = critic_gradient(self.q(outputs), target, known)
+    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
+        grad, info = critic_gradient(self.q(outputs), target)
         return grad.unsqueeze(-1), info
 
 
@@ -95,7 +95,7 @@ class HlGauss(Regression):
     def loss(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
         return categorical_loss(outputs, self.q(outputs), self.histogram(target))
 
-    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor, known: bool) -> tuple[Tensor, Info]:
+    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
         with torch.enable_grad():
             leaf = outputs.detach().requires_grad_()
             loss, info = self.loss(leaf, target)
