@@ -37,16 +37,16 @@ class Draw:
     noise: Float[Tensor, "b d"]
     t: Float[Tensor, "b d"]
 
-    def gradient(self, du: Float[Tensor, "b d"], dlog_prob: Tensor) -> Float[Tensor, "b 2d"]:
-        """dL/d(m, raw) from dL/du and dL/dlog pi, which is one number for all rows."""
+    def gradient(self, du: Float[Tensor, "b d"], dlog_prob: Tensor) -> Float[Tensor, "b n"]:
+        """dL/d(m, raw), n = 2d, from dL/du and dL/dlog pi, which is one number for all rows."""
         da = torch.addcmul(du, self.u, torch.addcmul(2.0 * dlog_prob, du, self.u, value=-1.0))
         slope = torch.addcmul(_HALF, self.t, self.t, value=-HALF)
         draw = torch.addcmul(-dlog_prob, da, self.noise).mul_(slope)
         return torch.cat([da, draw], dim=-1)
 
 
-def draw(out: Float[Tensor, "b 2d"], bias: float, eps: Float[Tensor, "b d"]) -> Draw:
-    """Sample from the outputs (m, raw) of a `GaussianActor` with this `log_std_bias`."""
+def draw(out: Float[Tensor, "b n"], bias: float, eps: Float[Tensor, "b d"]) -> Draw:
+    """Sample from the outputs (m, raw), n = 2d, of a `GaussianActor` with this `log_std_bias`."""
     mean, raw = out.chunk(2, dim=-1)
     t = torch.tanh(raw + bias)
     log_std = torch.add(_MID, t, alpha=HALF)
