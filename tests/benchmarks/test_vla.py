@@ -36,7 +36,7 @@ def test_each_task_is_told_its_opposite_and_measured_once(
         settings["out"].write_text(json.dumps(report))
 
     monkeypatch.setattr(module, "verb", verb)
-    args = Namespace(suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None)
+    args = Namespace(suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None, workers=0)
     outcomes = module.Measurement(args, tmp_path).other_instruction()
     assert outcomes == {task: [True, False] for task in SUITES["mt6"]}
     for task, instruction in told.items():
@@ -57,6 +57,9 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         if name == "finetune":
             assert (settings["base"], settings["env_steps"]) == (f"{tmp_path / 'vla_mt6'}@7", 24)
             tuned.append(settings["seed"])
+            settings["out"].mkdir(parents=True)
+            took = {"env_steps": 24 - 2 * settings["seed"]}  # seed 1 was ended by its time
+            (settings["out"] / "results.json").write_text(json.dumps(took))
             return
         seeds = evaluation_seeds("metaworld/mt6", 0, 12)
         tasks = [module.task_in("metaworld/mt6", seed) for seed in seeds]
@@ -72,12 +75,13 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "verb", verb)
     args = Namespace(
         suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None,
-        rl="steering", rl_seeds=[0, 1], rl_steps=24, rl_set=[],
+        rl="steering", rl_seeds=[0, 1], rl_steps=24, rl_set=[], workers=0, device="cpu",
     )  # fmt: skip
     measurement = module.Measurement(args, tmp_path)
     outcomes = measurement.after_rl()
     assert tuned == [0, 1]
     assert sum(map(sum, outcomes.values())) == 12 + 10
+    assert measurement.more["env_steps"] == [24, 22]
     assert measurement.more["base"] == 0.5
     assert measurement.more["seeds"] == [1.0, 10 / 12]
     assert measurement.more["least_change_of_a_task"] == 0.0
