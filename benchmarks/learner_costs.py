@@ -1,4 +1,4 @@
-"""Where the time of an update goes: matrix products, the optimiser's form, half precision, compilation."""
+"""What changes the time of an update: the optimiser's form, half precision, compilation."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from collections.abc import Callable
 
 import torch
 from common import emit
-from torch.profiler import ProfilerActivity, profile
 
 from robo_rl.nets.mlp import mlp
 from robo_rl.nets.optim.flat import FlatAdam
 
 Updates = Callable[[int], None]  # does this many updates
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 SIZES = ((20, 256), (256, 256), (256, 1))
 
 
 def emit_costs(label: str, plain: Updates, half: Updates, rounds: int) -> None:
-    """learner/<label>/updates_per_cpu_s, .../matmul_share and .../bfloat16_ratio."""
+    """learner/<label>/updates_per_cpu_s and .../bfloat16_ratio."""
     each_s = taken_in_turns({"plain": plain, "half": half}, rounds)
     emit(f"learner/{label}/updates_per_cpu_s", round(1.0 / each_s["plain"], 1), "updates/cpu-s")
-    emit(f"learner/{label}/matmul_share", round(product_share(plain), 3), "fraction of CPU time")
     emit(f"learner/{label}/bfloat16_ratio", round(each_s["plain"] / each_s["half"], 3), "ratio")
 
 
@@ -70,13 +67,3 @@ def taken_in_turns(updates: dict[str, Updates], rounds: int, times: int = 30) ->
             update(times)
             best[name] = min(best[name], (time.process_time() - start_s) / times)
     return best
-
-
-def product_share(update: Updates) -> float:
-    """Share of matrix products in the time of all operations, by torch's profiler."""
-    update(3)
-    with profile(activities=[ProfilerActivity.CPU]) as seen:
-        update(30)
-    events = seen.key_averages()
-    total = sum(event.self_cpu_time_total for event in events)
-    return sum(event.self_cpu_time_total for event in events if event.key in PRODUCTS) / total

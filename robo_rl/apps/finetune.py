@@ -21,6 +21,8 @@ def main(config: FinetuneVerb) -> int:
     if said := too_often(config):
         print(said)
     torch.set_num_threads(1)  # these networks are too small for threads, and parallel runs would compete
+    # Adam's moments of weights without gradients fall below 1e-38, where an operation takes a hundred cycles.
+    torch.set_flush_denormal(True)
     if config.method.name == "auto":
         return finetune_auto(config)
     base = load_base(config)

@@ -50,7 +50,10 @@ class CriticEnsemble(nn.Module):
         self, x: Float[Tensor, "b i"], action: Float[Tensor, "b a"], heads: int | None = None
     ) -> Float[Tensor, "k b"]:
         """Q of the first `heads` heads, by default of all."""
-        outputs = self.outputs(x, action, heads)
+        return self.q(self.outputs(x, action, heads))
+
+    def q(self, outputs: Float[Tensor, "k b n"]) -> Float[Tensor, "k b"]:
+        """Q of these outputs."""
         return outputs.squeeze(-1) if self.support is None else self.support.mean(outputs)
 
     def outputs(
@@ -83,11 +86,7 @@ class CriticEnsemble(nn.Module):
         q = self(torch.cat([x, x]), torch.cat([first, second])).view(
             self.heads, 2, -1
         )  # chunk(2) would fix the batch size in a captured graph
-        mean = q.mean(dim=0)
-        if margin == 0.0:
-            return mean[0], mean[1]
-        apart = margin * (q - mean).square().mean(dim=0).sqrt()
-        return mean[0] - apart[0], mean[1] + apart[1]
+        return bounds(q, margin)
 
     def best_of(self, x: Float[Tensor, "b i"], options: Float[Tensor, "b n a"]) -> Int[Tensor, " b"]:
         """Number of the option with the highest mean Q over heads; 0 unless another one is higher."""
@@ -101,3 +100,12 @@ class CriticEnsemble(nn.Module):
         """Arguments that rebuild these critics."""
         support = {} if self.support is None else {"support": asdict(self.support)}
         return self._config | {"margin": self.margin} | support
+
+
+def bounds(q: Float[Tensor, "k 2 b"], margin: float) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
+    """(lower bound of the first action's Q, upper bound of the second's), see `CriticEnsemble.compare`."""
+    mean = q.mean(dim=0)
+    if margin == 0.0:
+        return mean[0], mean[1]
+    apart = margin * (q - mean).square().mean(dim=0).sqrt()
+    return mean[0] - apart[0], mean[1] + apart[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -42,8 +42,13 @@ class ReplayMix:
         """Names of the buffers that hold data. Reads the device while one is empty."""
         return tuple(name for name in self.fractions if not self.stores[name].empty)
 
-    def sample(
+    def sample(self, size: int, generator: torch.Generator, **how: Any) -> Batch:
+        """Batch of `size` decisions, see `batches`."""
+        return self.batches(1, size, generator, **how)[0]
+
+    def batches(
         self,
+        count: int,
         size: int,
         generator: torch.Generator,
         *,
@@ -51,21 +56,26 @@ class ReplayMix:
         n_step: int,
         timeout_is_failure: bool,
         ready: tuple[str, ...] | None = None,
-    ) -> Batch:
-        """Batch of `size` decisions, ordered by buffer. ready: buffers to draw from; None: `ready()`."""
+    ) -> list[Batch]:
+        """`count` batches of `size` decisions, ordered by buffer, drawn at once.
+
+        ready: buffers to draw from; None: `ready()`.
+        """
         ready = self.ready() if ready is None else ready
         if not ready:
             raise ConfigError(
                 "All replay buffers are empty: collect more with the base first (raise base_steps)."
             )
-        counts = shares(size, [self.fractions[name] for name in ready])
+        sizes = shares(size, [self.fractions[name] for name in ready])
         parts = [
             self.stores[name].sample(
-                count, generator, gamma=gamma, n_step=n_step, timeout_is_failure=timeout_is_failure
+                count * share, generator, gamma=gamma, n_step=n_step, timeout_is_failure=timeout_is_failure
             )
-            for name, count in zip(ready, counts, strict=True)
+            for name, share in zip(ready, sizes, strict=True)
         ]
-        return parts[0] if len(parts) == 1 else concatenate(parts)
+        if count > 1:
+            return interleaved(parts, count)
+        return [parts[0] if len(parts) == 1 else concatenate(parts)]
 
     def state_dict(self) -> dict[str, Any]:
         return {name: store.state_dict() for name, store in self.stores.items()}
@@ -96,6 +106,19 @@ def shares(size: int, fractions: list[float]) -> list[int]:
 def concatenate(parts: list[Batch]) -> Batch:
     """One batch of all parts, in order."""
     return Batch(**{name: _joined([getattr(part, name) for part in parts]) for name in Batch.__slots__})
+
+
+def interleaved(parts: list[Batch], count: int) -> list[Batch]:
+    """`count` batches, each of an equal share of every part, in order. The parts hold no pictures."""
+    columns: list[Sequence[Any]] = []
+    for name in Batch.__slots__:
+        values = [getattr(part, name) for part in parts]
+        if isinstance(values[0], dict):
+            columns.append([{}] * count)
+            continue
+        blocks = [value.unflatten(0, (count, len(value) // count)) for value in values]
+        columns.append((blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)).unbind(0))
+    return [Batch(*values) for values in zip(*columns, strict=True)]
 
 
 def _joined(values: list[Any]) -> Any:

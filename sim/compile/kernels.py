@@ -16,7 +16,6 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,8 +23,9 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.machine_code import cache_folder, cpp_compiler
 from sim.compile.captured import captured
-from sim.compile.column_build import build_columns, column_source, cpp_compiler, load_columns
+from sim.compile.column_build import build_columns, column_source, load_columns
 from sim.compile.column_program import UnsupportedGraphError
 from sim.compile.column_trace import ColumnProgram, trace_columns
 from sim.compile.cuda_build import architecture, build_cuda, cuda_source, load_cuda
@@ -62,13 +62,6 @@ class Kernel:
                 )
         if self.expected and len(found) != len(self.expected):
             raise ConfigError(f"The compiled kernel takes {len(self.expected)} inputs, found {len(found)}.")
-
-
-def cache_folder() -> Path:
-    """Folder of cached files: ROBO_RL_CACHE, else $XDG_CACHE_HOME/robo-rl, else ~/.cache/robo-rl."""
-    if chosen := os.environ.get("ROBO_RL_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robo-rl"
 
 
 def compile_kernel(
@@ -123,8 +116,11 @@ def _compile_columns(traced: ColumnProgram, examples: Sequence[Tensor]) -> Kerne
     device, start_s, compile_s = examples[0].device, _cpu_s(), 0.0
     on_gpu = device.type == "cuda"
     arch = architecture(device) if on_gpu else ""
-    source, name = cuda_source(traced, arch) if on_gpu else column_source(traced)
-    path = cache_folder() / "kernels" / f"{name}.{'cubin' if on_gpu else 'so'}"
+    if on_gpu:
+        source, name = cuda_source(traced, arch)
+        path = cache_folder() / "kernels" / f"{name}.cubin"
+    else:
+        source, path = column_source(traced)
     if not path.exists():
         if on_gpu:
             build_cuda(source, path, arch)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
 
 from robo_rl.core.action_map import ActionMap, DirectMap, LatentMap, ResidualMap
+from robo_rl.core.files import machine_code
 from robo_rl.core.seeding import generator
+from robo_rl.nets.gradients import compiled as compiled_passes
+from robo_rl.nets.gradients.compiled import CompiledStack
 from robo_rl.nets.gradients.layer import Scratch
 from robo_rl.nets.gradients.stack import sequential_stack
 from robo_rl.nets.mlp import mlp
@@ -30,12 +35,22 @@ KINDS: dict[str, tuple[ActionMap, dict[str, Any]]] = {
     "steering": (LatentMap(2, 1, 1.5, "gaussian"), {"activation": "tanh", "hidden": [12, 16, 8]}),
     "c51": (DirectMap(2), {"critic_loss": "c51", "atoms": 7, "actor_reduce": "mean", "weight_decay": 0.1}),
     "hl_gauss": (DirectMap(2), {"critic_loss": "hl_gauss", "atoms": 7, "actor": "deterministic"}),
-    "wide": (DirectMap(2), {"hidden": [160], "heads": 1}),
+    "wide": (DirectMap(2), {"hidden": [160, 45], "heads": 1}),
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Machine code is used on one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("passes", ["compiled", "torch"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_updates_equal_those_of_autograd(kind: str) -> None:
+def test_updates_equal_those_of_autograd(kind: str, passes: Literal["compiled", "torch"]) -> None:
     """Burn-in with unknown returns, then updates with an unknown reward; only rounding may differ."""
     action_map, settings = KINDS[kind]
     values: dict[str, Any] = {"hidden": [16, 12], "lr_actor": 1e-2, "lr_critic": 1e-2} | settings
@@ -49,8 +64,8 @@ def test_updates_equal_those_of_autograd(kind: str) -> None:
             data, reward=data.reward.clone().index_fill_(0, torch.arange(3), torch.nan)
         )
     made = []
-    for explicit in (True, False):
-        learner = OffPolicyLearner(4, action_map, cfg, generator("explicit"), explicit=explicit)
+    for how in (passes, "autograd"):
+        learner = OffPolicyLearner(4, action_map, cfg, generator("explicit"), passes=how)
         for number in range(6):
             learner.burn_in(data, monte_carlo=number < 3)
         for _ in range(8):
@@ -69,19 +84,21 @@ def test_updates_equal_those_of_autograd(kind: str) -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "silu"])
 @pytest.mark.parametrize("norm", [True, False])
-def test_gradients_of_a_network_equal_autograds(activation: str, norm: bool) -> None:
-    """Outputs, gradient of every parameter and of the input's last two columns."""
+@pytest.mark.parametrize("compiled", [True, False])
+def test_gradients_of_a_network_equal_autograds(activation: str, norm: bool, compiled: bool) -> None:
+    """Outputs, gradient of every parameter and of the input's last two columns. Machine code knows relu."""
     torch.manual_seed(0)
-    net = mlp(5, (16, 12), 3, layer_norm=norm, activation=activation)
+    net = mlp(5, (70, 37), 3, layer_norm=norm, activation=activation)
     optimizer = FlatAdam(net, 1e-3)
-    stack = sequential_stack(net, Scratch(), optimizer)
+    stack = sequential_stack(net, Scratch(compiled), optimizer)
     assert stack is not None
+    assert isinstance(stack, CompiledStack) == (compiled and activation == "relu")
     x, pull = torch.randn(ROWS, 5, requires_grad=True), torch.randn(ROWS, 3)
     out = net(x)
     expected = torch.autograd.grad(out, [*net.parameters(), x], pull)
     with torch.no_grad():
         torch.testing.assert_close(stack.forward(x[:, :3], x[:, 3:])[0], out)
-        columns = stack.input_gradient(pull.clone().unsqueeze(0), slice(3, None))
+        columns = stack.input_gradient(pull.clone().unsqueeze(0), 3)
         stack.forward(x)
         stack.backward(pull.clone().unsqueeze(0))
     torch.testing.assert_close(columns, expected[-1][:, 3:], rtol=1e-4, atol=1e-5)
@@ -112,7 +129,7 @@ def test_equal_heads_share_the_gradient_of_their_minimum() -> None:
     obs, action = torch.randn(ROWS, 4), torch.randn(ROWS, 2, requires_grad=True)
     (expected,) = torch.autograd.grad(learner.critic(obs, action).amin(0).sum(), action)
     with torch.no_grad():
-        found = ActorJudge(learner.critic, "min", Scratch())(obs, action)
+        found = ActorJudge(learner.critic, "min", Scratch(compiled=True))(obs, action)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -122,5 +139,44 @@ def test_networks_of_other_layers_take_autograd() -> None:
     swapped = torch.nn.Sequential(
         torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.LayerNorm(4), torch.nn.Linear(4, 2)
     )
-    assert sequential_stack(mish, Scratch()) is None
-    assert sequential_stack(swapped, Scratch()) is None
+    assert sequential_stack(mish, Scratch(compiled=True)) is None
+    assert sequential_stack(swapped, Scratch(compiled=True)) is None
+
+
+def test_without_a_compiler_updates_run_in_torch_with_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training works on any machine, and the message says what makes it faster."""
+    monkeypatch.setenv("ROBO_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr(machine_code.shutil, "which", lambda name: None)
+    with pytest.warns(UserWarning, match=r"apt install g\+\+"):
+        assert compiled_passes._library.__wrapped__() is None
+
+
+def test_nan_passes_through_machine_code() -> None:
+    """As in torch: a network that has diverged shows it."""
+    net = mlp(2, (8,), 1, layer_norm=False)
+    stack = sequential_stack(net, Scratch(compiled=True))
+    assert isinstance(stack, CompiledStack)
+    x = torch.tensor([[1.0, torch.nan], [1.0, 2.0]])
+    out = stack.forward(x)[0]
+    assert out[0].isnan().all()
+    torch.testing.assert_close(out[1], net(x)[1].detach())
+
+
+@pytest.mark.parametrize("kind", ["sac", "residual", "c51", "steering"])
+@pytest.mark.parametrize("rows", [3, 600])
+def test_acting_in_machine_code_equals_acting_in_torch(kind: str, rows: int) -> None:
+    """Few rows and several blocks of rows, with and without the gate."""
+    action_map, settings = KINDS[kind]
+    values: dict[str, Any] = {"hidden": [16, 12], "lr_actor": 1e-2, "gate_margin": 0.5} | settings
+    obs, ctx = torch.randn(rows, 4), torch.randn(rows, action_map.ctx_dim).clamp(-1.0, 1.0)
+    made = []
+    for passes in ("compiled", "autograd"):
+        learner = OffPolicyLearner(4, action_map, LearnerConfig(**values), generator("acting"), passes=passes)  # type: ignore[arg-type]
+        learner.update(batch(action_map.critic_dim, action_map.ctx_dim))
+        learner.update(batch(action_map.critic_dim, action_map.ctx_dim))
+        made.append([learner.act(obs, ctx, explore) for explore in (True, False)])
+    for found, expected in zip(*made, strict=True):
+        apart = (found - expected).abs().amax(dim=1)
+        assert (apart < 1e-3).float().mean() > 0.99  # the gate may decide otherwise where Q is equal

@@ -83,10 +83,11 @@ def flat(values: Any) -> list[Tensor]:
 
 
 def runner(kind: str, graphs: GraphCache, device: str = "cpu") -> UpdateRunner:
-    """A learner and a full replay, the same in every call."""
+    """A learner and a full replay, the same in every call. A recording does not see machine code."""
     settings: dict[str, Any] = {"hidden": [16], "batch": 32, "gamma": 0.9} | KINDS[kind]
     cfg = LearnerConfig(**settings)
-    learner = OffPolicyLearner(OBS, DirectMap(2), cfg, generator("graphs", kind, device=device))
+    rng = generator("graphs", kind, device=device)
+    learner = OffPolicyLearner(OBS, DirectMap(2), cfg, rng, passes="torch")
     widths = {"obs": OBS, "next_obs": OBS, "critic_action": 2, "action": 2, "ctx": 0, "next_ctx": 0}
     store, rng = Replay(200, LANES, widths, device=device), torch.Generator().manual_seed(0)
     for step in range(60):  # more than fits: the ring has turned

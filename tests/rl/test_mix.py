@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,3 +59,17 @@ def test_the_same_state_draws_the_same_batches() -> None:
     ]
     for name in ("obs", "reward", "discount", "next_obs"):
         assert torch.equal(getattr(batches[0], name), getattr(batches[1], name))
+
+
+def test_batches_drawn_together_hold_the_draws_of_one_large_sample() -> None:
+    """Three batches of 16: each has its share of every store, and no draw is lost or repeated."""
+    stores = {"online": filled(1.0), "demo": filled(3.0)}
+    mix = ReplayMix(stores, {"online": 0.25, "demo": 0.75})
+    how: dict[str, Any] = {"gamma": 0.9, "n_step": 2, "timeout_is_failure": False}
+    batches = mix.batches(3, 16, torch.Generator().manual_seed(4), **how)
+    rng = torch.Generator().manual_seed(4)
+    whole = [stores[name].sample(3 * share, rng, **how) for name, share in (("online", 4), ("demo", 12))]
+    for name in ("obs", "reward", "next_obs"):
+        for part, rows in zip(whole, (slice(0, 4), slice(4, 16)), strict=True):
+            found = torch.cat([getattr(batch, name)[rows] for batch in batches])
+            assert torch.equal(found, getattr(part, name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 
@@ -31,9 +33,13 @@ def batch(size: int = 64, width: int = 1, ctx: int = 0, action: int | None = Non
     )  # fmt: skip
 
 
-def learner(action_map: object = None, explicit: bool = True, **settings: object) -> OffPolicyLearner:
+def learner(
+    action_map: object = None,
+    passes: Literal["compiled", "autograd"] = "compiled",
+    **settings: object,
+) -> OffPolicyLearner:
     cfg = LearnerConfig(**({"hidden": [32, 32]} | settings))  # type: ignore[arg-type]
-    return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("test"), explicit=explicit)  # type: ignore[arg-type]
+    return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("test"), passes=passes)  # type: ignore[arg-type]
 
 
 def aliased(base: GenerativePolicy, stream: str = "na") -> OffPolicyLearner:
@@ -100,7 +106,7 @@ def test_actor_reduce_selects_the_heads() -> None:
     the mean.
     """
     made = {
-        reduce: learner(actor="deterministic", actor_reduce=reduce, explicit=False)
+        reduce: learner(actor="deterministic", actor_reduce=reduce, passes="autograd")
         for reduce in ("first", "mean")
     }
     for reduce, wanted in (("first", -1.0), ("mean", 1.0)):

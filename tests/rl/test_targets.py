@@ -27,7 +27,7 @@ ROWS = 256
 def learner(action_map: ActionMap | None = None, **settings: Any) -> OffPolicyLearner:
     """A learner that calls its networks, so that a test can put a function in their place."""
     cfg = LearnerConfig(**({"hidden": [16]} | settings))
-    return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("targets"), explicit=False)
+    return OffPolicyLearner(4, action_map or DirectMap(1), cfg, generator("targets"), passes="autograd")
 
 
 def aliased(**settings: Any) -> OffPolicyLearner:
@@ -161,7 +161,7 @@ def taught(made: OffPolicyLearner) -> tuple[float | None, Tensor]:
         made.critics.action_target if aliasing else made.critics.target, lambda a: torch.full((len(a),), 10.0)
     )
     fit = made.critics.fit
-    made.critics.fit = lambda data, target: (seen.append(target), fit(data, target))[1]  # type: ignore[method-assign]
+    made.critics.fit = lambda data, target, logs: (seen.append(target), fit(data, target, logs))[1]  # type: ignore[method-assign]
     floors = torch.tensor([9.0, 7.5, 5.0, torch.nan]).repeat(ROWS // 4)
     info = made.update(replace(batch(4, action=2) if aliasing else batch(), return_floor=floors))
     return float(info["critic/floored"]) if "critic/floored" in info else None, seen[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -21,9 +21,9 @@ from tests.rl.tuners import batch
 FIVE = {"atoms": 5, "v_min": 0.0, "v_max": 4.0}
 
 
-def learner(explicit: bool = True, **settings: Any) -> OffPolicyLearner:
+def learner(passes: Literal["compiled", "autograd"] = "compiled", **settings: Any) -> OffPolicyLearner:
     cfg = LearnerConfig(**{"hidden": [32, 32], "critic_loss": "c51"} | settings)
-    return OffPolicyLearner(4, DirectMap(1), cfg, generator("value loss"), explicit=explicit)
+    return OffPolicyLearner(4, DirectMap(1), cfg, generator("value loss"), passes=passes)
 
 
 def answers(critic: CriticEnsemble, probabilities: list[list[float]]) -> None:
@@ -43,7 +43,7 @@ LOW, HIGH = [0.0, 0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0]  # means 1.5 an
 @pytest.mark.parametrize("actor", ["gaussian", "deterministic"])
 def test_the_lowest_head_gives_the_target(actor: str) -> None:
     """r = 1, discount 0.5, atoms 1 and 2 of the lower head: returns 1.5 and 2, so 0.25 on 1, 0.75 on 2."""
-    made = learner(False, actor=actor, **FIVE)
+    made = learner("autograd", actor=actor, **FIVE)
     answers(slow(made), [HIGH, LOW])
     target, _ = made.target_of(batch(reward=torch.ones(32), discount=torch.full((32,), 0.5)))
     torch.testing.assert_close(target, torch.tensor([0.0, 0.25, 0.75, 0.0, 0.0]).expand(32, -1))
@@ -51,7 +51,7 @@ def test_the_lowest_head_gives_the_target(actor: str) -> None:
 
 def test_every_head_may_learn_from_its_own_target() -> None:
     """FastSAC: r = 0, discount 1, so the target of each head is its own distribution."""
-    made = learner(False, target_reduce="own", **FIVE)
+    made = learner("autograd", target_reduce="own", **FIVE)
     answers(slow(made), [HIGH, LOW])
     target, _ = made.target_of(batch(discount=torch.ones(32)))
     torch.testing.assert_close(target, torch.tensor([HIGH, LOW]).unsqueeze(1).expand(-1, 32, -1))
@@ -61,7 +61,7 @@ def test_squared_errors_may_have_own_targets_too() -> None:
     """Two heads with 1 and 3, discount 0.5: targets 0.5 and 1.5, where the minimum gives 0.5 to both."""
     values = torch.tensor([[1.0], [3.0]])
     for reduce, expected in (("own", [[0.5], [1.5]]), ("min", [0.5])):
-        made = learner(False, critic_loss="mse", target_reduce=reduce)
+        made = learner("autograd", critic_loss="mse", target_reduce=reduce)
         slow(made).outputs = lambda x, a: values.unsqueeze(-1).expand(-1, len(x), -1)
         target, _ = made.target_of(batch(discount=torch.full((32,), 0.5)))
         torch.testing.assert_close(target, torch.tensor(expected).expand(*target.shape))

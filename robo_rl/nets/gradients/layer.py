@@ -39,9 +39,13 @@ class Parameters:
 
 
 class Scratch:
-    """Memory of passes, shared by networks that are not in use at the same time: it stays in cache."""
+    """Memory of passes, shared by networks that are not in use at the same time: it stays in cache.
 
-    def __init__(self) -> None:
+    compiled: the networks may run in machine code (see `compiled`).
+    """
+
+    def __init__(self, compiled: bool) -> None:
+        self.compiled = compiled
         self._parts: dict[tuple[Hashable, int], Tensor] = {}
 
     def take(self, name: Hashable, like: Tensor, *shape: int) -> Tensor:
@@ -129,9 +133,9 @@ class Layer:
         else:
             torch.bmm(dz, self._back, out=now.dx)
 
-    def to_columns(self, dz: Float[Tensor, "k b o"], columns: slice) -> Float[Tensor, "b c"]:
-        """Gradient in these columns of an input that the k networks share."""
-        return torch.bmm(self.weight[:, columns], dz.mT).sum(0).t()
+    def to_columns(self, dz: Float[Tensor, "k b o"], first: int) -> Float[Tensor, "b c"]:
+        """Gradient from this column on of an input that the k networks share."""
+        return torch.bmm(self.weight[:, first:], dz.mT).sum(0).t()
 
     def _norm_backward(self, now: LayerPass, dy: Tensor, learn: bool) -> Tensor:
         gain, shift = (None, None) if self.affine is None else (self.affine.gain, self.affine.shift)

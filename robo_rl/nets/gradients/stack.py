@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from robo_rl.core.shapes import Float
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.gradients.activations import ACTIVATIONS, Activation
+from robo_rl.nets.gradients.compiled import CompiledStack, machine_code
 from robo_rl.nets.gradients.layer import EPS, Affine, Layer, LayerPass, Parameters, Scratch
 from robo_rl.nets.optim.flat import FlatAdam
 
@@ -59,9 +60,9 @@ class Stack:
         """Write the parameters' gradients, for the last `forward`. grad: in the outputs; overwritten."""
         self._backward(grad, learn=True)
 
-    def input_gradient(self, grad: Float[Tensor, "k b o"], columns: slice) -> Float[Tensor, "b c"]:
-        """Gradient in these columns of the input, for the last `forward`. grad: as in `backward`."""
-        return self.layers[0].to_columns(self._backward(grad, learn=False), columns)
+    def input_gradient(self, grad: Float[Tensor, "k b o"], first: int) -> Float[Tensor, "b c"]:
+        """Gradient in the inputs from column `first` on, for the last `forward`. grad: as in `backward`."""
+        return self.layers[0].to_columns(self._backward(grad, learn=False), first)
 
     def _backward(self, grad: Tensor, learn: bool) -> Tensor:
         back = grad.mT
@@ -71,12 +72,21 @@ class Stack:
         return self.layers[0].backward(self._passes[0], grad, back, learn)
 
 
+AnyStack = Stack | CompiledStack
+
+
+def make_stack(layers: Sequence[Layer], scratch: Scratch) -> AnyStack:
+    """Stack of these layers: in machine code where it is wanted and supports them."""
+    library = machine_code(layers) if scratch.compiled else None
+    return Stack(layers, scratch) if library is None else CompiledStack(layers, scratch, library)
+
+
 def ensemble_stack(
     critic: CriticEnsemble,
     scratch: Scratch,
     optimizer: FlatAdam | None = None,
     heads: int | None = None,
-) -> Stack:
+) -> AnyStack:
     """Stack of the first `heads` critics, by default of all. optimizer: holds the gradients; None: none."""
     k = heads or critic.heads
     places = {} if optimizer is None else optimizer.gradients()
@@ -88,10 +98,12 @@ def ensemble_stack(
         layers.append(
             Layer(here, ACTIVATIONS["relu"] if hidden else None, hidden and critic.layer_norm, grads)
         )
-    return Stack(layers, scratch)
+    return make_stack(layers, scratch)
 
 
-def sequential_stack(net: nn.Sequential, scratch: Scratch, optimizer: FlatAdam | None = None) -> Stack | None:
+def sequential_stack(
+    net: nn.Sequential, scratch: Scratch, optimizer: FlatAdam | None = None
+) -> AnyStack | None:
     """Stack of an `mlp`. None for one of other layers."""
     places = {} if optimizer is None else optimizer.gradients()
     layers: list[Layer] = []
@@ -102,7 +114,7 @@ def sequential_stack(net: nn.Sequential, scratch: Scratch, optimizer: FlatAdam |
         if made is None:
             return None
         layers.append(made)
-    return Stack(layers, scratch)
+    return make_stack(layers, scratch)
 
 
 def _layer(

@@ -114,8 +114,8 @@ class CandidateLearner(OffPolicyLearner):
         action = self.map.to_critic(u, batch.next_ctx)
         return self.critics.bootstrap(batch, action, 0.0)
 
-    def update_number(self, number: int, batch: Batch) -> Info:
-        info = super().update_number(number, batch)
+    def update_number(self, number: int, batch: Batch, logs: bool = True) -> Info:
+        info = super().update_number(number, batch, logs)
         return info | self._fit_value(batch) if self.cfg.expectile > 0.0 else info
 
     def burn_in(self, batch: Batch, monte_carlo: bool) -> Info:
@@ -132,7 +132,7 @@ class CandidateLearner(OffPolicyLearner):
         self.value_opt.descend(loss)
         return {"critic/value_loss": loss.detach()}
 
-    def update_actor(self, batch: Batch) -> Info:
+    def update_actor(self, batch: Batch, logs: bool = True) -> Info:
         """One step of the edits up the critics, each of a random draw; nothing without edits."""
         if self.map.scale == 0.0:
             return {}

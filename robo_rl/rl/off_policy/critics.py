@@ -13,7 +13,7 @@ from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.gradients.layer import Scratch
-from robo_rl.nets.gradients.stack import Stack, ensemble_stack
+from robo_rl.nets.gradients.stack import AnyStack, ensemble_stack
 from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.conservative import conservative_term
 from robo_rl.rl.off_policy.context import LearnerContext
@@ -32,8 +32,8 @@ class Critics(Protocol):
     critic_opt: FlatAdam  # of `critic`
     bootstrap_gate: CriticEnsemble  # compares candidates when a target is computed
 
-    def fit(self, batch: Batch, target: Tensor) -> Info:
-        """One update towards `target`, see `value_loss`."""
+    def fit(self, batch: Batch, target: Tensor, logs: bool = True) -> Info:
+        """One update towards `target`, see `value_loss`. logs: False: they may be left out."""
         ...
 
     def backup(self, batch: Batch, u: Float[Tensor, "b d"], bonus: Bonus) -> Tensor:
@@ -79,13 +79,13 @@ class QCritics:
         self.critic_opt = context.adam(learning, cfg.lr_critic)
         self._target_flat = flatten_parameters(self.target)
         self._target_stack = None if scratch is None else ensemble_stack(self.target, scratch)
-        self._stack: Stack | None = None
+        self._stack: AnyStack | None = None
         if scratch is not None and encoder is None and cfg.conservative == 0.0:
             self._stack = ensemble_stack(self.critic, scratch, self.critic_opt)
 
-    def fit(self, batch: Batch, target: Tensor) -> Info:
+    def fit(self, batch: Batch, target: Tensor, logs: bool = True) -> Info:
         if self._stack is not None:
-            return self._fit(self._stack, batch, target)
+            return self._fit(self._stack, batch, target, logs)
         state = self.context.critic_input(batch.obs)
         outputs = self.context.evaluate(self.critic.outputs, state, batch.critic_action)
         loss, info = self.loss.loss(outputs, target)
@@ -97,10 +97,10 @@ class QCritics:
         return info
 
     @torch.no_grad()
-    def _fit(self, stack: Stack, batch: Batch, target: Tensor) -> Info:
+    def _fit(self, stack: AnyStack, batch: Batch, target: Tensor, logs: bool) -> Info:
         """`fit` with the gradient written out."""
         outputs = stack.forward(self.context.critic_input(batch.obs), batch.critic_action)
-        grad, info = self.loss.gradient(outputs, target)
+        grad, info = self.loss.gradient(outputs, target, logs)
         stack.backward(grad)
         self.critic_opt.descend_gradient()
         return info

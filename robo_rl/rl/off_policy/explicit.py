@@ -15,53 +15,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robo_rl.core.action_map import ActionMap, DirectMap
+from robo_rl.core.action_map import ActionMap, DirectMap, ResidualMap
 from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
-from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.nets.gradients.gaussian import Draw, draw
+from robo_rl.nets.gradients.actors import ActorPasses, GaussianPasses, actor_passes
 from robo_rl.nets.gradients.layer import Scratch
-from robo_rl.nets.gradients.stack import Stack, ensemble_stack, sequential_stack
+from robo_rl.nets.gradients.stack import ensemble_stack
 from robo_rl.nets.optim.flat import FlatAdam
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.off_policy.multipliers import Multipliers
 from robo_rl.rl.off_policy.networks import Networks
-
-
-class ExplicitActor:
-    """`mode` and `sample` of an actor, and `backward` of the last of them. See `Actor`."""
-
-    def __init__(self, stack: Stack, bias: float) -> None:
-        self.stack, self._bias = stack, bias
-        self._drawn: Draw | None = None
-
-    def mode(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
-        self._u = torch.tanh(self.stack.forward(x)[0])
-        return self._u
-
-    def sample(
-        self, x: Float[Tensor, "b i"], eps: Float[Tensor, "b d"]
-    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"]]:
-        self._drawn = draw(self.stack.forward(x)[0], self._bias, eps)
-        return self._drawn.u, self._drawn.log_prob
-
-    def backward(self, du: Float[Tensor, "b d"], dlog_prob: Tensor) -> None:
-        """Write the gradients of the weights. dlog_prob: of `sample`'s density, one number for all rows."""
-        if self._drawn is not None:
-            grad = self._drawn.gradient(du, dlog_prob)
-        else:
-            grad = torch.ops.aten.tanh_backward(du, self._u)
-        self.stack.backward(grad.unsqueeze(0))
-
-
-def explicit_actor(actor: Actor, scratch: Scratch, optimizer: FlatAdam | None = None) -> ExplicitActor | None:
-    """Passes of an actor; None where its layers are not supported. optimizer: holds the gradients."""
-    stack = sequential_stack(actor.net, scratch, optimizer)
-    if stack is None or not actor.config.squash:
-        return None
-    return ExplicitActor(stack, actor.log_std_bias if isinstance(actor, GaussianActor) else 0.0)
 
 
 def through_map(
@@ -70,6 +35,10 @@ def through_map(
     """(critics' input for u, function from the gradient in it to the gradient in u)."""
     if isinstance(action_map, DirectMap):
         return u, lambda grad: grad
+    if isinstance(action_map, ResidualMap):
+        unbounded = torch.add(ctx, u, alpha=action_map.scale)
+        slope = (unbounded.abs() <= 1.0) * action_map.scale
+        return unbounded.clamp(-1.0, 1.0), slope.mul
     with torch.enable_grad():
         leaf = u.detach().requires_grad_()
         action = action_map.to_critic(leaf, ctx)
@@ -87,7 +56,7 @@ class ActorJudge:
         """Gradient of the batch's sum of Q in the actions."""
         outputs = self._stack.forward(state, action)
         grad = self._of_q(outputs) if self._support is None else self._of_logits(outputs)
-        return self._stack.input_gradient(grad, slice(state.shape[1], None))
+        return self._stack.input_gradient(grad, state.shape[1])
 
     def _of_q(self, outputs: Float[Tensor, "k b 1"]) -> Float[Tensor, "k b 1"]:
         if len(outputs) == 1 or not self._lowest:
@@ -109,37 +78,44 @@ class ActorJudge:
 class ExplicitActors:
     """An actor and its target network, with the update of the actor."""
 
-    actor: ExplicitActor
-    target: ExplicitActor
+    actor: ActorPasses
+    target: ActorPasses
     judge: ActorJudge
     optimizer: FlatAdam
     multipliers: Multipliers
     context: LearnerContext
 
     @torch.no_grad()
-    def update(self, batch: Batch) -> Info:
-        """One step of the actor, for a loss without norm bound. The logs are those of autograd's form."""
+    def update(self, batch: Batch, logs: bool = True) -> Info:
+        """One step of the actor, for a loss without norm bound. logs: those of autograd's form, or none."""
         context, cfg, rows = self.context, self.context.cfg, len(batch.reward)
         x = context.actor_input(batch.obs, batch.ctx)
-        if cfg.actor == "gaussian":
-            u, log_prob = self.actor.sample(x, context.normal(rows))
-            entropy, dlog_prob = log_prob.mean().neg(), self.multipliers.alpha / rows
+        actor = self.actor
+        if isinstance(actor, GaussianPasses):
+            u, log_prob = actor.sample(x, context.normal(rows))
+            entropy, alpha = log_prob.mean().neg(), self.multipliers.alpha
         else:
-            u = self.actor.mode(x)
-            entropy = dlog_prob = u.new_zeros(())
+            u = actor.mode(x)
+            entropy = u.new_zeros(())
         action, to_u = through_map(context.map, u, batch.ctx)
         du = to_u(self.judge(context.critic_input(batch.obs), action)) * (-1.0 / rows)
         if cfg.penalty > 0.0:
             du.add_(u, alpha=2.0 * cfg.penalty / rows)
-        info = {
-            "actor/entropy": entropy,
-            "actor/u_rms": torch.linalg.vector_norm(u) * (1.0 / math.sqrt(u.numel())),
-            "actor/saturation": (u.abs() > 0.95).mean(dtype=torch.float32),
-        }
-        _, more = self.multipliers.step(u, batch.ctx, entropy)
-        self.actor.backward(du, dlog_prob)
+        _, info = self.multipliers.step(u, batch.ctx, entropy)
+        if isinstance(actor, GaussianPasses):
+            actor.backward(du, alpha / rows)
+        else:
+            actor.backward(du)
         self.optimizer.descend_gradient()
-        return info | more
+        return {"actor/entropy": entropy, **_size(u), **info} if logs else {}
+
+
+def _size(u: Float[Tensor, "b d"]) -> Info:
+    """Logs of the size of u."""
+    return {
+        "actor/u_rms": torch.linalg.vector_norm(u) * (1.0 / math.sqrt(u.numel())),
+        "actor/saturation": (u.abs() > 0.95).mean(dtype=torch.float32),
+    }
 
 
 def explicit_actors(
@@ -151,8 +127,8 @@ def explicit_actors(
     scratch: Scratch,
 ) -> ExplicitActors | None:
     """Explicit form of actors that climb `critic`; None where their layers are not supported."""
-    own = Scratch()  # an actor's pass is still needed after the critics' pass
-    actor, target = explicit_actor(nets.actor, own, optimizer), explicit_actor(nets.target_actor, own)
+    own = Scratch(scratch.compiled)  # an actor's pass is still needed after the critics' pass
+    actor, target = actor_passes(nets.actor, own, optimizer), actor_passes(nets.target_actor, own)
     if actor is None or target is None:
         return None
     judge = ActorJudge(critic, context.cfg.actor_reduce, scratch)

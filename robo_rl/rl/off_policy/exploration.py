@@ -15,6 +15,7 @@ from torch import Tensor
 
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor, GaussianActor
+from robo_rl.nets.gradients.acting import CompiledActor, CompiledGaussian
 from robo_rl.rl.off_policy.context import LearnerContext
 
 
@@ -27,9 +28,9 @@ class Exploration:
             0, context.map.dim, device=context.device
         )  # AR(1) noise of every lane at the last step
 
-    def act(self, actor: Actor, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
+    def act(self, actor: Actor | CompiledActor, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
         """u of every lane: a sample of SAC's actor, or TD3's action with noise added."""
-        if isinstance(actor, GaussianActor):
+        if isinstance(actor, GaussianActor | CompiledGaussian):
             return actor.sample(x, self._next_noise(len(x)))[0]
         cfg = self.context.cfg
         scale = lane_scales(len(x), cfg.explore_std, cfg.explore_min_scale, x.device)

@@ -91,11 +91,11 @@ class FlowQLearner(OffPolicyLearner):
         """One update of the critics to the base's value, and one of the head to the base's chunk."""
         return super().burn_in(batch, monte_carlo) | self._descend(batch, climb=False)
 
-    def update_number(self, number: int, batch: Batch) -> Info:
+    def update_number(self, number: int, batch: Batch, logs: bool = True) -> Info:
         self.head.ready = True
-        return super().update_number(number, batch)
+        return super().update_number(number, batch, logs)
 
-    def update_actor(self, batch: Batch) -> Info:
+    def update_actor(self, batch: Batch, logs: bool = True) -> Info:
         """One step of the head up the critics, held near the base."""
         return self._descend(batch, climb=True)
 

@@ -13,13 +13,14 @@ from torch import Tensor
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.shapes import Float
 from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.gradients.acting import CompiledCritic
 
 
 def gated(
     u: Float[Tensor, "b d"],
     state: Float[Tensor, "b s"],
     ctx: Float[Tensor, "b c"],
-    critic: CriticEnsemble,
+    critic: CriticEnsemble | CompiledCritic,
     action_map: ActionMap,
     margin: float = 0.0,
 ) -> Float[Tensor, "b d"]:

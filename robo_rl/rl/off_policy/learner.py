@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.gradients.acting import compiled_actor, compiled_critic
 from robo_rl.nets.gradients.layer import Scratch
 from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder, without_encoder
@@ -42,9 +43,9 @@ class OffPolicyLearner:
     All random numbers come from `generator`, so a restored learner continues bit for bit. views: which parts
     of a stored observation actor and critics see. base: the base policy of noise-aliased critics (DSRL-NA);
     None for critics of the map's action. encoder: makes features of sampled pictures and learns with the
-    critics; None: batches hold features. explicit: gradients as in `explicit`, where it supports the
-    settings; False: all by autograd, the reference of the tests. Raises ConfigError for settings that make
-    no learner.
+    critics; None: batches hold features. passes: how gradients are computed on a CPU, where `explicit`
+    supports the settings: in machine code, in torch, or by autograd, the reference of the tests. Raises
+    ConfigError for settings that make no learner.
     """
 
     def __init__(
@@ -56,15 +57,15 @@ class OffPolicyLearner:
         views: Views = ALL,
         base: Decoder | None = None,
         encoder: BatchEncoder | None = None,
-        explicit: bool = True,
+        passes: Literal["compiled", "torch", "autograd"] = "compiled",
     ) -> None:
         check_learner(cfg)
         self.encoder = encoder
         self.map, self.cfg, self.generator = action_map, cfg, generator
         self.context = context = LearnerContext(cfg, action_map, views, generator)
         self.updates = 0
-        explicit = explicit and cfg.precision == "float32" and context.device.type == "cpu"
-        scratch = Scratch() if explicit else None
+        explicit = passes != "autograd" and cfg.precision == "float32" and context.device.type == "cpu"
+        scratch = Scratch(passes == "compiled") if explicit else None
         nets = make_networks(obs_dim, context)
         self.actor, self.target_actor = nets.actor, nets.target_actor
         self.critics: Critics = (
@@ -76,6 +77,11 @@ class OffPolicyLearner:
         self._target_actor_flat = flatten_parameters(self.target_actor)
         self.exploration = Exploration(context)
         self.multipliers = Multipliers(context)
+        # For acting, in machine code where there is one.
+        self._compiled = (
+            (scratch and compiled_actor(self.actor, scratch)) or self.actor,
+            (scratch and compiled_critic(self.critic, scratch)) or self.critic,
+        )
         self._explicit = (
             None
             if scratch is None
@@ -100,11 +106,12 @@ class OffPolicyLearner:
         Exploration has no gate margin: a correction that is never tried cannot prove better than the base.
         """
         x = self.context.actor_input(obs, ctx)
-        u = self.exploration.act(self.actor, x) if explore else self.actor.mode(x)
+        actor, critic = self._compiled
+        u = self.exploration.act(actor, x) if explore else actor.mode(x)
         if not self.cfg.gate:
             return u
         margin = 0.0 if explore else self.critic.margin
-        return gated(u, self.context.critic_input(obs), ctx, self.critic, self.map, margin)
+        return gated(u, self.context.critic_input(obs), ctx, critic, self.map, margin)
 
     # Learning
 
@@ -118,16 +125,19 @@ class OffPolicyLearner:
         self.updates += 1
         return self.update_number(self.updates, batch)
 
-    def update_number(self, number: int, batch: Batch) -> Info:
-        """The update with this number, from 1. Changes tensors in place and nothing else (see `graphs`)."""
+    def update_number(self, number: int, batch: Batch, logs: bool = True) -> Info:
+        """The update with this number, from 1. Changes tensors in place and nothing else (see `graphs`).
+
+        logs: False: they may be left out.
+        """
         batch = self._encoded(batch)
         target, info = self.target_of(batch)
         if self.cfg.return_floor:
             target, floored = floored_target(target, batch.return_floor)
             info |= floored
-        info |= self.critics.fit(batch, target)
+        info |= self.critics.fit(batch, target, logs)
         if number % self.cfg.actor_delay == 0:
-            info |= self.update_actor(without_encoder(batch))
+            info |= self.update_actor(without_encoder(batch), logs)
         if number % self.cfg.target_delay == 0:
             self._follow()
         return info
@@ -175,10 +185,10 @@ class OffPolicyLearner:
         zero = batch.reward.new_zeros(len(batch.reward), self.map.dim)
         return self.critics.backup(batch, zero, 0.0)
 
-    def update_actor(self, batch: Batch) -> Info:
+    def update_actor(self, batch: Batch, logs: bool = True) -> Info:
         """One step of the actor up the critics, less entropy, penalty and norm bound."""
         if self._explicit is not None and self.cfg.norm_bound == 0.0:
-            return self._explicit.update(batch)
+            return self._explicit.update(batch, logs)
         x, cfg = self.context.actor_input(batch.obs, batch.ctx), self.cfg
         alpha: Tensor | float = 0.0
         if isinstance(self.actor, GaussianActor):

@@ -19,7 +19,7 @@ def td_target(
 
     All (b,), or next values (b, atoms) with the others (b, 1).
     """
-    return reward + discount * next_value
+    return torch.addcmul(reward, discount, next_value)
 
 
 def floored_target(
@@ -52,12 +52,18 @@ def critic_loss(q: Float[Tensor, "k b"], target: Float[Tensor, "*#heads b"]) -> 
 
 
 def critic_gradient(
-    q: Float[Tensor, "k b"], target: Float[Tensor, "*#heads b"]
+    q: Float[Tensor, "k b"], target: Float[Tensor, "*#heads b"], logs: bool = True
 ) -> tuple[Float[Tensor, "k b"], Info]:
-    """(d `critic_loss` / dq = 2 (q - y) / b, logs of `critic_loss`); 0 where the target is not finite."""
-    error, rows = torch.where(torch.isfinite(target), q - target, 0.0), q.shape[1]
-    each = error.view(-1)
-    return error * (2.0 / rows), {
+    """(d `critic_loss` / dq = 2 (q - y) / b, logs of `critic_loss`); 0 where the target is not finite.
+
+    logs: False: none.
+    """
+    finite = (target * 0.0) == 0.0  # half the time of isfinite
+    error, rows = torch.where(finite, q - target, 0.0), q.shape[1]
+    grad, each = error * (2.0 / rows), error.view(-1)
+    if not logs:
+        return grad, {}
+    return grad, {
         "critic/loss": torch.dot(each, each) / rows,
         "critic/q": q.mean(),
         "critic/q_abs_max": torch.linalg.vector_norm(q, torch.inf),

@@ -66,7 +66,7 @@ class NoiseAliasedCritics:
         chunk = self.base.sample_from(obs, noise.view(-1, *self.latent.shape))
         return chunk[:, : self.base.execute].flatten(1)
 
-    def fit(self, batch: Batch, target: Tensor) -> Info:
+    def fit(self, batch: Batch, target: Tensor, logs: bool = True) -> Info:
         """Q_A to `target`, then Q_W to Q_A."""
         evaluate, state = self.context.evaluate, self.context.critic_input(batch.obs)
         loss, info = critic_loss(evaluate(self.action_critic, state, batch.action), target)

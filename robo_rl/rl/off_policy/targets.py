@@ -24,12 +24,14 @@ def next_action(
     if cfg.actor == "gaussian":
         u, log_prob = actor.sample(x, context.normal(len(x)))
         return u, -alpha * log_prob if cfg.entropy_in_target else None
-    noise = (cfg.target_std * context.normal(len(x))).clamp(-cfg.target_clip, cfg.target_clip)
-    return (target_actor.mode(x) + noise).clamp(-1.0, 1.0), None
+    noise = context.normal(len(x)).mul_(cfg.target_std).clamp_(-cfg.target_clip, cfg.target_clip)
+    return noise.add_(target_actor.mode(x)).clamp_(-1.0, 1.0), None
 
 
 def subset_min(q: Float[Tensor, "k b"], size: int, generator: torch.Generator) -> Float[Tensor, " b"]:
     """Minimum over `size` random heads (REDQ, Chen et al. 2021); over all heads if there are no more."""
+    if size >= len(q) == 2:
+        return torch.minimum(q[0], q[1])  # on a CPU half the time of amin
     return q[_subset(len(q), size, generator)].amin(dim=0)
 
 

@@ -49,8 +49,10 @@ class ValueLoss(Protocol):
         """(loss, logs) of the critics' outputs for the batch's actions."""
         ...
 
-    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
-        """(gradient of `loss` in the outputs, logs)."""
+    def gradient(
+        self, outputs: Float[Tensor, "k b n"], target: Tensor, logs: bool = True
+    ) -> tuple[Tensor, Info]:
+        """(gradient of `loss` in the outputs, logs). logs: False: they may be left out."""
         ...
 
 
@@ -73,8 +75,10 @@ class Regression:
     def loss(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
         return critic_loss(self.q(outputs), target)
 
-    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
-        grad, info = critic_gradient(self.q(outputs), target)
+    def gradient(
+        self, outputs: Float[Tensor, "k b n"], target: Tensor, logs: bool = True
+    ) -> tuple[Tensor, Info]:
+        grad, info = critic_gradient(self.q(outputs), target, logs)
         return grad.unsqueeze(-1), info
 
 
@@ -95,7 +99,9 @@ class HlGauss(Regression):
     def loss(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
         return categorical_loss(outputs, self.q(outputs), self.histogram(target))
 
-    def gradient(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
+    def gradient(
+        self, outputs: Float[Tensor, "k b n"], target: Tensor, logs: bool = True
+    ) -> tuple[Tensor, Info]:
         with torch.enable_grad():
             leaf = outputs.detach().requires_grad_()
             loss, info = self.loss(leaf, target)

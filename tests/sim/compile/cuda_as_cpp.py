@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from robo_rl.core.files.machine_code import cpp_compiler
 from sim.compile import cuda_build
-from sim.compile.column_build import Run, cpp_compiler
+from sim.compile.column_build import Run
 from sim.compile.column_trace import ColumnProgram
 from sim.compile.cuda_code import cuda_source_of
 

@@ -18,7 +18,8 @@ from torch import Tensor
 from torch._inductor import config as inductor
 
 from robo_rl.core.errors import ConfigError
-from sim.compile import column_build, kernels
+from robo_rl.core.files import machine_code
+from sim.compile import kernels
 from sim.compile.kernels import Kernel, compile_kernel, differentiable
 
 
@@ -134,7 +135,7 @@ def test_without_a_compiler_it_runs_eagerly_with_a_message(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without g++ flights run slowly, and the message names the package to install."""
-    monkeypatch.setattr(column_build.shutil, "which", lambda name: None)
+    monkeypatch.setattr(machine_code.shutil, "which", lambda name: None)
     with pytest.warns(UserWarning, match=r"apt install g\+\+"):
         kernel = compile_kernel(columns, EXAMPLES)
     assert not kernel.compiled
