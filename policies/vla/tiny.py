@@ -24,7 +24,7 @@ from robo_rl.core.text.instruction import MOST_BYTES
 from robo_rl.nets.image_encoder import ResidualStage, SpatialSoftmax
 
 KEYPOINTS = 32
-# keys, values, mask, mean of the outputs, and outputs of the moment tokens, side by side
+# keys, values, mask, pooled features, and outputs of the moment tokens, side by side
 Prefix = tuple[
     tuple[Tensor, ...],
     tuple[Tensor, ...],
@@ -35,7 +35,10 @@ Prefix = tuple[
 
 
 class PictureTokens(nn.Module):
-    """Picture (b, h, w, 3) uint8 -> tokens: a grid of 1/16 of the picture's side, and one of key points."""
+    """Picture (b, h, w, 3) uint8 -> tokens, and key points.
+
+    Tokens: a grid of 1/16 of the picture's side, and one of the key points. Key points: x and y in [-1, 1].
+    """
 
     def __init__(self, side: tuple[int, int], width: int, crop: float) -> None:
         super().__init__()
@@ -51,12 +54,13 @@ class PictureTokens(nn.Module):
 
     def forward(
         self, picture: UInt8[Tensor, "b h w 3"], crop: Float[Tensor, "b 2"] | None
-    ) -> Float[Tensor, "b n w"]:
+    ) -> tuple[Float[Tensor, "b n w"], Float[Tensor, "b p"]]:
         x = cut(picture, self.crop, crop).permute(0, 3, 1, 2).float() / 127.5 - 1.0
         fine = self.fine(F.relu(self.stem(x)))
         cells = self.of_cells(self.coarse(fine).flatten(2).transpose(1, 2))
-        tokens: Tensor = torch.cat([cells, self.of_points(self.points(fine)).unsqueeze(1)], 1) + self.position
-        return tokens
+        points = self.points(fine)
+        tokens: Tensor = torch.cat([cells, self.of_points(points).unsqueeze(1)], 1) + self.position
+        return tokens, points
 
 
 class TinyBackbone(nn.Module):
@@ -82,15 +86,20 @@ class TinyBackbone(nn.Module):
         crop: Float[Tensor, "b cameras 2"] | None = None,
         moments: Float[Tensor, "m w"] | None = None,
     ) -> Prefix:
-        """text: bytes, 0 is padding. crop: positions in [0, 1). moments: tokens at the end of the prefix."""
+        """text: bytes, 0 is padding. crop: positions in [0, 1). moments: tokens at the end of the prefix.
+
+        The pooled features are the mean of the outputs and the key points. The mean alone hardly says where
+        objects are, so critics and actors that see nothing else cannot tell good corrections from bad ones.
+        """
         words = self.tokens(text)
         # on a GPU the length would be read from the device; a graph has words of full length
         if words.device.type == "cpu" and not torch.compiler.is_exporting():
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
-        seen = [
+        each = [
             camera(picture, None if crop is None else crop[:, i])
             for i, (camera, picture) in enumerate(zip(self.cameras, pictures, strict=True))
         ]
+        seen, points = [tokens for tokens, _ in each], [found for _, found in each]
         if moments is not None:
             seen.append(moments.expand(len(words), -1, -1))
         tokens = torch.cat([self.words(words), *seen], dim=1)
@@ -103,11 +112,14 @@ class TinyBackbone(nn.Module):
             position_ids=place.expand(len(tokens), -1),
             use_cache=True,
         )
-        return prefix_of(out, mask, 0 if moments is None else len(moments))
+        keys, values, mask, mean, moment = prefix_of(out, mask, 0 if moments is None else len(moments))
+        return keys, values, mask, torch.cat([mean, *points], dim=1), moment
 
 
 def prefix_of(out: Any, mask: Bool[Tensor, "b L"], moments: int = 0) -> Prefix:
-    """Prefix of the outputs of a text model of `transformers`. moments: number of tokens at the end."""
+    """Prefix of the outputs of a text model of `transformers`; its pooled features are the outputs' mean.
+    moments: number of tokens at the end.
+    """
     cached = (out.cache if "cache" in out else out.past_key_values).layers  # renamed in transformers 5.2x
     weight = mask.unsqueeze(-1).to(out.last_hidden_state.dtype)
     pooled = (out.last_hidden_state * weight).sum(1) / weight.sum(1)
