@@ -11,6 +11,7 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
     vla/<suite>/new_wording_success        told the task in wordings that no demonstration has
     vla/<suite>/other_instruction_success  told the opposite task: success in the task that was not named
     vla/<suite>/single_task_success        flow policies of one task each, from the same pictures
+    vla/<suite>/spatial_success            a policy that also learns where to act, from the same data
     vla/<suite>/after_rl_success           the policy after --rl, on the episodes of vla/<suite>/success
 
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
@@ -43,10 +44,12 @@ PARTS = (
     "new_wording_success",
     "other_instruction_success",
     "single_task_success",
+    "spatial_success",
     "after_rl_success",
 )
 RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
 VLA = {"policy": "vla", "lr": 1e-3, "ema_max": 0.99}
+SPATIAL = {"policy.spatial": "1.0"}
 FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
 SELECTION = 5  # episodes of each task in an evaluation during RL
 ByTask = dict[str, list[bool]]  # outcomes of the episodes of each task
@@ -94,6 +97,7 @@ class Measurement:
             "new_wording_success": self.new_wordings,
             "other_instruction_success": self.other_instruction,
             "single_task_success": self.single_tasks,
+            "spatial_success": lambda: self.success(self.vla("_spatial", SPATIAL), "success"),
             "after_rl_success": self.after_rl,
         }
         for part in self.args.only:
@@ -103,12 +107,12 @@ class Measurement:
             for task, of_task in outcomes.items():
                 self.say(f"{part}/{task}", of_task, {task: of_task})
 
-    def vla(self) -> str:
-        """The policy of the suite, as `evaluate` takes it."""
-        run, step = self.folder / f"{self.args.name}_{self.args.suite}", self.args.checkpoint
+    def vla(self, kind: str = "", settings: Mapping[str, str] | None = None) -> str:
+        """The policy of the suite, as `evaluate` takes it; kind: one with other settings."""
+        run, step = self.folder / f"{self.args.name}{kind}_{self.args.suite}", self.args.checkpoint
         if step is None:
             data = self.collect(NAMES[self.args.suite], self.folder / f"data_{self.args.suite}")
-            self.train(data, run, VLA | dict(each.split("=", 1) for each in self.args.set))
+            self.train(data, run, VLA | dict(each.split("=", 1) for each in self.args.set) | (settings or {}))
         return str(run) if step is None else f"{run}@{step}"
 
     def collect(self, suite: str, out: Path) -> Path:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from policies.vla.config import VlaConfig
 from policies.vla.pictures import crop_side, cut
+from policies.vla.spatial import PointHead
 from policies.vla.tokens import ByteTokens, WordTokens
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.packages import pip_install
@@ -78,6 +79,9 @@ class TinyBackbone(nn.Module):
         self.words = nn.Embedding(self.tokens.count, width)
         nn.init.normal_(self.words.weight, std=0.02)
         self.text = text_model(config)
+        self.where = (
+            nn.ModuleList([PointHead(width, 2 * KEYPOINTS) for _ in sides]) if config.spatial > 0.0 else None
+        )
 
     def forward(
         self,
@@ -90,6 +94,7 @@ class TinyBackbone(nn.Module):
 
         The pooled features are the mean of the outputs and the key points. The mean alone hardly says where
         objects are, so critics and actors that see nothing else cannot tell good corrections from bad ones.
+        With policy.spatial the points that are said (b, 2 c) are the last ones.
         """
         words = self.tokens(text)
         # on a GPU the length would be read from the device; a graph has words of full length
@@ -113,7 +118,14 @@ class TinyBackbone(nn.Module):
             use_cache=True,
         )
         keys, values, mask, mean, moment = prefix_of(out, mask, 0 if moments is None else len(moments))
-        return keys, values, mask, torch.cat([mean, *points], dim=1), moment
+        pooled = [mean, *points]
+        if self.where is not None:
+            last = words.shape[1] - 1
+            for head, camera, found in zip(self.where, self.cameras, points, strict=True):
+                assert isinstance(camera, PictureTokens)
+                last += len(camera.position)  # the token of key points is a picture's last
+                pooled.append(head(out.last_hidden_state[:, last], found))
+        return keys, values, mask, torch.cat(pooled, dim=1), moment
 
 
 def prefix_of(out: Any, mask: Bool[Tensor, "b L"], moments: int = 0) -> Prefix:
