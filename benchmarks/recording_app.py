@@ -10,9 +10,9 @@ points.
 Other programs disturb all figures: each line has the load average.
 
 `--soak MINUTES` measures only what grows while a page is left open: the same app and page, cameras
-streaming, no episode. 25 times in these minutes it reads the resident memory of the app's process and of the
-browser's renderer, the page's JavaScript heap after a collection of garbage, and what waits: bytes in the
-page's connection, and requests.
+streaming, the arm driven back and forth so that its 3-D view is drawn anew, no episode. 25 times in these
+minutes it reads the resident memory of the app's process and of the browser's renderer, the page's JavaScript
+heap after a collection of garbage, and what waits: bytes in the page's connection, and requests.
 Each slope is a least-squares fit without the first fifth of the time; `error` is its standard error.
 """
 
@@ -148,7 +148,7 @@ def measure_growth(out: Path, minutes: float) -> None:
         with open_page(address, chromium) as page:
             begun_s = time.monotonic()
             for number in range(1, READINGS + 1):
-                time.sleep(max(0.0, begun_s + 60.0 * minutes * number / READINGS - time.monotonic()))
+                page.ask(max(0.1, begun_s + 60.0 * minutes * number / READINGS - time.monotonic()))
                 waits = {"waiting_bytes": waiting_bytes(port), "requests": desk.waiting}
                 memory = {"server_mb": resident_mb("self"), **page.ask("memory")}
                 readings.append({"minute": (time.monotonic() - begun_s) / 60.0, **waits, **memory})
@@ -280,9 +280,10 @@ def memory():
 
 def rate(seconds):
     begun_s, shown = time.monotonic(), page.evaluate("window.shownPictures()")
-    for key in ("ArrowLeft", "ArrowRight"):  # the arm moves, so its 3-D view is drawn anew all the time
+    swings = max(1, round(seconds / 6.0))
+    for key in ("ArrowLeft", "ArrowRight") * swings:  # the arm moves, so its 3-D view is drawn all the time
         page.keyboard.down(key)
-        page.wait_for_timeout(5e2 * seconds)
+        page.wait_for_timeout(5e2 * seconds / swings)
         page.keyboard.up(key)
     return (page.evaluate("window.shownPictures()") - shown) / (time.monotonic() - begun_s)
 
