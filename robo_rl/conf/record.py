@@ -74,6 +74,9 @@ class RecordConfig(RecordingSettings):
     arm: bool = setting(
         True, "robot=sim_arm: arm the safety filter at once; real robots are armed on the page"
     )
+    seed: int | None = setting(
+        None, "robot=sim_arm: seed of the block's places; none: others at each start", at_least=0
+    )
     namespace: str = setting("", "namespace of the robot")
     bus: str = one_of("dds", "auto", "rclpy", help="transport of messages; dds needs no ROS")
     seconds: float | None = setting(None, "stop after this time [s]", at_least=0.0)
