@@ -186,14 +186,14 @@ class Measurement:
         seeds = [self.tuned(policy, seed) for seed in args.rl_seeds]
         outcomes = {task: [each for of_seed in seeds for each in of_seed[task]] for task in self.tasks}
         change = {task: fmean(outcomes[task]) - fmean(base[task]) for task in self.tasks}
+        results = [
+            json.loads((self.run_of(policy, seed) / "results.json").read_text()) for seed in args.rl_seeds
+        ]
         self.more = {
             "method": args.rl,
             "settings": args.rl_set,
-            "env_steps": [
-                json.loads((self.run_of(policy, seed) / "results.json").read_text())["env_steps"]
-                for seed in args.rl_seeds
-            ],  # of training, less where time ended it
-            "selection_episodes": 2 * SELECTION * len(self.tasks),  # the others of a seed
+            "env_steps": [result["env_steps"] for result in results],  # all, less where time ended it
+            "selection_env_steps": [result["steps"].get("selection", 0) for result in results],  # of these
             "seeds": [fmean(joined(of_seed)) for of_seed in seeds],
             "base": fmean(joined(base)),
             "least_change_of_a_task": min(change.values()),
@@ -209,7 +209,7 @@ class Measurement:
         args, out = self.args, self.run_of(policy, seed)
         if not (out / "policy" / "policy.json").exists():
             given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
-            # evaluations at the first and the last step only, of which the better policy is kept
+            # at most evaluations at the first and the last step, of which the better policy is kept
             again = {"resume": (out / "run.json").exists(), "eval_episodes": SELECTION * len(self.tasks)}
             where = {"num_workers": args.workers, "device": args.device}
             verb(
