@@ -10,9 +10,9 @@ differs; the names then end in /one_base.
 All policies of a seed are evaluated on the same 100 episodes, which are not used in training. Names:
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
 .../env_steps_to_95 (a seed that never reaches it counts with all its steps, and the line says lower_bound),
-.../cpu_s (training, per seed), .../selection_share (of all environment steps, those of evaluations that
-chose a policy), .../worst_drop_points (largest fall below the base at any evaluation), and
-.../base/success, .../base_zero_noise/success of the bases that these seeds started from.
+.../cpu_s (training, per seed), .../selection_share (of env_steps, those that probed or chose a policy),
+.../worst_drop_points (largest fall below the base at any evaluation), and .../base/success,
+.../base_zero_noise/success of the bases that these seeds started from.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from robo_rl.core.parent_death_signal import exit_with_parent
 
 DEMOS = {"peg-insert-side": 20, "assembly": 5, "pick-place": 6, "hand-insert": 12, "push": 6}
 EXPERT_NOISE = 0.1
-OWN = {"residual_lanes": ("num_envs=32", "eval_every=0")}  # settings of the verb that a method needs
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0, choices of `auto` use 2
 
 
@@ -51,9 +50,14 @@ class SeedResult:
     env_steps: int
     cpu_s: float
     worst_drop: float  # largest fall of an evaluation in training below the one at step 0
-    selection_steps: int | None = (
-        None  # beside env_steps: evaluations that chose a policy; older files have none
-    )
+    selection_steps: int | None = None  # those that probed or chose a policy; older files have none
+    counts_all: bool = False  # env_steps contain selection_steps; older files have them beside env_steps
+    decided_by: tuple[str, ...] = ()  # sentences of the run on what chose its policy
+
+    @property
+    def all_steps(self) -> int:
+        """Environment steps of training and selection."""
+        return self.env_steps + (0 if self.counts_all else self.selection_steps or 0)
 
 
 def main() -> None:
@@ -162,7 +166,7 @@ def _run(call: Call) -> SeedResult:
             f"seed={call.seed}",
             f"eval_seed={FINAL_SEED - 1}",
             "final_episodes=10",
-            *(() if quick else OWN.get(method, ())),
+            *(("num_envs=4",) if quick else ()),
             *([] if steps is None else [f"env_steps={steps}"]),
             *(
                 ["method.base_steps=1000", "method.burn_in=300"]
@@ -191,6 +195,8 @@ def _run(call: Call) -> SeedResult:
         ),
         env_steps=int(json.loads((out / "policy" / "policy.json").read_text())["train"]["env_steps"]),
         selection_steps=curve.selection_steps,
+        counts_all=True,
+        decided_by=tuple(read_json(out / "results.json").get("decided_by", ())),
         cpu_s=curve.train_cpu_s,
         worst_drop=max(
             (curve.rates[0].rate - rate.rate for rate in curve.rates), default=0.0
@@ -215,11 +221,9 @@ def summarise(calls: list[Call], results: list[SeedResult]) -> None:
         interval, middle = mean_over_seeds(success), interquartile_mean(np.array([success]))
         extra["bootstrap95"] = [interval.low, interval.high]
         extra["iqm"], extra["iqm_bootstrap95"] = middle.value, [middle.low, middle.high]
-    emit(f"{name}/success{suffix}", fmean(success), "fraction", **extra, env_steps=results[0].env_steps)
+    emit(f"{name}/success{suffix}", fmean(success), "fraction", **extra, env_steps=results[0].all_steps)
     counted = [
-        result.selection_steps / (result.env_steps + result.selection_steps)
-        for result in results
-        if result.selection_steps is not None
+        result.selection_steps / result.all_steps for result in results if result.selection_steps is not None
     ]
     if len(counted) == len(results):
         emit(f"{name}/selection_share{suffix}", fmean(counted), "fraction of all steps", per_seed=counted)
@@ -227,7 +231,7 @@ def summarise(calls: list[Call], results: list[SeedResult]) -> None:
     reached = [result.env_steps_to_95 for result in results]
     if any(steps is not None for steps in reached):
         known = [
-            result.env_steps if steps is None else steps
+            result.all_steps if steps is None else steps
             for steps, result in zip(reached, results, strict=True)
         ]
         emit(

@@ -10,10 +10,15 @@ points.
 Other programs disturb all figures: each line has the load average.
 
 `--soak MINUTES` measures only what grows while a page is left open: the same app and page, cameras
-streaming, no episode. 25 times in these minutes it reads the resident memory of the app's process and of the
-browser's renderer, the page's JavaScript heap after a collection of garbage, and what waits: bytes in the
-page's connection, and requests.
+streaming, the arm driven back and forth so that its 3-D view is drawn anew, no episode. 25 times in these
+minutes it reads the resident memory of the app's process and of the browser's renderer, the page's JavaScript
+heap after a collection of garbage, and what waits: bytes in the page's connection, and requests.
 Each slope is a least-squares fit without the first fifth of the time; `error` is its standard error.
+
+`--train RECORDINGS` measures only what an operator gets from ten episodes. For each recording it starts
+`robo-rl record`; a scripted operator inserts the peg ten times by keys in Chromium, presses "Train" with the
+default settings, lets the policy run in new scenes, labels each by whether the peg is measured in the hole
+within 20 s, and takes over. The success is the one that the page shows.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from app_parts.page_training import Measured, session
 from common import emit, parser
 
 from hardware.bus.in_process import InProcessWorld
@@ -55,11 +61,13 @@ from robo_rl.apps.recording.web.review import Review
 from robo_rl.apps.recording.web.server import PageServer
 from robo_rl.apps.recording.web.serving import ServerThread
 from robo_rl.conf.record import RecordingSettings
+from robo_rl.eval.stats import SuccessRate
 from sim.arms.arm6.body import JOINTS
 from sim.arms.arm6.camera import ArmCamera
 from sim.arms.arm6.peg_cell import CAMERAS, PegCell
 
 SIDE_PX, FRAMES = 128, 300
+QUICK_TRAINING = "steps=20 batch_size=8 image.widths=[8,16] chunk=16 execute=8 threads=1 log_every=10"
 WINDOW_S = 6.0  # of one measurement of the jitter; the app's window is 5 s
 READINGS, WARM = 25, 5  # of a soak; the first ones, which no slope contains
 Work = Callable[[RecordAppNode, Desk, str, str], Any]  # gets the app, its address and the browser's path
@@ -68,8 +76,12 @@ Work = Callable[[RecordAppNode, Desk, str, str], Any]  # gets the app, its addre
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--soak", type=float, metavar="MINUTES", help="measure only the growth of memory")
+    options.add_argument("--train", type=int, metavar="RECORDINGS", help="measure only training on the page")
     args = options.parse_args()
     with TemporaryDirectory() as folder:
+        if args.train is not None:
+            measure_training(Path(folder), recordings=args.train, quick=args.quick)
+            return
         if args.soak is not None:
             measure_growth(Path(folder) / "soak", args.soak)
             return
@@ -148,7 +160,7 @@ def measure_growth(out: Path, minutes: float) -> None:
         with open_page(address, chromium) as page:
             begun_s = time.monotonic()
             for number in range(1, READINGS + 1):
-                time.sleep(max(0.0, begun_s + 60.0 * minutes * number / READINGS - time.monotonic()))
+                page.ask(max(0.1, begun_s + 60.0 * minutes * number / READINGS - time.monotonic()))
                 waits = {"waiting_bytes": waiting_bytes(port), "requests": desk.waiting}
                 memory = {"server_mb": resident_mb("self"), **page.ask("memory")}
                 readings.append({"minute": (time.monotonic() - begun_s) / 60.0, **waits, **memory})
@@ -163,6 +175,25 @@ def measure_growth(out: Path, minutes: float) -> None:
         emit(
             f"app/soak/{name}_mb_per_hour", slope, "MB/h", error=round(error, 3), **kept, **most, load=load()
         )
+
+
+def measure_training(folder: Path, recordings: int, quick: bool) -> None:
+    """Record, train, run and take over on the page, with default settings unless `quick`."""
+    chromium = browser_path()
+    if chromium is None:
+        return
+    episodes, trials, train = (2, 2, QUICK_TRAINING) if quick else (10, 20, "")
+    done: list[Measured] = []
+    for seed in range(recordings):
+        done.append(session(folder / str(seed), chromium, seed, episodes, trials, train))
+        print(f"app: recording {seed}: {done[-1]}", file=sys.stderr, flush=True)
+    how = {"recordings": recordings, "episodes": episodes, "updates": done[0].steps, "load": load()}
+    each_s, cpu_s = [round(each.train_s, 1) for each in done], [round(each.train_cpu_s, 1) for each in done]
+    emit("app/train_s", float(np.median(each_s)), "s", each_s=each_s, cpu_s=cpu_s, **how)
+    rate = SuccessRate(sum(each.successes for each in done), sum(each.trials for each in done))
+    shown = {"each": [each.shown for each in done], "taken_over": all(each.taken_over for each in done)}
+    interval = [round(bound, 3) for bound in rate.wilson()]
+    emit("app/trained_success", rate.rate, "share", k=rate.k, n=rate.n, wilson95=interval, **shown, **how)
 
 
 def hourly(readings: list[dict[str, float]], column: str) -> tuple[float, float]:
@@ -190,9 +221,7 @@ def beside_the_loop(out: Path, work: Work) -> bool | None:
 
     Returns whether the loop runs before other programs, and None without a browser.
     """
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        print("app: no Chromium on this machine, so nothing is measured on a page", file=sys.stderr)
+    if (chromium := browser_path()) is None:
         return None
     world, over = InProcessWorld(clock=time.monotonic), threading.Event()
     node, desk = running_app(world, out)
@@ -207,6 +236,14 @@ def beside_the_loop(out: Path, work: Work) -> bool | None:
         server.close()
         node.stop("measured")
     return first
+
+
+def browser_path() -> str | None:
+    """Chromium of this machine; None, with a line on stderr, without one."""
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        print("app: no Chromium on this machine, so nothing is measured on a page", file=sys.stderr)
+    return found
 
 
 def running_app(world: InProcessWorld, out: Path) -> tuple[RecordAppNode, Desk]:
@@ -280,9 +317,10 @@ def memory():
 
 def rate(seconds):
     begun_s, shown = time.monotonic(), page.evaluate("window.shownPictures()")
-    for key in ("ArrowLeft", "ArrowRight"):  # the arm moves, so its 3-D view is drawn anew all the time
+    swings = max(1, round(seconds / 6.0))
+    for key in ("ArrowLeft", "ArrowRight") * swings:  # the arm moves, so its 3-D view is drawn all the time
         page.keyboard.down(key)
-        page.wait_for_timeout(5e2 * seconds)
+        page.wait_for_timeout(5e2 * seconds / swings)
         page.keyboard.up(key)
     return (page.evaluate("window.shownPictures()") - shown) / (time.monotonic() - begun_s)
 

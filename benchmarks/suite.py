@@ -5,9 +5,8 @@
     python benchmarks/suite.py --folder runs/suite --report     # what is finished, without running anything
 
 Each seed of a task collects 20 demonstrations of the scripted expert with noise 0.1, trains a base policy on
-them, and fine-tunes it for 50,000 environment steps. Base and result are evaluated on the same 100 episodes,
-which are not used in training. `residual_lanes`, the default, is evaluated before and after training alone.
-Steps of such evaluations stand beside env_steps as `selection_steps`.
+them, and fine-tunes it by `auto` within 50,000 environment steps, those included that chose a policy. Base
+and result are evaluated on the same 100 episodes, which nothing else uses.
 
 Names: suite/mt50/<task>/base and /end (success, mean over seeds; the base with its noise, and as
 `zero_noise` without), /env_steps, /cpu_s; suite/mt50/<task>/left_out for a task whose expert gives no
@@ -39,7 +38,7 @@ BELOW = 0.02  # more than this below the base counts as a loss
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--tasks", help="tasks without the ending -v3, separated by commas; default: all")
-    options.add_argument("--method", default="residual_lanes", help="method of fine-tuning")
+    options.add_argument("--method", default="auto", help="method of fine-tuning")
     options.add_argument("--seeds", type=int, default=2, help="number of seeds, from 0")
     options.add_argument("--env-steps", type=int, default=ENV_STEPS, help="environment steps of fine-tuning")
     options.add_argument("--folder", type=Path, default=Path("runs/suite"), help="folder of the runs")
@@ -101,7 +100,7 @@ def report(names: list[str], calls: list[Call]) -> None:
         emit(f"suite/mt50/{task}/base", base, "fraction", zero_noise=zero, **about)
         emit(f"suite/mt50/{task}/end", end, "fraction", per_seed=[each.success for each in done], **about)
         counted = [each.selection_steps or 0 for each in done]
-        emit(f"suite/mt50/{task}/env_steps", fmean(each.env_steps for each in done), "env steps",
+        emit(f"suite/mt50/{task}/env_steps", fmean(each.all_steps for each in done), "env steps",
              selection_steps=fmean(counted), **about)  # fmt: skip
         emit(f"suite/mt50/{task}/cpu_s", fmean(each.cpu_s for each in done), "cpu-s", **about)
     if ends:

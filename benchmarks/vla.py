@@ -11,6 +11,7 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
     vla/<suite>/new_wording_success        told the task in wordings that no demonstration has
     vla/<suite>/other_instruction_success  told the opposite task: success in the task that was not named
     vla/<suite>/single_task_success        flow policies of one task each, from the same pictures
+    vla/<suite>/spatial_success            a policy that also learns where to act, from the same data
     vla/<suite>/after_rl_success           the policy after --rl, on the episodes of vla/<suite>/success
 
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
@@ -43,10 +44,12 @@ PARTS = (
     "new_wording_success",
     "other_instruction_success",
     "single_task_success",
+    "spatial_success",
     "after_rl_success",
 )
 RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
 VLA = {"policy": "vla", "lr": 1e-3, "ema_max": 0.99}
+SPATIAL = {"policy.spatial": "1.0"}
 FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
 SELECTION = 5  # episodes of each task in an evaluation during RL
 ByTask = dict[str, list[bool]]  # outcomes of the episodes of each task
@@ -94,6 +97,7 @@ class Measurement:
             "new_wording_success": self.new_wordings,
             "other_instruction_success": self.other_instruction,
             "single_task_success": self.single_tasks,
+            "spatial_success": lambda: self.success(self.vla("_spatial", SPATIAL), "success"),
             "after_rl_success": self.after_rl,
         }
         for part in self.args.only:
@@ -103,12 +107,12 @@ class Measurement:
             for task, of_task in outcomes.items():
                 self.say(f"{part}/{task}", of_task, {task: of_task})
 
-    def vla(self) -> str:
-        """The policy of the suite, as `evaluate` takes it."""
-        run, step = self.folder / f"{self.args.name}_{self.args.suite}", self.args.checkpoint
+    def vla(self, kind: str = "", settings: Mapping[str, str] | None = None) -> str:
+        """The policy of the suite, as `evaluate` takes it; kind: one with other settings."""
+        run, step = self.folder / f"{self.args.name}{kind}_{self.args.suite}", self.args.checkpoint
         if step is None:
             data = self.collect(NAMES[self.args.suite], self.folder / f"data_{self.args.suite}")
-            self.train(data, run, VLA | dict(each.split("=", 1) for each in self.args.set))
+            self.train(data, run, VLA | dict(each.split("=", 1) for each in self.args.set) | (settings or {}))
         return str(run) if step is None else f"{run}@{step}"
 
     def collect(self, suite: str, out: Path) -> Path:
@@ -182,14 +186,14 @@ class Measurement:
         seeds = [self.tuned(policy, seed) for seed in args.rl_seeds]
         outcomes = {task: [each for of_seed in seeds for each in of_seed[task]] for task in self.tasks}
         change = {task: fmean(outcomes[task]) - fmean(base[task]) for task in self.tasks}
+        results = [
+            json.loads((self.run_of(policy, seed) / "results.json").read_text()) for seed in args.rl_seeds
+        ]
         self.more = {
             "method": args.rl,
             "settings": args.rl_set,
-            "env_steps": [
-                json.loads((self.run_of(policy, seed) / "results.json").read_text())["env_steps"]
-                for seed in args.rl_seeds
-            ],  # of training, less where time ended it
-            "selection_episodes": 2 * SELECTION * len(self.tasks),  # the others of a seed
+            "env_steps": [result["env_steps"] for result in results],  # all, less where time ended it
+            "selection_env_steps": [result["steps"].get("selection", 0) for result in results],  # of these
             "seeds": [fmean(joined(of_seed)) for of_seed in seeds],
             "base": fmean(joined(base)),
             "least_change_of_a_task": min(change.values()),
@@ -205,7 +209,7 @@ class Measurement:
         args, out = self.args, self.run_of(policy, seed)
         if not (out / "policy" / "policy.json").exists():
             given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
-            # evaluations at the first and the last step only, of which the better policy is kept
+            # at most evaluations at the first and the last step, of which the better policy is kept
             again = {"resume": (out / "run.json").exists(), "eval_episodes": SELECTION * len(self.tasks)}
             where = {"num_workers": args.workers, "device": args.device}
             verb(

@@ -36,12 +36,20 @@ def read_token(file: str | Path | None) -> str | None:
 
 def make_token(file: str | Path) -> str:
     """A new token in a new file that only its owner can read. Raises ConfigError without its folder."""
+    check_token_folder(file)
     token = secrets.token_hex(32)
-    if not (folder := Path(file).absolute().parent).is_dir():
-        raise ConfigError(f"The token's file {file} cannot be made: the folder {folder} does not exist.")
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
         written.write(token + "\n")
     return token
+
+
+def check_token_folder(file: str | Path) -> None:
+    """Raise ConfigError without the folder of a token's new file."""
+    if not (folder := Path(file).absolute().parent).is_dir():
+        raise ConfigError(
+            f"The token's file {file} cannot be made: the folder {folder} does not exist. Make it, or give "
+            "token=<file> in another one."
+        )
 
 
 def nonce() -> str:

@@ -31,6 +31,11 @@ def make_backbone(
                 f"policy.memory={config.memory} needs policy.backbone={TINY}: moment tokens are not put into "
                 "the prompts of pretrained models. Leave it out."
             )
+        if config.spatial:
+            raise ConfigError(
+                f"policy.spatial={config.spatial:g} needs policy.backbone={TINY}, whose key points it reads. "
+                "Leave it out."
+            )
         return PretrainedBackbone(sides, config)
     for key in ("backbone_layers", "lora"):
         if getattr(config, key):

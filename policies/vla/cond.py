@@ -19,7 +19,7 @@ class Cond:
     values: tuple[Float[Tensor, "b k L d"], ...]
     mask: Bool[Tensor, "b L"]  # False: padding
     state: Float[Tensor, "b s"]  # normalised, flat; with a memory, followed by what it recalls
-    pooled: Float[Tensor, "b f"]  # mean of the prefix's outputs, and the state: input of actors and critics
+    pooled: Float[Tensor, "b f"]  # of the prefix, and the state: input of actors and critics
     moment: Float[Tensor, "b c"]  # what a memory keeps of this decision; c = 0 without one
 
     def __len__(self) -> int:

@@ -65,5 +65,10 @@ class VlaConfig:
     word_insertions: int = setting(
         4, "random words put into a training instruction, at most", at_least=0, at_most=20
     )
+    spatial: float = setting(
+        0.0,
+        "weight of the loss on where in the pictures to act, which then conditions the actions; 0: none",
+        at_least=0.0,
+    )
     draws: int = setting(2, "noise draws for each window of a batch, which share its prefix", at_least=1)
     process: VlaFlowConfig = field(default_factory=VlaFlowConfig)

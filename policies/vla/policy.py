@@ -17,13 +17,15 @@ from policies.vla.cond import Cond
 from policies.vla.config import VlaConfig, VlaFlowConfig
 from policies.vla.expert import ActionExpert
 from policies.vla.memory import MomentMemory
+from policies.vla.pictures import crop_side
+from policies.vla.spatial import point_loss
 from policies.vla.tiny import Prefix
 from robo_rl.core.conditioning import HELD, MEMORY
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.settings import check_settings
 from robo_rl.core.shapes import Float
-from robo_rl.core.spec import EnvSpec, sense_of
+from robo_rl.core.spec import EnvSpec, sense_of, target_of
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.normalizer import Normalizer
 
@@ -65,15 +67,15 @@ class VlaPolicy(nn.Module):
         )
         check_observation(senses, env.name)
         self.normalizer = normalizer
-        sides = [(env.obs[key].shape[0], env.obs[key].shape[1]) for key in self.pictures]
-        self.backbone = make_backbone(sides, config, self.vocabulary)
+        self.sides = [(env.obs[key].shape[0], env.obs[key].shape[1]) for key in self.pictures]
+        self.backbone = make_backbone(self.sides, config, self.vocabulary)
         self.memory = (
             MomentMemory(config.memory, config.moments, config.width, config.heads) if config.memory else None
         )
         self.net = ActionExpert(
             env.action.dim,
             chunk,
-            sum(math.prod(env.obs[key].shape) for key in self.states),
+            sum(math.prod(env.obs[key].shape) for key in self.states) + self.said,
             config.width,
             self.backbone.heads,
             self.backbone.kv_heads,
@@ -87,6 +89,11 @@ class VlaPolicy(nn.Module):
     def cameras(self) -> int:
         """Number of pictures in an observation; each has a random crop in training."""
         return len(self.pictures)
+
+    @property
+    def said(self) -> int:
+        """Coordinates of the points that the policy says, those of all cameras; 0 without policy.spatial."""
+        return 2 * self.cameras if self.shape.spatial > 0.0 else 0
 
     @property
     def memory_shape(self) -> tuple[int, int] | None:
@@ -111,6 +118,9 @@ class VlaPolicy(nn.Module):
     def condition(self, prefix: Prefix, obs: Obs) -> Cond:
         """Condition of a prefix and the states of an observation."""
         (keys, values, mask, pooled, moment), state = prefix, self._state(obs)
+        if self.said:
+            pooled, said = pooled[:, : -self.said], pooled[:, -self.said :]
+            state = torch.cat([state, said], dim=-1)
         if self.memory is not None:
             state = torch.cat([state, self.memory(obs[MEMORY], moment)], dim=-1)
         return Cond(keys, values, mask, state, torch.cat([pooled, state], dim=-1), moment)
@@ -179,7 +189,20 @@ class VlaPolicy(nn.Module):
         times = torch.cat([(u + j / draws) % 1.0 for j in range(draws)])
         chunks, many = chunk.repeat(draws, 1, 1), cond.repeat(draws)
         loss = self.process.bc_loss(self._velocity(many), many.pooled, chunks, noises, times)
-        return loss.view(draws, -1).mean(0)
+        loss = loss.view(draws, -1).mean(0)
+        return loss + self.shape.spatial * self._point_loss(cond, obs, crop) if self.said else loss
+
+    def where(self, cond: Cond) -> Float[Tensor, "b c 2"]:
+        """Points in the crops of all pictures at which the policy says to act."""
+        first = self.net.state_dim - self.said
+        points: Tensor = cond.state[:, first : self.net.state_dim].unflatten(1, (-1, 2))
+        return points
+
+    def _point_loss(self, cond: Cond, obs: Obs, crop: Crop | None) -> Float[Tensor, " b"]:
+        """Error of `where` against obs["target.<camera>"] (b, t, 2), the newest of them."""
+        targets = [obs[target_of(key)][:, -1] for key in self.pictures]
+        parts = [crop_side(side, self.shape.crop) for side in self.sides]
+        return point_loss(self.where(cond), targets, self.sides, parts, crop)
 
     def remembered(self, obs: Obs, crop: Crop | None = None) -> Cond:
         """`encode` of the newest of K + 1 observations (b, K + 1, *shape), with the moments of the others as

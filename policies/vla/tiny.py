@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from policies.vla.config import VlaConfig
 from policies.vla.pictures import crop_side, cut
+from policies.vla.spatial import PointHead
 from policies.vla.tokens import ByteTokens, WordTokens
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.packages import pip_install
@@ -24,7 +25,7 @@ from robo_rl.core.text.instruction import MOST_BYTES
 from robo_rl.nets.image_encoder import ResidualStage, SpatialSoftmax
 
 KEYPOINTS = 32
-# keys, values, mask, mean of the outputs, and outputs of the moment tokens, side by side
+# keys, values, mask, pooled features, and outputs of the moment tokens, side by side
 Prefix = tuple[
     tuple[Tensor, ...],
     tuple[Tensor, ...],
@@ -35,7 +36,10 @@ Prefix = tuple[
 
 
 class PictureTokens(nn.Module):
-    """Picture (b, h, w, 3) uint8 -> tokens: a grid of 1/16 of the picture's side, and one of key points."""
+    """Picture (b, h, w, 3) uint8 -> tokens, and key points.
+
+    Tokens: a grid of 1/16 of the picture's side, and one of the key points. Key points: x and y in [-1, 1].
+    """
 
     def __init__(self, side: tuple[int, int], width: int, crop: float) -> None:
         super().__init__()
@@ -51,12 +55,13 @@ class PictureTokens(nn.Module):
 
     def forward(
         self, picture: UInt8[Tensor, "b h w 3"], crop: Float[Tensor, "b 2"] | None
-    ) -> Float[Tensor, "b n w"]:
+    ) -> tuple[Float[Tensor, "b n w"], Float[Tensor, "b p"]]:
         x = cut(picture, self.crop, crop).permute(0, 3, 1, 2).float() / 127.5 - 1.0
         fine = self.fine(F.relu(self.stem(x)))
         cells = self.of_cells(self.coarse(fine).flatten(2).transpose(1, 2))
-        tokens: Tensor = torch.cat([cells, self.of_points(self.points(fine)).unsqueeze(1)], 1) + self.position
-        return tokens
+        points = self.points(fine)
+        tokens: Tensor = torch.cat([cells, self.of_points(points).unsqueeze(1)], 1) + self.position
+        return tokens, points
 
 
 class TinyBackbone(nn.Module):
@@ -74,6 +79,9 @@ class TinyBackbone(nn.Module):
         self.words = nn.Embedding(self.tokens.count, width)
         nn.init.normal_(self.words.weight, std=0.02)
         self.text = text_model(config)
+        self.where = (
+            nn.ModuleList([PointHead(width, 2 * KEYPOINTS) for _ in sides]) if config.spatial > 0.0 else None
+        )
 
     def forward(
         self,
@@ -82,15 +90,21 @@ class TinyBackbone(nn.Module):
         crop: Float[Tensor, "b cameras 2"] | None = None,
         moments: Float[Tensor, "m w"] | None = None,
     ) -> Prefix:
-        """text: bytes, 0 is padding. crop: positions in [0, 1). moments: tokens at the end of the prefix."""
+        """text: bytes, 0 is padding. crop: positions in [0, 1). moments: tokens at the end of the prefix.
+
+        The pooled features are the mean of the outputs and the key points. The mean alone hardly says where
+        objects are, so critics and actors that see nothing else cannot tell good corrections from bad ones.
+        With policy.spatial the points that are said (b, 2 c) are the last ones.
+        """
         words = self.tokens(text)
         # on a GPU the length would be read from the device; a graph has words of full length
         if words.device.type == "cpu" and not torch.compiler.is_exporting():
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
-        seen = [
+        each = [
             camera(picture, None if crop is None else crop[:, i])
             for i, (camera, picture) in enumerate(zip(self.cameras, pictures, strict=True))
         ]
+        seen, points = [tokens for tokens, _ in each], [found for _, found in each]
         if moments is not None:
             seen.append(moments.expand(len(words), -1, -1))
         tokens = torch.cat([self.words(words), *seen], dim=1)
@@ -103,11 +117,21 @@ class TinyBackbone(nn.Module):
             position_ids=place.expand(len(tokens), -1),
             use_cache=True,
         )
-        return prefix_of(out, mask, 0 if moments is None else len(moments))
+        keys, values, mask, mean, moment = prefix_of(out, mask, 0 if moments is None else len(moments))
+        pooled = [mean, *points]
+        if self.where is not None:
+            last = words.shape[1] - 1
+            for head, camera, found in zip(self.where, self.cameras, points, strict=True):
+                assert isinstance(camera, PictureTokens)
+                last += len(camera.position)  # the token of key points is a picture's last
+                pooled.append(head(out.last_hidden_state[:, last], found))
+        return keys, values, mask, torch.cat(pooled, dim=1), moment
 
 
 def prefix_of(out: Any, mask: Bool[Tensor, "b L"], moments: int = 0) -> Prefix:
-    """Prefix of the outputs of a text model of `transformers`. moments: number of tokens at the end."""
+    """Prefix of the outputs of a text model of `transformers`; its pooled features are the outputs' mean.
+    moments: number of tokens at the end.
+    """
     cached = (out.cache if "cache" in out else out.past_key_values).layers  # renamed in transformers 5.2x
     weight = mask.unsqueeze(-1).to(out.last_hidden_state.dtype)
     pooled = (out.last_hidden_state * weight).sum(1) / weight.sum(1)

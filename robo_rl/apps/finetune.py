@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
-from robo_rl.apps.tuning.auto import finetune_auto
+from robo_rl.apps.tuning.auto.verb import environments, finetune_auto
 from robo_rl.apps.tuning.check import check_config, check_pictures_fit, too_often
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.maps import build_map, check_together
@@ -17,6 +19,7 @@ from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 
 def main(config: FinetuneVerb) -> int:
     """Fine-tune, save the policy in `out`/policy and compare it with its base on the same episodes."""
+    config = replace(config, num_envs=environments(config))
     check_config(config)
     if said := too_often(config):
         print(said)

@@ -7,11 +7,14 @@ import sys
 from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
+from random import randrange
 
 from hardware.bus.choose import check_installed, choose, make_bus
 from hardware.bus.names import domain_id, namespace_of
 from hardware.description import list_robots, load_description
 from hardware.topics import SAFETY_STATE
+from policies.remote.token import check_token_folder
 from robo_rl.apps.nodes.node_sets import load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
@@ -19,6 +22,8 @@ from robo_rl.apps.recording.dataset import spec_of
 from robo_rl.conf.record import RecordConfig, RecordingSettings
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.packages import pip_install
+from robo_rl.data.episodes.dataset_writer import refuse_taken
+from robo_rl.data.episodes.schema import DATASET_JSON
 
 APP = "record_app"
 SIMULATED, SIMULATED_GRIPPER = "sim_arm", "sim_arm_gripper"
@@ -45,7 +50,7 @@ def main(config: RecordConfig) -> int:
             f"record: nodes: {', '.join(commands)}. Ctrl-C stops them and keeps what is recorded.", flush=True
         )
         key_reader = APP if config.ui != "page" and sys.stdin.isatty() else None
-        return Supervisor(commands, partial(print, flush=True), key_reader).run(config.seconds)
+        return Supervisor(commands, partial(print, flush=True), key_reader, name="record").run(config.seconds)
 
 
 def running_robot(config: RecordConfig) -> str:
@@ -79,6 +84,10 @@ def check(config: RecordConfig) -> None:
     namespace_of(config.namespace)
     robot = load_description(config.robot)
     spec_of(config, robot)
+    if not (Path(config.out) / DATASET_JSON).exists():
+        refuse_taken(Path(config.out))
+    if config.token is not None and not Path(config.token).exists():
+        check_token_folder(config.token)
     if config.train != RecordConfig().train:
         check_train(config.train)
     if config.ui != "page" and not sys.stdin.isatty():
@@ -126,7 +135,8 @@ def robot_words(config: RecordConfig) -> dict[str, list[str]]:
     values = {"robot": config.robot, "device": config.device, "cameras": names, "goal": ""}
     words = load_set("arm_sim").commands(values | {"arm": str(config.arm).lower()})
     if robot.name == SIMULATED:  # the other one has a gripper in the place of the peg, and no cameras
-        words["sim_robot"] += ["scene=peg", f"image_size={PICTURE_PX}"]
+        seed = randrange(2**31) if config.seed is None else config.seed
+        words["sim_robot"] += ["scene=peg", f"image_size={PICTURE_PX}", f"seed={seed}"]
     return with_device(words, config)
 
 

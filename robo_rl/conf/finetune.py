@@ -118,6 +118,19 @@ class MethodConfig(FinetuneConfig):
         "base_noise",
         at_least=0.0,
     )
+    default_envs: int = setting(4, "number of environments if num_envs is 0", at_least=1)
+    compare_share: float = setting(
+        0.0,
+        "largest share of env_steps in which the last policy is compared with the base at the end, in the "
+        "place of evaluations during training; 0: no comparison",
+        at_least=0.0,
+        at_most=0.5,
+    )
+    base_is_enough: int = setting(
+        0,
+        "end after base_steps if the base has succeeded in all of its episodes and in so many; 0: never",
+        at_least=0,
+    )
 
 
 @dataclass
@@ -141,7 +154,9 @@ class FinetuneVerb:
     # settings of the method; method=<name> chooses one
     method: MethodConfig = field(default_factory=MethodConfig)
     env_steps: int | None = setting(
-        None, "total environment steps; none: the method's own number", at_least=1
+        None,
+        "total environment steps, the comparison at the end included; none: the method's own number",
+        at_least=1,
     )
     max_wall_s: float | None = setting(
         None,
@@ -155,7 +170,10 @@ class FinetuneVerb:
     )
     seed: int = setting(0, "seed of everything random in the training", at_least=0)
     num_envs: int = setting(
-        4, "number of environments that are stepped in parallel, with launcher=ray by each actor", at_least=1
+        0,
+        "number of environments that are stepped in parallel, with launcher=ray by each actor; 0: as many as "
+        "the method needs",
+        at_least=0,
     )
     num_workers: int = setting(
         0, "number of simulator processes, with launcher=ray of each actor; 0: no other process", at_least=0
@@ -188,7 +206,8 @@ class FinetuneVerb:
     )
     eval_every: int = setting(
         2000,
-        "environment steps between evaluations, of which the best policy is kept; 0: first and last only",
+        "environment steps between evaluations, of which the best policy is kept; 0: first and last only; "
+        "not used by methods with a comparison at the end",
         at_least=0,
     )
     eval_episodes: int = setting(50, "episodes of each evaluation during training", at_least=1)

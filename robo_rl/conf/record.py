@@ -28,7 +28,10 @@ class RecordingSettings:
     )
     image_width: int | None = setting(None, "width of stored pictures; none: as they come", at_least=8)
     image_codec: str = one_of("raw", "jpeg", help="stored pictures; jpeg takes a seventh of the space")
-    velocities: bool = setting(True, "record joint velocities, where the robot reports them")
+    velocities: bool = setting(
+        False,
+        "record joint velocities, too; a policy that sees them learns to go on as it moves, not to look",
+    )
     operator: str = setting("", "name of the operator, kept with each episode")
     longest_s: float = setting(120.0, "length at which an episode ends by itself [s]", at_least=1.0)
     min_free_gb: float = setting(
@@ -43,7 +46,8 @@ class RecordingSettings:
         "", "bundle of a policy that may act; empty: none, or one that is trained on the page"
     )
     train: str = setting(
-        "steps=2000 batch_size=32 image.widths=[16,32,64] chunk=16 execute=8 threads=1 log_every=20",
+        "steps=2000 batch_size=16 image.widths=[16,32] image.crop=1 chunk=16 execute=16 threads=1 "
+        "log_every=20",
         "settings of robo-rl train for the page's button",
     )
     runs: str = setting("", "folder of the policies that the page trains; empty: <out>-policies")
@@ -73,6 +77,9 @@ class RecordConfig(RecordingSettings):
     record_input: str = setting("", "new file for the device's input, which device=recording:<file> replays")
     arm: bool = setting(
         True, "robot=sim_arm: arm the safety filter at once; real robots are armed on the page"
+    )
+    seed: int | None = setting(
+        None, "robot=sim_arm: seed of the block's places; none: others at each start", at_least=0
     )
     namespace: str = setting("", "namespace of the robot")
     bus: str = one_of("dds", "auto", "rclpy", help="transport of messages; dds needs no ROS")

@@ -125,7 +125,11 @@ class SkipsPictures(Protocol):
 def picture_skipping(env: VecEnv) -> SkipsPictures | None:
     """The environment, if it observes pictures and need not draw all of them."""
     senses = {sense_of(key, array) for key, array in env.spec.obs.items()}
-    return env if isinstance(env, SkipsPictures) and not senses <= {"state", "text", "privileged"} else None
+    return (
+        env
+        if isinstance(env, SkipsPictures) and not senses <= {"state", "text", "privileged", "target"}
+        else None
+    )
 
 
 @runtime_checkable

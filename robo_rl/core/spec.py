@@ -53,17 +53,29 @@ class ArraySpec:
         return dtype
 
 
+# Prefix of the observation that says where in a picture to act: `target.<camera>` (2,), x to the right and y
+# down, -1 and 1 at the edges of `image.<camera>`. Only simulators know it.
+TARGET = "target"
+NAMED_SENSES = {"instruction": "text", "privileged": "privileged", TARGET: "target"}
+
+
 def sense_of(key: str, spec: ArraySpec) -> str:
     """Kind of an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8 (indices into
     `SEGMENTS`), "depth" (h, w) [m], "points" (p, 3) [m], "text" (bytes of an instruction), "privileged" (what
-    only a simulator knows), else "state" (numbers of any shape).
+    only a simulator knows), "target" (what a policy learns to say of a picture, see `TARGET`), else "state"
+    (numbers of any shape).
     """
     prefix = key.partition(".")[0]
-    if prefix in ("instruction", "privileged"):
-        return "text" if prefix == "instruction" else "privileged"
+    if prefix in NAMED_SENSES:
+        return NAMED_SENSES[prefix]
     if spec.dtype == "uint8":
         return "segmentation" if prefix == "segmentation" else "image"
     return prefix if prefix in ("depth", "points") else "state"
+
+
+def target_of(picture: str) -> str:
+    """Observation that says where to act in the picture `image.<camera>`."""
+    return f"{TARGET}.{picture.partition('.')[2]}"
 
 
 def image_fault(key: str, spec: ArraySpec) -> str:
@@ -173,12 +185,17 @@ class EnvSpec:
         """True if `sim.registry` can make it. Policies with any other contract run on the robot only."""
         return not self.name.startswith(f"{ROBOT_SUITE}/")
 
+    def for_datasets(self) -> EnvSpec:
+        """The same contract without observations `privileged.<name>`, which only scripted experts read."""
+        return self._without("privileged")
+
     def for_policies(self) -> EnvSpec:
-        """The same contract without observations `privileged.<name>`: scripted experts read these, and no
-        dataset and no policy has them.
-        """
-        seen = {key: array for key, array in self.obs.items() if sense_of(key, array) != "privileged"}
-        return self if len(seen) == len(self.obs) else replace(self, obs=seen)
+        """`for_datasets` without `target.<camera>`, which no policy reads: it learns to say it."""
+        return self._without("privileged", "target")
+
+    def _without(self, *senses: str) -> EnvSpec:
+        kept = {key: array for key, array in self.obs.items() if sense_of(key, array) not in senses}
+        return self if len(kept) == len(self.obs) else replace(self, obs=kept)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

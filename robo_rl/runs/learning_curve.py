@@ -20,7 +20,7 @@ class LearningCurve:
     returns: list[float] = field(default_factory=list)  # mean return per episode
     wall_s: list[float] = field(default_factory=list)  # wall time of training until each evaluation
     train_cpu_s: float = 0.0  # simulation (also in workers) and learning, without evaluations
-    # Environment steps on which policies were compared: evaluations in training, probe and choices of `auto`.
+    # Environment steps on which policies were compared: evaluations, comparisons, probe of `auto`.
     selection_steps: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -53,4 +53,10 @@ class TuningResult:
     policy: SavedPolicy
     noise_scale: float
     curve: LearningCurve
-    env_steps: int
+    steps: dict[str, int]  # environment steps by use: base, training, selection, ...; none is counted twice
+    sentences: tuple[str, ...] = ()  # what decided which policy is kept
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps of the run, all of them."""
+        return sum(self.steps.values())

@@ -19,17 +19,19 @@ from torch import Tensor
 from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float, Int
-from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, target_of
 from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_bytes
 from sim.adapters.metaworld import CONTROL_HZ, PACKAGE_STEPS, MetaWorldLane, MetaWorldLanes
 from sim.adapters.metaworld_expert import MetaWorldExpert
 from sim.adapters.metaworld_instructions import WITH_MARK, task_number, tasks_of, wording
+from sim.render.projection import in_camera
 from sim.render.renderer import MujocoRenderer
 from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.options import check_reward, check_steps
 
 CAMERAS = {"image.top": "topview", "image.corner": "corner"}
 EXPERT_STATE = "privileged.state"  # what the scripts read; policies do not
+OBJECT = slice(4, 7)  # in it, the place of the task's object [m]
 WORDS = ("training", "new")
 
 
@@ -38,8 +40,10 @@ class WordsLanes:
     """Builder of lanes of several tasks: "mt6", "mt10", tasks joined by "+", or one task with "+" at its end.
 
     Observation: `state` (4,), hand xyz [m] and gripper opening [0, 1]; two pictures; `instruction`;
-    `privileged.state` (39,), the state of `MetaWorldLanes`, for scripts only. Actions, rewards and endings
-    are those of `MetaWorldLanes`. wordings: "training", or "new" for instructions that no demonstration has.
+    `privileged.state` (39,), the state of `MetaWorldLanes`, for scripts only; `target.top` and
+    `target.corner` (2,), place of the task's object in the pictures, for training. Actions, rewards and
+    endings are those of `MetaWorldLanes`. wordings: "training", or "new" for instructions that are in no
+    demonstration.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("metaworld.env_dict",)
@@ -69,6 +73,10 @@ class WordsLanes:
                 **dict.fromkeys(CAMERAS, picture),
                 INSTRUCTION: INSTRUCTION_SPEC,
                 EXPERT_STATE: ArraySpec((39,), "float32", "m"),
+                **{
+                    target_of(key): ArraySpec((2,), "float32", "x right, y down, edges at 1")
+                    for key in CAMERAS
+                },
             },
             action=ActionSpec((-1.0,) * 4, (1.0,) * 4, "cm per step, gripper effort"),
             max_episode_steps=self.max_episode_steps,
@@ -132,7 +140,11 @@ class WordsLane:
         """Observation of the suite from that of the simulation; draw: with pictures."""
         state = obs["state"]
         numbers = {"state": state[:4], INSTRUCTION: self._instruction, EXPERT_STATE: state}
-        return {**numbers, **self._shots()} if draw else numbers
+        model, data = self._simulation().model_and_data
+        targets = {
+            target_of(key): in_camera(model, data, camera, state[OBJECT]) for key, camera in CAMERAS.items()
+        }
+        return {**numbers, **targets, **(self._shots() if draw else {})}
 
     def _shots(self) -> LaneObs:
         simulation = self._simulation()

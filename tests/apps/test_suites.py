@@ -15,6 +15,7 @@ from robo_rl.apps.tuning.train_data import TrainData
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.spec import target_of
 from robo_rl.core.text.instruction import INSTRUCTION, to_text
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.rollout import eval_seeds
@@ -45,11 +46,11 @@ def pair_data(folder: Path) -> Path:
 
 
 def test_a_collection_gives_every_task_its_share_and_its_words(tmp_path: Path) -> None:
-    """Also when it is continued. What only the script reads is not stored."""
+    """Also when it is continued. What only the script reads is not stored; the places to act are."""
     store = EpisodeStore(pair_data(tmp_path / "data"))
     tasks = [episode.meta.info["env_task"] for episode in store]
     assert sorted(tasks) == sorted(NAMES * 2)
-    assert set(store.spec.obs) == {"state", *CAMERAS, INSTRUCTION}
+    assert set(store.spec.obs) == {"state", *CAMERAS, *map(target_of, CAMERAS), INSTRUCTION}
     for episode, task in zip(store, tasks, strict=True):
         told = {to_text(row) for row in episode.obs(INSTRUCTION)}
         assert told == {episode.meta.task}

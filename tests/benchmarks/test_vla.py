@@ -58,7 +58,8 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert (settings["base"], settings["env_steps"]) == (f"{tmp_path / 'vla_mt6'}@7", 24)
             tuned.append(settings["seed"])
             settings["out"].mkdir(parents=True)
-            took = {"env_steps": 24 - 2 * settings["seed"]}  # seed 1 was ended by its time
+            took: dict[str, Any] = {"env_steps": 24 - 2 * settings["seed"]}  # seed 1 was ended by its time
+            took["steps"] = {"training": took["env_steps"] - 4, "selection": 4}
             (settings["out"] / "results.json").write_text(json.dumps(took))
             return
         seeds = evaluation_seeds("metaworld/mt6", 0, 12)
@@ -82,6 +83,7 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert tuned == [0, 1]
     assert sum(map(sum, outcomes.values())) == 12 + 10
     assert measurement.more["env_steps"] == [24, 22]
+    assert measurement.more["selection_env_steps"] == [4, 4]
     assert measurement.more["base"] == 0.5
     assert measurement.more["seeds"] == [1.0, 10 / 12]
     assert measurement.more["least_change_of_a_task"] == 0.0

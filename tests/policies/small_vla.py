@@ -32,11 +32,13 @@ WORDS = tuple(sorted({word for text in SIDES for word in text.split()}))
 TP, TA = 4, 2
 
 
-def small_vla(seed: int = 0, spec: EnvSpec = SPEC, memory: int = 0, **process: object) -> VlaPolicy:
+def small_vla(
+    seed: int = 0, spec: EnvSpec = SPEC, memory: int = 0, spatial: float = 0.0, **process: object
+) -> VlaPolicy:
     """Policy whose expert is not at its zero start, where actions would depend on nothing."""
     torch.manual_seed(seed)
     flow = VlaFlowConfig(**{"steps": 4} | process)  # type: ignore[arg-type]
-    config = VlaConfig(width=32, layers=2, heads=4, kv_heads=2, memory=memory, process=flow)
+    config = VlaConfig(width=32, layers=2, heads=4, kv_heads=2, memory=memory, spatial=spatial, process=flow)
     made = VlaPolicy(spec, Normalizer({"state": spec.obs["state"].shape}), config, TP, TA, WORDS)
     for parameter in made.net.parameters():
         torch.nn.init.normal_(parameter, std=0.2)

@@ -35,7 +35,7 @@ def test_rlpd_moves_its_actor_once_per_twenty_critic_updates() -> None:
     )  # fmt: skip
     moves = []
     plain = tuner.learner.update_actor
-    tuner.learner.update_actor = lambda data: (moves.append(data.demo.mean()), plain(data))[1]  # type: ignore[method-assign]
+    tuner.learner.update_actor = lambda data, logs: (moves.append(data.demo.mean()), plain(data, logs))[1]  # type: ignore[method-assign]
     while not tuner.done:
         tuner.advance()
     env.close()

@@ -96,7 +96,7 @@ class Supervisor:
     """Runs `commands` (name -> argv). `say` prints one line.
 
     key_reader: the process that reads the terminal's keys. environment: variables to add to that of this
-    process.
+    process. name: of the verb, which begins its own lines.
     """
 
     def __init__(
@@ -105,8 +105,9 @@ class Supervisor:
         say: Callable[[str], None] = print,
         key_reader: str | None = None,
         environment: Mapping[str, str] | None = None,
+        name: str = "up",
     ) -> None:
-        self._environment = dict(environment or {})
+        self._environment, self._name = dict(environment or {}), name
         self._say, self._commands, self._key_reader = say, commands, key_reader
         # A node that reads keys may write a status without the end of a line: clear it before a line.
         self._clear = "\r\x1b[K" if key_reader and sys.stdout.isatty() else ""
@@ -130,7 +131,7 @@ class Supervisor:
                 if code:
                     self._brake()
                 alive = [name for name in reversed(self._running) if self._running[name].poll() is None]
-                self._say(f"up: {why or 'an error'}: stopping {', '.join(alive) or 'nothing'}.")
+                self._say(f"{self._name}: {why or 'an error'}: stopping {', '.join(alive) or 'nothing'}.")
                 for name in reversed(list(self._running)):
                     self._stop(name, signals)
                 for reader in self._readers:
@@ -138,7 +139,7 @@ class Supervisor:
                 for pidfd in self._pidfds:
                     os.close(pidfd)
                 self._print()
-            self._say("up: all nodes are stopped.")
+            self._say(f"{self._name}: all nodes are stopped.")
             return code
 
     def _start(self, name: str, argv: Sequence[str]) -> None:
@@ -211,7 +212,9 @@ class Supervisor:
         if process.poll() is None:
             process.kill()
             took = f"{KILL_S:g} s of the second request" if hurried else f"{rest_s(name):g} s"
-            self._say(f"up: {name} did not stop within {took} and was killed; see that the robot holds.")
+            self._say(
+                f"{self._name}: {name} did not stop within {took} and was killed; see that the robot holds."
+            )
         process.wait()
 
     def _print(self) -> None:

@@ -197,6 +197,9 @@ class RecordAppNode:
 
     def _start(self) -> str:
         self.episodes.require_idle()
+        if self._scene.running:
+            self._scene.follow(partial(self._attempt, self._start))
+            return "the episode starts when the scene is ready"
         now_s = self._bus.now()
         streams = self.streams.all.items()
         if missing := [name for name, s in streams if s.frozen or s.age_s(now_s) > GAP_S]:

@@ -41,6 +41,10 @@ class SceneReset:
             self._caller.call("safety_filter/stop", lambda answer: None)
         self._step = self._wait_for_silence
 
+    def follow(self, then: Callable[[], None]) -> None:
+        """Call `then` when the present reset is done, in place of what was asked before."""
+        self._then = then
+
     def tick(self) -> None:
         """Continue."""
         now_s = self._clock()

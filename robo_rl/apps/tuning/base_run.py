@@ -30,6 +30,7 @@ from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings
+from robo_rl.core.spec import sense_of, target_of
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.windows import WindowSpec
@@ -204,9 +205,22 @@ def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPoli
             )
     if shape.backbone != TINY:  # policy.json refers to the folder from wherever it is read
         shape = replace(shape, backbone=str(Path(shape.backbone).resolve()))
+    if shape.spatial > 0.0:
+        check_targets(data)
     torch.manual_seed(derive_seed("init", config.seed))
     words = vocabulary_of(data.wordings()) if shape.tokens == "words" and INSTRUCTION in data.spec.obs else ()
-    return VlaPolicy(data.spec, data.normalizer(), shape, config.chunk, config.execute, words)
+    return VlaPolicy(data.spec.for_policies(), data.normalizer(), shape, config.chunk, config.execute, words)
+
+
+def check_targets(data: TrainData) -> None:
+    """Raise ConfigError if a picture of the data has no place to act, which policy.spatial learns."""
+    pictures = [key for key, array in data.spec.obs.items() if sense_of(key, array) == "image"]
+    if missing := [target_of(key) for key in pictures if target_of(key) not in data.spec.obs]:
+        raise ConfigError(
+            f"policy.spatial learns where in the pictures to act, which {data.path} does not hold "
+            f"({', '.join(missing)}). Collect it again from a simulated suite (robo-rl collect "
+            "suite=metaworld/mt6), or set policy.spatial=0."
+        )
 
 
 def train_note(config: TrainConfig, data: TrainData) -> dict[str, Any]:

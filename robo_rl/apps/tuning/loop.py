@@ -13,6 +13,7 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from policies.registry import SavedPolicy
+from robo_rl.apps.tuning.comparison import Choice, Contender, TrainingEpisodes, choose
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
 from robo_rl.apps.tuning.report import measure
@@ -38,6 +39,7 @@ from robo_rl.eval.timing import cpu_seconds
 from robo_rl.rl.scale.remote_collector import RemoteCollector
 from robo_rl.runs.device import copied_to, run_device, train_in_tf32
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
+from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.metrics import Metrics
 from robo_rl.runs.resumable import crossed, resumable
 from robo_rl.runs.run_dir import RunDir
@@ -57,8 +59,8 @@ def run_method(
 
     actors: starts actors that hold the environments; None: they are in this process.
     """
-    if config.env_steps is not None:
-        method = replace(method, env_steps=config.env_steps)
+    total = config.env_steps or method.env_steps
+    method = replace(method, env_steps=total - int(method.compare_share * total))
     if method.execute is not None and method.map.kind != "direct":
         base = with_planning_interval(base, method.execute)
     demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)
@@ -70,14 +72,16 @@ def run_method(
     limit = training_episode_limit(config, method, demos)
     with (
         _training_env(config, limit, actors) as env,
-        closing(make_env(name, evaluation_lanes(config), 0, **options)) as eval_env,
+        closing(
+            make_env(name, 1 if method.compare_share else evaluation_lanes(config), 0, **options)
+        ) as eval_env,
         resumable(
             run,
             total=method.env_steps,
             label=method.name,
             unit="step",
             resume=config.resume,
-            shown=("eval/success" if config.base else "train/return", "critic/q"),
+            shown=(shown_success(config, method), "critic/q"),
         ) as session,
     ):
         state = session.take_state()
@@ -97,7 +101,7 @@ def run_method(
             train_in_tf32(device)
             train_env = with_interventions(method, name, env, config.seed)
             if config.record != "none":
-                spec = eval_env.spec.for_policies()
+                spec = eval_env.spec.for_datasets()
                 train_env = _recorded(config, train_env, spec, demos, run, fresh=state is None)
             train_env = env_on(train_env, device)
             if device.type != "cpu":
@@ -108,7 +112,7 @@ def run_method(
             lanes = LocalLanes(train_env, tuning.seed_root, max(1, method.groups.size))
         start_from(tuning.tuner, config.init)
         session.raise_if_stopped()  # nothing was done since the last checkpoint
-        training = _Training(config, tuning, lanes, eval_env, session.metrics, session.bar.write)
+        training = _Training(config, tuning, lanes, eval_env, session.metrics, session.bar.write, method)
         training.begin(state)
         del state  # a replay is large
         session.run(
@@ -121,11 +125,50 @@ def run_method(
         print(write_actors(tuning.tuner.collector, run))
         if config.ray_address is not None:  # no children of this process, unlike those of a local cluster
             training.curve.train_cpu_s += tuning.tuner.collector.waiting.actors_cpu_s
-    if kept := training.keep_best():
-        print(kept)
-    save_policy(run.policy, tuning.policy, train_note(config, method, tuning, training.curve))
-    write_json(run.path / CURVE_FILE, training.curve.to_json())
-    return TuningResult(load_policy(run.policy), tuning.noise_scale, training.curve, tuning.tuner.env_steps)
+    spent = training.finish()
+    if method.compare_share:
+        choice = compared(config, method, base, training, total)
+    else:
+        trained = Contender("the trained policy", tuning.policy, tuning.noise_scale)
+        choice = Choice(trained, 0, tuple(filter(None, [training.keep_best()])))
+    for sentence in choice.sentences:
+        print(sentence)
+    kept, curve = choice.kept, training.curve
+    curve.selection_steps += choice.env_steps
+    steps = spent | {"selection": curve.selection_steps}
+    save_policy(
+        run.policy, kept.policy, train_note(config, method, steps, kept.noise_scale, curve.train_cpu_s)
+    )
+    write_json(run.path / CURVE_FILE, curve.to_json())
+    return TuningResult(load_policy(run.policy), kept.noise_scale, curve, steps, choice.sentences)
+
+
+def shown_success(config: FinetuneVerb, method: MethodConfig) -> str:
+    """Name of the success in the progress bar."""
+    if config.base is None:
+        return "train/return"
+    return "train/success" if method.compare_share else "eval/success"
+
+
+def compared(
+    config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, training: _Training, total: int
+) -> Choice:
+    """Choice between the last policy and the base, within the steps of the run that are left."""
+    plain = Contender("the base without noise", base, method.base_noise)
+    if method.base_noise != 0.0:
+        plain = Contender(f"the base with noise {method.base_noise:g}", base, method.base_noise)
+    if training.base_suffices:
+        said = (
+            f"The base succeeds in {training.episodes.rates()['base']} of its episodes. Training ends after "
+            f"{training.step} steps: there is nothing to learn from."
+        )
+        return Choice(plain, 0, (said,))
+    own_noise = trained_noise(find_policy(str(config.base)))
+    bases = [plain] if own_noise == method.base_noise else [Contender("the base", base, own_noise), plain]
+    trained = Contender("the trained policy", training.tuning.policy, training.tuning.noise_scale)
+    left = min(total - training.step, int(method.compare_share * total))
+    choice = choose(trained, bases, training.episodes, config, left)
+    return replace(choice, sentences=(*training.episodes.sentences(), *choice.sentences))
 
 
 @contextmanager
@@ -191,8 +234,11 @@ class _Training:
         eval_env: VecEnv,
         metrics: Metrics,
         say: Callable[[str], None] = print,
+        method: MethodConfig | None = None,
     ) -> None:
         self.config, self.tuning, self.lanes, self.eval_env = config, tuning, lanes, eval_env
+        self.method = method or config.method
+        self.episodes = TrainingEpisodes()
         self.metrics, self.tuner, self._say = metrics, tuning.tuner, say
         self.curve = LearningCurve()
         self.best: Best | None = None  # None before the first evaluation
@@ -209,7 +255,9 @@ class _Training:
     def begin(self, state: dict[str, Any] | None) -> None:
         """Start the first episodes, or restore the instant of a checkpoint."""
         if state is not None:
-            self.curve, self.best = LearningCurve.from_json(state["progress"]), Best.from_state(state["best"])
+            self.curve = LearningCurve.from_json(state["progress"])
+            self.best = None if state["best"] is None else Best.from_state(state["best"])
+            self.episodes = TrainingEpisodes.from_state(state.get("episodes", {}))
             self._wall_s = float(state.get("wall_s", 0.0))
             self.lanes.restore(state)
             self.tuner.load_state_dict(state["tuner"])
@@ -217,7 +265,18 @@ class _Training:
 
     @property
     def done(self) -> bool:
-        return self.tuner.done or self._out_of_time
+        return self.tuner.done or self._out_of_time or self.base_suffices
+
+    @property
+    def evaluates(self) -> bool:
+        """True if evaluations choose the policy, beside a comparison at the end."""
+        return self.method.compare_share == 0.0
+
+    @property
+    def base_suffices(self) -> bool:
+        """True if the base's own episodes leave nothing to learn."""
+        least = self.method.base_is_enough
+        return self.step >= self.method.base_steps and self.episodes.perfect_base(least)
 
     @property
     def step(self) -> int:
@@ -225,7 +284,7 @@ class _Training:
 
     def savable(self) -> bool:
         """False before the first evaluation and during the burn-in."""
-        return self.best is not None and self.tuner.phase != "burn_in"
+        return (self.best is not None or not self.evaluates) and self.tuner.phase != "burn_in"
 
     def learned_offline(self) -> bool:
         """True if a checkpoint is due before the first step: after as many updates as there are steps between
@@ -237,23 +296,31 @@ class _Training:
 
     def advance(self) -> None:
         """Evaluate the initial policy first; later, do one step of the tuner, and an evaluation when due."""
-        if self.best is None:
+        if self.best is None and self.evaluates:
             self._evaluate()
             return
         if self._since_s is None:
             self._since_s = cpu_seconds(), time.monotonic()
         before, self._offline = self.step, self.tuner.offline
-        self.tuner.advance()
+        phase = self.tuner.phase
+        self.episodes.add(self.tuner.advance(), phase)
         self._out_of_time = time.monotonic() > self._deadline_s
         if self._out_of_time and not self.tuner.done:
             self._say(f"max_wall_s: training ends after {self.step} of {self.tuner.config.env_steps} steps")
-        if self._evaluation_due(before):
+        if self.evaluates and self._evaluation_due(before):
             self._evaluate()
 
     def _evaluation_due(self, before: int) -> bool:
         if self.done:
             return self.curve.env_steps[-1] < self.step
         return crossed(before, self.step, self.config.eval_every)
+
+    def finish(self) -> dict[str, int]:
+        """Stop the clock; returns the environment steps of the base and of learning."""
+        self._pause()
+        lanes = self.tuner.collector.num_lanes
+        of_base = min(self.step, lanes * math.ceil(self.method.base_steps / lanes))
+        return {"base": of_base, "training": self.step - of_base}
 
     def keep_best(self) -> str:
         """Load the weights of the best evaluation into the learner; returns a message for the user."""
@@ -295,27 +362,28 @@ class _Training:
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes: tuner, environments, evaluations."""
         self._pause()
-        assert self.best is not None  # `savable`
         return {
             "tuner": self.tuner.state_dict(),
-            "best": self.best.to_state(),
+            "best": None if self.best is None else self.best.to_state(),
+            "episodes": self.episodes.state_dict(),
             "progress": self.curve.to_json(),
             "wall_s": self._wall_s,
         } | self.lanes.state_dict()
 
 
 def train_note(
-    config: FinetuneVerb, method: MethodConfig, tuning: TuningSession, curve: LearningCurve
+    config: FinetuneVerb, method: MethodConfig, steps: dict[str, int], noise_scale: float, train_cpu_s: float
 ) -> dict[str, Any]:
     """Origin of the policy, for policy.json and the bundle's manifest."""
     return {
         "verb": "finetune",
         "method": method.name,
         "base": config.base,
-        "env_steps": tuning.tuner.env_steps,
-        "selection_env_steps": curve.selection_steps,  # not part of env_steps
+        "env_steps": sum(steps.values()),
+        "selection_env_steps": steps["selection"],  # part of env_steps
+        "steps": steps,
         "seed": config.seed,
-        "noise": tuning.noise_scale,
-        "train_cpu_s": round(curve.train_cpu_s, 1),
+        "noise": noise_scale,
+        "train_cpu_s": round(train_cpu_s, 1),
         "commit": commit(),
     }

@@ -26,6 +26,13 @@ from robo_rl.runs.success_note import success_note, write_success_note
 from sim.registry import make_env, task_in, tasks_in
 from sim.vec.on_device import copied_env
 
+USES = {
+    "probe": "to probe the base",
+    "base": "of the base alone",
+    "training": "of learning",
+    "selection": "to choose a policy",
+}
+
 
 def measure(
     policy: SavedPolicy, noise_scale: float, env: VecEnv, config: FinetuneVerb, episodes: int | None = None
@@ -44,11 +51,11 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     with closing(make_env(env_name(config), evaluation_lanes(config), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
         curve = outcome.curve
-        compared = f" and {curve.selection_steps} of evaluations" if curve.selection_steps else ""
-        cost = f"{outcome.env_steps} steps{compared}, {curve.train_cpu_s:.0f} s of CPU time"
+        cost = f"{steps_in_words(outcome)}, {curve.train_cpu_s:.0f} s of CPU time"
         before, test = None, None
         print(f"{config.method.name} after {cost}: {after}")
-        result = {"policy": after.to_json(), "env_steps": outcome.env_steps} | {"curve": curve.to_json()}
+        result = {"policy": after.to_json(), "env_steps": outcome.env_steps, "steps": outcome.steps}
+        result |= {"decided_by": list(outcome.sentences), "curve": curve.to_json()}
         tasks = {"policy": success_by_task(env_name(config), after)}
         if config.base is not None:
             noise_scale = trained_noise(find_policy(config.base))
@@ -67,6 +74,12 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     print(f"Policy: {run.policy}")
     rate = None if before is None else before.rate
     print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")
+
+
+def steps_in_words(outcome: TuningResult) -> str:
+    """Environment steps of a run, and where they went."""
+    uses = [f"{steps} {USES[use]}" for use, steps in outcome.steps.items() if steps]
+    return f"{outcome.env_steps} steps ({', '.join(uses)})" if len(uses) > 1 else f"{outcome.env_steps} steps"
 
 
 def print_tasks(tasks: dict[str, dict[str, SuccessRate]]) -> None:

@@ -91,7 +91,7 @@ class TrainData:
     def has_pictures(self) -> bool:
         """True with images or point clouds, which do not fit into memory."""
         senses = {sense_of(key, array) for key, array in self.spec.obs.items()}
-        return bool(senses - {"state", "privileged", "text"})
+        return bool(senses - {"state", "privileged", "text", "target"})
 
     def sentences(self) -> list[str]:
         """One sentence for each dataset of which episodes were left out."""

@@ -68,11 +68,11 @@ class DatasetWriter:
         below `min_free_bytes`. Nothing is created before everything is checked.
         """
         root = Path(path)
-        _refuse_taken(root)
+        refuse_taken(root)
         meta = _checked(DatasetMeta(env, image_codec, jpeg_quality, tuple(stamps), _json(info)))
         make_folder(root)
         lock = FolderLock(root, "dataset")
-        _refuse_taken(root)  # another process may have made it before the lock was acquired
+        refuse_taken(root)  # another process may have made it before the lock was acquired
         require_free(root, min_free_bytes)
         with report_full_disk(root, "the new dataset"):
             make_folder(root / EPISODES)
@@ -150,7 +150,7 @@ class DatasetWriter:
                     rmtree(staged)
 
 
-def _refuse_taken(root: Path) -> None:
+def refuse_taken(root: Path) -> None:
     """Raise DataError if a new dataset cannot be created because the path is taken."""
     if not root.exists():
         return

@@ -1,7 +1,9 @@
 """Cell of the simulated arm for recording: a peg in its hand, and a block with a hole.
 
-Randomisation: `reset` places the block within +-8 cm along x and y, and the arm above the middle. The tip of
-the peg is the tool. Peg and block touch; the arm touches nothing.
+Randomisation: `reset` places the block within +-5 cm along x and y, and the arm above the middle. Successive
+places are those of the R2 sequence (Roberts 2018) with an offset by the seed: any ten of them cover the field
+evenly, as a careful operator would place a real block, where ten random places leave half of it empty.
+The tip of the peg is the tool. Peg and block touch; the arm touches nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ PEG_M, HOLE_M, WALL_M, HEIGHT_M = (
     0.04,
     0.10,
 )  # radius; half-widths of hole and wall; block's height
-MIDDLE_M, FIELD_M = (0.42, 0.0), 0.08  # block's mean place and the half-width of its distribution
+MIDDLE_M, FIELD_M = (0.42, 0.0), 0.05  # block's mean place and the half-width of its distribution
+PLASTIC = 1.32471795724474602596  # x^3 = x + 1; its inverse powers are the steps of the R2 sequence
+STEPS = np.array([1.0 / PLASTIC, 1.0 / PLASTIC**2])
 
 
 @cache
 def peg_model() -> Any:
     """Compiled model of arm, peg, block and cameras."""
     spec = mujoco.MjSpec.from_file(str(ASSET))
-    touching = {"contype": 1, "conaffinity": 1, "friction": [0.3, 0.005, 0.0001]}
+    stiff = {"solref": [0.004, 1.0], "solimp": [0.95, 0.99, 0.001, 0.5, 2.0]}  # else the arm presses through
+    touching = {"contype": 1, "conaffinity": 1, "friction": [0.3, 0.005, 0.0001], **stiff}
     flange = spec.body("flange")
     flange.geoms[0].fromto = [0, 0, 0, 0, 0, 0.03]  # what was the tool holds the peg
     flange.add_geom(
@@ -71,14 +76,15 @@ class PegCell:
 
     def __init__(self, seed: int = 0) -> None:
         self.body = SimulatedArm(peg_model())
-        self._rng = np.random.default_rng(seed)
+        self._share = np.random.default_rng(seed).uniform(size=2)  # of the field, along x and y
         self._block = self.body.model.body("block").mocapid[0]
         self.reset()
 
     def reset(self) -> None:
         """Place the block, and the arm above the middle of the field, at rest."""
         self.body.place(np.array(START_RAD))
-        shift_m = self._rng.uniform(-FIELD_M, FIELD_M, size=2)
+        self._share = (self._share + STEPS) % 1.0
+        shift_m = FIELD_M * (2.0 * self._share - 1.0)
         self.body.data.mocap_pos[self._block][:2] = np.array(MIDDLE_M) + shift_m
         mujoco.mj_forward(self.body.model, self.body.data)
 

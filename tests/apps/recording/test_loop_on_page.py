@@ -25,6 +25,7 @@ pytest.importorskip("uvicorn", reason="the page needs the extra app: pip install
 pytest.importorskip("cyclonedds", reason="the nodes need the extra dds: pip install '.[dds]'")
 pytest.importorskip("mujoco", reason="the simulated arm needs the extra sim: pip install '.[sim]'")
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "benchmarks"))
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TRAIN = "steps=300 batch_size=16 image.widths=[8,16] chunk=16 execute=8 threads=1 log_every=20"
 pytestmark = [
@@ -70,7 +71,7 @@ def test_record_train_run_and_intervene(tmp_path: Path) -> None:
     """Two insertions by keys are saved, the button trains on them, the new policy moves the arm, the operator
     takes over and hands back, and the episode tells who acted when.
     """
-    from tests.apps.recording.peg_operator import PegOperator
+    from app_parts.peg_operator import PegOperator
 
     with running_verb(tmp_path) as address, playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -80,17 +81,18 @@ def test_record_train_run_and_intervene(tmp_path: Path) -> None:
         page.wait_for_selector("body[data-ready][data-role=driver]")
         for number in range(2):
             wait(page, lambda: operator.ready)
+            operator.look()
             page.keyboard.press("Space")
             page.wait_for_selector("body[data-state=recording]")
             assert operator.insert()
             page.keyboard.press("Enter")
             page.wait_for_selector(f"#tally:has-text('{number + 1} saved')")
-            operator.next_block()
         page.click("button.train")
         page.wait_for_selector("code.command:has-text('robo-rl train')")
         wait(page, lambda: operator.view["training"]["state"] in ("done", "failed"), 300.0)
         assert operator.view["training"]["state"] == "done"
         wait(page, lambda: operator.ready and operator.view["policy"]["state"] == "ready")
+        operator.look()
         page.keyboard.press("t")
         wait(page, lambda: operator.view["drive"]["control"] == "policy")
         page.keyboard.press("Space")

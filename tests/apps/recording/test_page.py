@@ -259,6 +259,24 @@ def test_the_arm_is_drawn_in_3d(browser: Any, live: LiveCell) -> None:
     page.mouse.move(box["x"] + 90, box["y"] + 60, steps=3)
     page.mouse.up()
     assert page.evaluate(picture) != seen
+    page.keyboard.press("Home")
+    assert page.evaluate(picture) == seen
+    page.context.close()
+
+
+@pytest.mark.parametrize("key", ["Shift+ArrowLeft", "Shift+ArrowUp", "+", "-"])
+def test_keys_move_the_3d_view_and_not_the_arm(browser: Any, live: LiveCell, key: str) -> None:
+    """An operator without a mouse can look around, too; Home shows the first view again."""
+    page, cell = open_page(browser, live), live.cell
+    picture = "document.querySelector('#arm-view canvas').toDataURL()"
+    page.wait_for_timeout(300)
+    first, before = page.evaluate(picture), cell.arm.q_rad.copy()
+    page.keyboard.press(key)
+    assert page.evaluate(picture) != first
+    page.wait_for_timeout(200)
+    np.testing.assert_array_equal(cell.arm.q_rad, before)
+    page.keyboard.press("Home")
+    assert page.evaluate(picture) == first
     page.context.close()
 
 

@@ -98,6 +98,22 @@ def test_discard_and_record_again(cell: RecordingCell) -> None:
     assert [path for path in (cell.out / "staging").iterdir() if path.is_dir()] == []
 
 
+def test_a_start_waits_until_the_scene_is_ready(cell: RecordingCell) -> None:
+    """Space right after Enter: the arm is still put back, and its jump would be in the episode."""
+    start = cell.arm.q_rad.copy()
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    cell.ask(kind="save", success=True)
+    cell.ask(kind="start")
+    assert cell.node.episodes.state == "idle"
+    cell.run(2.0)
+    assert (cell.node.episodes.state, cell.armed) == ("recording", True)
+    cell.ask(kind="save", success=True)
+    cell.run(2.0)
+    _, second = cell.store()
+    assert np.abs(second.obs("state")[:, :3] - start).max() < 1e-6
+
+
 def test_a_silent_camera_pauses_the_episode_and_is_named(cell: RecordingCell) -> None:
     """Frames without a new picture are marked by t_receive_ns = -1; half a second of them pauses."""
     cell.ask(kind="start")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from hardware.description import load_description
 from robo_rl.apps.record import app_words, check, robot_words, with_device
+from robo_rl.apps.recording.dataset import spec_of
 from robo_rl.conf.record import RecordConfig
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.data.store import DatasetWriter
 
 
 @pytest.mark.parametrize("driver", [None, "arm.yaml"])
@@ -46,3 +52,38 @@ def test_settings_of_the_training_are_checked_at_the_start(train: str, says: str
 def test_good_settings_of_the_training_pass() -> None:
     """Those of docs/recording.md with other numbers."""
     check(RecordConfig(train="steps=500 image.widths=[8,16] batch_size=16 chunk=16 execute=8 threads=1"))
+
+
+def test_a_taken_out_is_refused_before_a_robot_moves(tmp_path: Path) -> None:
+    """A file, or a folder of other content; both stay. A dataset and an empty folder are accepted."""
+    config = RecordConfig(robot="sim_arm", out=str(tmp_path / "file"))
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DataError, match=r"is a file, but a dataset is a folder\. Choose"):
+        check(config)
+    assert (tmp_path / "file").read_text() == "mine"
+    (tmp_path / "other").mkdir()
+    check(replace(config, out=str(tmp_path / "other")))
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"not a dataset\. It was not changed\. Choose"):
+        check(replace(config, out=str(tmp_path / "other")))
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["notes.txt"]
+    spec = spec_of(config, load_description("sim_arm"))
+    DatasetWriter.create(tmp_path / "data", spec, min_free_bytes=0).close()
+    check(replace(config, out=str(tmp_path / "data")))
+
+
+def test_a_token_in_no_folder_is_refused_before_a_robot_moves(tmp_path: Path) -> None:
+    """The page would be served last, when the nodes of the arm run already."""
+    config = RecordConfig(out=str(tmp_path / "data"), host="0.0.0.0", token=str(tmp_path / "no" / "token"))
+    with pytest.raises(ConfigError, match=r"token cannot be made: the folder \S+no does not exist. Make it"):
+        check(config)
+    check(replace(config, token=str(tmp_path / "token")))
+    assert list(tmp_path.iterdir()) == []  # checks make nothing
+
+
+def test_the_simulated_block_is_placed_by_the_seed() -> None:
+    """Ten more episodes of the next day have other places of the block; seed= repeats a day."""
+    chosen = robot_words(RecordConfig(seed=7))["sim_robot"]
+    assert "seed=7" in chosen
+    drawn = [next(w for w in robot_words(RecordConfig())["sim_robot"] if w.startswith("seed=")) for _ in "12"]
+    assert drawn[0] != drawn[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,12 +19,15 @@ pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[s
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning import auto, imitation, loop, report, start
+from robo_rl.apps.tuning import comparison, loop, report, start
+from robo_rl.apps.tuning.auto import imitation, verb
+from robo_rl.apps.tuning.auto import stages as auto
 from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import read_json
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.probe import Probe
+from robo_rl.eval.race import Race
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.learning_curve import LearningCurve
@@ -64,7 +68,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def base(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """Factory of the toy task under every environment name."""
-    for module in (auto, start, loop, report):
+    for module in (auto, comparison, start, loop, report):
         monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
     monkeypatch.setattr(loop, "has_dense_reward", lambda *_: False)
     return made
@@ -91,22 +95,19 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def finetune(base: tuple[Path, Path], out: Path, *more: str) -> int:
     """The verb, in this process."""
-    return robo_rl(
-        [
-            "finetune",
-            f"base={base[1]}",
-            f"demos={base[0]}",
-            f"out={out}",
-            "method=auto",
-            f"env_steps={TOTAL}",
-            "eval_every=120",
-            "eval_episodes=2",
-            "final_episodes=4",
-            "max_episode_steps=40",
-            "checkpoint_every=80",
-            *more,
-        ]
+    usual = (
+        f"env_steps={TOTAL}",
+        "num_envs=4",
+        "eval_every=120",
+        "eval_episodes=2",
+        "final_episodes=4",
+        "max_episode_steps=40",
+        "checkpoint_every=80",
     )
+    given = {word.partition("=")[0] for word in more}
+    words = [word for word in usual if word.partition("=")[0] not in given]
+    where = (f"base={base[1]}", f"demos={base[0]}", f"out={out}", "method=auto")
+    return robo_rl(["finetune", *where, *words, *more])
 
 
 def fixed(monkeypatch: pytest.MonkeyPatch, gaussian: int, zero: int, best_of: int) -> None:
@@ -131,6 +132,11 @@ def note(out: Path) -> dict[str, Any]:
     return data
 
 
+def trained_steps(out: Path) -> int:
+    """Steps of a run in stages without those that chose policies."""
+    return int(note(out)["env_steps"] - note(out)["selection_env_steps"])
+
+
 def test_residual_gets_the_steps_after_steering(
     reach: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +148,7 @@ def test_residual_gets_the_steps_after_steering(
     assert finetune(reach, tmp_path / "run") == 0
     assert (tmp_path / "run/steering/run/policy").exists()
     assert (tmp_path / "run/residual/run/policy").exists()
-    assert note(tmp_path / "run")["env_steps"] == TOTAL
+    assert trained_steps(tmp_path / "run") == TOTAL
     curve = json.loads((tmp_path / "run/curve.json").read_text())
     assert curve["env_steps"] == sorted(curve["env_steps"])
     assert len(curve["env_steps"]) == len(curve["rates"]) == len(curve["returns"])
@@ -156,7 +162,7 @@ def test_training_stops_at_the_target_success(
     fixed(monkeypatch, 8, 10, 20)
     assert finetune(base, tmp_path / "run") == 0
     assert not (tmp_path / "run/residual").exists()
-    assert note(tmp_path / "run")["env_steps"] == 120
+    assert trained_steps(tmp_path / "run") == 120
 
 
 def test_residual_alone_if_no_noise_helps(
@@ -233,7 +239,7 @@ def test_second_residual_corrects_the_imitating_base(
     ]
     assert weights[0] == weights[1]
     assert (run / "imitation2/run/policy").exists()
-    assert note(run)["env_steps"] == TOTAL
+    assert trained_steps(run) == TOTAL
     assert "imitation: 2/4" in capsys.readouterr().out
 
 
@@ -412,6 +418,37 @@ def test_method_settings_are_refused(
     assert finetune(base, tmp_path / "run", "method.learner.tau=0.1") == 2
     assert "method=steering" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("perfect", [False, True])
+def test_many_environments_train_in_lanes(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, perfect: bool
+) -> None:
+    """By default 32 environments: every step is within env_steps, and a base that is beaten in the race, or
+    never fails, is kept.
+    """
+    monkeypatch.setattr(verb, "stage_method", auto.stage_method)
+    if perfect:
+        monkeypatch.setattr(comparison.TrainingEpisodes, "perfect_base", lambda *_: True)
+    monkeypatch.setattr(comparison, "race", lambda *_: Race((False,), (True,), 7))
+    assert finetune(base, tmp_path / "run", "num_envs=0", "env_steps=1500") == 0
+    found = read_json(tmp_path / "run/results.json")
+    assert found["env_steps"] == sum(found["steps"].values()) <= 1500
+    assert found["steps"]["selection"] == (0 if perfect else 14)  # each form of the base races
+    assert (found["steps"]["training"] == 0) is perfect
+    kept = "there is nothing to learn" if perfect else "the base 1/1"
+    assert kept in " ".join(found["decided_by"])
+    weights = [(folder / "policy/weights.safetensors").read_bytes() for folder in (tmp_path / "run", base[1])]
+    assert weights[0] == weights[1]
+
+
+def test_number_of_environments(base: tuple[Path, Path]) -> None:
+    """32 for auto with demonstrations, 4 without, and what the user says."""
+    method = auto.stage_method("auto")
+    config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(base[0]), method=method)
+    assert verb.environments(config) == 32
+    assert verb.environments(replace(config, demos=None)) == 4
+    assert verb.environments(replace(config, num_envs=2)) == 2
 
 
 def auto_choice(method: str) -> Any:

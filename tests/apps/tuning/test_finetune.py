@@ -240,9 +240,10 @@ class _Working:
 
     phase, env_steps, offline, done = "burn_in", 0, 0, False
 
-    def advance(self) -> None:
+    def advance(self) -> list[Any]:
         busy = "import time\nwhile time.process_time() < 0.5: pass"
         subprocess.run([sys.executable, "-S", "-c", busy], check=True)
+        return []
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -272,7 +273,7 @@ def test_training_ends_with_its_wall_time() -> None:
     """With max_wall_s=0 the first step is the last one, and it is evaluated."""
     config, said = FinetuneVerb(out="unused", eval_every=0, max_wall_s=0.0), list[str]()
     tuner: Any = SimpleNamespace(
-        phase="online", env_steps=0, offline=0, done=False, advance=lambda: None, config=FinetuneConfig(100)
+        phase="online", env_steps=0, offline=0, done=False, advance=list, config=FinetuneConfig(100)
     )
     session: Any = SimpleNamespace(tuner=tuner, seed_root=("train", 0))
     nothing: Any = None

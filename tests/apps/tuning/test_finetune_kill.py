@@ -18,7 +18,7 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps import finetune
-from robo_rl.apps.tuning import loop, report, start
+from robo_rl.apps.tuning import comparison, loop, report, start
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files import state_io
@@ -39,7 +39,7 @@ from tests.rl.worlds import SPEC, make_env
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy task under every environment name."""
-    for module in (start, loop, report):
+    for module in (comparison, start, loop, report):
         monkeypatch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
     monkeypatch.setattr(loop, "has_dense_reward", lambda *_: False)
 
@@ -85,7 +85,7 @@ def config(base: Path, out: Path, **changes: Any) -> FinetuneVerb:
 def whole(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("kill") / "whole"
     with pytest.MonkeyPatch.context() as patch:
-        for module in (start, loop, report):
+        for module in (comparison, start, loop, report):
             patch.setattr(module, "make_env", lambda name, lanes, *_, **__: make_env(lanes))
         patch.setattr(loop, "has_dense_reward", lambda *_: False)
         assert finetune.main(config(base, out)) == 0

@@ -208,6 +208,6 @@ def test_what_the_actors_did_is_saved(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_do_not_go_with_the_launcher_are_refused(changes: dict[str, Any], words: str) -> None:
-    base: dict[str, Any] = {"out": "x", "launcher": "ray", "actors": 2, "method": method()}
+    base: dict[str, Any] = {"out": "x", "launcher": "ray", "actors": 2, "num_envs": 4, "method": method()}
     with pytest.raises(ConfigError, match=words):
         check_launcher(FinetuneVerb(**base | changes))

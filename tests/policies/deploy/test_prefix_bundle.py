@@ -79,6 +79,18 @@ def test_two_graphs_equal_torch_on_the_entire_chunk(bundle: Bundle) -> None:
 
 
 @pytest.mark.slow
+def test_points_of_spatial_prompting_are_kept_with_the_prefix(tmp_path: Path) -> None:
+    """Promise 4 for a policy that says where to act: the head reads the points of the prefix graph."""
+    policy = small_vla(spatial=1.0)
+    made = write_bundle(
+        tmp_path / "spatial", policy, SPEC, name="sides", noise="gaussian", training={}, instruction=OBS[1]
+    )
+    obs, noise = seen(*OBS), drawn(3)
+    found = OnnxPolicy(made, "cpu").sample(obs, noise)
+    torch.testing.assert_close(found, policy.sample(obs, noise), atol=1e-5, rtol=0)
+
+
+@pytest.mark.slow
 def test_the_prefix_runs_when_pictures_or_words_change(bundle: Bundle) -> None:
     """The head reads each new state, with the prefix of the newest pictures."""
     onnx, torch_policy = OnnxPolicy(bundle, "cpu"), small_vla()

@@ -12,6 +12,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.told import ToldPolicy
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
+from policies.vla.tiny import KEYPOINTS
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
@@ -89,7 +90,7 @@ def test_the_prefix_is_encoded_once_per_chunk() -> None:
     cond = vla.encode(obs)
     assert torch.equal(vla.sample_from(cond, noise(1), steps=7), chunk)
     assert len(calls) == 2
-    assert cond.pooled.shape == (1, 32 + 3)
+    assert cond.pooled.shape == (1, 32 + 2 * 2 * KEYPOINTS + 3)  # mean, key points of two cameras, state
     assert torch.equal(vla.features(obs), cond.pooled)
     with pytest.raises(ConfigError, match="Pooled features are for critics"):
         vla.sample_from(cond.pooled, noise(1))

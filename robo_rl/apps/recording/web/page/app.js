@@ -155,7 +155,7 @@ drive.attachButton($("gripper-close"), [[6, -1]]);
 $("gripper").hidden = !facts.gripper;
 jointRows();
 keyHelp($("key-list"));
-listen(drive, act);
+listen(drive, arm, act);
 let counted = 0;
 setInterval(() => { shownFps = cameras.count - counted; counted = cameras.count; }, 1000);
 addEventListener("resize", () => { plots.draw(); arm.draw(); });

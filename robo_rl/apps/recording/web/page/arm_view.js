@@ -1,10 +1,11 @@
 // The arm in 3-D, drawn on a plain canvas from joint positions, with the shapes that a simulator tells. Drag to look
-// around, wheel to come closer, double-click for the first view. Without told shapes: the chain of the description.
+// around, wheel to come closer, double-click for the first view; the same by keys. Without told shapes: the chain of the description.
 import { EYE, add, along, cross, dot, facesOf, fromQuat, product, rotation, times, turned, unit } from "./solids.js";
 
 const LIGHT = unit([-0.4, 0.5, 0.9]);
 const HOME = { azimuth: -2.55, elevation: 0.5, zoom: 1 }; // from behind the arm: its forward is away from the viewer
 const FOCAL = 2.6; // 1 / tan(half the field of view)
+const [STEP, CLOSER] = [0.1, 1.1]; // of one press of a key: angle [rad], and factor
 const SAME_RAD = 4e-4;
 const IDLE = 20; // time until the next picture may be drawn, in times of drawing one
 
@@ -54,21 +55,37 @@ export class ArmView {
   }
 
   control() {
-    const { canvas, look } = this;
+    const { canvas } = this;
     canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
     canvas.addEventListener("pointermove", (event) => {
-      if (!canvas.hasPointerCapture(event.pointerId)) return;
-      look.azimuth -= event.movementX * 0.01;
-      look.elevation = Math.max(-0.1, Math.min(1.55, look.elevation + event.movementY * 0.01));
-      this.draw();
+      if (canvas.hasPointerCapture(event.pointerId)) this.move(-0.01 * event.movementX, 0.01 * event.movementY);
     });
-    canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      look.zoom = Math.max(0.4, Math.min(5, look.zoom * Math.exp(-0.001 * event.deltaY)));
-      this.draw();
-    }, { passive: false });
-    canvas.addEventListener("dblclick", () => { Object.assign(look, HOME); this.draw(); });
+    canvas.addEventListener("wheel", (event) => { event.preventDefault(); this.move(0, 0, Math.exp(-0.001 * event.deltaY)); }, { passive: false });
+    canvas.addEventListener("dblclick", () => this.goHome());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.drawn = ""; this.draw(); });
+  }
+
+  // Turn the viewer around the arm and up [rad], and bring it closer by a factor.
+  move(around, up, closer = 1) {
+    const { look } = this;
+    look.azimuth += around;
+    look.elevation = Math.max(-0.1, Math.min(1.55, look.elevation + up));
+    look.zoom = Math.max(0.4, Math.min(5, look.zoom * closer));
+    this.draw();
+  }
+
+  goHome() { Object.assign(this.look, HOME); this.draw(); }
+
+  // True if the key moves the viewer: an arrow with Shift, + and −, Home.
+  press(event) {
+    const around = { ArrowLeft: [STEP, 0], ArrowRight: [-STEP, 0], ArrowUp: [0, STEP], ArrowDown: [0, -STEP] }[event.code];
+    const closer = { "+": CLOSER, "=": CLOSER, "-": 1 / CLOSER }[event.key];
+    if (!this.chain) return false;
+    if (around && event.shiftKey) this.move(...around);
+    else if (closer) this.move(0, 0, closer);
+    else if (event.code === "Home") this.goHome();
+    else return false;
+    return true;
   }
 
   // Frames [origin, rotation] of the joints, by forward kinematics.

@@ -13,6 +13,7 @@ const HELP = [
   ["← ↑ ↓ →", "move the hand"], ["W S", "up, down"], ["A D", "turn"], ["Q E", "tilt"], ["Z C", "roll"],
   ["O L", "open, close the gripper"],
   ["J", "drive the hand or the joints"], ["1 … 9", "joints: turn up; with Shift, down"],
+  ["Shift+← ↑ ↓ →", "3-D view: look around"], ["+ −", "3-D view: closer, further"], ["Home", "3-D view: as at first"],
   ["V", "review episodes"], ["?", "these keys"],
   ["gamepad", "hold a shoulder button: left stick moves, right stick lifts and turns, A closes and B opens the gripper"],
 ];
@@ -26,12 +27,13 @@ export function keyHelp(place) {
   }
 }
 
-export function listen(drive, act) {
+export function listen(drive, view, act) {
   addEventListener("keydown", (event) => {
     if (event.code === "Escape" && event.shiftKey) { act("press"); event.preventDefault(); return; }
     const typing = event.target.closest?.("input:not([type=range]), textarea, select");
     if (typing || document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey) return;
-    if (drive.press(event)) { event.preventDefault(); return; }
+    const drives = drive.keys.has(event.code); // a key that drives already: Shift does not change that
+    if ((!drives && view.press(event)) || drive.press(event)) { event.preventDefault(); return; }
     const name = event.key === "?" ? "keys" : ACTIONS[event.code];
     if (!name || event.repeat || (event.target.closest?.("button") && event.code === "Space")) return;
     event.preventDefault();

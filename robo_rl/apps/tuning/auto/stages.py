@@ -1,4 +1,4 @@
-"""`robo-rl finetune method=auto`: a probe of the base chooses steering, residuals, or residuals on top of
+"""`method=auto` in few environments: a probe of the base chooses steering, residuals, or residuals on top of
 steering.
 
 Steering is cheap and effective if some draw of the base's noise succeeds. If steering is not enough,
@@ -21,15 +21,13 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.saved_files import POLICY_FILE
 from policies.vla.policy import VlaPolicy
-from robo_rl.apps.tuning.imitation import imitate
-from robo_rl.apps.tuning.loop import run_method
+from robo_rl.apps.tuning.auto.imitation import imitate
+from robo_rl.apps.tuning.loop import run_method, train_note
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
-from robo_rl.apps.tuning.report import measure, report
-from robo_rl.apps.tuning.start import BASES, env_name, env_options, load_base, with_planning_interval
+from robo_rl.apps.tuning.report import measure
+from robo_rl.apps.tuning.start import BASES, env_name, env_options, with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
-from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json, write_json
-from robo_rl.core.provenance import commit
 from robo_rl.eval.probe import Probe, probe
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.rl.mix import MixConfig
@@ -61,22 +59,8 @@ class Stage:
     rate: SuccessRate
 
 
-def finetune_auto(config: FinetuneVerb) -> int:
-    """Probe, train the stages that the probe recommends, and save the best policy in `out`/policy."""
-    default = stage_method("auto")
-    if replace(config.method, env_steps=default.env_steps) != default:
-        raise ConfigError(
-            "method=auto uses the default settings of steering and residual; only env_steps= can be set. "
-            "To change their settings, run method=steering or method=residual."
-        )
-    base = load_base(config)
-    free, again = FREE_KEYS | LAUNCHER_KEYS, {"resume": config.resume, "overwrite": config.overwrite}
-    with RunDir.create(config.out, config, **again, free=free) as run:
-        _run_stages(config, base, run)
-    return 0
-
-
-def _run_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> None:
+def train_in_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> TuningResult:
+    """Probe, train the stages that the probe recommends, and save the best policy."""
     total = total_steps(config)
     finer = with_steering_interval(base)
     found = probe_base(config, finer, run)
@@ -92,21 +76,12 @@ def _run_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> None:
         course.correct(steps)
         if not course.is_good_enough():
             course.imitate()
-    best, spent = course.best, course.spent
-    note = {
-        "verb": "finetune",
-        "method": "auto",
-        "base": config.base,
-        "env_steps": spent,
-        "selection_env_steps": curve.selection_steps,  # not part of env_steps
-        "seed": config.seed,
-        "noise": best.noise_scale,
-        "train_cpu_s": round(curve.train_cpu_s, 1),
-        "commit": commit(),
-    }
+    best = course.best
+    used = {"training": course.spent, "selection": curve.selection_steps}
+    note = train_note(config, config.method, used, best.noise_scale, curve.train_cpu_s)
     save_policy(run.policy, best.policy, note)
     write_json(run.path / CURVE_FILE, curve.to_json())
-    report(config, base, TuningResult(load_policy(run.policy), best.noise_scale, curve, spent), run)
+    return TuningResult(load_policy(run.policy), best.noise_scale, curve, used)
 
 
 def round_steps(left: int) -> int:
@@ -307,7 +282,7 @@ class _AutoRun:
         self.curve.wall_s += [before_s + each_s for each_s in outcome.curve.wall_s]
         self.curve.train_cpu_s += outcome.curve.train_cpu_s
         self.curve.selection_steps += outcome.curve.selection_steps
-        self.spent += outcome.env_steps
+        self.spent += outcome.env_steps - outcome.steps["selection"]
         self.recorded.append(run.episodes)
         after = Stage(outcome.policy, outcome.noise_scale, self._rate(outcome.policy, outcome.noise_scale))
         print(f"{name}: {after.rate} after {outcome.env_steps} steps, best before: {self.best.rate}")

@@ -1,0 +1,70 @@
+"""`robo-rl finetune method=auto`: the best recipe for the base, the demonstrations and the environments.
+
+With demonstrations and 16 to 64 environments it trains `residual_lanes`, unless the base's own episodes leave
+nothing to learn. With fewer environments, as on a robot, it trains in stages (`stages.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from policies.registry import SavedPolicy
+from robo_rl.apps.tuning.auto.stages import stage_method, total_steps, train_in_stages
+from robo_rl.apps.tuning.loop import run_method
+from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
+from robo_rl.apps.tuning.report import report
+from robo_rl.apps.tuning.start import load_base
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.runs.learning_curve import TuningResult
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+
+FEWEST_LANES, MOST_LANES = 16, 64  # environments of `residual_lanes`, which was measured with 16 and 32
+ENOUGH = 32  # episodes of the base without a failure after which nothing is trained
+
+
+def environments(config: FinetuneVerb) -> int:
+    """Number of environments of the run: `num_envs`, or what the method needs.
+
+    `auto` takes as many as `residual_lanes` if there are demonstrations and no pictures to render.
+    """
+    if config.num_envs:
+        return config.num_envs
+    if config.method.name == "auto" and config.demos is not None and not _sees_pictures(config):
+        return stage_method("residual_lanes").default_envs
+    return config.method.default_envs
+
+
+def _sees_pictures(config: FinetuneVerb) -> bool:
+    """True if the base sees pictures; also without a base, which another check refuses."""
+    try:
+        spec = trained_env_spec(find_policy(str(config.base)))
+    except CheckpointError:
+        return True
+    return any(name.startswith("image.") for name in spec.obs)
+
+
+def finetune_auto(config: FinetuneVerb) -> int:
+    """Train by the recipe that suits the environments, and save the best policy in `out`/policy."""
+    default = stage_method("auto")
+    if replace(config.method, env_steps=default.env_steps) != default:
+        raise ConfigError(
+            "method=auto uses the default settings of its recipes; only env_steps= can be set. To change "
+            "settings, run method=residual_lanes, method=steering or method=residual."
+        )
+    base = load_base(config)
+    free, again = FREE_KEYS | LAUNCHER_KEYS, {"resume": config.resume, "overwrite": config.overwrite}
+    with RunDir.create(config.out, config, **again, free=free) as run:
+        in_lanes = config.demos is not None and FEWEST_LANES <= config.num_envs <= MOST_LANES
+        train = train_in_lanes if in_lanes else train_in_stages
+        report(config, base, train(config, base, run), run)
+    return 0
+
+
+def train_in_lanes(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> TuningResult:
+    """Train `residual_lanes`; a base without a failure in its first episodes is kept as it is."""
+    method, steps = stage_method("residual_lanes"), total_steps(config)
+    method.base_is_enough = ENOUGH
+    method.base_steps = min(method.base_steps, steps // 3)  # a short run needs steps for learning
+    return run_method(config, method, base, run)

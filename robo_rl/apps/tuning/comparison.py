@@ -1,0 +1,147 @@
+"""Choice between a trained policy and its base within the run's environment steps.
+
+Training episodes are evidence that costs nothing: those of the base in `base_steps`, and the last ones of the
+trained policy, which still explores. Both have the same step limit, which may be shorter than the task's. A
+race on the task's own episodes decides, and training episodes decide a tie.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from policies.base.noise import EpisodeNoise
+from policies.executor import ChunkExecutor
+from policies.registry import SavedPolicy
+from robo_rl.apps.tuning.report import evaluation_seeds
+from robo_rl.apps.tuning.start import env_name, env_options
+from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.protocols import VecEnv
+from robo_rl.core.seeding import derive_seed
+from robo_rl.eval.race import Play, Race, race
+from robo_rl.eval.rollout import evaluate
+from robo_rl.eval.stats import SuccessRate
+from robo_rl.rl.running import CollectedEpisode
+from robo_rl.runs.device import device_of
+from sim.registry import make_env
+from sim.vec.on_device import copied_env
+
+RECENT = 100  # last training episodes that count for the trained policy
+MOST_PAIRS = 100
+
+
+@dataclass
+class TrainingEpisodes:
+    """Outcomes of the base's training episodes, and of the last ones of the trained policy."""
+
+    base: list[bool] = field(default_factory=list)
+    recent: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    def add(self, episodes: Iterable[CollectedEpisode], phase: str) -> None:
+        """Add the episodes that ended in a phase of training."""
+        outcomes = [episode.success for episode in episodes]
+        (self.base if phase == "base" else self.recent).extend(outcomes)
+
+    def rates(self) -> dict[str, SuccessRate]:
+        """Success of `base` and `policy`, as far as there are episodes."""
+        named = {"base": self.base, "policy": list(self.recent)}
+        return {name: SuccessRate.of(outcomes) for name, outcomes in named.items() if outcomes}
+
+    def sentences(self) -> tuple[str, ...]:
+        """The rates in words, if both are known."""
+        rates = self.rates()
+        if len(rates) < 2:
+            return ()
+        return (f"training episodes: base {rates['base']}, last ones of the policy {rates['policy']}",)
+
+    def favour_policy(self) -> bool:
+        """True if the policy's last episodes succeed more often than the base's."""
+        rates = self.rates()
+        return len(rates) == 2 and rates["policy"].rate > rates["base"].rate
+
+    def perfect_base(self, least: int) -> bool:
+        """True if the base has succeeded in all of its episodes, at least `least`; never for `least` = 0."""
+        return 0 < least <= len(self.base) and all(self.base)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"base": list(self.base), "recent": list(self.recent)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> TrainingEpisodes:
+        return cls(list(state.get("base", ())), deque(state.get("recent", ()), maxlen=RECENT))
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A policy with the scale of its initial noise."""
+
+    name: str  # for messages
+    policy: SavedPolicy
+    noise_scale: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The policy that is kept, and what was found out about it."""
+
+    kept: Contender
+    env_steps: int
+    sentences: tuple[str, ...]
+
+
+def choose(
+    trained: Contender,
+    bases: Sequence[Contender],
+    episodes: TrainingEpisodes,
+    config: FinetuneVerb,
+    most_steps: int,
+) -> Choice:
+    """Race the trained policy against its base within `most_steps`; the base is kept if it is not beaten.
+
+    bases: the base as it is deployed, and perhaps as it acts in training. The latter has training episodes of
+    its own, so it races only if these do not favour the trained policy.
+    """
+    better = episodes.favour_policy()
+    rivals = bases[:1] if better else bases
+    seeds = evaluation_seeds(env_name(config), derive_seed("selection", config.eval_seed), MOST_PAIRS)
+    kept, spent, said = trained, 0, []
+    with closing(make_env(env_name(config), 1, 0, **env_options(config))) as env:
+        for i, rival in enumerate(rivals):
+            share = (most_steps - spent) // (len(rivals) - i)
+            first, second = player(kept, env, config), player(rival, env, config)
+            found = race(first, second, seeds, share, env.spec.max_episode_steps)
+            spent += found.env_steps
+            stays = found.lead > 0 or (found.lead == 0 and (kept is not trained or better))
+            by_training = found.lead == 0 and kept is trained
+            said.append(_sentence(found, kept, rival, stays, by_training))
+            kept = kept if stays else rival
+    return Choice(kept, spent, tuple(said))
+
+
+def player(contender: Contender, env: VecEnv, config: FinetuneVerb) -> Play:
+    """Runs single episodes of a policy as it will be deployed. env: with one lane, so no step is lost."""
+    policy = contender.policy
+    device = device_of(policy)
+    shape = (policy.chunk, policy.action_spec.dim)
+    executor = partial(ChunkExecutor, device=device, masked=False)
+    lane = copied_env(env, device)
+
+    def play(seed: int) -> tuple[bool, int]:
+        noise = EpisodeNoise(shape, contender.noise_scale, device=device)
+        found = evaluate(lane, policy, executor, noise, [seed])
+        return found.success[0], found.env_steps
+
+    return play
+
+
+def _sentence(found: Race, kept: Contender, rival: Contender, stays: bool, by_training: bool) -> str:
+    """Result of a race in words."""
+    winner = kept if stays else rival
+    why = ", by its training episodes" if by_training else ""
+    if (rates := found.rates()) is None:
+        return f"no steps are left for a comparison: {winner.name} is kept{why}"
+    return f"{kept.name} {rates[0]}, {rival.name} {rates[1]} on the same episodes: {winner.name} is kept{why}"
