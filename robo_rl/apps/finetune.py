@@ -26,8 +26,15 @@ def main(config: FinetuneVerb) -> int:
     torch.set_num_threads(1)  # these networks are too small for threads, and parallel runs would compete
     # Adam's moments of weights without gradients fall below 1e-38, where an operation takes a hundred cycles.
     torch.set_flush_denormal(True)
-    if config.method.name == "auto":
-        return finetune_auto(config)
+    try:
+        return finetune_auto(config) if config.method.name == "auto" else _finetune(config)
+    finally:
+        torch.set_flush_denormal(
+            False
+        )  # the caller may need such numbers: drivers send integers as their bits
+
+
+def _finetune(config: FinetuneVerb) -> int:
     base = load_base(config)
     check_together(config.method, build_map(config.method.map, base))
     check_pictures_fit(config, base)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import EnvError
-from robo_rl.core.files.machine_code import build_library, cpp_compiler, library_path
+from robo_rl.core.files.machine_code import UNITS, build_library, cpp_compiler, library_path
 from robo_rl.core.shapes import Float
 from robo_rl.nets.gradients.activations import ACTIVATIONS
 from robo_rl.nets.gradients.layer import Affine, Layer, Scratch
@@ -133,10 +133,12 @@ class CompiledStack:
 def machine_code(layers: Sequence[Layer]) -> ctypes.CDLL | None:
     """The library for these layers; None where they are not supported, or where there is none.
 
-    It takes one thread: where torch may use more, its own products are faster.
+    It takes one thread: where torch may use more, its own products are faster, and so they are on processors
+    without wide vector instructions.
     """
     known = all(layer.activation in (None, ACTIVATIONS["relu"]) for layer in layers)
-    return _library() if known and torch.get_num_threads() == 1 else None
+    wide = torch.backends.cpu.get_cpu_capability() in UNITS
+    return _library() if known and wide and torch.get_num_threads() == 1 else None
 
 
 @cache
