@@ -5,7 +5,7 @@
 A network like a critic learns the object's place from the policy's features in states that random actions
 lead to, and is tested in episodes with other places. `vla/features/<kind>/object_error_cm` is its mean error:
 from the mean of the prefix's outputs (`mean`), the key points of the pictures (`points`), or both (`pooled`),
-each with the robot's state. `vla/features/none/object_error_cm` knows the task alone.
+each with the robot's state. `vla/features/none/object_error_cm` is that of a guess from the task.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sim.adapters.metaworld_instructions import WORDINGS
 from sim.registry import make_env, task_in
 
 SUITE, TRUE_STATE, OBJECT = "metaworld/mt6", "privileged.state", slice(4, 7)
-LANES, STILL = 6, 3  # lanes of the suite; steps between two samples of an episode
+LANES, STEPS_BETWEEN = 6, 3  # lanes of the suite; steps between two samples of an episode
 SAMPLES = 4  # of an episode
 TEST_SHARE = 5  # every fifth round of episodes is for the test
 WIDTH, BATCH = 256, 128  # of the network that reads a place
@@ -90,7 +90,7 @@ def samples(
         for _ in range(SAMPLES):
             seen = {key: obs[key].unsqueeze(1) for key in policy.obs_spec}
             kept.append((policy.features(seen), obs[TRUE_STATE][:, OBJECT].clone()))
-            for _ in range(STILL):
+            for _ in range(STEPS_BETWEEN):
                 env.step_async(torch.from_numpy(rng.uniform(-1, 1, (LANES, env.spec.action.dim))).float())
                 obs = env.step_wait()[0]
     seeds = torch.arange(LANES * rounds).view(rounds, 1, LANES).expand(-1, SAMPLES, -1).flatten()

@@ -75,7 +75,7 @@ class VlaPolicy(nn.Module):
         self.net = ActionExpert(
             env.action.dim,
             chunk,
-            sum(math.prod(env.obs[key].shape) for key in self.states) + self.said,
+            sum(math.prod(env.obs[key].shape) for key in self.states) + self.points_dim,
             config.width,
             self.backbone.heads,
             self.backbone.kv_heads,
@@ -91,8 +91,8 @@ class VlaPolicy(nn.Module):
         return len(self.pictures)
 
     @property
-    def said(self) -> int:
-        """Coordinates of the points that the policy says, those of all cameras; 0 without policy.spatial."""
+    def points_dim(self) -> int:
+        """Coordinates of the predicted points of all cameras; 0 without policy.spatial."""
         return 2 * self.cameras if self.shape.spatial > 0.0 else 0
 
     @property
@@ -118,9 +118,9 @@ class VlaPolicy(nn.Module):
     def condition(self, prefix: Prefix, obs: Obs) -> Cond:
         """Condition of a prefix and the states of an observation."""
         (keys, values, mask, pooled, moment), state = prefix, self._state(obs)
-        if self.said:
-            pooled, said = pooled[:, : -self.said], pooled[:, -self.said :]
-            state = torch.cat([state, said], dim=-1)
+        if self.points_dim:
+            pooled, points = pooled[:, : -self.points_dim], pooled[:, -self.points_dim :]
+            state = torch.cat([state, points], dim=-1)
         if self.memory is not None:
             state = torch.cat([state, self.memory(obs[MEMORY], moment)], dim=-1)
         return Cond(keys, values, mask, state, torch.cat([pooled, state], dim=-1), moment)
@@ -190,19 +190,19 @@ class VlaPolicy(nn.Module):
         chunks, many = chunk.repeat(draws, 1, 1), cond.repeat(draws)
         loss = self.process.bc_loss(self._velocity(many), many.pooled, chunks, noises, times)
         loss = loss.view(draws, -1).mean(0)
-        return loss + self.shape.spatial * self._point_loss(cond, obs, crop) if self.said else loss
+        return loss + self.shape.spatial * self._point_loss(cond, obs, crop) if self.points_dim else loss
 
-    def where(self, cond: Cond) -> Float[Tensor, "b c 2"]:
-        """Points in the crops of all pictures at which the policy says to act."""
-        first = self.net.state_dim - self.said
+    def predicted_points(self, cond: Cond) -> Float[Tensor, "b c 2"]:
+        """Predicted points to act at, in the crops of all pictures."""
+        first = self.net.state_dim - self.points_dim
         points: Tensor = cond.state[:, first : self.net.state_dim].unflatten(1, (-1, 2))
         return points
 
     def _point_loss(self, cond: Cond, obs: Obs, crop: Crop | None) -> Float[Tensor, " b"]:
-        """Error of `where` against obs["target.<camera>"] (b, t, 2), the newest of them."""
+        """Error of `predicted_points` against obs["target.<camera>"] (b, t, 2), the newest of them."""
         targets = [obs[target_of(key)][:, -1] for key in self.pictures]
         parts = [crop_side(side, self.shape.crop) for side in self.sides]
-        return point_loss(self.where(cond), targets, self.sides, parts, crop)
+        return point_loss(self.predicted_points(cond), targets, self.sides, parts, crop)
 
     def remembered(self, obs: Obs, crop: Crop | None = None) -> Cond:
         """`encode` of the newest of K + 1 observations (b, K + 1, *shape), with the moments of the others as

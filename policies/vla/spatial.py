@@ -1,7 +1,7 @@
-"""Spatial prompting: the policy says where in each picture to act, and acts on what it says.
+"""Spatial prompting: the policy predicts where in each picture to act, and its actions depend on that.
 
-As in InternVLA-M1 (2025, 2510.13778): an auxiliary loss against the simulator's own answer makes the prefix
-tell where the object of the instruction is, and the answer conditions the action expert. Points are in the
+As in InternVLA-M1 (2025, 2510.13778): an auxiliary loss against the simulator's label makes the prefix
+locate the object of the instruction, and the prediction conditions the action expert. Points are in the
 crop of the picture: x to the right, y down, -1 and 1 at its edges.
 """
 
@@ -44,7 +44,7 @@ def in_crop(
 
 
 def point_loss(
-    said: Float[Tensor, "b c 2"],
+    predicted: Float[Tensor, "b c 2"],
     targets: Sequence[Float[Tensor, "b 2"]],
     wholes: Sequence[Side],
     parts: Sequence[Side],
@@ -56,4 +56,4 @@ def point_loss(
         in_crop(target, whole, part, None if crop is None else crop[:, i])
         for i, (target, whole, part) in enumerate(sides)
     ]
-    return (said - torch.stack(wanted, dim=1)).square().mean(dim=(1, 2))
+    return (predicted - torch.stack(wanted, dim=1)).square().mean(dim=(1, 2))

@@ -79,7 +79,7 @@ class TinyBackbone(nn.Module):
         self.words = nn.Embedding(self.tokens.count, width)
         nn.init.normal_(self.words.weight, std=0.02)
         self.text = text_model(config)
-        self.where = (
+        self.point_heads = (
             nn.ModuleList([PointHead(width, 2 * KEYPOINTS) for _ in sides]) if config.spatial > 0.0 else None
         )
 
@@ -92,9 +92,9 @@ class TinyBackbone(nn.Module):
     ) -> Prefix:
         """text: bytes, 0 is padding. crop: positions in [0, 1). moments: tokens at the end of the prefix.
 
-        The pooled features are the mean of the outputs and the key points. The mean alone hardly says where
+        The pooled features are the mean of the outputs and the key points. The mean alone hardly shows where
         objects are, so critics and actors that see nothing else cannot tell good corrections from bad ones.
-        With policy.spatial the points that are said (b, 2 c) are the last ones.
+        With policy.spatial the predicted points (b, 2 c) come last.
         """
         words = self.tokens(text)
         # on a GPU the length would be read from the device; a graph has words of full length
@@ -119,9 +119,9 @@ class TinyBackbone(nn.Module):
         )
         keys, values, mask, mean, moment = prefix_of(out, mask, 0 if moments is None else len(moments))
         pooled = [mean, *points]
-        if self.where is not None:
+        if self.point_heads is not None:
             last = words.shape[1] - 1
-            for head, camera, found in zip(self.where, self.cameras, points, strict=True):
+            for head, camera, found in zip(self.point_heads, self.cameras, points, strict=True):
                 assert isinstance(camera, PictureTokens)
                 last += len(camera.position)  # the token of key points is a picture's last
                 pooled.append(head(out.last_hidden_state[:, last], found))

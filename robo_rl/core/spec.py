@@ -53,7 +53,7 @@ class ArraySpec:
         return dtype
 
 
-# Prefix of the observation that says where in a picture to act: `target.<camera>` (2,), x to the right and y
+# Prefix of the label that gives the place to act in a picture: `target.<camera>` (2,), x to the right and y
 # down, -1 and 1 at the edges of `image.<camera>`. Only simulators know it.
 TARGET = "target"
 NAMED_SENSES = {"instruction": "text", "privileged": "privileged", TARGET: "target"}
@@ -62,7 +62,7 @@ NAMED_SENSES = {"instruction": "text", "privileged": "privileged", TARGET: "targ
 def sense_of(key: str, spec: ArraySpec) -> str:
     """Kind of an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8 (indices into
     `SEGMENTS`), "depth" (h, w) [m], "points" (p, 3) [m], "text" (bytes of an instruction), "privileged" (what
-    only a simulator knows), "target" (what a policy learns to say of a picture, see `TARGET`), else "state"
+    only a simulator knows), "target" (a label that a policy learns to predict, see `TARGET`), else "state"
     (numbers of any shape).
     """
     prefix = key.partition(".")[0]
@@ -74,7 +74,7 @@ def sense_of(key: str, spec: ArraySpec) -> str:
 
 
 def target_of(picture: str) -> str:
-    """Observation that says where to act in the picture `image.<camera>`."""
+    """Key of the place to act in the picture `image.<camera>`."""
     return f"{TARGET}.{picture.partition('.')[2]}"
 
 
@@ -190,7 +190,7 @@ class EnvSpec:
         return self._without("privileged")
 
     def for_policies(self) -> EnvSpec:
-        """`for_datasets` without `target.<camera>`, which no policy reads: it learns to say it."""
+        """`for_datasets` without `target.<camera>`, which policies learn to predict and do not read."""
         return self._without("privileged", "target")
 
     def _without(self, *senses: str) -> EnvSpec:

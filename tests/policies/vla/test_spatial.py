@@ -1,4 +1,4 @@
-"""Spatial prompting of a vision-language-action policy: what it says, learns, and does with it."""
+"""Spatial prompting of a vision-language-action policy: predicted points, their loss and their effect."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_a_point_is_at_the_same_pixel_of_the_crop() -> None:
 
 def test_the_loss_is_the_mean_square_over_coordinates_and_cameras() -> None:
     """Two cameras without crops: errors (0.3, 0.4) and (0, 0) give 0.25 / 4."""
-    said = torch.tensor([[[0.3, 0.4], [0.1, 0.1]]])
+    predicted = torch.tensor([[[0.3, 0.4], [0.1, 0.1]]])
     wanted = [torch.zeros(1, 2), torch.full((1, 2), 0.1)]
-    loss = point_loss(said, wanted, [(8, 8)] * 2, [(8, 8)] * 2, None)
+    loss = point_loss(predicted, wanted, [(8, 8)] * 2, [(8, 8)] * 2, None)
     torch.testing.assert_close(loss, torch.tensor([0.0625]))
 
 
@@ -59,19 +59,19 @@ def test_training_adds_the_weighted_error_of_the_points() -> None:
     obs = seen("right", "go to the left side") | targets(2)
     chunk, noise, u = torch.rand(2, TP, 2), drawn(2), torch.rand(2)
     less, more = policy(0.5), policy(2.0)
-    said = less.where(less.encode(obs))
+    predicted = less.predicted_points(less.encode(obs))
     wanted = [obs[f"target.{key.partition('.')[2]}"][:, 0] for key in CAMERAS]
-    error = point_loss(said, wanted, less.sides, [(29, 29)] * 2, None)
+    error = point_loss(predicted, wanted, less.sides, [(29, 29)] * 2, None)
     difference = more.bc_loss(obs, chunk, noise, u) - less.bc_loss(obs, chunk, noise, u)
     torch.testing.assert_close(difference, 1.5 * error, atol=1e-5, rtol=1e-4)
 
 
 @torch.no_grad()
 def test_actions_depend_on_the_points() -> None:
-    """The same prefix with another answer gives another chunk."""
+    """The same prefix with other points gives another chunk."""
     vla = policy()
     cond = vla.encode(seen("right"))
-    assert vla.where(cond).shape == (1, len(CAMERAS), 2)
+    assert vla.predicted_points(cond).shape == (1, len(CAMERAS), 2)
     other = replace(cond, state=cond.state + torch.tensor([0.0] * 3 + [0.5] * 4))
     assert (vla.sample_from(cond, drawn(1)) - vla.sample_from(other, drawn(1))).abs().max() > 1e-3
 
@@ -84,7 +84,7 @@ def test_points_are_learned_from_one_batch() -> None:
     wanted = torch.stack([obs[f"target.{key.partition('.')[2]}"][:, 0] for key in CAMERAS], 1)
     errors = []
     for _ in range(60):
-        errors.append(float((vla.where(vla.encode(obs)).detach() - wanted).square().mean()))
+        errors.append(float((vla.predicted_points(vla.encode(obs)).detach() - wanted).square().mean()))
         loss = vla.bc_loss(obs, chunk, noise, torch.full((2,), 0.5)).mean()
         optimizer.zero_grad()
         loss.backward()
@@ -100,6 +100,6 @@ def test_targets_are_in_datasets_and_not_in_policies() -> None:
     assert spec.for_policies().obs == SPEC.obs
 
 
-def test_pretrained_weights_say_no_points() -> None:
+def test_pretrained_weights_predict_no_points() -> None:
     with pytest.raises(ConfigError, match=r"policy\.spatial=1 needs policy\.backbone=tiny"):
         VlaPolicy(SPEC, Normalizer({"state": (3,)}), VlaConfig(backbone="models/vlm", spatial=1.0), TP, TA)

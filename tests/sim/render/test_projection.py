@@ -6,9 +6,10 @@ import math
 
 import mujoco
 import numpy as np
-import pytest
 
 from sim.render.projection import OUTSIDE, in_camera, in_picture
+from sim.render.renderer import MujocoRenderer
+from tests.sim.render.test_renderer import needs_opengl
 
 SCENE = """
 <mujoco>
@@ -37,12 +38,13 @@ def test_points_of_a_camera_along_the_axes() -> None:
     np.testing.assert_allclose(wide, [0.5, 0.0], atol=1e-6)
 
 
+@needs_opengl
 def test_a_ball_is_where_mujoco_draws_it() -> None:
     """The middle of the white pixels of a picture of 200 x 200 is at most one pixel away."""
     model = mujoco.MjModel.from_xml_string(SCENE)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
-    renderer = pytest.importorskip("sim.render.renderer").MujocoRenderer(model, data, 200, 200, "side")
+    renderer = MujocoRenderer(model, data, 200, 200, "side")
     try:
         white = renderer.render().min(axis=2) > 200
     finally:
