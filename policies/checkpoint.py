@@ -128,7 +128,8 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = No
     if (ours.low, ours.high) != (theirs.low, theirs.high):
         raise CheckpointError(
             f"Actions of {source} have limits {theirs.low}..{theirs.high}, but the policy was trained{where} "
-            f"for {ours.low}..{ours.high}. The same action would be another motion; use matching limits."
+            f"for {ours.low}..{ours.high}. The same action would be another motion; use matching limits, "
+            "by robo-rl train action_range=limits if these are the range of recorded actions."
         )
 
 

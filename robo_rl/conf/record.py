@@ -46,7 +46,7 @@ class RecordingSettings:
         "", "bundle of a policy that may act; empty: none, or one that is trained on the page"
     )
     train: str = setting(
-        "steps=2000 batch_size=16 image.widths=[16,32] image.crop=1 chunk=16 execute=16 threads=1 "
+        "steps=1500 batch_size=16 image.widths=[16,32] image.crop=1 chunk=16 execute=16 threads=1 "
         "log_every=20",
         "settings of robo-rl train for the page's button",
     )

@@ -11,6 +11,7 @@ from policies.base.process import ProcessConfig
 from policies.training.base import BaseTrainConfig
 from policies.vla.config import VlaConfig
 from robo_rl.conf.fields import REQUIRED, logger_setting, one_of, setting, variant
+from robo_rl.data.normalizer import ACTION_RANGES
 from robo_rl.data.selection import RULES
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
@@ -40,6 +41,11 @@ class TrainConfig(BaseTrainConfig):
     data: str = setting(REQUIRED, "dataset, or [a,b] of several; left out with task=<a flight>")
     learn_from: str = one_of(
         *RULES, help="episodes to learn from; unfailed: complete ones without a failure label; success; all"
+    )
+    action_range: str = one_of(
+        *ACTION_RANGES,
+        help="actions that a policy's [-1, 1] stands for; limits: those of the dataset's contract; data: the "
+        "range of the recorded actions and a margin; auto: data for recordings of a robot, else limits",
     )
     out: str = setting(REQUIRED, "folder of the run")
     logger: str = logger_setting()

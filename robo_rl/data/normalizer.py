@@ -1,15 +1,24 @@
-"""Normalisation of float observations. Its statistics are stored in every checkpoint and bundle."""
+"""Normalisation of observations, whose statistics every checkpoint and bundle holds, and range of actions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor, nn
 
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
+from robo_rl.core.spec import ActionSpec
+
+# limits: those of the data's contract. data: the range of the recorded actions, see `used_range`. auto: data
+# for recordings of a robot, limits for a simulator, whose environment has the same ones in fine-tuning.
+ACTION_RANGES = ("auto", "limits", "data")
+MARGIN = 0.1  # of the range of the recorded actions, added at both ends
+LEAST_MARGIN = 0.01  # of the range of the limits: a joint that hardly moved keeps a range
 
 
 class Normalizer(nn.Module):
@@ -70,3 +79,16 @@ class Normalizer(nn.Module):
             value = (obs[key] - center) / scale
             out[key] = value.clamp(-self.clip, self.clip)
         return out
+
+
+def used_range(limits: ActionSpec, actions: Float[ndarray, "n a"]) -> ActionSpec:
+    """Limits around the recorded actions, with a margin, and inside the given limits.
+
+    A robot's limits are those of its joints, and a task often needs a tenth of them: the noise of a
+    generative policy has the scale of the limits, and would be ten times the motion that it learns.
+    """
+    low, high = np.array(limits.low), np.array(limits.high)
+    seen = np.clip(actions, low, high)
+    least, most = seen.min(axis=0), seen.max(axis=0)
+    margin = np.maximum(MARGIN * (most - least), LEAST_MARGIN * (high - low))
+    return ActionSpec(np.maximum(low, least - margin), np.minimum(high, most + margin), limits.unit)

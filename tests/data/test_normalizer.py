@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from robo_rl.core.errors import CheckpointError
-from robo_rl.data.normalizer import Normalizer
+from robo_rl.core.spec import ActionSpec
+from robo_rl.data.normalizer import Normalizer, used_range
 
 
 def test_the_seen_range_becomes_minus_one_to_one() -> None:
@@ -57,3 +59,13 @@ def test_statistics_are_in_the_state_dict() -> None:
     fitted, empty = Normalizer.fit({"state": torch.tensor([[1.0], [5.0]])}), Normalizer({"state": (1,)})
     empty.load_state_dict(fitted.state_dict())
     assert [float(x) for x in empty.statistics()["state"]] == [3.0, 2.0]
+
+
+def test_the_range_of_actions_has_a_margin_inside_the_limits() -> None:
+    """Moves of 0 to 1 get 0.1 at both ends, a joint at rest 1 % of its limits; none exceeds the limits."""
+    limits = ActionSpec((-5.0, -5.0, -1.0), (5.0, 5.0, 1.0), "rad: a, b, c")
+    actions = np.array([[0.0, 2.0, -1.0], [1.0, 2.0, 7.0]], np.float32)
+    found = used_range(limits, actions)
+    assert found.low == pytest.approx((-0.1, 1.9, -1.0))
+    assert found.high == pytest.approx((1.1, 2.1, 1.0))
+    assert found.unit == limits.unit

@@ -64,7 +64,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     """Train as one of `ranks`; rank 0 writes the run."""
     train_in_tf32(device)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
-    data = TrainData.select(config.data, config.learn_from)
+    data = TrainData.select(config.data, config.learn_from, config.action_range)
     set_cpu_threads(config.threads, images=data.has_pictures)
     data.check_windows(chunk=config.chunk, obs_steps=config.obs_steps)
     check_equal(config, data.fingerprint(), ranks)

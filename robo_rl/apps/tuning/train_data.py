@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.joined_windows import JoinedWindows
-from robo_rl.data.normalizer import Normalizer
+from robo_rl.data.normalizer import Normalizer, used_range
 from robo_rl.data.plausible import check_episodes
 from robo_rl.data.selection import EpisodeSelection, select_episodes
 from robo_rl.data.spec_difference import differences
@@ -45,12 +46,16 @@ def dataset_paths(data: str) -> list[str]:
 
 @dataclass(frozen=True)
 class TrainData:
-    """Selected episodes of one or several datasets, which have the same observations and actions."""
+    """Selected episodes of one or several datasets, which have the same observations and actions.
+
+    action_range: the actions that [-1, 1] stands for, see `robo_rl.data.normalizer`.
+    """
 
     selections: tuple[EpisodeSelection, ...]
+    action_range: str = "limits"
 
     @classmethod
-    def select(cls, data: str, learn_from: str) -> TrainData:
+    def select(cls, data: str, learn_from: str, action_range: str = "limits") -> TrainData:
         """Episodes of `data=` by the rule `learn_from`. Raises DataError for datasets that do not fit each
         other, ConfigError for a bad `data=`.
         """
@@ -58,15 +63,22 @@ class TrainData:
         for store in stores:
             check_images(store)
         check_alike(stores)
-        made = cls(tuple(selected_episodes(store, learn_from) for store in stores))
+        made = cls(tuple(selected_episodes(store, learn_from) for store in stores), action_range)
         check_episodes(made.episodes)
         return made
 
-    @property
+    @cached_property
     def spec(self) -> EnvSpec:
-        """Contract of the data; the name is that of the first dataset."""
+        """Contract of the data; the name is that of the first dataset, the limits of actions those that a
+        policy learns.
+        """
         specs = [selection.store.spec for selection in self.selections]
-        return replace(specs[0], max_episode_steps=max(spec.max_episode_steps for spec in specs))
+        first = replace(specs[0], max_episode_steps=max(spec.max_episode_steps for spec in specs))
+        narrowed = self.action_range == "data" or (self.action_range == "auto" and not first.simulated)
+        if not narrowed:
+            return first
+        actions = np.concatenate([episode.action for episode in self.episodes])
+        return replace(first, action=used_range(first.action, actions))
 
     @property
     def path(self) -> str:

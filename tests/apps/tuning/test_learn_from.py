@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from policies.checkpoint import load_policy
 from robo_rl.apps import train
 from robo_rl.core.errors import DataError
-from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.store import DatasetWriter, recover
 from robo_rl.runs import estimate
 from tests.apps.conftest import train_config
@@ -120,3 +122,26 @@ def test_a_long_training_is_announced(
     said = capsys.readouterr().out
     assert said.count("This will take about 0 min: 1 update of ") == 1
     assert "It trains an image encoder. An update is shorter with a smaller batch_size (now 16)" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "range_", "limits"),
+    [
+        ("robot/mine", "auto", (-0.04, 0.24)),
+        ("robot/mine", "limits", (-2, 2)),
+        ("arm6/reach", "auto", (-2, 2)),
+    ],
+)
+def test_policies_of_a_recorded_robot_act_in_the_range_of_its_actions(
+    name: str, range_: str, limits: tuple[float, float], tmp_path: Path
+) -> None:
+    """Actions of 0 to 0.2 get a margin of 1 % of the limits (range 4); a simulator keeps its limits."""
+    spec = EnvSpec(name, {"state": ArraySpec((1,))}, ActionSpec((-2.0,), (2.0,)), 9, 10.0)
+    with DatasetWriter.create(tmp_path / "data", spec, min_free_bytes=0, durable=False).episode() as episode:
+        for action in (0.0, 0.1, 0.2):
+            episode.add({"state": np.array([action], np.float32)}, np.array([action], np.float32))
+        episode.commit(success=True)
+    few = {"steps": 1, "checkpoint_every": 0, "log_every": 1, "chunk": 1, "execute": 1}
+    trained(tmp_path / "data", tmp_path / "run", action_range=range_, **few)
+    action = load_policy(tmp_path / "run/policy").action_spec
+    assert (action.low[0], action.high[0]) == pytest.approx(limits, rel=1e-5)
