@@ -15,11 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from policies.base.chain import ChainSampler, Explore
+from policies.base.flow import Flow
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import PathPolicy
 from policies.vla.cond import Cond
 from policies.vla.policy import VlaPolicy
 from policies.vla.tiny import TinyBackbone
+from policies.vla.token_expert import TokenExpert, TokenSampler
 from policies.vla.tokens import longest_text
 from robo_rl.core.conditioning import encode, memory_shape
 from robo_rl.core.errors import ConfigError
@@ -129,6 +131,7 @@ class PackedPolicy:
         """Stochastic chains of a VLA from packed features. Learned noise sees the pooled ones alone."""
         vla, layout = self.policy, self.layout
         assert isinstance(vla, VlaPolicy)
+        assert isinstance(vla.process, Flow)
 
         def net(x: Tensor, t: Tensor, rows: Tensor) -> Tensor:
             out: Tensor = vla.net(x, t, layout.unpack(rows))
@@ -137,6 +140,12 @@ class PackedPolicy:
         if (noise := explore.noise) is not None:
             explore = replace(explore, noise=lambda x, t, rows: noise(x, t, rows[:, : layout.features]))
         return ChainSampler(vla.process, net, vla.process.steps, explore, next(vla.parameters()).device)
+
+    def token_sampler(self) -> TokenSampler:
+        """Tokens of a VLA with policy.head=tokens, from packed features."""
+        assert isinstance(self.policy, VlaPolicy)
+        assert isinstance(self.policy.net, TokenExpert)
+        return TokenSampler(self.policy.net, self.layout.unpack)
 
     def config(self) -> dict[str, Any]:
         raise ConfigError("Packed features exist in training only. Save the policy itself.")

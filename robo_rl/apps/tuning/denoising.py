@@ -10,6 +10,7 @@ from torch import nn
 
 from policies.base.chain import Explore
 from policies.base.generative import GenerativePolicy
+from policies.base.tokens import Tokens
 from policies.registry import SavedPolicy
 from policies.vla.packed import PackedPolicy
 from policies.vla.policy import VlaPolicy
@@ -34,6 +35,11 @@ def chain_map(base: SavedPolicy, draws: int = 0) -> ChainMap:
             "Learning inside the denoising needs a diffusion, flow or vision-language-action policy as "
             f"base=, found a policy of kind '{base.kind}'. Give the policy of robo-rl train, or choose "
             "method=residual."
+        )
+    if isinstance(base.process, Tokens):
+        raise ConfigError(
+            "A policy of action tokens (policy.head=tokens) has no denoising. Choose method=steering, or train "
+            "the base with policy.head=flow."
         )
     return ChainMap(base.chunk, base.action_spec.dim, base.process.steps, base.execute, draws)
 
