@@ -1,4 +1,6 @@
-"""Parts of a run that learns inside the denoising of its base: a copy to train, its chains, its noise."""
+"""Parts of a run that learns inside the denoising or the tokens of its base: a copy to train, its chains, its
+noise.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,10 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.nets.guided import GuidedConfig
 from robo_rl.nets.noise_net import NoiseNet
 from robo_rl.nets.registry import make_net, net_config_json
-from robo_rl.rl.denoising.config import DenoisingConfig, check_denoising
+from robo_rl.rl.denoising.config import DenoisingConfig, check_denoising, check_tokens
 from robo_rl.rl.denoising.draws import DrawHead, GuidedDrawHead
 from robo_rl.rl.denoising.head import ChainHead
+from robo_rl.rl.denoising.tokens import TokenHead
 from robo_rl.rl.off_policy.networks import drawn_seed
 
 
@@ -38,10 +41,28 @@ def chain_map(base: SavedPolicy, draws: int = 0) -> ChainMap:
         )
     if isinstance(base.process, Tokens):
         raise ConfigError(
-            "A policy of action tokens (policy.head=tokens) has no denoising. Choose method=steering, or train "
-            "the base with policy.head=flow."
+            "A policy of action tokens (policy.head=tokens) has no denoising. Choose method=ppo_tokens, or "
+            "train the base with policy.head=flow."
         )
     return ChainMap(base.chunk, base.action_spec.dim, base.process.steps, base.execute, draws)
+
+
+def token_map(base: SavedPolicy) -> ChainMap:
+    """Map of the chunks of action tokens. Raises ConfigError for a base without tokens."""
+    if not isinstance(base, VlaPolicy) or not isinstance(base.process, Tokens):
+        raise ConfigError(
+            "PPO on tokens needs a vision-language-action policy of action tokens as base=, found one of "
+            f"kind '{base.kind}' without them. Train it with policy=vla policy.head=tokens, or choose "
+            "method=flow_sde."
+        )
+    return ChainMap(base.chunk, base.action_spec.dim, 0, base.execute)
+
+
+def token_head(policy: VlaPolicy, config: DenoisingConfig, clip: float, acting: PackedPolicy) -> TokenHead:
+    """Head over the decoder of this policy. acting: the policy with the features that are stored."""
+    check_tokens(config)
+    module = nn.ModuleDict({"net": policy.net})
+    return TokenHead(acting.token_sampler(), module, token_map(policy), config, clip)
 
 
 def tunable(base: SavedPolicy, guidance: float = 0.0) -> GenerativePolicy | VlaPolicy:
