@@ -25,7 +25,7 @@ from policies.vla.token_expert import TokenExpert, TokenSampler
 from policies.vla.tokens import longest_text
 from robo_rl.core.conditioning import encode, memory_shape
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.protocols import Obs
+from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.core.text.instruction import INSTRUCTION, MOST_BYTES
 from robo_rl.core.views import Views
@@ -96,6 +96,7 @@ class PackedPolicy:
                 "cannot be packed so. Use method=steering or residual."
             )
         self.policy, self.kind = policy, policy.kind
+        self.reads_every_step = reads_every_step(policy)
         self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
         # a tokenizer may need more tokens for other words of that many bytes, at most one for each

@@ -15,6 +15,7 @@ import torch
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
+from policies.tuned.residual import ResidualPolicy
 from policies.vla.packed import PackedPolicy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.compose import TuningSession, build_session
@@ -23,6 +24,7 @@ from robo_rl.apps.tuning.stores import stored_base
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.core.protocols import reads_every_step
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.rollout import EvalResult, eval_seeds, evaluate
 from robo_rl.rl.collect import Collector
@@ -240,6 +242,21 @@ def test_only_methods_that_sample_from_stored_decisions_store_the_prefix() -> No
         name for name, made in METHODS.items() if isinstance(stored_base(made, base, "robot/x"), PackedPolicy)
     }
     assert stored == {"DSRL-NA", "DPPO", "Flow-SDE", "Flow-Noise", TOKENS}
+
+
+def test_pictures_that_no_plan_reads_are_not_drawn() -> None:
+    """Packed features are read when a plan is made, as the policy's are: drawing is most of the work."""
+    base = token_vla()
+    assert reads_every_step(PackedPolicy(base)) is reads_every_step(base) is False
+    residual = deployed_residual(base)
+    assert reads_every_step(PackedPolicy(residual)) is reads_every_step(residual) is True
+
+
+def deployed_residual(base: VlaPolicy) -> ResidualPolicy:
+    """The base with a residual of every step."""
+    with session("residual", base) as (made, _):
+        assert isinstance(made.policy, ResidualPolicy)
+        return made.policy
 
 
 def test_a_new_planning_interval_shares_the_weights() -> None:
