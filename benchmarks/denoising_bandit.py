@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 import torch
 from bandit import Bandit, method, spread_base
 from bandit_critics import CriticBandit
+from bandit_tokens import TokenBandit
 from common import cpu_seconds, emit, parser
 
 from policies.base.flow import FlowConfig
@@ -31,6 +32,7 @@ from robo_rl.nets.denoiser import MlpDenoiserConfig
 
 METHODS = ("dppo", "flow_sde", "flow_noise", "reinflow", "grpo", "fpo", "awr", "recap")
 CRITICS = ("idql", "qc", "expo", "fql")  # of a frozen base
+TOKENS = ("ppo_tokens",)  # of a decoder that has imitated the same chunks
 ROUNDS = 20
 ENV = EnvSpec(
     "bandit/target",
@@ -43,7 +45,9 @@ ENV = EnvSpec(
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--method", default=",".join(METHODS + CRITICS), help="methods, separated by commas")
+    options.add_argument(
+        "--method", default=",".join(METHODS + CRITICS + TOKENS), help="methods, separated by commas"
+    )
     options.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0")
     options.add_argument("--set", default="", help="more settings of the methods")
     options.add_argument("--label", default="", help="last part of the names, for a run with more settings")
@@ -76,7 +80,7 @@ def base_of(seed: int) -> GenerativePolicy:
 
 def learn(base: GenerativePolicy, name: str, seed: int, rounds: int, settings: list[str]) -> dict[str, Any]:
     """Rewards of the deployed policy at every fifth round, and the spread before and after."""
-    made = CriticBandit if name in CRITICS else Bandit
+    made = CriticBandit if name in CRITICS else TokenBandit if name in TOKENS else Bandit
     bandit = made(base, method(name, *settings), seed=seed)
     rewards, before = [bandit.deterministic()], bandit.spread()
     for i in range(rounds):

@@ -12,6 +12,10 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
     vla/<suite>/other_instruction_success  told the opposite task: success in the task that was not named
     vla/<suite>/single_task_success        flow policies of one task each, from the same pictures
     vla/<suite>/spatial_success            a policy that also learns where to act, from the same data
+    vla/<suite>/tokens_success              a policy whose actions are tokens, from the same data
+    vla/<suite>/tokens_without_noise_success  the same from zero noise: the median of each token
+    vla/<suite>/tokens_after_rl_success     that policy after method=ppo_tokens in --rl-task alone; medians of
+                                            its and its base's tokens in the same, new episodes
     vla/<suite>/after_rl_success           the policy after --rl, on the episodes of vla/<suite>/success
 
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
@@ -45,12 +49,18 @@ PARTS = (
     "other_instruction_success",
     "single_task_success",
     "spatial_success",
+    "tokens_success",
+    "tokens_without_noise_success",
+    "tokens_after_rl_success",
     "after_rl_success",
 )
 RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
 VLA = {"policy": "vla", "lr": 1e-3, "ema_max": 0.99}
 SPATIAL = {"policy.spatial": "1.0"}
+TOKENS = {"policy.head": "tokens"}
 FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
+PPO_TOKENS = {"method": "ppo_tokens", "num_envs": 16, "checkpoint_every": 20000, "final_episodes": 10}
+FINAL_SEED = 1  # episodes of tokens_after_rl_success; evaluations during training use 0
 SELECTION = 5  # episodes of each task in an evaluation during RL
 ByTask = dict[str, list[bool]]  # outcomes of the episodes of each task
 
@@ -69,6 +79,7 @@ def main() -> None:
     options.add_argument("--rl", default="steering", help="method of after_rl_success")
     options.add_argument("--rl-seeds", nargs="+", type=int, default=[0, 1, 2], help="its seeds")
     options.add_argument("--rl-steps", type=int, default=50000, help="its environment steps")
+    options.add_argument("--rl-task", default="window-open-v3", help="task of tokens_after_rl_success")
     options.add_argument("--rl-set", nargs="*", default=[], help="more of its settings, key=value")
     options.add_argument("--workers", type=int, default=0, help="simulator processes of each verb")
     options.add_argument("--device", default="cpu", help="of fine-tuning: cpu or cuda")
@@ -98,6 +109,11 @@ class Measurement:
             "other_instruction_success": self.other_instruction,
             "single_task_success": self.single_tasks,
             "spatial_success": lambda: self.success(self.vla("_spatial", SPATIAL), "success"),
+            "tokens_success": lambda: self.success(self.vla("_tokens", TOKENS), "success"),
+            "tokens_without_noise_success": lambda: self.success(
+                self.vla("_tokens", TOKENS), "success_without_noise", noise=0.0
+            ),
+            "tokens_after_rl_success": self.tokens_after_rl,
             "after_rl_success": self.after_rl,
         }
         for part in self.args.only:
@@ -178,6 +194,24 @@ class Measurement:
             self.train(data, self.folder / f"flow_{task}", FLOW)
             outcomes |= self.success(str(self.folder / f"flow_{task}"), "success", only=[task])
         return outcomes
+
+    def tokens_after_rl(self) -> ByTask:
+        """Outcomes of all seeds of PPO on tokens in one task; the line has each seed's and the base's."""
+        base, args, task = self.vla("_tokens", TOKENS), self.args, self.args.rl_task
+        where = {"only": [task], "noise": 0.0, "seed": FINAL_SEED, "env": f"metaworld/{task}+"}
+        before = self.success(base, f"success_without_noise_in_{task}", **where)[task]
+        outcomes, seeds, spent = list[bool](), list[float](), list[int]()
+        for seed in args.rl_seeds:
+            out = self.folder / f"{Path(base).name}_ppo_tokens_{task}" / f"seed{seed}"
+            if not (out / "policy" / "policy.json").exists():
+                given = PPO_TOKENS | {"base": base, "out": out, "seed": seed, "env_steps": args.rl_steps}
+                given |= {"env": where["env"], "eval_every": 0, "eval_episodes": 40}
+                verb("finetune", *args.rl_set, **given, resume=(out / "run.json").exists())
+            after = self.success(str(out), "success", **where)[task]
+            outcomes, seeds = outcomes + after, [*seeds, fmean(after)]
+            spent.append(json.loads((out / "results.json").read_text())["env_steps"])
+        self.more = {"base": fmean(before), "base_n": len(before), "seeds": seeds, "env_steps": spent}
+        return {task: outcomes}
 
     def after_rl(self) -> ByTask:
         """Outcomes of all seeds of the method, on the episodes of the base."""

@@ -70,5 +70,11 @@ class VlaConfig:
         "weight of the loss on where in the pictures to act, which then conditions the actions; 0: none",
         at_least=0.0,
     )
-    draws: int = setting(2, "noise draws for each window of a batch, which share its prefix", at_least=1)
+    head: str = one_of(
+        "flow", "tokens", help="actions by flow matching, or token by token, each number of the chunk in bins"
+    )
+    bins: int = setting(256, "head=tokens: bins of each number of an action", at_least=2)
+    draws: int = setting(
+        2, "head=flow: noise draws for each window of a batch, which share its prefix", at_least=1
+    )
     process: VlaFlowConfig = field(default_factory=VlaFlowConfig)

@@ -37,7 +37,18 @@ class ExpertBlock(nn.Module):
         values: Float[Tensor, "b k L d"],
         mask: Tensor,
     ) -> Float[Tensor, "b n w"]:
-        """mask: (b, 1, 1, L + n), False for padding."""
+        """mask: (b, 1, 1 or n, L + n), False for padding and for what a token must not see."""
+        return self.extend(h, code, keys, values, mask)[0]
+
+    def extend(
+        self,
+        h: Float[Tensor, "b n w"],
+        code: Float[Tensor, "b w"],
+        keys: Float[Tensor, "b k L d"],
+        values: Float[Tensor, "b k L d"],
+        mask: Tensor,
+    ) -> tuple[Float[Tensor, "b n w"], Float[Tensor, "b k M d"], Float[Tensor, "b k M d"]]:
+        """`forward`, and the keys and values with those of h appended: M = L + n."""
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.modulation(code).unsqueeze(1).chunk(6, -1)
         x = modulate(h, shift_a, scale_a)
         query = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
@@ -49,8 +60,7 @@ class ExpertBlock(nn.Module):
         )
         h = h + gate_a * self.out(mixed.transpose(1, 2).flatten(2))
         hidden = F.gelu(self.up(modulate(h, shift_m, scale_m)), approximate="tanh")
-        out: Tensor = h + gate_m * self.down(hidden)
-        return out
+        return h + gate_m * self.down(hidden), key, value
 
 
 class ActionExpert(nn.Module):

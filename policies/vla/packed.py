@@ -15,15 +15,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from policies.base.chain import ChainSampler, Explore
+from policies.base.flow import Flow
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import PathPolicy
 from policies.vla.cond import Cond
 from policies.vla.policy import VlaPolicy
 from policies.vla.tiny import TinyBackbone
+from policies.vla.token_expert import TokenExpert, TokenSampler
 from policies.vla.tokens import longest_text
 from robo_rl.core.conditioning import encode, memory_shape
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.protocols import Obs
+from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
 from robo_rl.core.text.instruction import INSTRUCTION, MOST_BYTES
 from robo_rl.core.views import Views
@@ -94,6 +96,7 @@ class PackedPolicy:
                 "cannot be packed so. Use method=steering or residual."
             )
         self.policy, self.kind = policy, policy.kind
+        self.reads_every_step = reads_every_step(policy)
         self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
         # a tokenizer may need more tokens for other words of that many bytes, at most one for each
@@ -129,6 +132,7 @@ class PackedPolicy:
         """Stochastic chains of a VLA from packed features. Learned noise sees the pooled ones alone."""
         vla, layout = self.policy, self.layout
         assert isinstance(vla, VlaPolicy)
+        assert isinstance(vla.process, Flow)
 
         def net(x: Tensor, t: Tensor, rows: Tensor) -> Tensor:
             out: Tensor = vla.net(x, t, layout.unpack(rows))
@@ -137,6 +141,12 @@ class PackedPolicy:
         if (noise := explore.noise) is not None:
             explore = replace(explore, noise=lambda x, t, rows: noise(x, t, rows[:, : layout.features]))
         return ChainSampler(vla.process, net, vla.process.steps, explore, next(vla.parameters()).device)
+
+    def token_sampler(self) -> TokenSampler:
+        """Tokens of a VLA with policy.head=tokens, from packed features."""
+        assert isinstance(self.policy, VlaPolicy)
+        assert isinstance(self.policy.net, TokenExpert)
+        return TokenSampler(self.policy.net, self.layout.unpack)
 
     def config(self) -> dict[str, Any]:
         raise ConfigError("Packed features exist in training only. Save the policy itself.")

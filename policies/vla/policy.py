@@ -1,4 +1,6 @@
-"""Vision-language-action policy: pictures, an instruction and states -> chunk of actions by flow matching."""
+"""Vision-language-action policy: pictures, an instruction and states -> chunk of actions, by flow matching or
+token by token.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 
 from policies.base.chain import deterministic_path, deterministic_sample
 from policies.base.flow import Flow
+from policies.base.tokens import Tokens
 from policies.vla.backbone import make_backbone
 from policies.vla.cond import Cond
 from policies.vla.config import VlaConfig, VlaFlowConfig
@@ -20,6 +23,7 @@ from policies.vla.memory import MomentMemory
 from policies.vla.pictures import crop_side
 from policies.vla.spatial import point_loss
 from policies.vla.tiny import Prefix
+from policies.vla.token_expert import TokenExpert
 from robo_rl.core.conditioning import HELD, MEMORY
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
@@ -33,14 +37,15 @@ Crop = Float[Tensor, "b cameras 2"]
 
 
 class VlaPolicy(nn.Module):
-    """chunk = endpoint of the flow from the noise, given a prefix of pictures and words, and the state. A
+    """chunk = endpoint of the process from the noise, given a prefix of pictures and words, and the state. A
     `protocols.ChunkPolicy` whose `sample_from` takes the `Cond` of `encode`.
 
     With a memory (`config.memory`), an observation holds what was made of earlier decisions: sampling is a
     pure function of that, too.
 
-    The prefix is encoded once per chunk; the action expert then runs once per transition of the process. As
-    in `GenerativePolicy`, nothing is drawn inside, and actions are in [-1, 1].
+    The prefix is encoded once per chunk; the action expert then runs once per transition of the process: a
+    step of the flow, or a token with `config.head` = tokens. As in `GenerativePolicy`, nothing is drawn
+    inside, and actions are in [-1, 1].
     """
 
     kind = "vla"
@@ -72,10 +77,8 @@ class VlaPolicy(nn.Module):
         self.memory = (
             MomentMemory(config.memory, config.moments, config.width, config.heads) if config.memory else None
         )
-        self.net = ActionExpert(
-            env.action.dim,
-            chunk,
-            sum(math.prod(env.obs[key].shape) for key in self.states) + self.points_dim,
+        states = sum(math.prod(env.obs[key].shape) for key in self.states) + self.points_dim
+        sizes = (
             config.width,
             self.backbone.heads,
             self.backbone.kv_heads,
@@ -83,7 +86,14 @@ class VlaPolicy(nn.Module):
             self.backbone.layers,
             0 if self.memory is None else self.memory.dim,
         )
-        self.process = Flow(config.process)
+        self.net: ActionExpert | TokenExpert
+        self.process: Flow | Tokens
+        if config.head == "tokens":
+            self.process = Tokens(config.bins, chunk * env.action.dim)
+            self.net = TokenExpert(self.process, env.action.dim, states, *sizes)
+        else:
+            self.process = Flow(config.process)
+            self.net = ActionExpert(env.action.dim, chunk, states, *sizes)
 
     @property
     def cameras(self) -> int:
@@ -132,7 +142,7 @@ class VlaPolicy(nn.Module):
     def sample(
         self, obs: Obs, noise: Float[Tensor, "b Tp a"], steps: int | None = None
     ) -> Float[Tensor, "b Tp a"]:
-        """Deterministic endpoint of the process in `steps` transitions; None: the configured K."""
+        """Endpoint of the process for this noise in `steps` transitions; None: the configured K."""
         return self.sample_from(self.encode(obs), noise, steps)
 
     def sample_from(
@@ -153,15 +163,31 @@ class VlaPolicy(nn.Module):
                 f"{self.action_spec.dim}): one full-length draw per observation."
             )
         steps = self.process.steps if steps is None else steps
-        return deterministic_sample(self.process, self._velocity(cond), cond.pooled, noise, steps)
+        if isinstance(self.net, TokenExpert):
+            if steps != self.process.steps:
+                raise ConfigError(
+                    f"A chunk has {self.process.steps} tokens, found steps={steps}. Leave steps out."
+                )
+            return self.net.sample(cond, noise)
+        return deterministic_sample(self._flow(), self._velocity(cond), cond.pooled, noise, steps)
 
     def path(
         self, features: Any, noise: Float[Tensor, "b Tp a"]
     ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
-        """Points of the deterministic path and their process times, from 1 = noise to 0 = action."""
-        times = [*self.process.transitions(self.process.steps).times.tolist(), 0.0]
-        net = self._velocity(features)
-        return deterministic_path(self.process, net, features.pooled, noise, self.process.steps), times
+        """Points of the deterministic path and their process times, from 1 = noise to 0 = action. Raises
+        ConfigError for tokens, which have none.
+        """
+        flow, net = self._flow(), self._velocity(features)
+        times = [*flow.transitions(flow.steps).times.tolist(), 0.0]
+        return deterministic_path(flow, net, features.pooled, noise, flow.steps), times
+
+    def _flow(self) -> Flow:
+        if not isinstance(self.process, Flow):
+            raise ConfigError(
+                "A policy of action tokens (policy.head=tokens) has no path from noise to action. Train with "
+                "policy.head=flow."
+            )
+        return self.process
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         """The action, unchanged."""
@@ -178,19 +204,26 @@ class VlaPolicy(nn.Module):
         u: Float[Tensor, " b"],
         crop: Crop | None = None,
     ) -> Float[Tensor, " b"]:
-        """Behaviour-cloning loss of each sample, the mean over `draws` noises and times for one prefix.
+        """Behaviour-cloning loss of each sample: the cross-entropy of tokens, or the flow's loss, the mean
+        over `draws` noises and times for one prefix.
 
         Draw j takes the noise of another row of the batch, and the time u + j / draws modulo 1. With a
         memory, obs is that of this and of earlier decisions; see `remembered`.
         """
-        draws = self.shape.draws
         cond = self.encode(obs, crop) if self.memory is None else self.remembered(obs, crop)
+        if isinstance(self.net, TokenExpert):
+            loss = self.net.loss(cond, chunk)
+        else:
+            loss = self._flow_loss(cond, chunk, noise, u)
+        return loss + self.shape.spatial * self._point_loss(cond, obs, crop) if self.points_dim else loss
+
+    def _flow_loss(self, cond: Cond, chunk: Tensor, noise: Tensor, u: Tensor) -> Float[Tensor, " b"]:
+        draws = self.shape.draws
         noises = torch.cat([noise.roll(j, 0) for j in range(draws)])
         times = torch.cat([(u + j / draws) % 1.0 for j in range(draws)])
         chunks, many = chunk.repeat(draws, 1, 1), cond.repeat(draws)
-        loss = self.process.bc_loss(self._velocity(many), many.pooled, chunks, noises, times)
-        loss = loss.view(draws, -1).mean(0)
-        return loss + self.shape.spatial * self._point_loss(cond, obs, crop) if self.points_dim else loss
+        loss = self._flow().bc_loss(self._velocity(many), many.pooled, chunks, noises, times)
+        return loss.view(draws, -1).mean(0)
 
     def predicted_points(self, cond: Cond) -> Float[Tensor, "b c 2"]:
         """Predicted points to act at, in the crops of all pictures."""
@@ -284,6 +317,7 @@ class VlaPolicy(nn.Module):
 def check_config(config: VlaConfig, chunk: int, execute: int) -> None:
     """Raise ConfigError for sizes that do not fit together."""
     check_settings(config, "policy.")
+    check_action_head(config)
     if not 1 <= execute <= chunk:
         raise ConfigError(f"A policy needs 1 <= execute <= chunk, found execute={execute}, chunk={chunk}.")
     if config.width % (2 * config.heads) or config.heads % config.kv_heads:
@@ -291,6 +325,15 @@ def check_config(config: VlaConfig, chunk: int, execute: int) -> None:
             f"policy.width={config.width} must be divisible by 2 * heads={2 * config.heads}, and "
             f"policy.heads={config.heads} by kv_heads={config.kv_heads}."
         )
+
+
+def check_action_head(config: VlaConfig) -> None:
+    """Raise ConfigError for settings of the other head, which have no effect."""
+    plain = VlaConfig()
+    others = ("process", "draws") if config.head == "tokens" else ("bins",)
+    for key in others:
+        if getattr(config, key) != getattr(plain, key):
+            raise ConfigError(f"policy.{key} has no effect with policy.head={config.head}. Leave it out.")
 
 
 def check_observation(senses: dict[str, str], name: str) -> None:

@@ -27,9 +27,10 @@ class MapConfig:
         "draws",
         "candidates",
         "head",
+        "tokens",
         help="actor's output: initial noise of the base, correction of its action, the action, the base's "
-        "denoising chain, its chunk with draws of its training loss, the choice of one of its chunks, or a "
-        "chunk by a single-step head",
+        "denoising chain, its chunk with draws of its training loss, the choice of one of its chunks, a "
+        "chunk by a single-step head, or the base's action tokens",
     )
     draws: int = setting(8, "draws: noises and times per chunk at which the loss is taken", at_least=1)
     candidates: int = setting(8, "candidates: draws of the base per decision, its own included", at_least=2)
@@ -60,7 +61,7 @@ class MethodConfig(FinetuneConfig):
         "ppo",
         "denoising",
         help="learner: off-policy (SAC, TD3), noise-aliased critics (DSRL), PPO of an actor, or PPO of the "
-        "base's denoising network",
+        "base's denoising network or decoder of tokens",
     )
     map: MapConfig = field(default_factory=MapConfig)
     ppo: PpoConfig = field(default_factory=PpoConfig)

@@ -47,6 +47,20 @@ def small_vla(
     return made.eval().requires_grad_(False)
 
 
+def token_vla(
+    seed: int = 0, spec: EnvSpec = SPEC, memory: int = 0, spatial: float = 0.0, *, random: bool = True
+) -> VlaPolicy:
+    """`small_vla` with actions as tokens of 16 bins; random: its decoder is not at its zero start."""
+    torch.manual_seed(seed)
+    config = VlaConfig(
+        width=32, layers=2, heads=4, kv_heads=2, memory=memory, spatial=spatial, head="tokens", bins=16
+    )
+    made = VlaPolicy(spec, Normalizer({"state": spec.obs["state"].shape}), config, TP, TA, WORDS)
+    for parameter in made.net.parameters() if random else ():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return made.eval().requires_grad_(False)
+
+
 def seen(*texts: str, seed: int = 1) -> Obs:
     """One observation for each instruction, with pictures and states of their own."""
     rng, n = torch.Generator().manual_seed(seed), len(texts)

@@ -17,7 +17,8 @@ from policies.tuned.one_step import JumpHead, OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
 from policies.vla.packed import PackedPolicy
-from robo_rl.apps.tuning.denoising import chain_head, tunable
+from policies.vla.policy import VlaPolicy
+from robo_rl.apps.tuning.denoising import chain_head, token_head, tunable
 from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.pictures import LearnedPictures, learned_pictures
 from robo_rl.apps.tuning.stores import (
@@ -40,6 +41,9 @@ from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.nets.optim.graphs import update_graphs
 from robo_rl.rl.collect import Collector, Store
+from robo_rl.rl.denoising.draws import DrawHead
+from robo_rl.rl.denoising.head import ChainHead
+from robo_rl.rl.denoising.tokens import TokenHead
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
 from robo_rl.rl.observed import LearnedFeatures
@@ -238,15 +242,23 @@ def build_ppo(parts: Parts) -> tuple[Tuner, SavedPolicy]:
 
 
 def build_denoising(parts: Parts) -> tuple[Tuner, SavedPolicy]:
-    """PPO of the base's own denoising network. The policy is the base with new weights."""
+    """PPO of the base's own denoising network, or of its decoder of tokens. The policy is the base with new
+    weights.
+    """
     assert isinstance(parts.map, ChainMap)
     policy, method = tunable(parts.base, parts.method.denoising.guidance), parts.method
     if any(sense_of(key, array) != "state" for key, array in policy.obs_spec.items()):
-        parts.say("The encoder of pictures, words and points stays: only the denoising network learns.")
+        parts.say("The encoder of pictures, words and points stays: only the network of actions learns.")
     acting = stored_base(method, policy, parts.env.spec.name)
     assert isinstance(acting, GenerativePolicy | PackedPolicy)
-    seen = parts.views.critic_width(parts.features)
-    head = chain_head(policy, seen, method.denoising, method.ppo.clip, parts.rng, parts.map.draws, acting)
+    head: ChainHead | DrawHead | TokenHead
+    if method.map.kind == "tokens":
+        assert isinstance(policy, VlaPolicy)
+        assert isinstance(acting, PackedPolicy)
+        head = token_head(policy, method.denoising, method.ppo.clip, acting)
+    else:
+        seen = parts.views.critic_width(parts.features)
+        head = chain_head(policy, seen, method.denoising, method.ppo.clip, parts.rng, parts.map.draws, acting)
     learner = PpoLearner(parts.features, parts.map, method.learner, method.ppo, parts.rng, parts.views, head)
     return on_policy_tuner(parts, acting, learner), policy
 

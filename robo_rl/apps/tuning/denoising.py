@@ -1,4 +1,6 @@
-"""Parts of a run that learns inside the denoising of its base: a copy to train, its chains, its noise."""
+"""Parts of a run that learns inside the denoising or the tokens of its base: a copy to train, its chains, its
+noise.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from torch import nn
 
 from policies.base.chain import Explore
 from policies.base.generative import GenerativePolicy
+from policies.base.tokens import Tokens
 from policies.registry import SavedPolicy
 from policies.vla.packed import PackedPolicy
 from policies.vla.policy import VlaPolicy
@@ -18,9 +21,10 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.nets.guided import GuidedConfig
 from robo_rl.nets.noise_net import NoiseNet
 from robo_rl.nets.registry import make_net, net_config_json
-from robo_rl.rl.denoising.config import DenoisingConfig, check_denoising
+from robo_rl.rl.denoising.config import DenoisingConfig, check_denoising, check_tokens
 from robo_rl.rl.denoising.draws import DrawHead, GuidedDrawHead
 from robo_rl.rl.denoising.head import ChainHead
+from robo_rl.rl.denoising.tokens import TokenHead
 from robo_rl.rl.off_policy.networks import drawn_seed
 
 
@@ -35,7 +39,30 @@ def chain_map(base: SavedPolicy, draws: int = 0) -> ChainMap:
             f"base=, found a policy of kind '{base.kind}'. Give the policy of robo-rl train, or choose "
             "method=residual."
         )
+    if isinstance(base.process, Tokens):
+        raise ConfigError(
+            "A policy of action tokens (policy.head=tokens) has no denoising. Choose method=ppo_tokens, or "
+            "train the base with policy.head=flow."
+        )
     return ChainMap(base.chunk, base.action_spec.dim, base.process.steps, base.execute, draws)
+
+
+def token_map(base: SavedPolicy) -> ChainMap:
+    """Map of the chunks of action tokens. Raises ConfigError for a base without tokens."""
+    if not isinstance(base, VlaPolicy) or not isinstance(base.process, Tokens):
+        raise ConfigError(
+            "PPO on tokens needs a vision-language-action policy of action tokens as base=, found one of "
+            f"kind '{base.kind}' without them. Train it with policy=vla policy.head=tokens, or choose "
+            "method=flow_sde."
+        )
+    return ChainMap(base.chunk, base.action_spec.dim, 0, base.execute)
+
+
+def token_head(policy: VlaPolicy, config: DenoisingConfig, clip: float, acting: PackedPolicy) -> TokenHead:
+    """Head over the decoder of this policy. acting: the policy with the features that are stored."""
+    check_tokens(config)
+    module = nn.ModuleDict({"net": policy.net})
+    return TokenHead(acting.token_sampler(), module, token_map(policy), config, clip)
 
 
 def tunable(base: SavedPolicy, guidance: float = 0.0) -> GenerativePolicy | VlaPolicy:

@@ -217,6 +217,11 @@ def check_head(config: DistillVerb, teacher: SavedPolicy) -> None:
         )
     if not isinstance(base, VlaPolicy):
         return
+    if base.shape.head == "tokens":
+        raise ConfigError(
+            "A policy of action tokens (policy.head=tokens) has no path from noise to action to distil. "
+            "Train with policy.head=flow."
+        )
     if config.net != type(config)(teacher="", out="").net:
         raise ConfigError(
             "net= is a network over flat features, but the head of a vision-language-action policy is its "

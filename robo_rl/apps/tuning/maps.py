@@ -9,7 +9,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
-from robo_rl.apps.tuning.denoising import chain_map
+from robo_rl.apps.tuning.denoising import chain_map, token_map
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
@@ -28,8 +28,8 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
                 "ignores its noise input. Steer its own base, or train a residual on it (method=residual)."
             )
         return LatentMap(base.chunk, action_dim, config.magnitude, config.origin, config.rank)  # type: ignore[arg-type]
-    if config.kind in ("chain", "draws"):
-        return chain_map(base, config.draws if config.kind == "draws" else 0)
+    if config.kind in ("chain", "draws", "tokens"):
+        return chunk_map(config, base)
     if config.kind in ("candidates", "head"):
         return head_map(base) if config.kind == "head" else _candidate_map(config, base)
     if config.kind == "residual":
@@ -48,6 +48,13 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
             "method=residual)."
         )
     return DirectMap(action_dim)
+
+
+def chunk_map(config: MapConfig, base: SavedPolicy) -> ChainMap:
+    """Map of chunks that the base's own network makes: as chains, with draws of its loss, or as tokens."""
+    if config.kind == "tokens":
+        return token_map(base)
+    return chain_map(base, config.draws if config.kind == "draws" else 0)
 
 
 def head_map(base: SavedPolicy) -> ChainMap:

@@ -1,4 +1,6 @@
-"""Settings of PPO on the transitions of a denoising chain. Each named method is a set of these values."""
+"""Settings of PPO on the transitions of a denoising chain, or on action tokens. Each named method is a set of
+these values.
+"""
 
 from __future__ import annotations
 
@@ -71,11 +73,30 @@ class DenoisingConfig:
     label_drop: float = setting(
         0.3, "guidance: share of decisions that are learned without their label", at_least=0.0, at_most=1.0
     )
-    entropy: float = setting(0.0, "weight of the entropy of learned noise", at_least=0.0)
+    temperature: float = setting(
+        1.0, "map.kind=tokens: temperature of the logits in rollouts and ratios", above=0.0
+    )
+    entropy: float = setting(0.0, "weight of the entropy of learned noise, or of tokens", at_least=0.0)
+
+
+def check_tokens(cfg: DenoisingConfig) -> None:
+    """Raise ConfigError for settings of transitions, which tokens do not have."""
+    plain, used = DenoisingConfig(ratio="chain"), ("reduce", "temperature", "entropy")
+    for name in vars(plain):
+        if name not in used and getattr(cfg, name) != getattr(plain, name):
+            raise ConfigError(
+                f"Action tokens have one ratio for the executed part of a chunk, and no use for "
+                f"method.denoising.{name}={getattr(cfg, name)}. Set it to {getattr(plain, name)}."
+            )
 
 
 def check_denoising(cfg: DenoisingConfig, draws: int = 0) -> None:
     """Raise ConfigError for settings that exclude each other."""
+    if cfg.temperature != 1.0:
+        raise ConfigError(
+            "Only action tokens have a temperature: set method.denoising.temperature=1, or "
+            "method.map.kind=tokens."
+        )
     if draws and (cfg.noise_range or cfg.random_step != "none" or cfg.progressive):
         raise ConfigError(
             "Draws of the training loss need no stochastic transitions: set method.denoising.noise_range=[], "

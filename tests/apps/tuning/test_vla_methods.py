@@ -15,6 +15,7 @@ import torch
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
+from policies.tuned.residual import ResidualPolicy
 from policies.vla.packed import PackedPolicy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.compose import TuningSession, build_session
@@ -23,13 +24,14 @@ from robo_rl.apps.tuning.stores import stored_base
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.core.protocols import reads_every_step
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.rollout import EvalResult, eval_seeds, evaluate
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig
-from tests.policies.small_vla import TA, TP, drawn, seen, sides_env, small_vla
+from tests.policies.small_vla import TA, TP, drawn, seen, sides_env, small_vla, token_vla
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
 
@@ -46,20 +48,26 @@ def method(kind: str, algorithm: str = "off_policy", **options: Any) -> MethodCo
 
 def denoising(**settings: Any) -> MethodConfig:
     ppo = PpoConfig(rollout=8, epochs=1, minibatches=2, warmup=0)
-    return replace(
-        method("chain", "denoising"), base_steps=0, ppo=ppo, denoising=DenoisingConfig(level=0.7, **settings)
-    )
+    return replace(method("chain", "denoising"), base_steps=0, ppo=ppo, denoising=DenoisingConfig(**settings))
 
 
+TOKENS = "PPO on tokens"
 METHODS = {
     "residual": method("residual", actor="deterministic", gate=True),
     "residual of chunks": method("residual", per_chunk=True),
     "steering": method("steering"),
     "DSRL-NA": method("steering", "noise_aliased"),
-    "DPPO": denoising(first_clip=0.001, discount=0.9),
-    "Flow-SDE": denoising(random_step="decision"),
+    "DPPO": denoising(level=0.7, first_clip=0.001, discount=0.9),
+    "Flow-SDE": denoising(level=0.7, random_step="decision"),
     "Flow-Noise": denoising(noise_range=[0.1, 0.3], ratio="chain"),
+    TOKENS: replace(
+        denoising(ratio="chain", reduce="sum", temperature=1.5), map=MapConfig(kind="tokens"), name="tokens"
+    ),
 }
+
+
+def base_of(name: str, memory: int = 0) -> VlaPolicy:
+    return token_vla(memory=memory) if name == TOKENS else small_vla(memory=memory)
 
 
 @contextmanager
@@ -85,7 +93,7 @@ def measured(policy: Any, noise: float) -> EvalResult:
 @pytest.mark.parametrize("name", METHODS)
 def test_the_start_is_the_base_bit_for_bit(name: str) -> None:
     """Promise 1, for single chunks and for entire episodes."""
-    base, obs = small_vla(), seen("right", "go to the left side")
+    base, obs = base_of(name), seen("right", "go to the left side")
     with session(name, base) as (made, _):
         steered = METHODS[name].map.kind == "steering"
         noise = torch.zeros_like(drawn(2)) if steered else drawn(2)
@@ -104,7 +112,7 @@ def test_the_prefix_is_encoded_once_per_decision(name: str) -> None:
     """Plan and features share it, and updates encode nothing. An ended episode needs one of its last
     observation.
     """
-    base, rows = small_vla(), list[int]()
+    base, rows = base_of(name), list[int]()
     with session(name, base) as (made, env):
         begin(made, env)
         base.backbone.register_forward_hook(lambda net, given, out: rows.append(len(out[2])))
@@ -130,7 +138,7 @@ def test_a_stopped_run_equals_an_unstopped_one(name: str, memory: int, tmp_path:
     """Promise 7, through files, in the middle of a chunk; a memory of decisions is part of the state."""
     weights = []
     for stop in (False, True):
-        base = small_vla(memory=memory)
+        base = base_of(name, memory)
         with session(name, base) as (made, env):
             seeds = begin(made, env)
             for _ in range(11):
@@ -141,7 +149,7 @@ def test_a_stopped_run_equals_an_unstopped_one(name: str, memory: int, tmp_path:
                 weights.append(made.tuner.learner.weights())
                 continue
             save_state(tmp_path / "state", {"tuner": made.tuner.state_dict(), "env": env.snapshot()})
-        with session(name, small_vla(memory=memory)) as (made, env):
+        with session(name, base_of(name, memory)) as (made, env):
             state = load_state(tmp_path / "state")
             env.restore(state["env"], EpisodeSeeds(seeds.root, seeds.count))
             made.tuner.load_state_dict(state["tuner"])
@@ -153,10 +161,25 @@ def test_a_stopped_run_equals_an_unstopped_one(name: str, memory: int, tmp_path:
             assert torch.equal(value, weights[1][part][key]), (part, key)
 
 
-@pytest.mark.parametrize("name", ["DSRL-NA", "Flow-SDE"])
+@pytest.mark.parametrize("name", ["DSRL-NA", "Flow-SDE", TOKENS])
 def test_methods_that_store_prefixes_refuse_a_memory(name: str) -> None:
     with pytest.raises(ConfigError, match=r"policy\.memory.* Use method=steering or residual"):
-        session(name, small_vla(memory=2)).__enter__()
+        session(name, base_of(name, 2)).__enter__()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["steering", "DSRL-NA", "residual"])
+def test_tokens_are_steered_and_corrected(name: str) -> None:
+    """Learners beside the base need its noise port alone, which is that of a flow; the start is the base."""
+    base, obs = token_vla(), seen("right", "go to the left side")
+    with session(name, base) as (made, env):
+        begin(made, env)
+        noise = torch.zeros_like(drawn(2)) if METHODS[name].map.kind == "steering" else drawn(2)
+        assert torch.equal(made.policy.sample(obs, noise), base.sample(obs, noise))
+        with torch.enable_grad():
+            while not made.tuner.done:
+                made.tuner.advance()
+        assert made.tuner.learner.updates > 0
 
 
 def test_decisions_stay_as_far_apart_as_they_are_remembered() -> None:
@@ -164,10 +187,10 @@ def test_decisions_stay_as_far_apart_as_they_are_remembered() -> None:
         with_planning_interval(small_vla(memory=2), 1)
 
 
-@pytest.mark.parametrize("name", ["DPPO", "Flow-SDE", "Flow-Noise"])
+@pytest.mark.parametrize("name", ["DPPO", "Flow-SDE", "Flow-Noise", TOKENS])
 def test_denoising_learns_the_expert_alone_from_ratio_one(name: str) -> None:
     """Promise 3: the first minibatch has the log-probabilities of acting. Prefix and base do not change."""
-    base = small_vla()
+    base = base_of(name)
     before = {key: value.clone() for key, value in base.state_dict().items()}
     with session(name, base) as (made, env):
         begin(made, env)
@@ -218,7 +241,22 @@ def test_only_methods_that_sample_from_stored_decisions_store_the_prefix() -> No
     stored = {
         name for name, made in METHODS.items() if isinstance(stored_base(made, base, "robot/x"), PackedPolicy)
     }
-    assert stored == {"DSRL-NA", "DPPO", "Flow-SDE", "Flow-Noise"}
+    assert stored == {"DSRL-NA", "DPPO", "Flow-SDE", "Flow-Noise", TOKENS}
+
+
+def test_pictures_that_no_plan_reads_are_not_drawn() -> None:
+    """Packed features are read when a plan is made, as the policy's are: drawing is most of the work."""
+    base = token_vla()
+    assert reads_every_step(PackedPolicy(base)) is reads_every_step(base) is False
+    residual = deployed_residual(base)
+    assert reads_every_step(PackedPolicy(residual)) is reads_every_step(residual) is True
+
+
+def deployed_residual(base: VlaPolicy) -> ResidualPolicy:
+    """The base with a residual of every step."""
+    with session("residual", base) as (made, _):
+        assert isinstance(made.policy, ResidualPolicy)
+        return made.policy
 
 
 def test_a_new_planning_interval_shares_the_weights() -> None:

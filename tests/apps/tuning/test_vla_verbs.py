@@ -19,7 +19,7 @@ from robo_rl.conf.finetune import MethodConfig
 from robo_rl.data.store import DatasetWriter
 from sim.adapters.metaworld_words import CAMERAS, SharedRenderer
 from sim.registry import make_env
-from tests.policies.small_vla import SPEC, seen, small_vla
+from tests.policies.small_vla import SPEC, seen, small_vla, token_vla
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
 
@@ -55,11 +55,16 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
          "method.learner.explore_correlation=0"],
         ["method=dsrl_na", "method.execute=2"],
         ["method=flow_sde", "method.ppo.rollout=8", "method.ppo.minibatches=1"],
+        ["method=ppo_tokens", "method.ppo.rollout=8", "method.ppo.minibatches=1"],
     ],
     ids=lambda words: words[0].partition("=")[2],
 )  # fmt: skip
 def test_finetune_reports_every_task(base: Path, tmp_path: Path, words: list[str]) -> None:
-    steps = ["env_steps=32"] if "flow_sde" in words[0] else ["env_steps=32", "method.base_steps=16"]
+    if "tokens" in words[0]:
+        spec = load_policy(base / "policy").env  # type: ignore[attr-defined]
+        base = tmp_path / "tokens"
+        save_policy(base / "policy", token_vla(spec=spec))
+    steps = ["env_steps=32"] if "ppo.rollout=8" in words[1] else ["env_steps=32", "method.base_steps=16"]
     small = ["method.learner.hidden=[8]", "method.learner.batch=4"]
     if "residual" in words[0]:
         small.append("method.burn_in=2")
