@@ -16,7 +16,9 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
 
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
 `robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
-seeds. The line has the success of each seed, that of the base, and the smallest change of a task.
+seeds. --rl-bases names a trained policy for each seed (--name ... --set seed=...), so that the trainings of
+the base vary as well. The line has the success of each seed, that of the bases as they are deployed and
+without noise, and the change of each task, all on the same episodes.
 --checkpoint measures a run that is not finished.
 """
 
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -68,6 +70,7 @@ def main() -> None:
     options.add_argument("--name", default="vla", help="folder of the policy, in --folder")
     options.add_argument("--rl", default="steering", help="method of after_rl_success")
     options.add_argument("--rl-seeds", nargs="+", type=int, default=[0, 1, 2], help="its seeds")
+    options.add_argument("--rl-bases", nargs="+", help="--name of the base of each seed; none: one for all")
     options.add_argument("--rl-steps", type=int, default=50000, help="its environment steps")
     options.add_argument("--rl-set", nargs="*", default=[], help="more of its settings, key=value")
     options.add_argument("--workers", type=int, default=0, help="simulator processes of each verb")
@@ -141,7 +144,7 @@ class Measurement:
         home = Path(policy.partition("@")[0])
         file = home / f"{name}{'_at_' + policy.partition('@')[2] if '@' in policy else ''}.json"
         if not file.exists():
-            lanes = min(6, len(tasks) * self.args.episodes_per_task)
+            lanes = min(12, len(tasks) * self.args.episodes_per_task)
             count = {"episodes": len(tasks) * self.args.episodes_per_task, "num_envs": lanes}
             if len(tasks) < len(self.tasks):
                 settings["tasks"] = f"[{','.join(tasks)}]"
@@ -180,25 +183,47 @@ class Measurement:
         return outcomes
 
     def after_rl(self) -> ByTask:
-        """Outcomes of all seeds of the method, on the episodes of the base."""
-        policy, args = self.vla(), self.args
-        base = self.success(policy, "success")
-        seeds = [self.tuned(policy, seed) for seed in args.rl_seeds]
-        outcomes = {task: [each for of_seed in seeds for each in of_seed[task]] for task in self.tasks}
-        change = {task: fmean(outcomes[task]) - fmean(base[task]) for task in self.tasks}
-        results = [
-            json.loads((self.run_of(policy, seed) / "results.json").read_text()) for seed in args.rl_seeds
-        ]
+        """Outcomes of all seeds of the method, on the episodes of their bases."""
+        args = self.args
+        runs = list(zip(self.bases(), args.rl_seeds, strict=True))
+        before = [self.success(base, "success") for base, _ in runs]
+        still = [self.success(base, "success_without_noise", noise=0.0) for base, _ in runs]
+        after = [self.tuned(base, seed) for base, seed in runs]
+        start, outcomes = self.pooled(before), self.pooled(after)
+        change = {task: fmean(outcomes[task]) - fmean(start[task]) for task in self.tasks}
+        results = [json.loads((self.run_of(base, seed) / "results.json").read_text()) for base, seed in runs]
         self.more = {
             "method": args.rl,
             "settings": args.rl_set,
             "env_steps": [result["env_steps"] for result in results],  # all, less where time ended it
             "selection_env_steps": [result["steps"].get("selection", 0) for result in results],  # of these
-            "seeds": [fmean(joined(of_seed)) for of_seed in seeds],
-            "base": fmean(joined(base)),
+            "train_cpu_s": [round(result["curve"]["train_cpu_s"]) for result in results],
+            "seeds": [fmean(joined(of_seed)) for of_seed in after],
+            "base": fmean(joined(start)),
+            "base_of_seeds": [fmean(joined(of_seed)) for of_seed in before],
+            "base_without_noise": [fmean(joined(of_seed)) for of_seed in still],
+            "change": change,
             "least_change_of_a_task": min(change.values()),
         }
         return outcomes
+
+    def bases(self) -> list[str]:
+        """Policy that each seed of the method starts from."""
+        args = self.args
+        if args.rl_bases is None:
+            return [self.vla()] * len(args.rl_seeds)
+        if len(args.rl_bases) != len(args.rl_seeds):
+            raise SystemExit(
+                f"--rl-bases names {len(args.rl_bases)} policies for {len(args.rl_seeds)} seeds."
+            )
+        folders = [self.folder / f"{name}_{args.suite}" for name in args.rl_bases]
+        if missing := [folder.name for folder in folders if not (folder / "policy").exists()]:
+            raise SystemExit(f"{self.folder} has no {missing}. Train them first: --name ... --only success")
+        return [str(folder) for folder in folders]
+
+    def pooled(self, of_seeds: Sequence[ByTask]) -> ByTask:
+        """Outcomes of each task, of all seeds together."""
+        return {task: [each for of_seed in of_seeds for each in of_seed[task]] for task in self.tasks}
 
     def run_of(self, policy: str, seed: int) -> Path:
         """Folder of one seed of the method."""
