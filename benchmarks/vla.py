@@ -12,6 +12,8 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
     vla/<suite>/other_instruction_success  told the opposite task: success in the task that was not named
     vla/<suite>/single_task_success        flow policies of one task each, from the same pictures
     vla/<suite>/spatial_success            a policy that also learns where to act, from the same data
+    vla/<suite>/without_noise_success      the first policy from zero noise, on the same episodes
+    vla/<suite>/spatial_without_noise_success  the policy of spatial_success from zero noise
     vla/<suite>/after_rl_success           the policy after --rl, on the episodes of vla/<suite>/success
 
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
@@ -47,6 +49,8 @@ PARTS = (
     "other_instruction_success",
     "single_task_success",
     "spatial_success",
+    "without_noise_success",
+    "spatial_without_noise_success",
     "after_rl_success",
 )
 RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
@@ -101,6 +105,8 @@ class Measurement:
             "other_instruction_success": self.other_instruction,
             "single_task_success": self.single_tasks,
             "spatial_success": lambda: self.success(self.vla("_spatial", SPATIAL), "success"),
+            "without_noise_success": lambda: self.without_noise(self.vla()),
+            "spatial_without_noise_success": lambda: self.without_noise(self.vla("_spatial", SPATIAL)),
             "after_rl_success": self.after_rl,
         }
         for part in self.args.only:
@@ -158,6 +164,10 @@ class Measurement:
             outcomes[known[task_in(env, seed)]].append(success)
         return outcomes
 
+    def without_noise(self, policy: str) -> ByTask:
+        """Outcomes of a policy from zero noise, on the episodes of its success."""
+        return self.success(policy, "success_without_noise", noise=0.0)
+
     def new_wordings(self) -> ByTask:
         """Outcomes in wordings that no demonstration has; the line says how many of their words none has."""
         seen = {word for task in self.tasks for text in WORDINGS[task][:TRAINING] for word in words_in(text)}
@@ -187,7 +197,7 @@ class Measurement:
         args = self.args
         runs = list(zip(self.bases(), args.rl_seeds, strict=True))
         before = [self.success(base, "success") for base, _ in runs]
-        still = [self.success(base, "success_without_noise", noise=0.0) for base, _ in runs]
+        still = [self.without_noise(base) for base, _ in runs]
         after = [self.tuned(base, seed) for base, seed in runs]
         start, outcomes = self.pooled(before), self.pooled(after)
         change = {task: fmean(outcomes[task]) - fmean(start[task]) for task in self.tasks}
