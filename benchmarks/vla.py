@@ -18,9 +18,10 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
 
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
 `robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
-seeds. --rl-bases names a trained policy for each seed (--name ... --set seed=...), so that the trainings of
-the base vary as well. The line has the success of each seed, that of the bases as they are deployed and
-without noise, and the change of each task, all on the same episodes.
+seeds. The line has the success of each seed, that of the base as it is deployed and without noise, and the
+change of each task, all on the same episodes. --bases names policies that were trained with different seeds
+(--name ... --set seed=...): success with and without noise is then over all of them, and after_rl_success has
+a base for each of --rl-seeds.
 --checkpoint measures a run that is not finished.
 """
 
@@ -74,7 +75,7 @@ def main() -> None:
     options.add_argument("--name", default="vla", help="folder of the policy, in --folder")
     options.add_argument("--rl", default="steering", help="method of after_rl_success")
     options.add_argument("--rl-seeds", nargs="+", type=int, default=[0, 1, 2], help="its seeds")
-    options.add_argument("--rl-bases", nargs="+", help="--name of the base of each seed; none: one for all")
+    options.add_argument("--bases", nargs="+", help="--name of several trainings, to measure together")
     options.add_argument("--rl-steps", type=int, default=50000, help="its environment steps")
     options.add_argument("--rl-set", nargs="*", default=[], help="more of its settings, key=value")
     options.add_argument("--workers", type=int, default=0, help="simulator processes of each verb")
@@ -100,13 +101,13 @@ class Measurement:
 
     def run(self) -> None:
         everything: Mapping[str, Callable[[], ByTask]] = {
-            "success": lambda: self.success(self.vla(), "success"),
+            "success": lambda: self.of_trainings("", {}),
             "new_wording_success": self.new_wordings,
             "other_instruction_success": self.other_instruction,
             "single_task_success": self.single_tasks,
-            "spatial_success": lambda: self.success(self.vla("_spatial", SPATIAL), "success"),
-            "without_noise_success": lambda: self.without_noise(self.vla()),
-            "spatial_without_noise_success": lambda: self.without_noise(self.vla("_spatial", SPATIAL)),
+            "spatial_success": lambda: self.of_trainings("_spatial", SPATIAL),
+            "without_noise_success": lambda: self.of_trainings("", {}, noise=False),
+            "spatial_without_noise_success": lambda: self.of_trainings("_spatial", SPATIAL, noise=False),
             "after_rl_success": self.after_rl,
         }
         for part in self.args.only:
@@ -164,6 +165,14 @@ class Measurement:
             outcomes[known[task_in(env, seed)]].append(success)
         return outcomes
 
+    def of_trainings(self, kind: str, settings: Mapping[str, str], noise: bool = True) -> ByTask:
+        """Outcomes of one training, or of all --bases; the line then has the success of each."""
+        policies = [self.vla(kind, settings)] if self.args.bases is None else self.bases(kind)
+        each = [self.success(every, "success") if noise else self.without_noise(every) for every in policies]
+        if self.args.bases is not None:
+            self.more = {"seeds": [fmean(joined(outcomes)) for outcomes in each]}
+        return self.pooled(each)
+
     def without_noise(self, policy: str) -> ByTask:
         """Outcomes of a policy from zero noise, on the episodes of its success."""
         return self.success(policy, "success_without_noise", noise=0.0)
@@ -195,7 +204,10 @@ class Measurement:
     def after_rl(self) -> ByTask:
         """Outcomes of all seeds of the method, on the episodes of their bases."""
         args = self.args
-        runs = list(zip(self.bases(), args.rl_seeds, strict=True))
+        bases = [self.vla()] * len(args.rl_seeds) if args.bases is None else self.bases()
+        if len(bases) != len(args.rl_seeds):
+            raise SystemExit(f"--bases names {len(bases)} policies for {len(args.rl_seeds)} of --rl-seeds.")
+        runs = list(zip(bases, args.rl_seeds, strict=True))
         before = [self.success(base, "success") for base, _ in runs]
         still = [self.without_noise(base) for base, _ in runs]
         after = [self.tuned(base, seed) for base, seed in runs]
@@ -217,18 +229,11 @@ class Measurement:
         }
         return outcomes
 
-    def bases(self) -> list[str]:
-        """Policy that each seed of the method starts from."""
-        args = self.args
-        if args.rl_bases is None:
-            return [self.vla()] * len(args.rl_seeds)
-        if len(args.rl_bases) != len(args.rl_seeds):
-            raise SystemExit(
-                f"--rl-bases names {len(args.rl_bases)} policies for {len(args.rl_seeds)} seeds."
-            )
-        folders = [self.folder / f"{name}_{args.suite}" for name in args.rl_bases]
+    def bases(self, kind: str = "") -> list[str]:
+        """Policies of --bases; kind: those with other settings. Ends the program if one is not trained."""
+        folders = [self.folder / f"{name}{kind}_{self.args.suite}" for name in self.args.bases]
         if missing := [folder.name for folder in folders if not (folder / "policy").exists()]:
-            raise SystemExit(f"{self.folder} has no {missing}. Train them first: --name ... --only success")
+            raise SystemExit(f"{self.folder} has no {missing}. Train them first: --name ... --set seed=...")
         return [str(folder) for folder in folders]
 
     def pooled(self, of_seeds: Sequence[ByTask]) -> ByTask:

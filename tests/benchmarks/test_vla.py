@@ -77,7 +77,7 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "verb", verb)
     args = Namespace(
         suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None,
-        rl="steering", rl_seeds=[0, 1], rl_bases=None, rl_steps=24, rl_set=[], workers=0, device="cpu",
+        rl="steering", rl_seeds=[0, 1], bases=None, rl_steps=24, rl_set=[], workers=0, device="cpu",
     )  # fmt: skip
     measurement = module.Measurement(args, tmp_path)
     outcomes = measurement.after_rl()
@@ -90,6 +90,6 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert measurement.more["base_of_seeds"] == measurement.more["base_without_noise"] == [0.5, 0.5]
     assert measurement.more["least_change_of_a_task"] == 0.0
     assert sorted(measurement.more["change"].values()) == [0.0] + [0.5] * 5
-    args.rl_bases = ["vla_s1", "vla_s2"]
+    args.bases = ["vla_s1", "vla_s2"]
     with pytest.raises(SystemExit, match=r"vla_s1_mt6.* Train them first"):
         measurement.bases()
