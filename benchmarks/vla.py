@@ -16,11 +16,16 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
     vla/<suite>/tokens_without_noise_success  the same from zero noise: the median of each token
     vla/<suite>/tokens_after_rl_success     that policy after method=ppo_tokens in --rl-task alone; medians of
                                             its and its base's tokens in the same, new episodes
+    vla/<suite>/without_noise_success      the first policy from zero noise, on the same episodes
+    vla/<suite>/spatial_without_noise_success  the policy of spatial_success from zero noise
     vla/<suite>/after_rl_success           the policy after --rl, on the episodes of vla/<suite>/success
 
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
 `robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
-seeds. The line has the success of each seed, that of the base, and the smallest change of a task.
+seeds. The line has the success of each seed, that of the base as it is deployed and without noise, and the
+change of each task, all on the same episodes. --bases names policies that were trained with different seeds
+(--name ... --set seed=...): success with and without noise is then over all of them, and after_rl_success has
+a base for each of --rl-seeds.
 --checkpoint measures a run that is not finished.
 """
 
@@ -28,7 +33,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -52,6 +57,8 @@ PARTS = (
     "tokens_success",
     "tokens_without_noise_success",
     "tokens_after_rl_success",
+    "without_noise_success",
+    "spatial_without_noise_success",
     "after_rl_success",
 )
 RECIPE = {"chunk": 16, "execute": 8, "threads": 1, "checkpoint_every": 200, "keep_checkpoints": 20}
@@ -78,6 +85,7 @@ def main() -> None:
     options.add_argument("--name", default="vla", help="folder of the policy, in --folder")
     options.add_argument("--rl", default="steering", help="method of after_rl_success")
     options.add_argument("--rl-seeds", nargs="+", type=int, default=[0, 1, 2], help="its seeds")
+    options.add_argument("--bases", nargs="+", help="--name of several trainings, to measure together")
     options.add_argument("--rl-steps", type=int, default=50000, help="its environment steps")
     options.add_argument("--rl-task", default="window-open-v3", help="task of tokens_after_rl_success")
     options.add_argument("--rl-set", nargs="*", default=[], help="more of its settings, key=value")
@@ -104,16 +112,16 @@ class Measurement:
 
     def run(self) -> None:
         everything: Mapping[str, Callable[[], ByTask]] = {
-            "success": lambda: self.success(self.vla(), "success"),
+            "success": lambda: self.of_trainings("", {}),
             "new_wording_success": self.new_wordings,
             "other_instruction_success": self.other_instruction,
             "single_task_success": self.single_tasks,
-            "spatial_success": lambda: self.success(self.vla("_spatial", SPATIAL), "success"),
-            "tokens_success": lambda: self.success(self.vla("_tokens", TOKENS), "success"),
-            "tokens_without_noise_success": lambda: self.success(
-                self.vla("_tokens", TOKENS), "success_without_noise", noise=0.0
-            ),
+            "tokens_success": lambda: self.of_trainings("_tokens", TOKENS),
+            "tokens_without_noise_success": lambda: self.of_trainings("_tokens", TOKENS, noise=False),
             "tokens_after_rl_success": self.tokens_after_rl,
+            "spatial_success": lambda: self.of_trainings("_spatial", SPATIAL),
+            "without_noise_success": lambda: self.of_trainings("", {}, noise=False),
+            "spatial_without_noise_success": lambda: self.of_trainings("_spatial", SPATIAL, noise=False),
             "after_rl_success": self.after_rl,
         }
         for part in self.args.only:
@@ -157,7 +165,7 @@ class Measurement:
         home = Path(policy.partition("@")[0])
         file = home / f"{name}{'_at_' + policy.partition('@')[2] if '@' in policy else ''}.json"
         if not file.exists():
-            lanes = min(6, len(tasks) * self.args.episodes_per_task)
+            lanes = min(12, len(tasks) * self.args.episodes_per_task)
             count = {"episodes": len(tasks) * self.args.episodes_per_task, "num_envs": lanes}
             if len(tasks) < len(self.tasks):
                 settings["tasks"] = f"[{','.join(tasks)}]"
@@ -170,6 +178,18 @@ class Measurement:
         for seed, success in zip(report["policy"]["seeds"], report["policy"]["success"], strict=True):
             outcomes[known[task_in(env, seed)]].append(success)
         return outcomes
+
+    def of_trainings(self, kind: str, settings: Mapping[str, str], noise: bool = True) -> ByTask:
+        """Outcomes of one training, or of all --bases; the line then has the success of each."""
+        policies = [self.vla(kind, settings)] if self.args.bases is None else self.bases(kind)
+        each = [self.success(every, "success") if noise else self.without_noise(every) for every in policies]
+        if self.args.bases is not None:
+            self.more = {"seeds": [fmean(joined(outcomes)) for outcomes in each]}
+        return self.pooled(each)
+
+    def without_noise(self, policy: str) -> ByTask:
+        """Outcomes of a policy from zero noise, on the episodes of its success."""
+        return self.success(policy, "success_without_noise", noise=0.0)
 
     def new_wordings(self) -> ByTask:
         """Outcomes in wordings that no demonstration has; the line says how many of their words none has."""
@@ -214,25 +234,43 @@ class Measurement:
         return {task: outcomes}
 
     def after_rl(self) -> ByTask:
-        """Outcomes of all seeds of the method, on the episodes of the base."""
-        policy, args = self.vla(), self.args
-        base = self.success(policy, "success")
-        seeds = [self.tuned(policy, seed) for seed in args.rl_seeds]
-        outcomes = {task: [each for of_seed in seeds for each in of_seed[task]] for task in self.tasks}
-        change = {task: fmean(outcomes[task]) - fmean(base[task]) for task in self.tasks}
-        results = [
-            json.loads((self.run_of(policy, seed) / "results.json").read_text()) for seed in args.rl_seeds
-        ]
+        """Outcomes of all seeds of the method, on the episodes of their bases."""
+        args = self.args
+        bases = [self.vla()] * len(args.rl_seeds) if args.bases is None else self.bases()
+        if len(bases) != len(args.rl_seeds):
+            raise SystemExit(f"--bases names {len(bases)} policies for {len(args.rl_seeds)} of --rl-seeds.")
+        runs = list(zip(bases, args.rl_seeds, strict=True))
+        before = [self.success(base, "success") for base, _ in runs]
+        still = [self.without_noise(base) for base, _ in runs]
+        after = [self.tuned(base, seed) for base, seed in runs]
+        start, outcomes = self.pooled(before), self.pooled(after)
+        change = {task: fmean(outcomes[task]) - fmean(start[task]) for task in self.tasks}
+        results = [json.loads((self.run_of(base, seed) / "results.json").read_text()) for base, seed in runs]
         self.more = {
             "method": args.rl,
             "settings": args.rl_set,
             "env_steps": [result["env_steps"] for result in results],  # all, less where time ended it
             "selection_env_steps": [result["steps"].get("selection", 0) for result in results],  # of these
-            "seeds": [fmean(joined(of_seed)) for of_seed in seeds],
-            "base": fmean(joined(base)),
+            "train_cpu_s": [round(result["curve"]["train_cpu_s"]) for result in results],
+            "seeds": [fmean(joined(of_seed)) for of_seed in after],
+            "base": fmean(joined(start)),
+            "base_of_seeds": [fmean(joined(of_seed)) for of_seed in before],
+            "base_without_noise": [fmean(joined(of_seed)) for of_seed in still],
+            "change": change,
             "least_change_of_a_task": min(change.values()),
         }
         return outcomes
+
+    def bases(self, kind: str = "") -> list[str]:
+        """Policies of --bases; kind: those with other settings. Ends the program if one is not trained."""
+        folders = [self.folder / f"{name}{kind}_{self.args.suite}" for name in self.args.bases]
+        if missing := [folder.name for folder in folders if not (folder / "policy").exists()]:
+            raise SystemExit(f"{self.folder} has no {missing}. Train them first: --name ... --set seed=...")
+        return [str(folder) for folder in folders]
+
+    def pooled(self, of_seeds: Sequence[ByTask]) -> ByTask:
+        """Outcomes of each task, of all seeds together."""
+        return {task: [each for of_seed in of_seeds for each in of_seed[task]] for task in self.tasks}
 
     def run_of(self, policy: str, seed: int) -> Path:
         """Folder of one seed of the method."""

@@ -113,6 +113,13 @@ class MethodConfig(FinetuneConfig):
         "step limit of training episodes, as a multiple of the median demonstration; none: the environment's",
         at_least=1.0,
     )
+    least_weight: float = setting(
+        1.0,
+        "environments of several tasks: episodes go to tasks in proportion to their recent rate of failures, "
+        "or this if it is less; 1: equal shares",
+        above=0.0,
+        at_most=1.0,
+    )
     deploy_noise: float | None = setting(
         None,
         "residual, denoising: scale of the base's initial noise in evaluation and deployment; none: "

@@ -5,7 +5,7 @@ Recorded(environment, writer) ─► the same environment; every episode that su
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 
@@ -23,8 +24,10 @@ Step = tuple[Obs, Tensor, Tensor, Tensor]  # observation, executed action (n, a)
 class Recorded:
     """VecEnv that writes successful episodes, or all with `keep_all`, to `writer`'s dataset as they end.
 
-    The stored action is the executed one. A snapshot holds the running episodes; restoring it removes what
-    was recorded since from the dataset, so that a run that was killed and resumed records the same episodes.
+    tasks: those of an environment of several tasks, for the notes of its episodes. An instruction is stored
+    as the label of its episode. The stored action is the executed one. A snapshot holds the running episodes;
+    restoring it removes what was recorded since from the dataset, so that a run that was killed and resumed
+    records the same episodes.
     """
 
     def __init__(
@@ -34,7 +37,9 @@ class Recorded:
         *,
         keep_all: bool = False,
         info: Mapping[str, Any] | None = None,
+        tasks: Sequence[str] = (),
     ) -> None:
+        self._tasks = tuple(tasks)
         self._env, self._writer, self._keep_all, self._info = env, writer, keep_all, dict(info or {})
         self.spec, self.num_envs, self.metadata = env.spec, env.num_envs, env.metadata
         self._low, self._high = torch.tensor(env.spec.action.low), torch.tensor(env.spec.action.high)
@@ -63,12 +68,16 @@ class Recorded:
         self._obs, self._length = obs, self._length + 1
         for lane in torch.nonzero(info["final_mask"]).flatten().tolist():
             if self._keep_all or bool(info["success"][lane]):
-                write_episode(
-                    self._writer, self._take(lane, terminated, info), task=self.spec.name, info=self._info
-                )
+                episode = self._take(lane, terminated, info)
+                note = {TASK_NOTE: self._tasks[episode.task]} if self._tasks else {}
+                write_episode(self._writer, episode, task=self._label(episode), info=self._info | note)
             self._length[lane] = 0
         self._past = self._past[len(self._past) - int(self._length.max()) :]
         return obs, reward, terminated, truncated, info
+
+    def _label(self, episode: EpisodeBuffer) -> str:
+        told = episode.obs[0].get(INSTRUCTION)
+        return self.spec.name if told is None else to_text(told)
 
     def _take(self, lane: int, terminated: Tensor, info: Mapping[str, Any]) -> EpisodeBuffer:
         """Episode that has just ended in this lane."""
@@ -83,6 +92,7 @@ class Recorded:
             terminated=bool(terminated[lane]),
             success=bool(info["success"][lane]),
             done=True,
+            task=int(info["task"][lane]) if self._tasks else 0,
         )
 
     def snapshot(self) -> dict[str, Any]:

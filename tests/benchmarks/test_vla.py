@@ -60,6 +60,7 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             settings["out"].mkdir(parents=True)
             took: dict[str, Any] = {"env_steps": 24 - 2 * settings["seed"]}  # seed 1 was ended by its time
             took["steps"] = {"training": took["env_steps"] - 4, "selection": 4}
+            took["curve"] = {"train_cpu_s": 9.6}
             (settings["out"] / "results.json").write_text(json.dumps(took))
             return
         seeds = evaluation_seeds("metaworld/mt6", 0, 12)
@@ -76,7 +77,7 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "verb", verb)
     args = Namespace(
         suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None,
-        rl="steering", rl_seeds=[0, 1], rl_steps=24, rl_set=[], workers=0, device="cpu",
+        rl="steering", rl_seeds=[0, 1], bases=None, rl_steps=24, rl_set=[], workers=0, device="cpu",
     )  # fmt: skip
     measurement = module.Measurement(args, tmp_path)
     outcomes = measurement.after_rl()
@@ -86,4 +87,9 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert measurement.more["selection_env_steps"] == [4, 4]
     assert measurement.more["base"] == 0.5
     assert measurement.more["seeds"] == [1.0, 10 / 12]
+    assert measurement.more["base_of_seeds"] == measurement.more["base_without_noise"] == [0.5, 0.5]
     assert measurement.more["least_change_of_a_task"] == 0.0
+    assert sorted(measurement.more["change"].values()) == [0.0] + [0.5] * 5
+    args.bases = ["vla_s1", "vla_s2"]
+    with pytest.raises(SystemExit, match=r"vla_s1_mt6.* Train them first"):
+        measurement.bases()

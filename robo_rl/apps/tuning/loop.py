@@ -24,7 +24,7 @@ from robo_rl.apps.tuning.start import (
     training_episode_limit,
     with_planning_interval,
 )
-from robo_rl.apps.tuning.training_lanes import LocalLanes, RemoteLanes, TrainingLanes
+from robo_rl.apps.tuning.training_lanes import LocalLanes, RemoteLanes, TrainingLanes, curriculum_of
 from robo_rl.apps.tuning.warm_start import start_from
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
@@ -43,7 +43,7 @@ from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.metrics import Metrics
 from robo_rl.runs.resumable import crossed, resumable
 from robo_rl.runs.run_dir import RunDir
-from sim.registry import has_dense_reward, make_env
+from sim.registry import has_dense_reward, make_env, tasks_in
 from sim.vec.on_device import env_on
 from sim.vec.recorded import Recorded
 
@@ -109,7 +109,9 @@ def run_method(
             tuning = build_session(
                 method, base, train_env, seed=config.seed, device=device, graphs=config.graphs, **shared
             )
-            lanes = LocalLanes(train_env, tuning.seed_root, max(1, method.groups.size))
+            lanes = LocalLanes(
+                train_env, tuning.seed_root, max(1, method.groups.size), curriculum_of(method, name)
+            )
         start_from(tuning.tuner, config.init)
         session.raise_if_stopped()  # nothing was done since the last checkpoint
         training = _Training(config, tuning, lanes, eval_env, session.metrics, session.bar.write, method)
@@ -203,7 +205,7 @@ def _recorded(
     if fresh:  # a run that was killed before its first checkpoint starts anew
         writer.rewind(0)
     info = {"by": config.method.name, "seed": config.seed}
-    return Recorded(env, writer, keep_all=config.record == "all", info=info)
+    return Recorded(env, writer, keep_all=config.record == "all", info=info, tasks=tasks_in(env.spec.name))
 
 
 @dataclass(frozen=True)
@@ -303,7 +305,9 @@ class _Training:
             self._since_s = cpu_seconds(), time.monotonic()
         before, self._offline = self.step, self.tuner.offline
         phase = self.tuner.phase
-        self.episodes.add(self.tuner.advance(), phase)
+        ended = self.tuner.advance()
+        self.episodes.add(ended, phase)
+        self.lanes.learn(ended)
         self._out_of_time = time.monotonic() > self._deadline_s
         if self._out_of_time and not self.tuner.done:
             self._say(f"max_wall_s: training ends after {self.step} of {self.tuner.config.env_steps} steps")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 from statistics import median
@@ -18,6 +19,7 @@ from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.instruction import TASK_NOTE
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
@@ -107,12 +109,16 @@ def training_episode_limit(
 ) -> int | None:
     """Step limit of training episodes; None: the environment's own. Evaluations keep the task's limit.
 
-    Attempts much longer than a demonstration have failed; a new attempt uses the steps better.
+    Attempts much longer than a demonstration have failed; a new attempt uses the steps better. Of several
+    tasks, the one with the longest demonstrations counts.
     """
     own = config.max_episode_steps
-    lengths = [] if demos is None else [episode.frames for episode in demos if episode.success is not False]
+    lengths = defaultdict[Any, list[int]](list)
+    for episode in () if demos is None else demos:
+        if episode.success is not False:
+            lengths[episode.meta.info.get(TASK_NOTE)].append(episode.frames)
     if method.episode_limit_factor is None or not lengths:
         return own
-    limit = math.ceil(method.episode_limit_factor * median(lengths))
+    limit = math.ceil(method.episode_limit_factor * max(median(each) for each in lengths.values()))
     with closing(make_env(env_name(config), 1, **env_options(config))) as env:
         return min(limit, env.spec.max_episode_steps)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from robo_rl.apps.tuning.compose import Tuner
+from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.rl.collect import Collector
+from robo_rl.rl.curriculum import CurriculumSeeds, TaskCurriculum
+from robo_rl.rl.running import CollectedEpisode
 from robo_rl.rl.scale.remote_collector import RemoteCollector
+from sim.registry import task_in, tasks_in
 
 
 @runtime_checkable
@@ -25,16 +30,37 @@ class TrainingLanes(Protocol):
         """Start episodes; fresh: without a checkpoint."""
         ...
 
+    def learn(self, episodes: Sequence[CollectedEpisode]) -> None:
+        """Read the outcomes of episodes that ended, for the choice of later ones."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint holds of them."""
         ...
 
 
 class LocalLanes:
-    """Environments of this process. A run that resumes continues their running episodes."""
+    """Environments of this process. A run that resumes continues their running episodes.
 
-    def __init__(self, env: VecEnv, seed_root: tuple[str, int], repeat: int = 1) -> None:
-        self.env, self._seeds = env, EpisodeSeeds(seed_root, repeat=repeat)
+    repeat: episodes in turn from the same start. curriculum: chooses the tasks of episodes;
+    None: their seeds do.
+    """
+
+    def __init__(
+        self,
+        env: VecEnv,
+        seed_root: tuple[str, int],
+        repeat: int = 1,
+        curriculum: TaskCurriculum | None = None,
+    ) -> None:
+        self.env, self._root, self._repeat, self._curriculum = env, seed_root, repeat, curriculum
+        self._seeds = self._at(0)
+
+    def _at(self, count: int) -> EpisodeSeeds:
+        """Seeds of the episodes from the `count`-th on."""
+        if self._curriculum is None:
+            return EpisodeSeeds(self._root, count, self._repeat)
+        return CurriculumSeeds(self._root, self._curriculum, partial(task_in, self.env.spec.name), count)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         if "env" not in state:
@@ -42,18 +68,26 @@ class LocalLanes:
                 "The checkpoint was written with launcher=ray. Resume with the launcher and the number of "
                 "actors that the run was started with."
             )
-        self._seeds = EpisodeSeeds(self._seeds.root, int(state["seeds"]), self._seeds.repeat)
+        if self._curriculum is not None:
+            self._curriculum.load_state_dict(state["curriculum"])
+        self._seeds = self._at(int(state["seeds"]))
         self.env.restore(state["env"], self._seeds)  # type: ignore[call-arg]
 
     def start(self, tuner: Tuner, *, fresh: bool) -> None:
         if fresh:
             assert isinstance(tuner.collector, Collector)
-            first = EpisodeSeeds(self._seeds.root, repeat=self._seeds.repeat)
+            first = self._at(0)
             obs = self.env.reset(self._seeds)
             tuner.collector.reset(obs, [next(first) for _ in range(self.env.num_envs)])
 
+    def learn(self, episodes: Sequence[CollectedEpisode]) -> None:
+        if self._curriculum is not None:
+            for episode in episodes:
+                self._curriculum.add(task_in(self.env.spec.name, episode.seed), episode.success)
+
     def state_dict(self) -> dict[str, Any]:
-        return {"env": self.env.snapshot(), "seeds": self._seeds.count}
+        held = {"env": self.env.snapshot(), "seeds": self._seeds.count}
+        return held if self._curriculum is None else held | {"curriculum": self._curriculum.state_dict()}
 
 
 class RemoteLanes:
@@ -66,5 +100,16 @@ class RemoteLanes:
         assert isinstance(tuner.collector, RemoteCollector)
         tuner.collector.start()
 
+    def learn(self, episodes: Sequence[CollectedEpisode]) -> None:
+        pass
+
     def state_dict(self) -> dict[str, Any]:
         return {}
+
+
+def curriculum_of(method: MethodConfig, env_name: str) -> TaskCurriculum | None:
+    """Curriculum over the tasks of an environment of several tasks; None where all get equal shares."""
+    tasks = tasks_in(env_name)
+    if not tasks or method.least_weight == 1.0 or method.groups.size:
+        return None
+    return TaskCurriculum(len(tasks), method.least_weight)

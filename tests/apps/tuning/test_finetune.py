@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from policies.deploy.bundle import load_bundle
@@ -25,6 +26,7 @@ from robo_rl.apps.tuning.start import engine_device, training_episode_limit, wit
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.instruction import TASK_NOTE
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.rl.loop import FinetuneConfig
@@ -91,6 +93,23 @@ def test_training_episodes_end_after_a_multiple_of_the_demonstrations(base: tupl
     assert training_episode_limit(config, method, None) is None
     config.max_episode_steps = 7
     assert training_episode_limit(config, method, demos) == 7
+
+
+def test_the_slowest_task_sets_the_limit_of_training_episodes(
+    base: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Medians 4 and 10: a limit of the median of all, 5, would end every episode of the second task."""
+    demos = EpisodeStore(base[0])
+    writer = DatasetWriter.create(tmp_path / "data", demos.spec)
+    obs = {key: next(iter(demos)).obs(key)[0] for key in demos.spec.obs}
+    for task, frames in (("quick", 4), ("quick", 4), ("quick", 5), ("slow", 9), ("slow", 11)):
+        with writer.episode(info={TASK_NOTE: task}) as episode:
+            for _ in range(frames):
+                episode.add(obs, np.zeros(4, np.float32))
+            episode.commit(success=True)
+    config = FinetuneVerb(out="unused", base=str(base[1]))
+    method = replace(config.method, episode_limit_factor=1.5)
+    assert training_episode_limit(config, method, EpisodeStore(tmp_path / "data")) == 15
 
 
 def same_files(one: Path, other: Path) -> None:

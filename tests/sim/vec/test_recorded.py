@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +14,14 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.text.instruction import TASK_NOTE, to_text
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from sim.vec.conformance import check_vec_env
 from sim.vec.intervention import Intervened, by_distance
 from sim.vec.recorded import Recorded
 from sim.vec.workers import WorkerVecEnv
+from tests.policies.small_vla import SPEC as SIDES_SPEC
+from tests.policies.small_vla import sides_env
 from tests.rl.worlds import LIMIT, SPEC, TargetLane
 from tests.sim.vec.lanes import CountLane
 from tests.sim.vec.lanes import make as make_lane
@@ -26,6 +30,10 @@ from tests.sim.vec.test_intervention import Human, random_actions
 
 def writer(path: Path) -> DatasetWriter:
     return DatasetWriter.create(path, SPEC, stamps=(), min_free_bytes=0, durable=False)
+
+
+def sides_writer(path: Path) -> DatasetWriter:
+    return DatasetWriter.create(path, SIDES_SPEC, stamps=(), min_free_bytes=0, durable=False)
 
 
 def target(path: Path, *, keep_all: bool = True) -> Recorded:
@@ -65,6 +73,18 @@ def test_recorded_episode_equals_the_rollout(tmp_path: Path) -> None:
     assert episode.reward.tolist() == [1.0, 1.5, 2.5, 3.5]
     assert episode.terminated.tolist() == [False, False, False, True]
     assert (episode.success, episode.meta.seed, episode.meta.info) == (True, 7, {"by": "me"})
+
+
+def test_episodes_of_several_tasks_are_labelled(tmp_path: Path) -> None:
+    """The instruction is the label and the task a note, by which training knows the wordings of a task."""
+    env: Any = Recorded(sides_env(1), sides_writer(tmp_path / "set"), keep_all=True, tasks=("left", "right"))
+    inner = env._env.step_wait
+    env._env.step_wait = lambda: (*(out := inner())[:4], out[4] | {"task": torch.ones(1)})
+    env.reset(count(7))
+    roll(env, torch.ones(6, 1, 2))
+    episode = next(iter(EpisodeStore(tmp_path / "set")))
+    assert episode.meta.task == to_text(episode.obs("instruction")[0])
+    assert episode.meta.info == {TASK_NOTE: "right"}
 
 
 def test_failures_are_recorded_on_request(tmp_path: Path) -> None:
