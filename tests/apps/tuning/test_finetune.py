@@ -273,7 +273,7 @@ def test_cpu_seconds_include_the_workers() -> None:
     config = FinetuneVerb(out="unused", eval_every=0)
     session: Any = SimpleNamespace(tuner=_Working(), seed_root=("train", 0))
     nothing: Any = None
-    lanes: Any = SimpleNamespace(state_dict=dict)
+    lanes: Any = SimpleNamespace(state_dict=dict, learn=lambda episodes: None)
     training = _Training(config, session, lanes, nothing, nothing)
     training.best = Best(0, (0.0, 0.0), {})  # evaluated already
     training.advance()
@@ -296,7 +296,8 @@ def test_training_ends_with_its_wall_time() -> None:
     )
     session: Any = SimpleNamespace(tuner=tuner, seed_root=("train", 0))
     nothing: Any = None
-    training = _Training(config, session, nothing, nothing, nothing, said.append)
+    lanes: Any = SimpleNamespace(learn=lambda episodes: None)
+    training = _Training(config, session, lanes, nothing, nothing, said.append)
     training.best = Best(0, (0.0, 0.0), {})
     training.curve.env_steps.append(tuner.env_steps)
     assert not training.done
