@@ -91,4 +91,5 @@ def used_range(limits: ActionSpec, actions: Float[ndarray, "n a"]) -> ActionSpec
     seen = np.clip(actions, low, high)
     least, most = seen.min(axis=0), seen.max(axis=0)
     margin = np.maximum(MARGIN * (most - least), LEAST_MARGIN * (high - low))
-    return ActionSpec(np.maximum(low, least - margin), np.minimum(high, most + margin), limits.unit)
+    narrow = np.maximum(low, least - margin), np.minimum(high, most + margin)
+    return ActionSpec(tuple(narrow[0].tolist()), tuple(narrow[1].tolist()), limits.unit)

@@ -143,5 +143,5 @@ def test_policies_of_a_recorded_robot_act_in_the_range_of_its_actions(
         episode.commit(success=True)
     few = {"steps": 1, "checkpoint_every": 0, "log_every": 1, "chunk": 1, "execute": 1}
     trained(tmp_path / "data", tmp_path / "run", action_range=range_, **few)
-    action = load_policy(tmp_path / "run/policy").action_spec
-    assert (action.low[0], action.high[0]) == pytest.approx(limits, rel=1e-5)
+    learnt = load_policy(tmp_path / "run/policy").action_spec
+    assert (learnt.low[0], learnt.high[0]) == pytest.approx(limits, rel=1e-5)

@@ -7,7 +7,7 @@ import { Link } from "./link.js";
 import { Plots } from "./plots.js";
 import { Policy } from "./policy.js";
 import { Review } from "./review.js";
-import { Instruction, bannerAt, showHeader, showNotices, showState } from "./show.js";
+import { Instruction, bannerAt, diskSentence, showHeader, showNotices, showState } from "./show.js";
 
 const $ = (id) => document.getElementById(id);
 const facts = await (await fetch("api/facts")).json();
@@ -129,7 +129,7 @@ function showBanner() {
     const text = view.operators.vacant ? "Nobody has the controls." : view.operators.asking ? "Asked for the controls; waiting for the other operator." : "Another operator has the controls; you are watching.";
     return view.operators.asking ? say(text, "info") : say(text, "info", [view.operators.vacant ? "Take them" : "Ask for them", "ask"]);
   }
-  if (view.disk_gb < view.floor_gb) return say(`Only ${view.disk_gb} GB are free on the disk: no episode starts below ${view.floor_gb} GB.`, "error");
+  if (view.disk_gb < view.floor_gb) return say(diskSentence(view), "error");
   return say("", "");
 }
 

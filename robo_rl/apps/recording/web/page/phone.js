@@ -3,7 +3,7 @@ import { Cameras } from "./cameras.js";
 import { Hand, PadHand, attachHold, attachPad } from "./hand.js";
 import { Link } from "./link.js";
 import * as maths from "./pose.js";
-import { bannerAt } from "./show.js";
+import { bannerAt, diskSentence } from "./show.js";
 import { XrHand, xrMode } from "./xr.js";
 
 const $ = (id) => document.getElementById(id);
@@ -133,7 +133,7 @@ function showBanner() {
     return set(text, "info", [operators.vacant ? "Take them" : "Ask for them", "ask"]);
   }
   if (view.drive?.control === "policy") return set("The policy is in control.", "info", ["Take over", "take_over"]);
-  return set("", "");
+  return set(view.disk_gb < view.floor_gb ? diskSentence(view) : "", "error");
 }
 
 function onXr(running) {

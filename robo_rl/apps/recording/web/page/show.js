@@ -20,6 +20,8 @@ export function bannerAt(place, act) {
   };
 }
 
+export const diskSentence = (view) => `Only ${view.disk_gb} GB are free on the disk: no episode starts below ${view.floor_gb} GB.`;
+
 export function showHeader(view, page) {
   const { phase, reason } = view.robot.filter;
   meter("meter-filter", phase, phase === "armed" ? (reason.startsWith("following") ? "ok" : "warning") : "error");
