@@ -45,5 +45,4 @@ def _finetune(config: FinetuneVerb) -> int:
         RunDir.create(config.out, config, **again, free=free) as run,
     ):
         outcome = run_method(config, config.method, base, run, actors)
-        report(config, base, outcome, run)
-    return 0
+        return report(config, base, outcome, run)

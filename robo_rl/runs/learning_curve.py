@@ -7,6 +7,7 @@ from typing import Any
 
 from policies.registry import SavedPolicy
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.training_history import TrainingHistory
 
 CURVE_FILE = "curve.json"
 
@@ -47,6 +48,29 @@ class LearningCurve:
 
 
 @dataclass(frozen=True)
+class StageRecord:
+    """One stage of a run: its environment steps, and success before and after it, as far as known.
+
+    Rates are of training episodes, which explore, unless `measured` says that others were run for them.
+    """
+
+    name: str
+    env_steps: int
+    before: SuccessRate | None
+    after: SuccessRate | None
+    measured: str = "training episodes"
+
+    def to_json(self) -> dict[str, Any]:
+        rates = {"before": self.before, "after": self.after}
+        known = {name: None if rate is None else rate.to_json() for name, rate in rates.items()}
+        return {"name": self.name, "env_steps": self.env_steps, **known, "measured": self.measured}
+
+    def __str__(self) -> str:
+        rates = " -> ".join("unknown" if rate is None else str(rate) for rate in (self.before, self.after))
+        return f"{self.name}: {rates} ({self.measured}), {self.env_steps} steps"
+
+
+@dataclass(frozen=True)
 class TuningResult:
     """Result of a finished run."""
 
@@ -55,6 +79,8 @@ class TuningResult:
     curve: LearningCurve
     steps: dict[str, int]  # environment steps by use: base, training, selection, ...; none is counted twice
     sentences: tuple[str, ...] = ()  # what decided which policy is kept
+    history: TrainingHistory = field(default_factory=TrainingHistory)  # of the last stage, with all bases
+    stages: tuple[StageRecord, ...] = ()
 
     @property
     def env_steps(self) -> int:

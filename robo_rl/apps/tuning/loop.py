@@ -16,7 +16,7 @@ from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.comparison import Choice, Contender, TrainingEpisodes, choose
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
-from robo_rl.apps.tuning.report import measure
+from robo_rl.apps.tuning.report import measure, train_note
 from robo_rl.apps.tuning.start import (
     env_name,
     env_options,
@@ -24,28 +24,32 @@ from robo_rl.apps.tuning.start import (
     training_episode_limit,
     with_planning_interval,
 )
-from robo_rl.apps.tuning.training_lanes import LocalLanes, RemoteLanes, TrainingLanes, curriculum_of
+from robo_rl.apps.tuning.training_lanes import (
+    LocalLanes,
+    RemoteLanes,
+    TrainingLanes,
+    curriculum_of,
+    recorded_lanes,
+)
 from robo_rl.apps.tuning.warm_start import start_from
+from robo_rl.apps.tuning.watch import TrainingWatch
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
-from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
-from robo_rl.core.spec import EnvSpec
-from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.data.selection import select_episodes
-from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
+from robo_rl.rl.running import CollectedEpisode
 from robo_rl.rl.scale.remote_collector import RemoteCollector
 from robo_rl.runs.device import copied_to, run_device, train_in_tf32
-from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
+from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, StageRecord, TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.metrics import Metrics
 from robo_rl.runs.resumable import crossed, resumable
 from robo_rl.runs.run_dir import RunDir
-from sim.registry import has_dense_reward, make_env, tasks_in
+from sim.registry import has_dense_reward, make_env
 from sim.vec.on_device import env_on
-from sim.vec.recorded import Recorded
 
 
 def run_method(
@@ -102,7 +106,7 @@ def run_method(
             train_env = with_interventions(method, name, env, config.seed)
             if config.record != "none":
                 spec = eval_env.spec.for_datasets()
-                train_env = _recorded(config, train_env, spec, demos, run, fresh=state is None)
+                train_env = recorded_lanes(config, train_env, spec, demos, run, fresh=state is None)
             train_env = env_on(train_env, device)
             if device.type != "cpu":
                 base = copied_to(base, device)
@@ -114,7 +118,15 @@ def run_method(
             )
         start_from(tuning.tuner, config.init)
         session.raise_if_stopped()  # nothing was done since the last checkpoint
-        training = _Training(config, tuning, lanes, eval_env, session.metrics, session.bar.write, method)
+        watch = TrainingWatch(
+            has_base=config.base is not None,
+            sparse=not shared["dense_reward"],
+            limit_steps=None if method.episode_limit_factor else eval_env.spec.max_episode_steps,
+            say=session.bar.write,
+        )
+        training = _Training(
+            config, tuning, lanes, eval_env, session.metrics, watch, session.bar.write, method
+        )
         training.begin(state)
         del state  # a replay is large
         session.run(
@@ -142,7 +154,10 @@ def run_method(
         run.policy, kept.policy, train_note(config, method, steps, kept.noise_scale, curve.train_cpu_s)
     )
     write_json(run.path / CURVE_FILE, curve.to_json())
-    return TuningResult(load_policy(run.policy), kept.noise_scale, curve, steps, choice.sentences)
+    policy, history = load_policy(run.policy), training.watch.history
+    return TuningResult(
+        policy, kept.noise_scale, curve, steps, choice.sentences, history, (training.record(),)
+    )
 
 
 def shown_success(config: FinetuneVerb, method: MethodConfig) -> str:
@@ -186,28 +201,6 @@ def _training_env(
         yield env
 
 
-def _recorded(
-    config: FinetuneVerb, env: VecEnv, spec: EnvSpec, demos: EpisodeStore | None, run: RunDir, *, fresh: bool
-) -> Recorded:
-    """The training environment, which records its episodes in the run with the contract of `demos`, for a
-    merge.
-
-    spec: of the environment with the task's own step limit; the shorter limit of training is not recorded.
-    """
-    folder = run.episodes
-    if (folder / DATASET_JSON).exists():
-        writer = DatasetWriter.open(folder, spec)
-    else:
-        codec, stamps = ("raw", ()) if demos is None else (demos.meta.image_codec, demos.meta.stamps)
-        writer = DatasetWriter.create(
-            folder, spec, image_codec=codec, stamps=stamps, info={"commit": commit()}
-        )
-    if fresh:  # a run that was killed before its first checkpoint starts anew
-        writer.rewind(0)
-    info = {"by": config.method.name, "seed": config.seed}
-    return Recorded(env, writer, keep_all=config.record == "all", info=info, tasks=tasks_in(env.spec.name))
-
-
 @dataclass(frozen=True)
 class Best:
     """Weights of the best evaluation so far; on a tie the later one."""
@@ -235,12 +228,13 @@ class _Training:
         lanes: TrainingLanes,
         eval_env: VecEnv,
         metrics: Metrics,
-        say: Callable[[str], None] = print,
-        method: MethodConfig | None = None,
+        watch: TrainingWatch,
+        say: Callable[[str], None],
+        method: MethodConfig,
     ) -> None:
         self.config, self.tuning, self.lanes, self.eval_env = config, tuning, lanes, eval_env
-        self.method = method or config.method
-        self.episodes = TrainingEpisodes()
+        self.method = method
+        self.episodes, self.watch = TrainingEpisodes(), watch
         self.metrics, self.tuner, self._say = metrics, tuning.tuner, say
         self.curve = LearningCurve()
         self.best: Best | None = None  # None before the first evaluation
@@ -260,6 +254,8 @@ class _Training:
             self.curve = LearningCurve.from_json(state["progress"])
             self.best = None if state["best"] is None else Best.from_state(state["best"])
             self.episodes = TrainingEpisodes.from_state(state.get("episodes", {}))
+            if "watch" in state:  # older checkpoints have none
+                self.watch.load_state_dict(state["watch"])
             self._wall_s = float(state.get("wall_s", 0.0))
             self.lanes.restore(state)
             self.tuner.load_state_dict(state["tuner"])
@@ -305,14 +301,21 @@ class _Training:
             self._since_s = cpu_seconds(), time.monotonic()
         before, self._offline = self.step, self.tuner.offline
         phase = self.tuner.phase
-        ended = self.tuner.advance()
-        self.episodes.add(ended, phase)
-        self.lanes.learn(ended)
+        self._count(self.tuner.advance(), phase)
         self._out_of_time = time.monotonic() > self._deadline_s
         if self._out_of_time and not self.tuner.done:
             self._say(f"max_wall_s: training ends after {self.step} of {self.tuner.config.env_steps} steps")
         if self.evaluates and self._evaluation_due(before):
             self._evaluate()
+
+    def _count(self, ended: list[CollectedEpisode], phase: str) -> None:
+        """Count the episodes that ended in a phase of training."""
+        self.episodes.add(ended, phase)
+        self.lanes.learn(ended)
+        share = self.step / max(1, self.tuner.config.env_steps)
+        self.watch.add(
+            ended, of_base=phase == "base", base_done=self.step >= self.method.base_steps, progress=share
+        )
 
     def _evaluation_due(self, before: int) -> bool:
         if self.done:
@@ -337,6 +340,14 @@ class _Training:
             f"kept the policy of step {self.best.env_steps}, whose evaluation was the best; "
             f"the last one's was {last}"
         )
+
+    def record(self) -> StageRecord:
+        """What the training brought, by its evaluations or its own episodes."""
+        if self.evaluates:
+            first, best = self.curve.rates[0], max(self.curve.rates, key=lambda rate: rate.rate)
+            return StageRecord(self.method.name, self.step, first, best, "evaluations")
+        rates = self.episodes.rates()
+        return StageRecord(self.method.name, self.step, rates.get("base"), rates.get("policy"))
 
     def _pause(self) -> None:
         """Add the time since training continued.
@@ -370,24 +381,7 @@ class _Training:
             "tuner": self.tuner.state_dict(),
             "best": None if self.best is None else self.best.to_state(),
             "episodes": self.episodes.state_dict(),
+            "watch": self.watch.state_dict(),
             "progress": self.curve.to_json(),
             "wall_s": self._wall_s,
         } | self.lanes.state_dict()
-
-
-def train_note(
-    config: FinetuneVerb, method: MethodConfig, steps: dict[str, int], noise_scale: float, train_cpu_s: float
-) -> dict[str, Any]:
-    """Origin of the policy, for policy.json and the bundle's manifest."""
-    return {
-        "verb": "finetune",
-        "method": method.name,
-        "base": config.base,
-        "env_steps": sum(steps.values()),
-        "selection_env_steps": steps["selection"],  # part of env_steps
-        "steps": steps,
-        "seed": config.seed,
-        "noise": noise_scale,
-        "train_cpu_s": round(train_cpu_s, 1),
-        "commit": commit(),
-    }

@@ -11,9 +11,11 @@ from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.start import env_name, env_options, evaluation_lanes
-from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
+from robo_rl.core.provenance import commit
+from robo_rl.eval.advice import MANY, advice
 from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.tasks import balanced_seeds, rates_by_task
@@ -46,8 +48,11 @@ def measure(
     return evaluate(copied_env(env, device), policy, executor, noise, seeds)
 
 
-def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:
-    """Evaluate base and result on the same episodes, and print and save the results."""
+def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> int:
+    """Evaluate base and result on the same episodes, and print and save the results.
+
+    Returns the exit code: 1 if the run has seen neither a success nor a reward in `MANY` episodes.
+    """
     with closing(make_env(env_name(config), evaluation_lanes(config), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
         curve = outcome.curve
@@ -67,13 +72,28 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         if tasks["policy"]:
             print_tasks(tasks)
             result["tasks"] = tasks_json(tasks)
+    rate = None if before is None else before.rate
+    told = advice(
+        after.rate,
+        rate,
+        outcome.history,
+        env_steps=config.env_steps or config.method.env_steps,
+        demos=config.demos is not None,
+    )
+    result |= {"stages": [stage.to_json() for stage in outcome.stages], "advice": told}
+    result["training_episodes"] = outcome.history.to_json()
     write_json(run.path / "results.json", result)
     if config.max_episode_steps is None:  # measured as it will be deployed: `export` states it in the bundle
         note = success_note(after.rate, env.spec.name, config.eval_seed, outcome.noise_scale)
         write_success_note(run.policy, note)
+    for stage in outcome.stages:
+        print(f"  {stage}")
     print(f"Policy: {run.policy}")
-    rate = None if before is None else before.rate
+    if told:
+        print(f"Advice: {told}")
     print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")
+    seen = outcome.history.all
+    return int(seen.episodes >= MANY and not seen.successes and not seen.rewarded and not after.rate.k)
 
 
 def steps_in_words(outcome: TuningResult) -> str:
@@ -110,3 +130,21 @@ def success_by_task(name: str, result: EvalResult) -> dict[str, SuccessRate]:
     """Success of each task that was run; empty in an environment of one task."""
     known = tasks_in(name)
     return rates_by_task(result, known, partial(task_in, name)) if known else {}
+
+
+def train_note(
+    config: FinetuneVerb, method: MethodConfig, steps: dict[str, int], noise_scale: float, train_cpu_s: float
+) -> dict[str, Any]:
+    """Origin of the policy, for policy.json and the bundle's manifest."""
+    return {
+        "verb": "finetune",
+        "method": method.name,
+        "base": config.base,
+        "env_steps": sum(steps.values()),
+        "selection_env_steps": steps["selection"],  # part of env_steps
+        "steps": steps,
+        "seed": config.seed,
+        "noise": noise_scale,
+        "train_cpu_s": round(train_cpu_s, 1),
+        "commit": commit(),
+    }

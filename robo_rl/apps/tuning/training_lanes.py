@@ -7,15 +7,21 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from robo_rl.apps.tuning.compose import Tuner
-from robo_rl.conf.finetune import MethodConfig
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import VecEnv
+from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.spec import EnvSpec
+from robo_rl.data.episodes.schema import DATASET_JSON
+from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.curriculum import CurriculumSeeds, TaskCurriculum
 from robo_rl.rl.running import CollectedEpisode
 from robo_rl.rl.scale.remote_collector import RemoteCollector
+from robo_rl.runs.run_dir import RunDir
 from sim.registry import task_in, tasks_in
+from sim.vec.recorded import Recorded
 
 
 @runtime_checkable
@@ -113,3 +119,25 @@ def curriculum_of(method: MethodConfig, env_name: str) -> TaskCurriculum | None:
     if not tasks or method.least_weight == 1.0 or method.groups.size:
         return None
     return TaskCurriculum(len(tasks), method.least_weight)
+
+
+def recorded_lanes(
+    config: FinetuneVerb, env: VecEnv, spec: EnvSpec, demos: EpisodeStore | None, run: RunDir, *, fresh: bool
+) -> Recorded:
+    """The training environment, which records its episodes in the run with the contract of `demos`, for a
+    merge.
+
+    spec: of the environment with the task's own step limit; the shorter limit of training is not recorded.
+    """
+    folder = run.episodes
+    if (folder / DATASET_JSON).exists():
+        writer = DatasetWriter.open(folder, spec)
+    else:
+        codec, stamps = ("raw", ()) if demos is None else (demos.meta.image_codec, demos.meta.stamps)
+        writer = DatasetWriter.create(
+            folder, spec, image_codec=codec, stamps=stamps, info={"commit": commit()}
+        )
+    if fresh:  # a run that was killed before its first checkpoint starts anew
+        writer.rewind(0)
+    info = {"by": config.method.name, "seed": config.seed}
+    return Recorded(env, writer, keep_all=config.record == "all", info=info, tasks=tasks_in(env.spec.name))

@@ -19,7 +19,7 @@ pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[s
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning import comparison, loop, report, start
+from robo_rl.apps.tuning import comparison, loop, report, start, training_lanes
 from robo_rl.apps.tuning.auto import imitation, verb
 from robo_rl.apps.tuning.auto import stages as auto
 from robo_rl.apps.tuning.start import with_planning_interval
@@ -119,12 +119,12 @@ def fixed(monkeypatch: pytest.MonkeyPatch, gaussian: int, zero: int, best_of: in
 
 def record_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also record failures: so few steps have no success. They are not imitated, but can be merged."""
-    recorded = loop.Recorded
+    recorded = training_lanes.Recorded
 
     def keeping(*arguments: Any, **settings: Any) -> Any:
         return recorded(*arguments, **settings | {"keep_all": True})
 
-    monkeypatch.setattr(loop, "Recorded", keeping)
+    monkeypatch.setattr(training_lanes, "Recorded", keeping)
 
 
 def note(out: Path) -> dict[str, Any]:
@@ -430,6 +430,7 @@ def test_many_environments_train_in_lanes(
     monkeypatch.setattr(verb, "stage_method", auto.stage_method)
     if perfect:
         monkeypatch.setattr(comparison.TrainingEpisodes, "perfect_base", lambda *_: True)
+    monkeypatch.setattr(comparison.TrainingEpisodes, "favour_policy", lambda _: False)
     monkeypatch.setattr(comparison, "race", lambda *_: Race((False,), (True,), 7))
     assert finetune(base, tmp_path / "run", "num_envs=0", "env_steps=1500") == 0
     found = read_json(tmp_path / "run/results.json")

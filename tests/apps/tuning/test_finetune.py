@@ -23,6 +23,7 @@ from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning.check import too_often
 from robo_rl.apps.tuning.loop import Best, _Training
 from robo_rl.apps.tuning.start import engine_device, training_episode_limit, with_planning_interval
+from robo_rl.apps.tuning.watch import TrainingWatch
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
@@ -254,10 +255,16 @@ def test_a_learner_that_does_not_fit_its_map_leaves_no_run(
     assert not (tmp_path / "x").exists()
 
 
+def watch() -> TrainingWatch:
+    """A watch on a training without a base."""
+    return TrainingWatch(has_base=False, sparse=True, limit_steps=None)
+
+
 class _Working:
     """A tuner whose only step runs in another process."""
 
     phase, env_steps, offline, done = "burn_in", 0, 0, False
+    config = FinetuneConfig(100)
 
     def advance(self) -> list[Any]:
         busy = "import time\nwhile time.process_time() < 0.5: pass"
@@ -274,7 +281,7 @@ def test_cpu_seconds_include_the_workers() -> None:
     session: Any = SimpleNamespace(tuner=_Working(), seed_root=("train", 0))
     nothing: Any = None
     lanes: Any = SimpleNamespace(state_dict=dict, learn=lambda episodes: None)
-    training = _Training(config, session, lanes, nothing, nothing)
+    training = _Training(config, session, lanes, nothing, nothing, watch(), print, config.method)
     training.best = Best(0, (0.0, 0.0), {})  # evaluated already
     training.advance()
     assert training.state_dict()["progress"]["train_cpu_s"] >= 0.45
@@ -297,7 +304,7 @@ def test_training_ends_with_its_wall_time() -> None:
     session: Any = SimpleNamespace(tuner=tuner, seed_root=("train", 0))
     nothing: Any = None
     lanes: Any = SimpleNamespace(learn=lambda episodes: None)
-    training = _Training(config, session, lanes, nothing, nothing, said.append)
+    training = _Training(config, session, lanes, nothing, nothing, watch(), said.append, config.method)
     training.best = Best(0, (0.0, 0.0), {})
     training.curve.env_steps.append(tuner.env_steps)
     assert not training.done

@@ -22,16 +22,17 @@ from policies.registry import SavedPolicy
 from policies.saved_files import POLICY_FILE
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.auto.imitation import imitate
-from robo_rl.apps.tuning.loop import run_method, train_note
+from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
-from robo_rl.apps.tuning.report import measure
+from robo_rl.apps.tuning.report import measure, train_note
 from robo_rl.apps.tuning.start import BASES, env_name, env_options, with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.eval.probe import Probe, probe
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.rl.mix import MixConfig
-from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, TuningResult
+from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, StageRecord, TuningResult
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from sim.registry import make_env
@@ -81,7 +82,9 @@ def train_in_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Tun
     note = train_note(config, config.method, used, best.noise_scale, curve.train_cpu_s)
     save_policy(run.policy, best.policy, note)
     write_json(run.path / CURVE_FILE, curve.to_json())
-    return TuningResult(load_policy(run.policy), best.noise_scale, curve, used)
+    return TuningResult(
+        load_policy(run.policy), best.noise_scale, curve, used, (), course.history, tuple(course.stages)
+    )
 
 
 def round_steps(left: int) -> int:
@@ -200,6 +203,7 @@ class _AutoRun:
         self.spent, self.curve = 0, curve
         self.recorded: list[Path] = []  # datasets of the successes of all stages
         self.demos = config.demos  # demonstrations, with those successes after an imitation
+        self.history, self.stages = TrainingHistory(), list[StageRecord]()  # history: of the last stage
         self._counts: dict[str, int] = {}
 
     def is_good_enough(self) -> bool:
@@ -238,6 +242,7 @@ class _AutoRun:
         policy = with_planning_interval(policy, self.execute)
         tried = [Stage(policy, scale, self._rate(policy, scale)) for scale in (0.0, 1.0)]
         found = max(tried, key=lambda stage: stage.rate.rate)
+        self.stages.append(StageRecord("imitation", 0, self.best.rate, found.rate, "comparison"))
         print(
             f"imitation: {found.rate} with noise scale {found.noise_scale:g}, best before: {self.best.rate}"
         )
@@ -285,6 +290,8 @@ class _AutoRun:
         self.spent += outcome.env_steps - outcome.steps["selection"]
         self.recorded.append(run.episodes)
         after = Stage(outcome.policy, outcome.noise_scale, self._rate(outcome.policy, outcome.noise_scale))
+        self.history = outcome.history
+        self.stages.append(StageRecord(name, outcome.env_steps, self.best.rate, after.rate, "comparison"))
         print(f"{name}: {after.rate} after {outcome.env_steps} steps, best before: {self.best.rate}")
         if after.rate.rate >= self.best.rate.rate:
             self.best, self.next, self.confirmed = after, after, False

@@ -1,0 +1,54 @@
+"""Watch on the episodes of a training: counts them, and says early when nothing can be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from robo_rl.core.errors import EnvError
+from robo_rl.eval.advice import at_once_sentence, ends_at_once, warning
+from robo_rl.eval.training_history import TrainingHistory
+from robo_rl.rl.running import CollectedEpisode
+
+
+class TrainingWatch:
+    """History of the training episodes; each warning is given once.
+
+    sparse: whether success alone is rewarded. say: prints a sentence.
+    """
+
+    def __init__(
+        self, *, has_base: bool, sparse: bool, limit_steps: int | None, say: Callable[[str], None] = print
+    ) -> None:
+        self.history = TrainingHistory(limit_steps=limit_steps, sparse=sparse)
+        self._has_base, self._say = has_base, say
+        self._told: set[str] = set()
+
+    def add(
+        self, episodes: Iterable[CollectedEpisode], *, of_base: bool, base_done: bool, progress: float
+    ) -> None:
+        """Add the episodes that ended in a step. Raises EnvError if all so far ended at once in success.
+
+        progress: share of the run's steps that are done.
+        """
+        ended = list(episodes)
+        for each in ended:
+            self.history.add(each.success, each.steps, each.total_reward, of_base=of_base, progress=progress)
+        if not ended:
+            return
+        if ends_at_once(self.history.all):
+            raise EnvError(
+                f"{at_once_sentence(self.history.all)} There is nothing to learn. Correct the success or the "
+                "reset of the environment."
+            )
+        name, sentence = warning(self.history, has_base=self._has_base, base_done=base_done)
+        if name and name not in self._told:
+            self._told.add(name)
+            self._say(sentence)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"history": self.history.to_json(), "told": sorted(self._told)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.history = TrainingHistory.from_json(state["history"])
+        self._told = set(state["told"])

@@ -1,0 +1,96 @@
+"""Advice after a training that stopped short, and warnings during one that cannot learn."""
+
+from __future__ import annotations
+
+from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.training_history import EpisodeTally, TrainingHistory
+
+ENOUGH = 0.97  # success above which there is nothing to advise
+WEAK_BASE = 0.2  # success of a base below which demonstrations help most
+LATE_SHARE = 0.2  # share of late successes from which longer episodes help
+FEW, MANY = 10, 100  # episodes of the base, and of a training, after which a total failure is reported
+
+
+def advice(
+    after: SuccessRate,
+    before: SuccessRate | None,
+    history: TrainingHistory,
+    *,
+    env_steps: int,
+    demos: bool,
+) -> str:
+    """One sentence on what to do next; empty if the policy succeeds almost always.
+
+    before, after: success of the base and of the result in the final report. demos: whether there were
+    demonstrations.
+    """
+    seen = history.all
+    if ends_at_once(seen):
+        return f"{at_once_sentence(seen)} Correct its success or its reset."
+    if after.rate >= ENOUGH:
+        return ""
+    if seen.episodes and not seen.successes and not after.k:
+        return f"{nothing_seen(seen)} {ways_to_success(history.sparse)}"
+    if not seen.episodes:
+        return ""
+    if (halves := history.rising()) is not None:
+        first, second = (f"{100 * rate.rate:.0f}" for rate in halves)
+        return (
+            f"More steps: success of training episodes was still rising, from {first} to {second} % in the "
+            f"last third; give env_steps={2 * env_steps}."
+        )
+    if before is not None and before.rate < WEAK_BASE:
+        return (
+            f"More demonstrations: the base succeeds in {before}, and what it never does is found by chance "
+            "alone; record more and train the base again."
+        )
+    if history.limit_steps is not None and seen.late > LATE_SHARE * max(1, seen.successes):
+        return (
+            f"Longer episodes: {seen.late} of {seen.successes} successes came in the last tenth of "
+            f"{history.limit_steps} steps; give max_episode_steps={2 * history.limit_steps}."
+        )
+    if not demos:
+        return "Demonstrations: success no longer rises; give demos=<dataset>, from which critics learn too."
+    return (
+        "More demonstrations: success no longer rises; record some from the states in which the policy "
+        "fails, and train the base again."
+    )
+
+
+def warning(history: TrainingHistory, *, has_base: bool, base_done: bool) -> tuple[str, str]:
+    """(name, sentence) of what is wrong with the training so far; empty if nothing is.
+
+    base_done: whether the phase of the base alone has ended.
+    """
+    seen, base = history.all, history.base
+    if has_base and base_done and base.episodes >= FEW and not base.successes:
+        return "base", (
+            f"The base has not succeeded in any of its {base.episodes} episodes. Training goes on, but finds "
+            "a success only by chance. Better: a base from more demonstrations. "
+            f"{ways_to_success(history.sparse)}"
+        )
+    if seen.episodes >= MANY and not seen.successes and not seen.rewarded:
+        return "reward", f"{nothing_seen(seen)} {ways_to_success(history.sparse)}"
+    return "", ""
+
+
+def ends_at_once(seen: EpisodeTally) -> bool:
+    """True if every episode so far succeeds in its first step."""
+    return seen.episodes >= FEW and seen.at_once == seen.episodes
+
+
+def at_once_sentence(seen: EpisodeTally) -> str:
+    """What happened in a task that ends at once."""
+    return f"The task ends at once: all {seen.episodes} episodes succeed in their first step."
+
+
+def nothing_seen(seen: EpisodeTally) -> str:
+    """What happened in episodes without a success."""
+    what = "success" if seen.rewarded else "success and no reward"
+    return f"No {what} was seen in {seen.episodes} training episodes."
+
+
+def ways_to_success(sparse: bool) -> str:
+    """What to do without a success."""
+    dense = "give reward=dense where the environment has one, " if sparse else ""
+    return f"To do: {dense}check the environment's success, or record more demonstrations for the base."

@@ -1,0 +1,101 @@
+"""Outcomes of training episodes, counted in parts of the training: evidence without further steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from robo_rl.eval.stats import SuccessRate
+
+PARTS = 12  # equal parts of the steps of a run; its last third has four
+LATE = 0.9  # share of the step limit after which a success counts as late
+
+
+@dataclass
+class EpisodeTally:
+    """Counts of training episodes."""
+
+    episodes: int = 0
+    successes: int = 0
+    rewarded: int = 0  # with a return other than 0
+    at_once: int = 0  # successes in the first step
+    late: int = 0  # successes in the last tenth of the step limit
+
+    NAMES: ClassVar = ("episodes", "successes", "rewarded", "at_once", "late")
+
+    def __add__(self, other: EpisodeTally) -> EpisodeTally:
+        return EpisodeTally(*(getattr(self, name) + getattr(other, name) for name in self.NAMES))
+
+    @property
+    def rate(self) -> SuccessRate | None:
+        """Success; None without an episode."""
+        return SuccessRate(self.successes, self.episodes) if self.episodes else None
+
+    def to_json(self) -> list[int]:
+        return [getattr(self, name) for name in self.NAMES]
+
+
+@dataclass
+class TrainingHistory:
+    """Episodes of the base alone, and those of each part of the training."""
+
+    base: EpisodeTally = field(default_factory=EpisodeTally)
+    parts: list[EpisodeTally] = field(default_factory=lambda: [EpisodeTally() for _ in range(PARTS)])
+    limit_steps: int | None = None  # longest training episode; None: unknown
+    sparse: bool = True  # whether success alone is rewarded
+
+    def add(self, success: bool, steps: int, total_reward: float, *, of_base: bool, progress: float) -> None:
+        """Add an episode. progress: share of the run's steps that are done, in [0, 1]."""
+        late = success and self.limit_steps is not None and steps > LATE * self.limit_steps
+        one = EpisodeTally(1, int(success), int(total_reward != 0.0), int(success and steps <= 1), int(late))
+        if of_base:
+            self.base += one
+        else:
+            self.parts[min(PARTS - 1, int(PARTS * progress))] += one
+
+    @property
+    def learning(self) -> EpisodeTally:
+        """All episodes but the base's."""
+        return sum(self.parts, EpisodeTally())
+
+    @property
+    def all(self) -> EpisodeTally:
+        """All episodes."""
+        return self.base + self.learning
+
+    def thirds(self) -> tuple[EpisodeTally, EpisodeTally, EpisodeTally]:
+        """Episodes of the thirds of the run, without those of the base."""
+        third = PARTS // 3
+        first, second, last = (sum(self.parts[i * third : (i + 1) * third], EpisodeTally()) for i in range(3))
+        return first, second, last
+
+    def rising(self, least: float = 0.03) -> tuple[SuccessRate, SuccessRate] | None:
+        """Success in both halves of the last third, if the second is at least `least` higher and the third
+        itself is better than the one before; None if success no longer rises or is unknown.
+        """
+        sixth = PARTS // 6
+        before, after = (
+            sum(self.parts[PARTS - n : PARTS - n + sixth], EpisodeTally()) for n in (2 * sixth, sixth)
+        )
+        _, second, last = self.thirds()
+        if before.rate is None or after.rate is None or after.rate.rate < before.rate.rate + least:
+            return None
+        if second.rate is not None and last.rate is not None and last.rate.rate <= second.rate.rate:
+            return None
+        return before.rate, after.rate
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "base": self.base.to_json(),
+            "parts": [part.to_json() for part in self.parts],
+            "limit_steps": self.limit_steps,
+            "sparse": self.sparse,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TrainingHistory:
+        parts = [EpisodeTally(*map(int, counts)) for counts in data["parts"]]
+        limit = data["limit_steps"]
+        base = EpisodeTally(*map(int, data["base"]))
+        return cls(base, parts, None if limit is None else int(limit), bool(data["sparse"]))

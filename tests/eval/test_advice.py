@@ -1,0 +1,75 @@
+"""Advice after a training: one case for every sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from robo_rl.eval.advice import advice, ends_at_once, warning
+from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.training_history import PARTS, EpisodeTally, TrainingHistory
+
+
+def history(rates: list[float], base: EpisodeTally | None = None, late: int = 0) -> TrainingHistory:
+    """Twenty episodes in each part, with these rates of success."""
+    parts = [EpisodeTally(20, round(20 * rate), round(20 * rate), 0, late) for rate in rates]
+    return TrainingHistory(base or EpisodeTally(), parts, limit_steps=200)
+
+
+FLAT = [0.5] * PARTS
+RISING = [i / PARTS for i in range(PARTS)]
+
+
+@pytest.mark.parametrize(
+    ("after", "before", "seen", "demos", "begins"),
+    [
+        (99, 50, history(RISING), True, ""),
+        (80, 50, history(RISING), True, "More steps"),
+        (40, 10, history(FLAT), True, "More demonstrations: the base"),
+        (40, 50, history(FLAT, late=5), True, "Longer episodes"),
+        (40, 50, history(FLAT), False, "Demonstrations"),
+        (40, 50, history(FLAT), True, "More demonstrations: success"),
+        (0, 0, history([0.0] * PARTS), True, "No success and no reward"),
+        (0, 0, TrainingHistory(EpisodeTally(20, 0, 5, 0, 0)), True, "No success was seen"),
+        (100, 100, TrainingHistory(EpisodeTally(20, 20, 20, 20, 0)), True, "The task ends at once"),
+    ],
+)
+def test_each_figure_has_its_advice(
+    after: int, before: int, seen: TrainingHistory, demos: bool, begins: str
+) -> None:
+    """The first words name the remedy; a policy that almost always succeeds needs none."""
+    said = advice(SuccessRate(after, 100), SuccessRate(before, 100), seen, env_steps=1000, demos=demos)
+    assert said.startswith(begins)
+    assert bool(said) is bool(begins)
+
+
+def test_success_that_fell_before_does_not_rise() -> None:
+    """A last third that is worse than the middle one recovers from a fall, which more steps may repeat."""
+    fallen = history([0.9] * 8 + [0.1, 0.1, 0.3, 0.3])
+    assert fallen.rising() is None
+
+
+def test_base_without_success_is_reported_after_its_phase() -> None:
+    """Ten failures of the base are reported when its phase ends, none before; one success is enough."""
+    failed, worked = TrainingHistory(EpisodeTally(10, 0)), TrainingHistory(EpisodeTally(10, 1))
+    told = {"has_base": True}
+    assert warning(failed, base_done=False, **told) == ("", "")
+    name, sentence = warning(failed, base_done=True, **told)
+    assert name == "base"
+    assert "any of its 10 episodes" in sentence
+    assert "reward=dense" in sentence
+    assert warning(worked, base_done=True, **told) == ("", "")
+
+
+def test_episodes_are_counted_by_part() -> None:
+    """The part of an episode is that of its end; a success in the first step, and one near the limit, are
+    told apart; the counts survive a checkpoint.
+    """
+    seen = TrainingHistory(limit_steps=100)
+    seen.add(True, 1, 1.0, of_base=True, progress=0.1)
+    seen.add(True, 95, 1.0, of_base=False, progress=0.5)
+    seen.add(False, 100, 0.0, of_base=False, progress=1.0)
+    assert seen.base == EpisodeTally(1, 1, 1, 1, 0)
+    assert seen.parts[PARTS // 2] == EpisodeTally(1, 1, 1, 0, 1)
+    assert seen.parts[-1] == EpisodeTally(1)
+    assert TrainingHistory.from_json(seen.to_json()) == seen
+    assert not ends_at_once(seen.all)
