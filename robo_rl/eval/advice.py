@@ -33,11 +33,11 @@ def advice(
         return f"{nothing_seen(seen)} {ways_to_success(history.sparse)}"
     if not seen.episodes:
         return ""
-    if (halves := history.rising()) is not None:
-        first, second = (f"{100 * rate.rate:.0f}" for rate in halves)
+    if (thirds := history.rising()) is not None:
+        second, last = (f"{100 * rate.rate:.0f}" for rate in thirds)
         return (
-            f"More steps: success of training episodes was still rising, from {first} to {second} % in the "
-            f"last third; give env_steps={2 * env_steps}."
+            f"More steps: success of training episodes was still rising, from {second} % in the second third "
+            f"of the run to {last} % in the last; give env_steps={2 * env_steps}."
         )
     if before is not None and before.rate < WEAK_BASE:
         return (

@@ -127,6 +127,16 @@ def paired_test(first: Sequence[bool], second: Sequence[bool]) -> PairedTest:
     )
 
 
+def chance_of_fewer(first: SuccessRate, second: SuccessRate) -> float:
+    """p of Fisher's exact test, one-sided: how often equally good policies show so few successes of
+    the first.
+
+    For episodes that are not paired.
+    """
+    table = [[rate.k, rate.n - rate.k] for rate in (first, second)]
+    return float(stats.fisher_exact(table, alternative="less").pvalue)
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A statistic with its bootstrap interval."""

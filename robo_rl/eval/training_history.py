@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.stats import SuccessRate, chance_of_fewer
 
 PARTS = 12  # equal parts of the steps of a run; its last third has four
+CLEAR = 0.05  # p of a rise of success
 LATE = 0.9  # share of the step limit after which a success counts as late
 
 
@@ -70,20 +71,12 @@ class TrainingHistory:
         first, second, last = (sum(self.parts[i * third : (i + 1) * third], EpisodeTally()) for i in range(3))
         return first, second, last
 
-    def rising(self, least: float = 0.03) -> tuple[SuccessRate, SuccessRate] | None:
-        """Success in both halves of the last third, if the second is at least `least` higher and the third
-        itself is better than the one before; None if success no longer rises or is unknown.
-        """
-        sixth = PARTS // 6
-        before, after = (
-            sum(self.parts[PARTS - n : PARTS - n + sixth], EpisodeTally()) for n in (2 * sixth, sixth)
-        )
+    def rising(self) -> tuple[SuccessRate, SuccessRate] | None:
+        """Success in the second and the last third, if the last is clearly better; None otherwise."""
         _, second, last = self.thirds()
-        if before.rate is None or after.rate is None or after.rate.rate < before.rate.rate + least:
+        if second.rate is None or last.rate is None or chance_of_fewer(second.rate, last.rate) > CLEAR:
             return None
-        if second.rate is not None and last.rate is not None and last.rate.rate <= second.rate.rate:
-            return None
-        return before.rate, after.rate
+        return second.rate, last.rate
 
     def to_json(self) -> dict[str, Any]:
         return {
