@@ -19,7 +19,7 @@ def advice(
     env_steps: int,
     demos: bool,
 ) -> str:
-    """One sentence on what to do next; empty if the policy succeeds almost always.
+    """One sentence on what to do next; empty if the policy succeeds almost always, or nothing is known.
 
     before, after: success of the base and of the result in the final report. demos: whether there were
     demonstrations.
@@ -29,10 +29,12 @@ def advice(
         return f"{at_once_sentence(seen)} Correct its success or its reset."
     if after.rate >= ENOUGH:
         return ""
-    if seen.episodes and not seen.successes and not after.k:
-        return f"{nothing_seen(seen)} {ways_to_success(history.sparse)}"
     if not seen.episodes:
         return ""
+    if not seen.successes and not after.k:
+        if seen.rewarded and not history.sparse:
+            return ""  # a task such as gym/Pendulum-v1, which has returns and no success
+        return f"{nothing_seen(seen)} {ways_to_success(history.sparse)}"
     if (thirds := history.rising()) is not None:
         second, last = (f"{100 * rate.rate:.0f}" for rate in thirds)
         return (
@@ -50,10 +52,13 @@ def advice(
             f"{history.limit_steps} steps; give max_episode_steps={2 * history.limit_steps}."
         )
     if not demos:
-        return "Demonstrations: success no longer rises; give demos=<dataset>, from which critics learn too."
+        return (
+            "Demonstrations: success shows no clear rise at the end; give demos=<dataset>, from which "
+            "critics learn too."
+        )
     return (
-        "More demonstrations: success no longer rises; record some from the states in which the policy "
-        "fails, and train the base again."
+        "More demonstrations: success shows no clear rise at the end; record some from the states in which "
+        "the policy fails, and train the base again."
     )
 
 
@@ -93,4 +98,4 @@ def nothing_seen(seen: EpisodeTally) -> str:
 def ways_to_success(sparse: bool) -> str:
     """What to do without a success."""
     dense = "give reward=dense where the environment has one, " if sparse else ""
-    return f"To do: {dense}check the environment's success, or record more demonstrations for the base."
+    return f"To do: {dense}check the environment's success, or record more demonstrations."

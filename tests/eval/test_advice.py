@@ -30,6 +30,8 @@ RISING = [i / PARTS for i in range(PARTS)]
         (40, 50, history(FLAT), True, "More demonstrations: success"),
         (0, 0, history([0.0] * PARTS), True, "No success and no reward"),
         (0, 0, TrainingHistory(EpisodeTally(20, 0, 5, 0, 0)), True, "No success was seen"),
+        (0, 0, TrainingHistory(EpisodeTally(20, 0, 20, 0, 0), sparse=False), True, ""),
+        (40, 50, TrainingHistory(), True, ""),
         (100, 100, TrainingHistory(EpisodeTally(20, 20, 20, 20, 0)), True, "The task ends at once"),
     ],
 )
@@ -43,7 +45,7 @@ def test_each_figure_has_its_advice(
 
 
 def test_a_rise_within_noise_is_none() -> None:
-    """Of 80 episodes a third, 40 and 44 successes may be chance (p = 0.32), 60 hardly (p = 0.0009)."""
+    """From 40 to 44 successes in 80 episodes may be chance (p = 0.32), to 60 hardly (p = 0.0009)."""
     assert history([0.5] * 8 + [0.55] * 4).rising() is None
     assert history([0.5] * 8 + [0.75] * 4).rising() == (SuccessRate(40, 80), SuccessRate(60, 80))
 

@@ -320,6 +320,7 @@ def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.Ca
     small = ["env_steps=600", "method.base_steps=200", "method.learner.hidden=[16]"]
     assert robo_rl(["finetune", "method=sac", "env=gym/Pendulum-v1", f"out={out}", *small, *few]) == 0
     said = capsys.readouterr()
+    assert "Advice" not in said.out
     mean = sum(json.loads((out / "results.json").read_text())["policy"]["returns"]) / 2
     assert f"success 0/2 = 0 % [0, 66], mean return {mean:.4g}" in said.out
     assert "return -" in said.err  # of the progress bar

@@ -41,7 +41,7 @@ def test_a_training_without_any_reward_is_reported() -> None:
     watch.add(ended(1), of_base=False, base_done=True, progress=0.2)
     assert said == [
         "No success and no reward was seen in 100 training episodes. To do: check the environment's success, "
-        "or record more demonstrations for the base."
+        "or record more demonstrations."
     ]
 
 
