@@ -221,6 +221,23 @@ def test_episodes_are_reviewed_relabelled_and_deleted(browser: Any, live: LiveCe
     page.context.close()
 
 
+def test_a_dialog_hides_neither_the_emergency_stop_nor_errors(browser: Any, live: LiveCell) -> None:
+    """Both lists cover the page, so each has a stop and shows errors; Space closes the list of keys."""
+    page, cell = open_page(browser, live), live.cell
+    page.keyboard.press("?")
+    page.keyboard.press("Space")
+    page.wait_for_selector("#keys:not([open])", state="attached")
+    assert cell.armed
+    page.keyboard.press("v")
+    page.click("#review .estop")
+    page.wait_for_selector("#review .estop:has-text('RELEASE')")
+    live.wait(lambda: not cell.armed)
+    assert page.locator("#review #toast").is_visible()
+    live.close_server()
+    page.wait_for_selector("#review #toast:has-text('Connection to the app lost')")
+    page.context.close()
+
+
 def test_the_arm_is_drawn_in_3d(browser: Any, live: LiveCell) -> None:
     """The picture changes with the arm, with a drag, and with the scene that a simulator tells; what is no
     scene is told and changes nothing.

@@ -239,3 +239,17 @@ def test_a_second_operator_watches_and_everything_fits(browser: Any, live: LiveC
     live.wait(lambda: (tracked.scale, tracked.yaw_rad) == (0.5, 3.14159))
     second.close()
     page.context.close()
+
+
+def test_a_lost_connection_and_an_emergency_stop_are_told(browser: Any, live: LiveCell) -> None:
+    """Arm waits for the release of the stop; without a connection the pictures are called old."""
+    page = open_phone(browser, live)
+    page.click("#estop")
+    page.wait_for_selector("#hint:has-text('Release it, press Arm')")
+    assert page.locator("#arm").is_disabled()
+    page.click("#estop")
+    page.wait_for_selector("#arm:enabled")
+    live.close_server()
+    page.wait_for_selector(".cameras figure b:has-text('no connection')")
+    assert page.inner_text("#hint") == ""
+    page.context.close()

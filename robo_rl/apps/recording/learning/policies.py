@@ -120,4 +120,4 @@ class PolicyRunner:
         if message.status:
             status = message.status[0]
             ms = float(status.values.get("inference_ms", "0"))
-            self._said = status.message if status.level or not ms else f"inferring in {ms:.0f} ms"
+            self._said = status.message if status.level or not ms else f"inferring in {ms:.0f}\u00a0ms"

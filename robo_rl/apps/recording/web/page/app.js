@@ -12,7 +12,7 @@ import { Instruction, bannerAt, diskSentence, showHeader, showNotices, showState
 const $ = (id) => document.getElementById(id);
 const facts = await (await fetch("api/facts")).json();
 let view = null;
-let shownFps = 0;
+let shownFps = null; // of the last second; null before it
 
 const plots = new Plots($("plots"), facts.joints);
 const cameras = new Cameras($("cameras"), facts.cameras);
@@ -22,7 +22,7 @@ const link = new Link({
   onPicture: (index, blob) => cameras.show(index, blob),
   onRefused: (sentence) => banner(sentence, 4000),
   facts,
-  onState: (open) => { document.body.dataset.link = open ? "open" : "lost"; if (!open) { drive.drop(); view = null; cameras.lost(); } showBanner(); },
+  onState: (open) => { document.body.dataset.link = open ? "open" : "lost"; if (!open) lost(); showBanner(); },
 });
 const drive = new Drive(link, facts.joints.length);
 const review = new Review($("review"), $("episodes"), $("player"), facts, send);
@@ -44,6 +44,7 @@ function banner(sentence, ms) {
 let toastTimer = 0;
 // An error shows over the page for a while, because the list of messages may be short or out of sight.
 function toast(sentence) {
+  (document.querySelector("dialog[open]") ?? document.body).append($("toast")); // a dialog covers the page
   $("toast").textContent = sentence;
   $("toast").hidden = false;
   clearTimeout(toastTimer);
@@ -51,6 +52,13 @@ function toast(sentence) {
 }
 
 function send(request) { if (!link.send(request)) banner("Not sent: the connection to the app is lost.", 3000); }
+
+function lost() {
+  drive.drop();
+  if (view && document.querySelector("dialog[open]")) toast("Connection to the app lost. Connecting again …");
+  view = null;
+  cameras.lost();
+}
 
 // What an action of a button or key sends.
 export function act(name) {

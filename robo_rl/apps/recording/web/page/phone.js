@@ -23,7 +23,7 @@ const link = new Link({
   facts,
   onState: (open) => {
     document.body.dataset.link = open ? "open" : "lost";
-    if (!open) { if (hand.driving) feel([120, 60, 120]); hand.enabled = false; hand.drop(); view = null; document.body.dataset.role = "watcher"; }
+    if (!open) { if (hand.driving) feel([120, 60, 120]); hand.enabled = false; hand.drop(); view = null; cameras.lost(); $("hint").textContent = ""; document.body.dataset.role = "watcher"; }
     showBanner();
   },
 });
@@ -48,7 +48,7 @@ function feel(pattern) {
 function act(name) {
   const idle = view?.episode.state === "idle";
   const requests = {
-    start: { kind: "start" }, pause: { kind: "pause" }, resume: { kind: "resume" }, discard: { kind: "discard" }, reset: { kind: "reset" },
+    start: { kind: "start" }, pause: { kind: "pause" }, resume: { kind: "resume" }, discard: { kind: "discard" }, again: { kind: "again" }, reset: { kind: "reset" },
     success: { kind: "save", success: true }, failure: { kind: "save", success: false }, arm: { kind: "arm" },
     estop: { kind: "estop", on: !view?.estop }, ask: { kind: "ask" }, hand_over: { kind: "hand_over" }, keep: { kind: "keep" },
     take_over: { kind: "take_over" }, toggle_save: idle ? { kind: "start" } : { kind: "save", success: true },
@@ -72,7 +72,7 @@ function show() {
   hand.enabled = driver && !!drive?.hand && drive.control === "human" && phase === "armed";
   $("phase").textContent = phase;
   $("arm").hidden = phase === "armed";
-  $("arm").disabled = !driver;
+  $("arm").disabled = !driver || view.estop;
   $("estop").textContent = view.estop ? "RELEASE" : "STOP";
   $("estop").dataset.pressed = view.estop;
   $("state").textContent = { idle: "ready", recording: "recording", paused: "paused", ended: "ended", editing: "editing" }[episode.state];
@@ -109,11 +109,13 @@ function showHand(state) {
 }
 
 function words() {
-  if (!view?.drive) return "Another program drives this arm; this page records.";
+  if (view.operators.role !== "driver") return "";
+  if (!view.drive) return "Another program drives this arm; this page records.";
   if (!view.drive.hand) return "The description of this robot has no axes, so its tool cannot be driven. Use the main page.";
   if (view.drive.control === "policy") return "The policy is in control.";
   if (view.robot.filter.phase !== "armed") {
-    return `${view.robot.filter.reason.replace("; it goes on after safety_filter/arm", "")}. Press Arm, then ${xr.session ? "hold" : "drag"}.`;
+    const why = view.robot.filter.reason.replace("; it goes on after safety_filter/arm", "");
+    return `${why[0].toUpperCase()}${why.slice(1)}. ${view.estop ? "Release it, press" : "Press"} Arm, then ${xr.session ? "hold" : "drag"}.`;
   }
   if (xr.session) return "Hold the button and move. Let go, move back, hold again: the tool stays.";
   return pads.turns ? "A drag turns the tool. Lift the finger and the arm stops." : "A drag moves the tool. Lift the finger and the arm stops.";
@@ -124,7 +126,7 @@ function showBanner() {
   if (document.body.dataset.link !== "open") return set("Connection to the app lost: the arm is held, and STOP has no effect. Connecting again …", "error");
   if (refused) return set(refused, "error");
   if (!view) return set("", "");
-  if (view.estop) return set("Emergency stop pressed.", "error");
+  if (view.estop) return set("Emergency stop: the arm is stopped. Release it, then arm.", "error");
   const { operators } = view;
   if (operators.asked) return set("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);
   if (operators.role === "watcher") {

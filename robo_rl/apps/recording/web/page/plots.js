@@ -1,5 +1,6 @@
 // Joint plots of the last ten seconds: measured as a line, commanded dashed.
 const SPAN_S = 10;
+const GAP_PX = 10; // between two columns
 
 export class Plots {
   constructor(canvas, names) {
@@ -27,10 +28,10 @@ export class Plots {
     const columns = box.width > 430 ? 3 : 2;
     const lines = Math.ceil(this.names.length / columns);
     const style = getComputedStyle(this.canvas);
-    const [cellWidth, cellHeight] = [box.width / columns, box.height / lines];
+    const [cellWidth, cellHeight] = [(box.width + GAP_PX) / columns, box.height / lines];
     this.names.forEach((name, joint) => {
       const x = (joint % columns) * cellWidth, y = Math.floor(joint / columns) * cellHeight;
-      this.cell(pen, style, joint, name, x, y, cellWidth - 10, cellHeight - 6);
+      this.cell(pen, style, joint, name, x, y, cellWidth - GAP_PX, cellHeight - 6);
     });
   }
 

@@ -20,7 +20,10 @@ export function bannerAt(place, act) {
   };
 }
 
-export const diskSentence = (view) => `Only ${view.disk_gb} GB are free on the disk: no episode starts below ${view.floor_gb} GB.`;
+export function diskSentence({ disk_gb, floor_gb, episode }) {
+  const what = episode.state === "idle" ? `no episode starts below ${floor_gb} GB` : `this episode ends by itself at ${+(floor_gb / 4).toFixed(2)} GB, and is kept`;
+  return `Only ${disk_gb} GB are free on the disk: ${what}.`;
+}
 
 export function showHeader(view, page) {
   const { phase, reason } = view.robot.filter;
@@ -35,8 +38,10 @@ export function showHeader(view, page) {
   $("filter-reason").textContent = `Safety filter: ${reason.replace("it goes on after safety_filter/arm", "press Arm to go on").replace("following teleop", "following the operator")}.${drops ? ` Dropped: ${drops}.` : ""}`;
   $("filter-reason").dataset.level = drops ? "error" : "";
   const pressed = view.estop;
-  $("estop").textContent = pressed ? "RELEASE STOP" : "EMERGENCY STOP";
-  $("estop").dataset.pressed = pressed;
+  for (const button of document.querySelectorAll(".estop")) {
+    button.textContent = pressed ? "RELEASE STOP" : "EMERGENCY STOP";
+    button.dataset.pressed = pressed;
+  }
 }
 
 // What to do now, in one sentence.
@@ -47,7 +52,7 @@ function hintOf(view) {
   if (view.drive && phase !== "armed") return phase === "stopping" ? "The arm is stopping." : "The arm is stopped. Arm it to drive.";
   if (view.drive?.control === "policy" && state === "idle") return "The policy acts from the start of the next episode.";
   return {
-    idle: count ? "" : view.drive ? "Try to move the hand first; then start an episode." : "Start an episode, and drive by the device.",
+    idle: count ? "Start the next episode." : view.drive ? "Try to move the hand first; then start an episode." : "Start an episode, and drive by the device.",
     recording: view.drive?.control === "policy" ? "The policy acts. Take over at any time." : "Do the task, then save it with a label.",
     paused: "The arm is held. Resume, or save what is recorded.",
     ended: "Did it succeed? Save it with a label, or discard it.",
