@@ -13,7 +13,7 @@ from types import FrameType
 
 SAME_S = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SUPERVISOR = "ROBO_RL_SUPERVISOR"  # process id of the `robo-rl up` that supervises this node
+SUPERVISOR = "ROBO_RL_SUPERVISOR"  # process id and verb of what supervises this node, such as "812 record"
 _ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -72,13 +72,13 @@ def ended_by() -> tuple[signal.Signals, ...]:
 
 
 def signal_source(number: int) -> str:
-    """Name of a signal's sender if it is known (`robo-rl up`, the terminal), else of the signal."""
-    supervisor = os.environ.get(SUPERVISOR)
-    if supervisor is not None and os.getppid() != int(supervisor):
-        return "robo-rl up is gone"
+    """Name of a signal's sender if it is known (`robo-rl <verb>`, the terminal), else of the signal."""
+    supervisor, _, verb = os.environ.get(SUPERVISOR, "").partition(" ")
+    if supervisor and os.getppid() != int(supervisor):
+        return f"robo-rl {verb} is gone"
     if number == signal.SIGINT:
-        if supervisor is not None:  # the node has its own session, which the terminal's Ctrl-C does not reach
-            return "robo-rl up stops it"
+        if supervisor:  # the node has its own session, which the terminal's Ctrl-C does not reach
+            return f"robo-rl {verb} stops it"
         if _at_the_terminal():
             return "Ctrl-C"
     if number == signal.SIGHUP:

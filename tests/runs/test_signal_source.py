@@ -66,9 +66,9 @@ def test_nohup_outlives_its_terminal() -> None:
 
 
 def test_signal_of_the_supervisor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`robo-rl up` stops its nodes by SIGINT; if it is killed, the kernel sends them SIGTERM."""
-    monkeypatch.setenv(SUPERVISOR, str(os.getppid()))
-    assert signal_source(signal.SIGINT) == "robo-rl up stops it"
+    """A verb stops its nodes by SIGINT; if it is killed, the kernel sends them SIGTERM."""
+    monkeypatch.setenv(SUPERVISOR, f"{os.getppid()} record")
+    assert signal_source(signal.SIGINT) == "robo-rl record stops it"
     assert signal_source(signal.SIGTERM) == "SIGTERM"
-    monkeypatch.setenv(SUPERVISOR, "1" if os.getppid() != 1 else "2")
+    monkeypatch.setenv(SUPERVISOR, "1 up" if os.getppid() != 1 else "2 up")
     assert signal_source(signal.SIGTERM) == signal_source(signal.SIGINT) == "robo-rl up is gone"

@@ -5,6 +5,7 @@ grammar.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from robo_rl.conf.dotted import quoted
 from robo_rl.conf.fields import Setting
@@ -20,7 +21,8 @@ def split(verb: str, override: str, known: Collection[str], of_tasks: Sequence[s
     key, equals, value = override.partition("=")
     key = key.lstrip("+")  # hydra's "append"; all keys exist already
     if override.startswith("-") or not equals:
-        hint = did_you_mean(key.strip("-"), known, "=...")
+        hint = f" Did you mean 'path={override}'?" if "path" in known and Path(override).exists() else ""
+        hint = hint or did_you_mean(key.strip("-"), known, "=...")
         raise ConfigError(
             f"Found '{override}', expected a setting written key=value.{hint} See: robo-rl {verb} --help"
         )

@@ -145,12 +145,13 @@ class Supervisor:
     def _start(self, name: str, argv: Sequence[str]) -> None:
         # A session of its own: the terminal's Ctrl-C reaches the supervisor alone, and each node gets one
         # signal in its turn.
+        supervisor = f"{os.getpid()} {self._name}"
         process = subprocess.Popen(
             argv,
             stdin=None if name == self._key_reader else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | self._environment | {"PYTHONUNBUFFERED": "1", SUPERVISOR: str(os.getpid())},
+            env=os.environ | self._environment | {"PYTHONUNBUFFERED": "1", SUPERVISOR: supervisor},
             start_new_session=True,
         )
         self._running[name] = process

@@ -144,7 +144,7 @@ class RecordAppNode:
             "abandon": self.control.abandon,
             "let_run": lambda: self.control.let_run(self._autonomy()),
             "undo": self._undo,
-            "train": lambda: self._autonomy().training.begin(self.episodes.tally.episodes),
+            "train": lambda: self._autonomy().training.begin(self.episodes.tally),
             "stop_training": lambda: self._autonomy().training.stop(),
         }
 

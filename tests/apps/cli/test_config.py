@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, is_dataclass
+from pathlib import Path
 
 import pytest
 
 from robo_rl.apps.cli.config import load_config, preview
 from robo_rl.apps.cli.help import load_schema
+from robo_rl.apps.cli.overrides import split
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.conf import node
 from robo_rl.conf.fields import REQUIRED, one_of, setting, settings, variant
@@ -154,8 +157,6 @@ def test_yaml_groups_are_applied(tmp_path: object, monkeypatch: pytest.MonkeyPat
     """`optimizer=fast` takes the values of optimizer/fast.yaml; overrides come on top; other names are
     refused.
     """
-    from pathlib import Path
-
     conf = Path(str(tmp_path))
     (conf / "optimizer").mkdir()
     (conf / "optimizer" / "slow.yaml").write_text("lr: 0.001\n")
@@ -202,3 +203,9 @@ def test_empty_settings_of_up_leave_out_what_its_set_has() -> None:
     """`record=` records nothing and `goal=` publishes none, whatever the set says."""
     config = load_config("up", ["set=arm_sim", "record=", "goal=", "camera="], UpConfig)
     assert (config.record, config.goal, config.camera) == ("", "", "")
+
+
+def test_a_path_without_its_key_is_recognised(tmp_path: Path) -> None:
+    """`robo-rl data show data/recorded` is what a user of other programs types."""
+    with pytest.raises(ConfigError, match=f"Did you mean 'path={re.escape(str(tmp_path))}'"):
+        split("data show", str(tmp_path), ["path", "episode"])

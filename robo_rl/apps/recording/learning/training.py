@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from robo_rl.apps.recording.episodes import Tally
 from robo_rl.apps.recording.learning.child import Child
 from robo_rl.core.errors import DataError
 from robo_rl.runs.metrics import read_metrics
@@ -16,6 +17,7 @@ from robo_rl.runs.metrics import read_metrics
 LEAST_EPISODES = 2
 LOOK_S = 1.0  # between two looks at the metrics
 METRICS = "metrics.jsonl"
+SELECTION = "Learning from"  # beginning of the line that says which episodes were left out
 Start = Callable[[str, Sequence[str]], Child]  # (name, words after robo-rl) -> process
 
 
@@ -32,7 +34,7 @@ class TrainingJob:
     start: Start
     say: Callable[[str, str], None]
     done: Callable[[str], None]
-    state: str = "none"  # none, training, exporting, done, failed
+    state: str = "none"  # none, training, exporting, done, stopped, failed
     command: str = ""
     step: int = 0
     steps: int = 0
@@ -40,21 +42,33 @@ class TrainingJob:
     episodes: int = 0
     run: Path | None = None
     left_s: float | None = None  # estimate; None before two looks with progress
+    _asked: bool = False  # to stop
+    _selection: str = ""  # told line of the training
     _first: tuple[float, int] = (0.0, 0)  # time and step of the first progress
     _child: Child | None = field(default=None, repr=False)
     _read_s: float = 0.0  # time of the last look at the metrics
 
-    def begin(self, episodes: int) -> str:
+    @property
+    def failures_too(self) -> bool:
+        """True when the settings make it learn from episodes that failed."""
+        return "learn_from=all" in shlex.split(self.words)
+
+    def begin(self, tally: Tally) -> str:
         """Train on the committed episodes. Raises DataError while a training runs, or with too few."""
         if self._child is not None:
             raise DataError("A training is running already.")
+        episodes = tally.episodes - (0 if self.failures_too else tally.failures)
         if episodes < LEAST_EPISODES:
-            raise DataError(f"{episodes} episodes are saved; a training needs {LEAST_EPISODES} or more.")
+            raise DataError(
+                f"{tally.episodes} episodes are saved, {tally.failures} of them failures; a training needs "
+                f"{LEAST_EPISODES} or more that did not fail."
+            )
         number = 1
         while (self.runs / str(number)).exists():
             number += 1
         self.run = self.runs / str(number)
         self.episodes, self.step, self.loss, self.left_s = episodes, 0, None, None
+        self._asked, self._selection = False, ""
         given = shlex.split(self.words)
         self.steps = next((int(word[6:]) for word in given if word.startswith("steps=")), 3000)
         return self._start("training", ["train", f"data={self.data}", f"out={self.run}", *given])
@@ -63,6 +77,7 @@ class TrainingJob:
         """End the training; its run keeps a checkpoint."""
         if self._child is None:
             raise DataError("No training is running.")
+        self._asked = True
         self._child.ask_to_stop()
         return "the training is asked to stop"
 
@@ -73,10 +88,14 @@ class TrainingJob:
         if self.state == "training" and time.monotonic() - self._read_s > LOOK_S:
             self._read_s = time.monotonic()
             self._read_progress()
+            self._tell_selection()
         if (code := self._child.code) is None:
             return
         child, self._child = self._child, None
-        if code != 0 or child.last.startswith("stopped"):
+        if self._asked and child.last.removeprefix("robo-rl: ").startswith("stopped"):
+            self.state = "stopped"
+            self.say(f"the training was {child.last.removeprefix('robo-rl: ')}", "info")
+        elif code != 0:
             self.state = "failed"
             self.say(
                 f"The {child.name} has ended with exit code {code}: {child.last or 'without a word'}", "error"
@@ -100,6 +119,7 @@ class TrainingJob:
             "left_s": self.left_s,
             "episodes": self.episodes,
             "run": "" if self.run is None else str(self.run),
+            "failures_too": self.failures_too,
         }
 
     def close(self) -> None:
@@ -112,6 +132,14 @@ class TrainingJob:
         self.state, self.command = state, shlex.join(["robo-rl", *words])
         self._child = self.start(state, words)
         return self.command
+
+    def _tell_selection(self) -> None:
+        """Say which episodes are left out, once."""
+        lines = [] if self._child is None else list(self._child.lines)
+        found = next((line for line in lines if line.startswith(SELECTION)), "")
+        if found != self._selection:
+            self._selection = found
+            self.say(found, "info")
 
     def _read_progress(self) -> None:
         """Step and loss of the newest line of the run's metrics."""

@@ -40,15 +40,16 @@ export class Policy {
     this.control.textContent = this.human ? "Let it run" : "Take over";
     this.control.insertAdjacentHTML("beforeend", " <kbd>T</kbd>");
     this.running = training.state === "training" || training.state === "exporting";
-    this.train.disabled = !driver || (!this.running && view.episode.count < 2);
-    this.train.textContent = this.running ? "Stop training" : `Train on ${view.episode.count} ${view.episode.count === 1 ? "episode" : "episodes"}`;
+    const usable = view.episode.count - (training.failures_too ? 0 : view.episode.failures);
+    this.train.disabled = !driver || (!this.running && usable < 2);
+    this.train.textContent = this.running ? "Stop training" : `Train on ${usable} ${usable === 1 ? "episode" : "episodes"}`;
     this.bar.hidden = !this.running;
     this.bar.value = training.steps ? training.step / training.steps : 0;
     const loss = training.loss === null ? "" : `, loss ${training.loss}`, left = training.left_s;
     const rest = left ? `, ${left < 90 ? `${left} s` : `${Math.round(left / 60)} min`} left` : "";
     this.told.textContent = {
-      none: view.episode.count < 2 ? "needs 2 saved episodes or more" : "", training: training.step ? `step ${training.step} of ${training.steps}${loss}${rest}` : "starting …",
-      exporting: "exporting the bundle …", done: `done${loss}`, failed: "failed: see the messages",
+      none: usable < 2 ? `needs 2 ${training.failures_too ? "saved episodes" : "that did not fail"}` : "", training: training.step ? `step ${training.step} of ${training.steps}${loss}${rest}` : "starting …",
+      exporting: "exporting the bundle …", done: `done${loss}`, stopped: "stopped", failed: "failed: see the messages",
     }[training.state];
     this.command.hidden = training.state === "none" || training.state === "done";
     this.command.textContent = training.command;

@@ -1,0 +1,99 @@
+"""Training from the page: which episodes count, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robo_rl.apps.recording.episodes import Tally
+from robo_rl.apps.recording.learning import training
+from robo_rl.apps.recording.learning.training import TrainingJob
+from robo_rl.core.errors import DataError
+
+
+class FakeChild:
+    """A process that ends when a test says so."""
+
+    def __init__(self, name: str, words: Sequence[str]) -> None:
+        self.name, self.words = name, words
+        self.lines: list[str] = []
+        self.code: int | None = None
+
+    @property
+    def last(self) -> str:
+        return self.lines[-1] if self.lines else ""
+
+    def ask_to_stop(self) -> None:
+        self.lines.append("robo-rl: stopped; saved update 6 in runs/1")
+        self.code = 130
+
+
+class Bench:
+    """A job, the processes that it started, and what it said."""
+
+    def __init__(self, folder: Path, words: str = "steps=4") -> None:
+        self.children: list[FakeChild] = []
+        self.said: list[tuple[str, str]] = []
+        self.done: list[str] = []
+
+        def start(name: str, given: Sequence[str]) -> Any:
+            self.children.append(FakeChild(name, given))
+            return self.children[-1]
+
+        def say(text: str, level: str = "info") -> None:
+            self.said.append((text, level))
+
+        self.job = TrainingJob(folder / "data", folder / "runs", words, start, say, self.done.append)
+
+
+def test_failures_do_not_count_unless_they_are_learned_from(tmp_path: Path) -> None:
+    """robo-rl train leaves failed episodes out, so two failures and a success are too few."""
+    tally = Tally(episodes=3, successes=1, failures=2)
+    with pytest.raises(
+        DataError, match=r"3 episodes are saved, 2 of them failures; .* 2 or more that did not"
+    ):
+        Bench(tmp_path).job.begin(tally)
+    assert Bench(tmp_path, "steps=4 learn_from=all").job.begin(tally).startswith("robo-rl train data=")
+
+
+def test_a_training_that_the_operator_stops_has_not_failed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.job.begin(Tally(2, 2, 0))
+    bench.job.stop()
+    bench.job.tick()
+    assert bench.job.state == "stopped"
+    assert bench.said == [("the training was stopped; saved update 6 in runs/1", "info")]
+
+
+def test_a_training_that_ends_by_an_error_has_failed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.job.begin(Tally(2, 2, 0))
+    bench.children[0].lines.append("robo-rl: the disk is full")
+    bench.children[0].code = 1
+    bench.job.tick()
+    assert bench.job.state == "failed"
+    ((text, level),) = bench.said
+    assert "exit code 1: robo-rl: the disk is full" in text
+    assert level == "error"
+
+
+def test_episodes_that_are_left_out_are_told_and_the_policy_is_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "LOOK_S", 0.0)
+    bench = Bench(tmp_path)
+    bench.job.begin(Tally(3, 2, 1))
+    bench.children[0].lines.append("Learning from 2 of the 3 episodes; left out: 1 marked as failed.")
+    bench.job.tick()
+    bench.job.tick()
+    assert bench.said == [("Learning from 2 of the 3 episodes; left out: 1 marked as failed.", "info")]
+    bench.children[0].code = 0
+    bench.job.tick()
+    bench.children[1].code = 0
+    bench.job.tick()
+    assert [child.words[0] for child in bench.children] == ["train", "export"]
+    assert bench.job.state == "done"
+    assert bench.done == [str(tmp_path / "runs" / "1" / "bundle")]
