@@ -14,11 +14,13 @@ from hardware.bus.choose import check_installed, choose, make_bus
 from hardware.bus.names import domain_id, namespace_of
 from hardware.description import list_robots, load_description
 from hardware.topics import SAFETY_STATE
-from policies.remote.token import check_token_folder
+from policies.remote.address import is_loopback, listen
+from policies.remote.token import check_token_folder, read_token
 from robo_rl.apps.nodes.node_sets import load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
 from robo_rl.apps.recording.dataset import spec_of
+from robo_rl.apps.recording.web.access import open_without_token
 from robo_rl.conf.record import RecordConfig, RecordingSettings
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.packages import pip_install
@@ -46,6 +48,8 @@ def main(config: RecordConfig) -> int:
     commands = {name: child_command("robo_rl.apps.node", [*given, *common]) for name, given in words.items()}
     lock = nullcontext() if config.attach else namespace_lock(domain_id(None), config.namespace)
     with lock:
+        if config.ui != "terminal":
+            check_address(config)
         print(
             f"record: nodes: {', '.join(commands)}. Ctrl-C stops them and keeps what is recorded.", flush=True
         )
@@ -102,6 +106,19 @@ def check(config: RecordConfig) -> None:
                 f"The page needs '{error.name}', which is not installed. Run: {pip_install('app')}; or use "
                 "ui=terminal."
             ) from error
+
+
+def check_address(config: RecordConfig) -> None:
+    """Raise ConfigError for a page that could not be served, or would be open to everyone."""
+    from robo_rl.apps.recording.web.serving import check_certificate
+
+    check_certificate(config.certificate, config.key)
+    with listen(config.host, config.port) as listener:
+        loopback = is_loopback(listener)
+    if config.token is None or Path(config.token).exists():  # else it is made with the page
+        token = read_token(config.token)
+        if token is None and not loopback:
+            raise open_without_token(config.host)
 
 
 def check_train(words: str) -> None:

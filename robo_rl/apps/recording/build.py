@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robo_rl.core.errors import ConfigError
-
 if TYPE_CHECKING:
     from hardware.bus.protocol import Bus
     from robo_rl.apps.recording.node import RecordAppNode
@@ -124,8 +122,8 @@ def _autonomy(config: RecordAppNodeConfig, bus: Bus, node: RecordAppNode, caller
 def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
     """Start the page's server; returns what ends it."""
     from policies.remote.address import is_loopback, listen
-    from policies.remote.token import VARIABLE, make_token, read_token
-    from robo_rl.apps.recording.web.access import Access
+    from policies.remote.token import make_token, read_token
+    from robo_rl.apps.recording.web.access import Access, open_without_token
     from robo_rl.apps.recording.web.facts import facts_of
     from robo_rl.apps.recording.web.review import Review
     from robo_rl.apps.recording.web.server import PageServer
@@ -140,10 +138,7 @@ def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
         print(f"record: a new token is in {config.token}; the page asks for it.", flush=True)
     token = read_token(config.token)
     if token is None and not loopback:
-        raise ConfigError(
-            f"host={config.host} is open to other machines, and the page moves a robot: give token=<file>, "
-            f"which is made if absent, or set {VARIABLE}; or reach this machine by an SSH tunnel."
-        )
+        raise open_without_token(config.host)
     port = listener.getsockname()[1]
     secure = config.certificate is not None
     access = Access.of(config.host, port, token, loopback, secure)

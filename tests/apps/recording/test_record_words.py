@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hardware.description import load_description
-from robo_rl.apps.record import app_words, check, robot_words, with_device
+from policies.remote.address import listen
+from robo_rl.apps.record import app_words, check, check_address, robot_words, with_device
 from robo_rl.apps.recording.dataset import spec_of
 from robo_rl.conf.record import RecordConfig
 from robo_rl.core.errors import ConfigError, DataError
@@ -79,6 +80,26 @@ def test_a_token_in_no_folder_is_refused_before_a_robot_moves(tmp_path: Path) ->
         check(config)
     check(replace(config, token=str(tmp_path / "token")))
     assert list(tmp_path.iterdir()) == []  # checks make nothing
+
+
+def test_a_page_that_cannot_be_served_is_refused_before_a_robot_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a token it would be open to everyone; a port may be in use."""
+    pytest.importorskip("uvicorn", reason="the page needs the extra app: pip install '.[app]'")
+    monkeypatch.delenv("ROBO_RL_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match=r"host=0\.0\.0\.0 is open to other machines"):
+        check_address(RecordConfig(host="0.0.0.0", port=0))
+    check_address(RecordConfig(host="0.0.0.0", port=0, token=str(tmp_path / "token")))
+    (tmp_path / "token").write_text("short")
+    with pytest.raises(ConfigError, match="holds no token: 16 to 512"):
+        check_address(RecordConfig(port=0, token=str(tmp_path / "token")))
+    with pytest.raises(ConfigError, match=r"certificate=no\.pem does not exist"):
+        check_address(RecordConfig(port=0, certificate="no.pem"))
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port={port} .*Give another port"):
+            check_address(RecordConfig(port=port))
 
 
 def test_the_simulated_block_is_placed_by_the_seed() -> None:

@@ -9,7 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from policies.remote.token import VARIABLE
+from robo_rl.core.errors import ConfigError
+
 COOKIE = "robo_rl_record"
+
+
+def open_without_token(host: str) -> ConfigError:
+    """Error for a page that other machines reach without a token."""
+    return ConfigError(
+        f"host={host} is open to other machines, and the page moves a robot: give token=<file>, which is "
+        f"made if absent, or set {VARIABLE}; or reach this machine by an SSH tunnel."
+    )
 
 
 @dataclass(frozen=True)
