@@ -96,7 +96,7 @@ function jointRows() {
   facts.joints.forEach((name, joint) => {
     const row = document.createElement("div");
     row.innerHTML = "<span></span><button>−</button><button>+</button>";
-    row.querySelector("span").textContent = name;
+    row.querySelector("span").textContent = name.replaceAll("_", "_\u200b"); // a long name breaks at its underscores
     if (joint < 9) row.querySelector("span").append(Object.assign(document.createElement("kbd"), { textContent: joint + 1 }));
     row.querySelectorAll("button").forEach((button, side) => {
       button.setAttribute("aria-label", `${name} ${side ? "up" : "down"}`);
@@ -123,6 +123,7 @@ function show() {
   review.update(view);
   $("device").textContent = !facts.drives ? `driven by ${facts.device || "another program"}` : drive.active ? `driving by ${drive.source}` : drive.gamepadName() || "keys, drag or gamepad";
   if (view.drive && !view.drive.tool && drive.mode === "tool") setMode("joints");
+  $("mode-tool").disabled = !!view.drive && !view.drive.tool;
   showBanner();
 }
 
