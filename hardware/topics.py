@@ -187,6 +187,15 @@ TELEOP_JOINTS = Topic(
     "safety_filter, recorder",
     "joints that only a human drives, while the policy drives the others, joined by +; empty: none",
 )
+TELEOP_FAULT = Topic(
+    "teleop/fault",
+    Text,
+    LATCHED,
+    "on change",
+    "teleop",
+    "record_app",
+    "why the device is not followed, or empty",
+)
 INTERVENTION = Topic(
     "teleop/intervention",
     Flag,
@@ -372,6 +381,7 @@ TOPICS: tuple[Topic[Any], ...] = (
     JOINT_JOG,
     TWIST,
     TELEOP_JOINTS,
+    TELEOP_FAULT,
     INTERVENTION,
     GOAL,
     SCENE,

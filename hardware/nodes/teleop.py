@@ -20,7 +20,15 @@ from hardware.teleop.device import NOTHING, Feedback, OperatorInput, Teleoperato
 from hardware.teleop.drive import OperatorDrive
 from hardware.teleop.hand_motion import USUAL_LIMITS, ToolLimits
 from hardware.teleop.input_check import checked
-from hardware.topics import INTERVENTION, JOINT_STATES, RECORDER_REQUEST, SAFE, TELEOP, TELEOP_JOINTS
+from hardware.topics import (
+    INTERVENTION,
+    JOINT_STATES,
+    RECORDER_REQUEST,
+    SAFE,
+    TELEOP,
+    TELEOP_FAULT,
+    TELEOP_JOINTS,
+)
 from robo_rl.core.errors import DriverError
 from robo_rl.core.shapes import Float
 
@@ -52,11 +60,8 @@ class TeleopNode:
         self._reported, self._gone, self._closed = "", False, False
         self._since_s = self._ended_s = -np.inf  # begin of the intervention; newest flag, if it is false
         self._let_go = True  # the switch was released since it was last taken away
-        self._send, self._flag, self._request = (
-            TELEOP.publisher(bus),
-            INTERVENTION.publisher(bus),
-            RECORDER_REQUEST.publisher(bus),
-        )
+        self._send, self._flag = TELEOP.publisher(bus), INTERVENTION.publisher(bus)
+        self._request, self._fault = RECORDER_REQUEST.publisher(bus), TELEOP_FAULT.publisher(bus)
         JOINT_STATES.subscribe(bus, self._on_state)
         SAFE.subscribe(bus, self._on_safe)
         INTERVENTION.subscribe(bus, self._on_intervention)
@@ -132,7 +137,9 @@ class TeleopNode:
         if not self._on:
             self._on, self._since_s = True, self._bus.now()
             self._flag(Flag(True))
-        self._reported = ""
+        if self._reported:
+            self._reported = ""
+            self._report("")
         times_s, robot = np.array([period_s]), self._robot
         self._send(
             JointTrajectory(self._clock.stamp(), robot.names, target_rad[None], times_s, robot.frame_id)
@@ -165,14 +172,20 @@ class TeleopNode:
 
     def _lose(self, sentence: str) -> None:
         self._gone = True
-        self._say(sentence)
+        self._report(sentence)
 
     def _complain_once(self, sentence: str) -> None:
         """Report a fault, and not again until another one, or until the arm was driven."""
         key = sentence.split(":")[0]
         if sentence and key != self._reported:
-            self._say(sentence)
+            self._report(sentence)
         self._reported = key if sentence else self._reported
+
+    def _report(self, sentence: str) -> None:
+        """Tell the terminal and the recording page; the page alone that a fault is over, by an empty text."""
+        if sentence:
+            self._say(sentence)
+        self._fault(Text(sentence))
 
     def _release(self) -> None:
         self._drive.release()

@@ -10,7 +10,7 @@ import numpy as np
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import Flag, Text
-from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, SCENE, TASK
+from hardware.topics import EPISODE, ESTOP, RECORDER_REQUEST, SCENE, TASK, TELEOP_FAULT
 from robo_rl.apps.recording import snapshot
 from robo_rl.apps.recording.callers import Caller
 from robo_rl.apps.recording.desk import Desk, Notices
@@ -83,6 +83,7 @@ class RecordAppNode:
         ESTOP.subscribe(bus, self._on_estop)
         SCENE.subscribe(bus, self._on_scene)
         RECORDER_REQUEST.subscribe(bus, self._on_recorder_request)
+        TELEOP_FAULT.subscribe(bus, self._on_device_fault)
         for name in ("start", "stop", "success", "failure", "discard"):
             bus.service(f"~/{name}", partial(self._serve, name))
         bus.timer(self.pulse.period_s, self._tick)
@@ -313,6 +314,10 @@ class RecordAppNode:
         answer = self._serve(message.text)
         if not answer[0]:
             self.notices.tell(answer[1], "error")
+
+    def _on_device_fault(self, message: Text, received_s: float) -> None:
+        if message.text:
+            self.notices.tell(message.text, "error")
 
     def _serve(self, name: str) -> Answer:
         """Services, and buttons of teleoperation devices."""

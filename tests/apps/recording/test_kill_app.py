@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from robo_rl.data.store import EpisodeStore
+from robo_rl.data.store import EpisodeStore, recover
 from robo_rl.data.validate import validate
 from tests.apps.recording.cell import make_cell
 from tests.hardware.domains import free_domain
@@ -53,6 +53,28 @@ def test_a_kill_loses_no_episode(tmp_path: Path, seed: int) -> None:
     assert len(cell.store()) == len(episodes) + 1
     assert [fault for fault in validate(tmp_path / "data") if fault.severity == "error"] == []
     cell.node.stop("done")
+
+
+@pytest.mark.slow
+def test_a_dataset_may_be_copied_while_it_is_recorded(tmp_path: Path) -> None:
+    """Each copy has at least the episodes saved before, and is sound; the running one is salvaged."""
+    words = [sys.executable, "-m", "tests.apps.recording.recording_process", str(tmp_path / "data")]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout is not None
+    try:
+        for number in range(4):
+            saved = 0
+            while saved <= number:
+                word, count = process.stdout.readline().split()
+                saved = int(count) + 1 if word == "saved" else 0
+            copy = tmp_path / f"copy{number}"
+            subprocess.run(["cp", "-r", str(tmp_path / "data"), str(copy)], check=False)
+            assert len(EpisodeStore(copy)) >= saved
+            recover(copy)
+            assert [fault for fault in validate(copy) if fault.severity == "error"] == []
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.slow

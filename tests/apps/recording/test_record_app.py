@@ -10,7 +10,7 @@ import pytest
 
 from hardware.checks.faulty_bus import Delay, Freeze, Lose
 from hardware.messages import Text
-from hardware.topics import RECORDER_REQUEST
+from hardware.topics import RECORDER_REQUEST, TELEOP_FAULT
 from robo_rl.apps.datasets.show import episode_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.reward_marks import marked_reward, reward_marks
@@ -290,6 +290,21 @@ def test_a_label_by_a_button_of_a_device_is_as_one_of_the_page(
     assert cell.node.streams.intervention
     assert cell.arm.q_rad[0] == pytest.approx(0.1, abs=1e-3)
     assert cell.store().episode(0).success is success
+
+
+def test_a_device_that_is_unplugged_is_named_and_the_episode_is_kept(cell: RecordingCell) -> None:
+    """The page shows the sentence of the node that reads the device; an empty one says that it is over."""
+    tell = TELEOP_FAULT.publisher(cell.world.bus("teleop"))
+    cell.ask(kind="start")
+    cell.drive(0.5)
+    told = len(cell.said)
+    tell(Text("The gamepad js0 is gone."))
+    cell.run(0.2)
+    tell(Text(""))
+    cell.run(0.2)
+    assert cell.said[told:] == ["The gamepad js0 is gone."]
+    cell.ask(kind="save", success=False)
+    assert cell.store().episode(0).meta.complete
 
 
 def test_moments_are_marked_with_rewards(cell: RecordingCell) -> None:

@@ -22,7 +22,7 @@ from hardware.safety.reasons import Reason
 from hardware.teleop.device import NOTHING, Feedback, OperatorInput
 from hardware.teleop.drive import MATCH_RAD
 from hardware.teleop.jog import LEAD_S, Jog
-from hardware.topics import INTERVENTION, JOINT_STATES, TELEOP
+from hardware.topics import INTERVENTION, JOINT_STATES, TELEOP, TELEOP_FAULT
 from robo_rl.core.errors import DriverError
 from tests.hardware.arm_descriptions import arm
 from tests.hardware.nodes.fakes import LagArm
@@ -65,7 +65,9 @@ class Cell:
         self.world, self.arm, self.hand = InProcessWorld(), LagArm(), Hand()
         self.heard: list[tuple[float, str, Any]] = []
         self.said: list[str] = []
+        self.faults: list[str] = []  # on the bus, where the recording page hears them
         probe = self.world.bus("probe")
+        TELEOP_FAULT.subscribe(probe, lambda m, at: self.faults.append(m.text))
         INTERVENTION.subscribe(probe, lambda m, at: self.heard.append((at, "intervention", m.on)))
         TELEOP.subscribe(probe, lambda m, at: self.heard.append((at, "command", m)))
         self.bus = self.world.bus("teleop")
@@ -187,7 +189,7 @@ def test_unplugged_gamepad_ends_the_intervention() -> None:
     cell.hand.broken = "The gamepad js0 is gone."
     cell.run(0.4)
     assert cell.heard[-1][1:] == ("intervention", False)
-    assert cell.said == ["The gamepad js0 is gone."]
+    assert cell.said == cell.faults == ["The gamepad js0 is gone."]
     cell.hand.broken = ""  # plugged in again, still held: nothing moves by itself
     count = len(cell.heard)
     cell.run(0.4)
