@@ -20,6 +20,7 @@ from policies.checkpoint import load_weights
 from policies.training.batches import ALONE, Draws, WindowSource, draws
 from policies.training.data_parallel import averaged_loss, share_state
 from policies.vla.policy import VlaPolicy
+from policies.vla.tiny import TinyBackbone
 from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
 from robo_rl.core.protocols import Logger, Obs
 from robo_rl.core.settings import check_settings, setting
@@ -76,8 +77,8 @@ class BaseTrainer(Generic[BasePolicy]):
     Weights, average, the optimiser's moments and the step are the entire state: batches, noise and learning
     rates are functions of (seed, step). Raises ConfigError for invalid settings.
 
-    On a GPU the gradient and the optimiser's step of a `GenerativePolicy` are captured as one CUDA graph:
-    launching them one by one takes longer than computing them.
+    On a GPU the gradient and the optimiser's step of a small policy are captured as one CUDA graph: launching
+    them one by one takes longer than computing them. Pretrained backbones are not captured.
 
     ranks: with several, each rank has a trainer for its shard of every batch, and `share` is called by all of
     them before the first update. The weights are equal on all ranks; the average is kept by rank 0.
@@ -167,7 +168,8 @@ class BaseTrainer(Generic[BasePolicy]):
         return draws(self.config.seed, self.step, action, self.policy.cameras, self._ranks)
 
     def _new_graphs(self) -> GraphCache:
-        captured = isinstance(self.policy, GenerativePolicy) and self._ranks.count == 1
+        small = isinstance(self.policy, GenerativePolicy) or isinstance(self.policy.backbone, TinyBackbone)
+        captured = small and self._ranks.count == 1
         return update_graphs(self._device, "auto" if captured else "off", ())
 
     def _update(self, obs: Obs, action: Float[Tensor, "b Tp a"]) -> tuple[Tensor, Tensor]:

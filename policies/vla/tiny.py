@@ -110,7 +110,8 @@ class TinyBackbone(nn.Module):
         tokens = torch.cat([self.words(words), *seen], dim=1)
         count = tokens.shape[1] - words.shape[1]
         mask = F.pad(words != 0, (0, count), value=True)
-        place = torch.cat([torch.arange(words.shape[1]), MOST_BYTES + torch.arange(count)]).to(words.device)
+        place = torch.arange(words.shape[1] + count, device=words.device)
+        place = torch.where(place < words.shape[1], place, place + (MOST_BYTES - words.shape[1]))
         out = self.text(
             inputs_embeds=tokens,
             attention_mask=mask.long(),
