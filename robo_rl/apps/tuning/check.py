@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from policies.registry import SavedPolicy
+from robo_rl.apps.tuning.auto.verb import check_auto
 from robo_rl.apps.tuning.compose import check_interventions
 from robo_rl.apps.tuning.maps import build_map
 from robo_rl.apps.tuning.pictures import check_memory, check_method, learned_pictures, memory_of
@@ -41,8 +42,9 @@ def check_config(config: FinetuneVerb) -> None:
         find_policy(config.base)
     elif method.map.kind != "direct":
         env = "" if config.env else "env=<environment> and "
+        name = "method=auto (the default)" if method.name == "auto" else f"method={method.name}"
         raise ConfigError(
-            f"method={method.name} improves a policy: give base=<policy folder>, or learn from scratch by "
+            f"{name} improves a policy: give base=<policy folder>, or learn from scratch by "
             f"{env}method=sac (or td3)."
         )
     elif config.env is None:
@@ -53,6 +55,7 @@ def check_config(config: FinetuneVerb) -> None:
     if config.init is not None:
         finetune_run(config.init)
     if method.name == "auto":  # its stages leave out what they have no data for
+        check_auto(config)
         return
     check_interventions(method)
     check_method(method)

@@ -24,6 +24,7 @@ from robo_rl.apps.tuning.auto import imitation, verb
 from robo_rl.apps.tuning.auto import stages as auto
 from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.probe import Probe
@@ -414,9 +415,11 @@ def test_start_is_the_best_configuration_of_the_base(
 def test_method_settings_are_refused(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Settings that the stages do not use are refused before anything is written."""
+    """Settings that no recipe of `auto` uses are refused before anything is written."""
     assert finetune(base, tmp_path / "run", "method.learner.tau=0.1") == 2
     assert "method=steering" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="init=other continues the networks of one method"):
+        verb.check_auto(FinetuneVerb(init="other", method=auto.stage_method("auto")))
     assert not (tmp_path / "run").exists()
 
 

@@ -171,6 +171,7 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
         (["finetune", "out=x", "base=/nowhere"], "/nowhere does not exist"),
         (["finetune", "out=x"], "learn from scratch by env=<environment> and method=sac (or td3)."),
         (["finetune", "out=x", "env=gym/a:b-v0"], "learn from scratch by method=sac (or td3)."),
+        (["finetune", "out=x", "env=gym/a:b-v0"], "method=auto (the default) improves a policy: give base="),
         (["finetune", "out=x", "method=residul"], "residual"),
         (["finetune", "out=x", "method.lerner.tau=1"], "learner"),
         (["distill", "out=x", "teacher=/nowhere"], "/nowhere does not exist"),
@@ -206,7 +207,9 @@ def test_execute_can_differ_from_that_of_the_base() -> None:
         (["method=residual"], "method=residual replays demonstrations: give demos=<dataset>"),
         (["demos=nowhere"], "nowhere does not exist"),
         (["method=rlif", "demos=DATA", "method.intervene=none"], "set method.intervene=expert"),
-        (["method.mix.online=0.7"], "sum to 1, found mix.online=0.7"),
+        (["method.learner.tau=0.1"], "method.learner.tau=0.1 cannot be used: method=auto (the default)"),
+        (["launcher=ray"], "method=auto (the default) runs several methods"),
+        (["method=steering", "method.mix.online=0.7"], "sum to 1, found mix.online=0.7"),
         (["method=wsrl", "init=none", "demos=DATA"], "give init=<run>"),
         (["init=nowhere"], "nowhere does not exist"),
         (["out=BASE"], "already holds a run"),
@@ -224,7 +227,9 @@ def test_a_setting_that_cannot_work_is_refused_before_anything_is_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No policy is loaded and no folder is created; the message names the setting to give."""
-    monkeypatch.setattr("robo_rl.apps.finetune.load_base", lambda config: pytest.fail("the base was loaded"))
+    for module in ("finetune", "tuning.auto.verb"):
+        loads = f"robo_rl.apps.{module}.load_base"
+        monkeypatch.setattr(loads, lambda config: pytest.fail("the base was loaded"))
     names = {"DATA": str(base[0]), "BASE": str(base[1])}
     given = [word.replace("DATA", names["DATA"]).replace("BASE", names["BASE"]) for word in arguments]
     out = [] if arguments == ["out=BASE"] else [f"out={tmp_path / 'x'}"]
