@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from policies.registry import SavedPolicy
-from robo_rl.apps.tuning.auto.stages import stage_method, total_steps, train_in_stages
+from robo_rl.apps.tuning.auto.plan import stage_method, total_steps
+from robo_rl.apps.tuning.auto.stages import train_in_stages
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
 from robo_rl.apps.tuning.report import report
@@ -66,7 +67,10 @@ def check_auto(config: FinetuneVerb) -> None:
 def finetune_auto(config: FinetuneVerb) -> int:
     """Train by the recipe that suits the environments, and save the best policy in `out`/policy."""
     base = load_base(config)
-    free, again = FREE_KEYS | LAUNCHER_KEYS, {"resume": config.resume, "overwrite": config.overwrite}
+    free, again = (
+        FREE_KEYS | LAUNCHER_KEYS | {"max_wall_s"},
+        {"resume": config.resume, "overwrite": config.overwrite},
+    )
     with RunDir.create(config.out, config, **again, free=free) as run:
         in_lanes = config.demos is not None and FEWEST_LANES <= config.num_envs <= MOST_LANES
         train = train_in_lanes if in_lanes else train_in_stages
