@@ -20,7 +20,7 @@ import pytest
 from policies.deploy.bundle import load_bundle
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning.check import too_often
+from robo_rl.apps.tuning.check import other_task, too_often
 from robo_rl.apps.tuning.loop import Best, _Training
 from robo_rl.apps.tuning.start import engine_device, training_episode_limit, with_planning_interval
 from robo_rl.apps.tuning.watch import TrainingWatch
@@ -247,6 +247,28 @@ def test_demonstrations_of_another_task_leave_no_run(
     for method in ("residual", "auto"):
         assert robo_rl(["finetune", *words, f"method={method}"]) == 2
         assert "but the policy was trained in metaworld/reach-v3" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_demonstrations_of_a_similar_task_are_named(base: tuple[Path, Path], tmp_path: Path) -> None:
+    """The same shapes hide that they are of another task; other options of the same task are fine."""
+    spec = EpisodeStore(base[0]).spec
+    for name, said in (("metaworld/push-v3", True), ("metaworld/reach-v3:engine=x", False)):
+        DatasetWriter.create(tmp_path / str(said), replace(spec, name=name)).close()
+        config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(tmp_path / str(said)))
+        assert (
+            "recorded in metaworld/push-v3, but this run learns metaworld/reach-v3" in other_task(config)
+        ) is said
+
+
+def test_empty_demonstrations_leave_no_run(
+    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence before the run's folder is created."""
+    DatasetWriter.create(tmp_path / "empty", EpisodeStore(base[0]).spec).close()
+    words = [f"base={base[1]}", f"out={tmp_path / 'x'}", f"demos={tmp_path / 'empty'}"]
+    assert robo_rl(["finetune", *words]) == 2
+    assert "holds no complete episode. Record some first" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
