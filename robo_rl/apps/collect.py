@@ -128,6 +128,11 @@ class Collection:
         most = self.config.attempts or max(50, MOST_ATTEMPTS * wanted)
         obs, lanes, upcoming = self._start(first)
         while self.kept < wanted:
+            if self.tried >= most and not self.kept:
+                raise EnvError(
+                    f"None of {self.tried} episodes succeeded, so none was recorded. Watch one by robo-rl "
+                    "view, lower the noise, raise max_episode_steps=, or keep failures by keep=all."
+                )
             if self.tried >= most:
                 raise EnvError(
                     f"Only {self.kept} of {self.tried} episodes succeeded, {wanted} were requested. These "

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from robo_rl.apps.tuning.auto.verb import environments, finetune_auto
-from robo_rl.apps.tuning.check import check_config, check_pictures_fit, too_often
+from robo_rl.apps.tuning.check import check_config, check_pictures_fit, other_task, too_often
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS, opened_cluster
@@ -21,7 +21,7 @@ def main(config: FinetuneVerb) -> int:
     """Fine-tune, save the policy in `out`/policy and compare it with its base on the same episodes."""
     config = replace(config, num_envs=environments(config))
     check_config(config)
-    if said := too_often(config):
+    for said in filter(None, (too_often(config), other_task(config))):
         print(said)
     torch.set_num_threads(1)  # these networks are too small for threads, and parallel runs would compete
     # Adam's moments of weights without gradients fall below 1e-38, where an operation takes a hundred cycles.

@@ -163,7 +163,8 @@ class FinetuneVerb:
     method: MethodConfig = field(default_factory=MethodConfig)
     env_steps: int | None = setting(
         None,
-        "total environment steps, the comparison at the end included; none: the method's own number",
+        "total environment steps, with a comparison at the end, without evaluations every eval_every steps; "
+        "none: the method's own number",
         at_least=1,
     )
     max_wall_s: float | None = setting(
@@ -215,7 +216,7 @@ class FinetuneVerb:
     eval_every: int = setting(
         2000,
         "environment steps between evaluations, of which the best policy is kept; 0: first and last only; "
-        "not used by methods with a comparison at the end",
+        "not used by auto and by methods with a comparison at the end",
         at_least=0,
     )
     eval_episodes: int = setting(50, "episodes of each evaluation during training", at_least=1)

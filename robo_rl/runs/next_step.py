@@ -9,6 +9,7 @@ from policies.checkpoint import read_policy_json
 from policies.deploy.bundle import MANIFEST
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.eval.stats import PairedTest, SuccessRate
+from robo_rl.runs.run_dir import RunDir
 
 SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
@@ -52,7 +53,7 @@ def after_evaluation(folder: Path, rate: SuccessRate) -> str:
     if kind in BASES and rate.k == 0:
         return BETTER_BASE
     if kind in BASES and rate.rate < GOOD_ENOUGH:
-        return f"robo-rl finetune base={run} out={run.parent / 'steered'}"
+        return f"robo-rl finetune base={run}{_demos_of(run)} out={run.parent / 'tuned'}"
     return f"robo-rl distill teacher={run} out={run.parent / 'head'}"
 
 
@@ -71,16 +72,26 @@ def after_tuning(
     keep = f"robo-rl distill teacher={config.base} out={head}   (keep the base)"
     if before.rate >= GOOD_ENOUGH:
         return keep
-    other = "residual demos=<dataset>" if config.method.name != "residual" else "steering"
+    other = "method=residual demos=<dataset>" if config.method.name != "residual" else "method=steering"
+    if config.method.name == "auto":
+        other = "demos=<dataset>" if config.demos is None else "method=steering"
     steps = config.env_steps or config.method.env_steps
     longer = f"method={config.method.name} env_steps={2 * steps}"
     ways = (
         "the result is not better than the base; one of:",
         f"robo-rl finetune base={config.base} {longer} out={run}-longer   (your other settings with it)",
-        f"robo-rl finetune base={config.base} method={other} out={run}-other   (docs/methods.md)",
+        f"robo-rl finetune base={config.base} {other} out={run}-other   (docs/methods.md)",
         keep if before.k else BETTER_BASE,
     )
     return INDENT.join(ways)
+
+
+def _demos_of(run: Path) -> str:
+    """The setting `demos=` with the dataset that a run of `train` learned from; empty if it is gone."""
+    if not (run / "config.yaml").is_file():
+        return ""
+    data = RunDir(run).config().get("data")
+    return f" demos={data}" if isinstance(data, str) and Path(data, "dataset.json").is_file() else ""
 
 
 def _run_of(folder: Path) -> Path:

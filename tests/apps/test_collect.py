@@ -58,7 +58,7 @@ def test_failures_are_counted_but_not_kept(tmp_path: Path) -> None:
     """An expert that cannot succeed in 5 steps: a sentence after the permitted attempts; keep=all keeps
     them.
     """
-    with pytest.raises(EnvError, match="Only 0 of 3 episodes succeeded"):
+    with pytest.raises(EnvError, match="None of 3 episodes succeeded, so none was recorded"):
         collect.main(collect_config(tmp_path / "none", max_episode_steps=5, attempts=3))
     assert len(EpisodeStore(tmp_path / "none")) == 0
     collect.main(collect_config(tmp_path / "all", max_episode_steps=5, keep="all"))

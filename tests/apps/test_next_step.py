@@ -12,6 +12,7 @@ from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.eval.stats import PairedTest, SuccessRate
 from robo_rl.runs.next_step import after_data, after_evaluation, after_tuning, after_view
+from robo_rl.runs.run_dir import RunDir
 
 CONFIG = FinetuneVerb(out="runs/ft", base="runs/base", method=MethodConfig(name="steering", env_steps=12000))
 
@@ -41,6 +42,9 @@ def test_without_a_gain_the_fine_tuned_policy_is_not_recommended() -> None:
     assert "method=residual demos=<dataset>" in said
     assert "robo-rl distill teacher=runs/base" in said
     assert "method=steering out=" in tuned(50, 40, 0.1, replace(CONFIG, method=MethodConfig(name="residual")))
+    auto = replace(CONFIG, method=MethodConfig(name="auto"))
+    assert "base=runs/base demos=<dataset> out=" in tuned(50, 40, 0.1, auto)
+    assert "base=runs/base method=steering out=" in tuned(50, 40, 0.1, replace(auto, demos="data"))
 
 
 def test_a_base_that_never_succeeds_is_neither_kept_nor_fine_tuned(run: Path) -> None:
@@ -48,7 +52,9 @@ def test_a_base_that_never_succeeds_is_neither_kept_nor_fine_tuned(run: Path) ->
     assert "teacher=" not in tuned(0, 0, 1.0)
     assert "robo-rl train data=<more demonstrations>" in tuned(0, 0, 1.0)
     assert after_evaluation(run / "policy", SuccessRate(0, 10)).startswith("robo-rl train data=<more")
-    assert after_evaluation(run / "policy", SuccessRate(3, 10)).startswith(f"robo-rl finetune base={run} ")
+    data = RunDir(run).config()["data"]
+    command = f"robo-rl finetune base={run} demos={data} out={run.parent / 'tuned'}"
+    assert after_evaluation(run / "policy", SuccessRate(3, 10)) == command
 
 
 def test_a_base_without_room_for_a_gain_is_kept() -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import torch
 
 from policies.registry import SavedPolicy
+from robo_rl.apps.tuning.auto.verb import check_auto
 from robo_rl.apps.tuning.compose import check_interventions
 from robo_rl.apps.tuning.maps import build_map
 from robo_rl.apps.tuning.pictures import check_memory, check_method, learned_pictures, memory_of
 from robo_rl.apps.tuning.remote import check_launcher
-from robo_rl.apps.tuning.start import with_planning_interval
+from robo_rl.apps.tuning.start import env_name, with_planning_interval
 from robo_rl.apps.tuning.stores import check_demos, size_of, store_widths
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
@@ -41,8 +42,9 @@ def check_config(config: FinetuneVerb) -> None:
         find_policy(config.base)
     elif method.map.kind != "direct":
         env = "" if config.env else "env=<environment> and "
+        name = "method=auto (the default)" if method.name == "auto" else f"method={method.name}"
         raise ConfigError(
-            f"method={method.name} improves a policy: give base=<policy folder>, or learn from scratch by "
+            f"{name} improves a policy: give base=<policy folder>, or learn from scratch by "
             f"{env}method=sac (or td3)."
         )
     elif config.env is None:
@@ -53,12 +55,29 @@ def check_config(config: FinetuneVerb) -> None:
     if config.init is not None:
         finetune_run(config.init)
     if method.name == "auto":  # its stages leave out what they have no data for
+        check_auto(config)
         return
     check_interventions(method)
     check_method(method)
     if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))
+
+
+def other_task(config: FinetuneVerb) -> str:
+    """Sentence on demonstrations that were recorded in another environment than the run's; empty if not.
+
+    Other options of the same task, such as an engine, are no other task.
+    """
+    if config.demos is None or (config.env is None and config.base is None):
+        return ""
+    recorded, ours = DatasetMeta.load(Path(config.demos)).env.name, env_name(config)
+    if recorded.partition(":")[0] == ours.partition(":")[0]:
+        return ""
+    return (
+        f"The demonstrations of {config.demos} were recorded in {recorded}, but this run learns {ours}. If "
+        "these are different tasks, give demonstrations of the run's own: others mislead it."
+    )
 
 
 def too_often(config: FinetuneVerb) -> str:

@@ -96,30 +96,40 @@ class Choice:
 def choose(
     trained: Contender,
     bases: Sequence[Contender],
-    episodes: TrainingEpisodes,
+    better: bool,
     config: FinetuneVerb,
     most_steps: int,
 ) -> Choice:
     """Race the trained policy against its base within `most_steps`; the base is kept if it is not beaten.
 
     bases: the base as it is deployed, and perhaps as it acts in training. The latter has training episodes of
-    its own, so it races only if these do not favour the trained policy.
+    its own, so it races only if these do not favour the trained policy. better: whether they do.
     """
-    better = episodes.favour_policy()
     rivals = bases[:1] if better else bases
-    seeds = evaluation_seeds(env_name(config), derive_seed("selection", config.eval_seed), MOST_PAIRS)
     kept, spent, said = trained, 0, []
-    with closing(make_env(env_name(config), 1, 0, **env_options(config))) as env:
-        for i, rival in enumerate(rivals):
-            share = (most_steps - spent) // (len(rivals) - i)
-            first, second = player(kept, env, config), player(rival, env, config)
-            found = race(first, second, seeds, share, env.spec.max_episode_steps)
-            spent += found.env_steps
-            stays = found.lead > 0 or (found.lead == 0 and (kept is not trained or better))
-            by_training = found.lead == 0 and kept is trained
-            said.append(_sentence(found, kept, rival, stays, by_training))
-            kept = kept if stays else rival
+    for i, rival in enumerate(rivals):
+        found = race_of(kept, rival, config, (most_steps - spent) // (len(rivals) - i))
+        spent += found.env_steps
+        stays = found.lead > 0 or (found.lead == 0 and (kept is not trained or better))
+        by_training = found.lead == 0 and kept is trained
+        said.append(_sentence(found, kept, rival, stays, by_training))
+        kept = kept if stays else rival
     return Choice(kept, spent, tuple(said))
+
+
+def selection_seeds(config: FinetuneVerb) -> list[int]:
+    """Seeds of the episodes on which policies are compared; the final ones are others."""
+    return evaluation_seeds(env_name(config), derive_seed("selection", config.eval_seed), MOST_PAIRS)
+
+
+def race_of(
+    first: Contender, second: Contender, config: FinetuneVerb, most_steps: int, limit: int | None = None
+) -> Race:
+    """Race of two policies within `most_steps`. limit: steps of an episode; None: the task's own limit."""
+    options = env_options(config) | ({} if limit is None else {"max_episode_steps": limit})
+    with closing(make_env(env_name(config), 1, 0, **options)) as env:
+        one, other = (player(each, env, config) for each in (first, second))
+        return race(one, other, selection_seeds(config), most_steps, env.spec.max_episode_steps)
 
 
 def player(contender: Contender, env: VecEnv, config: FinetuneVerb) -> Play:

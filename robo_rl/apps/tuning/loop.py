@@ -58,10 +58,12 @@ def run_method(
     base: SavedPolicy,
     run: RunDir,
     actors: OpenFleet | None = None,
+    keep_last: bool = False,
 ) -> TuningResult:
     """Train one method in `run`; a resumed run continues from its last checkpoint.
 
-    actors: starts actors that hold the environments; None: they are in this process.
+    actors: starts actors that hold the environments; None: they are in this process. keep_last: keep the last
+    policy, without evaluations and without a comparison.
     """
     total = config.env_steps or method.env_steps
     method = replace(method, env_steps=total - int(method.compare_share * total))
@@ -77,7 +79,7 @@ def run_method(
     with (
         _training_env(config, limit, actors) as env,
         closing(
-            make_env(name, 1 if method.compare_share else evaluation_lanes(config), 0, **options)
+            make_env(name, 1 if method.compare_share or keep_last else evaluation_lanes(config), 0, **options)
         ) as eval_env,
         resumable(
             run,
@@ -85,7 +87,7 @@ def run_method(
             label=method.name,
             unit="step",
             resume=config.resume,
-            shown=(shown_success(config, method), "critic/q"),
+            shown=(shown_success(config, method, keep_last), "critic/q"),
         ) as session,
     ):
         state = session.take_state()
@@ -125,7 +127,7 @@ def run_method(
             say=session.bar.write,
         )
         training = _Training(
-            config, tuning, lanes, eval_env, session.metrics, watch, session.bar.write, method
+            config, tuning, lanes, eval_env, session.metrics, watch, session.bar.write, method, keep_last
         )
         training.begin(state)
         del state  # a replay is large
@@ -144,7 +146,8 @@ def run_method(
         choice = compared(config, method, base, training, total)
     else:
         trained = Contender("the trained policy", tuning.policy, tuning.noise_scale)
-        choice = Choice(trained, 0, tuple(filter(None, [training.keep_best()])))
+        said = "" if keep_last else training.keep_best()
+        choice = Choice(trained, 0, (said,) if said else ())
     for sentence in choice.sentences:
         print(sentence)
     kept, curve = choice.kept, training.curve
@@ -160,11 +163,11 @@ def run_method(
     )
 
 
-def shown_success(config: FinetuneVerb, method: MethodConfig) -> str:
+def shown_success(config: FinetuneVerb, method: MethodConfig, keep_last: bool) -> str:
     """Name of the success in the progress bar."""
     if config.base is None:
         return "train/return"
-    return "train/success" if method.compare_share else "eval/success"
+    return "train/success" if method.compare_share or keep_last else "eval/success"
 
 
 def compared(
@@ -184,7 +187,7 @@ def compared(
     bases = [plain] if own_noise == method.base_noise else [Contender("the base", base, own_noise), plain]
     trained = Contender("the trained policy", training.tuning.policy, training.tuning.noise_scale)
     left = min(total - training.step, int(method.compare_share * total))
-    choice = choose(trained, bases, training.episodes, config, left)
+    choice = choose(trained, bases, training.episodes.favour_policy(), config, left)
     return replace(choice, sentences=(*training.episodes.sentences(), *choice.sentences))
 
 
@@ -231,9 +234,10 @@ class _Training:
         watch: TrainingWatch,
         say: Callable[[str], None],
         method: MethodConfig,
+        keep_last: bool = False,
     ) -> None:
         self.config, self.tuning, self.lanes, self.eval_env = config, tuning, lanes, eval_env
-        self.method = method
+        self.method, self.keep_last = method, keep_last
         self.episodes, self.watch = TrainingEpisodes(), watch
         self.metrics, self.tuner, self._say = metrics, tuning.tuner, say
         self.curve = LearningCurve()
@@ -267,8 +271,8 @@ class _Training:
 
     @property
     def evaluates(self) -> bool:
-        """True if evaluations choose the policy, beside a comparison at the end."""
-        return self.method.compare_share == 0.0
+        """True if evaluations choose the policy, and not a comparison at the end or the caller."""
+        return self.method.compare_share == 0.0 and not self.keep_last
 
     @property
     def base_suffices(self) -> bool:

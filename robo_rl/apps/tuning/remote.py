@@ -180,8 +180,8 @@ def check_launcher(config: FinetuneVerb) -> None:
         return
     if method.name == "auto":
         raise ConfigError(
-            "method=auto runs several methods in turn in one process. With launcher=ray choose one of them: "
-            "method=steering or method=residual."
+            "method=auto (the default) runs several methods in turn in one process. With launcher=ray choose "
+            "one of them: method=steering or method=residual."
         )
     if method.encoder == "learned":
         raise ConfigError(

@@ -29,7 +29,6 @@ from sim.registry import make_env, task_in, tasks_in
 from sim.vec.on_device import copied_env
 
 USES = {
-    "probe": "to probe the base",
     "base": "of the base alone",
     "training": "of learning",
     "selection": "to choose a policy",
@@ -97,8 +96,9 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
 
 
 def steps_in_words(outcome: TuningResult) -> str:
-    """Environment steps of a run, and where they went."""
-    uses = [f"{steps} {USES[use]}" for use, steps in outcome.steps.items() if steps]
+    """Environment steps of a run, and where they went, with the share that chose a policy."""
+    shares = {"selection": f": {100 * outcome.steps.get('selection', 0) / max(1, outcome.env_steps):.0f} %"}
+    uses = [f"{steps} {USES[use]}{shares.get(use, '')}" for use, steps in outcome.steps.items() if steps]
     return f"{outcome.env_steps} steps ({', '.join(uses)})" if len(uses) > 1 else f"{outcome.env_steps} steps"
 
 

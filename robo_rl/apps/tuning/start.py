@@ -18,7 +18,7 @@ from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.conditioning import memory_shape
-from robo_rl.core.errors import ConfigError
+from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.text.instruction import TASK_NOTE
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
@@ -42,6 +42,10 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
             check_compatible(policy, probe.spec)
         if config.demos is not None and (config.method.mix.demo > 0.0 or config.method.name == "auto"):
             check_compatible(policy, DatasetMeta.load(Path(config.demos)).env, config.demos)
+            if not len(EpisodeStore(config.demos, complete_only=True)):
+                raise DataError(
+                    f"{config.demos} holds no complete episode. Record some first, or leave out demos=."
+                )
         return policy
     assert config.env is not None
     with closing(make_env(config.env, 1, **env_options(config))) as probe:

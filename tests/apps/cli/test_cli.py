@@ -106,7 +106,7 @@ def test_the_help_says_which_method_is_the_default_and_how_many_settings_follow(
     """`method` has a default although it is a group of values."""
     assert cli.main(["finetune", "--help"]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"^  method +name or file +steering +sets", said, re.MULTILINE)
+    assert re.search(r"^  method +name or file +auto +sets", said, re.MULTILINE)
     assert re.search(r"^\d+ more settings: robo-rl finetune --help all$", said, re.MULTILINE)
     assert cli.main(["finetune", "method=residual", "--help"]) == 0
     said = capsys.readouterr().out

@@ -20,7 +20,7 @@ import pytest
 from policies.deploy.bundle import load_bundle
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning.check import too_often
+from robo_rl.apps.tuning.check import other_task, too_often
 from robo_rl.apps.tuning.loop import Best, _Training
 from robo_rl.apps.tuning.start import engine_device, training_episode_limit, with_planning_interval
 from robo_rl.apps.tuning.watch import TrainingWatch
@@ -171,6 +171,7 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
         (["finetune", "out=x", "base=/nowhere"], "/nowhere does not exist"),
         (["finetune", "out=x"], "learn from scratch by env=<environment> and method=sac (or td3)."),
         (["finetune", "out=x", "env=gym/a:b-v0"], "learn from scratch by method=sac (or td3)."),
+        (["finetune", "out=x", "env=gym/a:b-v0"], "method=auto (the default) improves a policy: give base="),
         (["finetune", "out=x", "method=residul"], "residual"),
         (["finetune", "out=x", "method.lerner.tau=1"], "learner"),
         (["distill", "out=x", "teacher=/nowhere"], "/nowhere does not exist"),
@@ -206,7 +207,9 @@ def test_execute_can_differ_from_that_of_the_base() -> None:
         (["method=residual"], "method=residual replays demonstrations: give demos=<dataset>"),
         (["demos=nowhere"], "nowhere does not exist"),
         (["method=rlif", "demos=DATA", "method.intervene=none"], "set method.intervene=expert"),
-        (["method.mix.online=0.7"], "sum to 1, found mix.online=0.7"),
+        (["method.learner.tau=0.1"], "method.learner.tau=0.1 cannot be used: method=auto (the default)"),
+        (["launcher=ray"], "method=auto (the default) runs several methods"),
+        (["method=steering", "method.mix.online=0.7"], "sum to 1, found mix.online=0.7"),
         (["method=wsrl", "init=none", "demos=DATA"], "give init=<run>"),
         (["init=nowhere"], "nowhere does not exist"),
         (["out=BASE"], "already holds a run"),
@@ -224,7 +227,9 @@ def test_a_setting_that_cannot_work_is_refused_before_anything_is_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """No policy is loaded and no folder is created; the message names the setting to give."""
-    monkeypatch.setattr("robo_rl.apps.finetune.load_base", lambda config: pytest.fail("the base was loaded"))
+    for module in ("finetune", "tuning.auto.verb"):
+        loads = f"robo_rl.apps.{module}.load_base"
+        monkeypatch.setattr(loads, lambda config: pytest.fail("the base was loaded"))
     names = {"DATA": str(base[0]), "BASE": str(base[1])}
     given = [word.replace("DATA", names["DATA"]).replace("BASE", names["BASE"]) for word in arguments]
     out = [] if arguments == ["out=BASE"] else [f"out={tmp_path / 'x'}"]
@@ -242,6 +247,28 @@ def test_demonstrations_of_another_task_leave_no_run(
     for method in ("residual", "auto"):
         assert robo_rl(["finetune", *words, f"method={method}"]) == 2
         assert "but the policy was trained in metaworld/reach-v3" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_demonstrations_of_a_similar_task_are_named(base: tuple[Path, Path], tmp_path: Path) -> None:
+    """The same shapes hide that they are of another task; other options of the same task are fine."""
+    spec = EpisodeStore(base[0]).spec
+    for name, said in (("metaworld/push-v3", True), ("metaworld/reach-v3:engine=x", False)):
+        DatasetWriter.create(tmp_path / str(said), replace(spec, name=name)).close()
+        config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(tmp_path / str(said)))
+        assert (
+            "recorded in metaworld/push-v3, but this run learns metaworld/reach-v3" in other_task(config)
+        ) is said
+
+
+def test_empty_demonstrations_leave_no_run(
+    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence before the run's folder is created."""
+    DatasetWriter.create(tmp_path / "empty", EpisodeStore(base[0]).spec).close()
+    words = [f"base={base[1]}", f"out={tmp_path / 'x'}", f"demos={tmp_path / 'empty'}"]
+    assert robo_rl(["finetune", *words]) == 2
+    assert "holds no complete episode. Record some first" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 

@@ -6,14 +6,16 @@ nothing to learn. With fewer environments, as on a robot, it trains in stages (`
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict
 
 from policies.registry import SavedPolicy
-from robo_rl.apps.tuning.auto.stages import stage_method, total_steps, train_in_stages
+from robo_rl.apps.tuning.auto.plan import stage_method, total_steps
+from robo_rl.apps.tuning.auto.stages import train_in_stages
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base
+from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.runs.learning_curve import TuningResult
@@ -45,16 +47,30 @@ def _sees_pictures(config: FinetuneVerb) -> bool:
     return any(name.startswith("image.") for name in spec.obs)
 
 
+def check_auto(config: FinetuneVerb) -> None:
+    """Raise ConfigError for settings that `method=auto` does not use."""
+    if config.init is not None:
+        raise ConfigError(
+            f"init={config.init} continues the networks of one method, but method=auto (the default) chooses "
+            "its methods itself. Add method=<that run's method>, or leave out init=."
+        )
+    default = stage_method("auto")
+    ours, usual = (dict(flat(asdict(method))) for method in (config.method, default))
+    if keys := [key for key in ours if ours[key] != usual.get(key) and key != "env_steps"]:
+        given = " ".join(f"method.{key}={ours[key]}" for key in keys)
+        raise ConfigError(
+            f"{given} cannot be used: method=auto (the default) runs methods with their own settings. Choose "
+            "the method that this is for, e.g. method=residual or method=steering (docs/methods.md)."
+        )
+
+
 def finetune_auto(config: FinetuneVerb) -> int:
     """Train by the recipe that suits the environments, and save the best policy in `out`/policy."""
-    default = stage_method("auto")
-    if replace(config.method, env_steps=default.env_steps) != default:
-        raise ConfigError(
-            "method=auto uses the default settings of its recipes; only env_steps= can be set. To change "
-            "settings, run method=residual_lanes, method=steering or method=residual."
-        )
     base = load_base(config)
-    free, again = FREE_KEYS | LAUNCHER_KEYS, {"resume": config.resume, "overwrite": config.overwrite}
+    free, again = (
+        FREE_KEYS | LAUNCHER_KEYS | {"max_wall_s"},
+        {"resume": config.resume, "overwrite": config.overwrite},
+    )
     with RunDir.create(config.out, config, **again, free=free) as run:
         in_lanes = config.demos is not None and FEWEST_LANES <= config.num_envs <= MOST_LANES
         train = train_in_lanes if in_lanes else train_in_stages
