@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies.vla.cond import Cond
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 from robo_rl.nets.time_embedding import SinusoidalTime
 
 
@@ -49,18 +49,64 @@ class ExpertBlock(nn.Module):
         mask: Tensor,
     ) -> tuple[Float[Tensor, "b n w"], Float[Tensor, "b k M d"], Float[Tensor, "b k M d"]]:
         """`forward`, and the keys and values with those of h appended: M = L + n."""
-        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.modulation(code).unsqueeze(1).chunk(6, -1)
-        x = modulate(h, shift_a, scale_a)
+        parts = self._parts(code)
+        query, own_key, own_value = self._projected(h, parts)
+        key, value = torch.cat([keys, own_key], dim=2), torch.cat([values, own_value], dim=2)
+        return self._mixed(h, parts, query, key, value, mask), key, value
+
+    def extend_at(
+        self,
+        h: Float[Tensor, "b 1 w"],
+        code: Float[Tensor, "b w"],
+        keys: Float[Tensor, "b k L d"],
+        values: Float[Tensor, "b k L d"],
+        own: Float[Tensor, "2 b k n d"],
+        place: Bool[Tensor, " n"],
+        mask: Tensor,
+    ) -> tuple[Float[Tensor, "b 1 w"], Float[Tensor, "2 b k n d"]]:
+        """`extend` by one token of n, with keys and values of constant shape.
+
+        own: keys and values of all n tokens; those of h are written at the place that is True.
+        """
+        parts = self._parts(code)
+        query, key, value = self._projected(h, parts)
+        own = torch.where(place[:, None], torch.stack([key, value]), own)
+        seen = torch.cat([keys, own[0]], dim=2), torch.cat([values, own[1]], dim=2)
+        return self._mixed(h, parts, query, *seen, mask), own
+
+    def _parts(self, code: Float[Tensor, "b w"]) -> tuple[Tensor, ...]:
+        """Shift, scale and gate of the attention, then of the MLP."""
+        parts: tuple[Tensor, ...] = self.modulation(code).unsqueeze(1).chunk(6, -1)
+        return parts
+
+    def _projected(
+        self, h: Float[Tensor, "b n w"], parts: tuple[Tensor, ...]
+    ) -> tuple[Float[Tensor, "b q n d"], Float[Tensor, "b k n d"], Float[Tensor, "b k n d"]]:
+        """Queries, keys and values of h."""
+        x = modulate(h, parts[0], parts[1])
         query = self.query(x).unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
         own = self.key_value(x).unflatten(-1, (2, self.kv_heads, self.head_dim)).permute(2, 0, 3, 1, 4)
-        key, value = torch.cat([keys, own[0]], dim=2), torch.cat([values, own[1]], dim=2)
+        return query, own[0], own[1]
+
+    def _mixed(
+        self,
+        h: Float[Tensor, "b n w"],
+        parts: tuple[Tensor, ...],
+        query: Float[Tensor, "b q n d"],
+        key: Float[Tensor, "b k M d"],
+        value: Float[Tensor, "b k M d"],
+        mask: Tensor,
+    ) -> Float[Tensor, "b n w"]:
+        """h after attention and MLP."""
+        _, _, gate_a, shift_m, scale_m, gate_m = parts
         group = self.heads // self.kv_heads
         mixed = F.scaled_dot_product_attention(
             query, key.repeat_interleave(group, 1), value.repeat_interleave(group, 1), attn_mask=mask
         )
         h = h + gate_a * self.out(mixed.transpose(1, 2).flatten(2))
         hidden = F.gelu(self.up(modulate(h, shift_m, scale_m)), approximate="tanh")
-        return h + gate_m * self.down(hidden), key, value
+        out: Tensor = h + gate_m * self.down(hidden)
+        return out
 
 
 class ActionExpert(nn.Module):

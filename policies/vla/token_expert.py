@@ -80,6 +80,8 @@ class TokenExpert(nn.Module):
     ) -> Float[Tensor, "b Tp a"]:
         """The chunk whose tokens this noise draws. count: of tokens, as in `forward`; the others stay 0."""
         count = self.process.steps if count is None else count
+        if torch.compiler.is_exporting() and count == self.process.steps and temperature == 1.0:
+            return self._sample_in_graph(cond, noise)
         flat, code, h = noise.flatten(1), self._code(cond), self._start(cond)
         keys, values, mask = list(cond.keys), list(cond.values), cond.mask
         drawn = []
@@ -94,6 +96,42 @@ class TokenExpert(nn.Module):
         chunk = self.process.value(torch.stack(drawn, dim=1)).to(noise.dtype)
         padded = F.pad(chunk, (0, self.process.steps - count))
         return padded.view(len(padded), -1, self.action_dim)
+
+    def _sample_in_graph(self, cond: Cond, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
+        """`sample` as one step that a graph repeats: a graph of all steps one after another takes hundreds of
+        seconds to export. Shapes are those of all tokens, and a mask hides the later ones.
+        """
+        from torch._higher_order_ops.scan import scan
+
+        steps, code, start = self.process.steps, self._code(cond), self._start(cond)
+        # a scan allows no two views of one tensor
+        keys, values, mask = (
+            [x.clone() for x in cond.keys],
+            [x.clone() for x in cond.values],
+            cond.mask.clone(),
+        )
+        places = torch.eye(steps, dtype=torch.bool, device=noise.device)
+        earlier = torch.ones_like(places).tril()
+        first = torch.zeros_like(keys[0][:, :, :1]).repeat(len(keys), 2, 1, 1, 1, 1)
+        own = first.expand(-1, -1, -1, -1, steps, -1).clone()
+
+        def step(
+            carry: tuple[Tensor, Tensor], x: tuple[Tensor, Tensor, Tensor, Tensor]
+        ) -> tuple[tuple[Tensor, Tensor], Tensor]:
+            (h, own), (z, position, place, before) = carry, x
+            seen = torch.cat([mask, before.expand(len(mask), -1)], dim=1)[:, None, None, :]
+            h, kept = h + position, []
+            for i, block in enumerate(self.blocks):
+                assert isinstance(block, ExpertBlock)
+                h, mine = block.extend_at(h, code, keys[i], values[i], own[i], place, seen)
+                kept.append(mine)
+            token = self.process.draw(self._logits(h, code)[:, 0], z)
+            return (self.token[token].unsqueeze(1), torch.stack(kept)), self.process.value(token)
+
+        flat = noise.flatten(1).transpose(0, 1).contiguous()
+        _, drawn = scan(step, (start, own), (flat, self.position, places, earlier))
+        chunk: Tensor = drawn.transpose(0, 1).unflatten(1, (-1, self.action_dim)).to(noise.dtype)
+        return chunk
 
     def loss(self, cond: Cond, chunk: Float[Tensor, "b Tp a"]) -> Float[Tensor, " b"]:
         """Cross-entropy of the chunk's tokens, mean over them."""

@@ -14,7 +14,7 @@ import pytest
 from policies.checkpoint import load_policy, save_policy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning.auto import imitation, stages
+from robo_rl.apps.tuning.auto import imitation, plan, stages
 from robo_rl.conf.finetune import MethodConfig
 from robo_rl.data.store import DatasetWriter
 from sim.adapters.metaworld_words import CAMERAS, SharedRenderer
@@ -125,14 +125,10 @@ def test_auto_refers_to_its_base(base: Path, tmp_path: Path, monkeypatch: pytest
         method.env_steps, method.replay_capacity = min(method.env_steps, 32), 100
         return method
 
-    monkeypatch.setattr(stages, "stage_method", shrunk)
-    for name, value in (
-        ("CHOICE_EPISODES", 2),
-        ("LEAST_EPISODES", 2),
-        ("LEAST_STEPS", 16),
-        ("ROUND_STEPS", 32),
-    ):
-        monkeypatch.setattr(stages, name, value)
+    for module in (plan, stages):
+        monkeypatch.setattr(module, "stage_method", shrunk)
+    monkeypatch.setattr(plan, "LEAST_STEPS", 16)
+    monkeypatch.setattr(plan, "ROUND_STEPS", 32)
     out = tmp_path / "auto"
     words = ["method=auto", "env_steps=64", f"out={out}"]
     assert robo_rl(["finetune", f"base={base}", *words, *SHORT]) == 0
