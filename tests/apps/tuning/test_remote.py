@@ -201,7 +201,7 @@ def test_what_the_actors_did_is_saved(tmp_path: Path) -> None:
     [
         ({"launcher": "none"}, "actors and ray_address are settings of launcher=ray"),
         ({"launcher": "none", "actors": 1, "ray_address": "auto"}, "actors and ray_address"),
-        ({"method": replace(method(), name="auto")}, "method=auto runs several methods"),
+        ({"method": replace(method(), name="auto")}, r"method=auto \(the default\) runs several methods"),
         ({"method": replace(method(), name="resip", algorithm="ppo")}, "method=resip learns from the newest"),
         ({"record": "all"}, "record=all writes one dataset"),
         ({"method": method(replay_capacity=11), "actors": 3}, "too small for 3 actors with 4 environments"),
