@@ -5,7 +5,8 @@
     python benchmarks/finetune.py --task assembly --method residual --seeds 5 --base-seed 0
 
 With --base-seed all seeds share the demonstrations and the base of that seed, so that only the training
-differs; the names then end in /one_base.
+differs; the names then end in /one_base. With --num-envs the names end in /<n>_envs, such as method=auto in
+stages: --method auto --num-envs 4.
 
 All policies of a seed are evaluated on the same 100 episodes, which are not used in training. Names:
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
@@ -69,6 +70,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0")
     options.add_argument("--base-seed", type=int, help="seed of one base shared by all seeds")
     options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
+    options.add_argument("--num-envs", type=int, help="environments; the method's own by default")
     options.add_argument(
         "--folder",
         type=Path,
@@ -80,10 +82,8 @@ def main() -> None:
     seeds, folder = 1 if args.quick else args.seeds, own_folder(args.folder)
     for task in DEMOS if args.task == "all" else [args.task]:
         for method in args.method.split(","):
-            calls = [
-                Call(task, method, seed, args.base_seed, folder, args.env_steps, args.quick, DEMOS[task])
-                for seed in range(seeds)
-            ]
+            given = (args.base_seed, folder, args.env_steps, args.quick, DEMOS[task], args.num_envs)
+            calls = [Call(task, method, seed, *given) for seed in range(seeds)]
             if args.base_seed is not None:
                 make_base(calls[0])  # once, before several processes would do it
             with ProcessPoolExecutor(min(args.jobs, seeds), initializer=exit_with_parent) as pool:
@@ -102,6 +102,7 @@ class Call:
     env_steps: int | None
     quick: bool
     demos: int  # demonstrations of the base
+    num_envs: int | None = None  # none: the method's own
 
     @property
     def task_folder(self) -> Path:
@@ -117,11 +118,13 @@ class Call:
 
     @property
     def label(self) -> str:
-        return self.method if self.env_steps is None else f"{self.method}-{self.env_steps}"
+        lanes = "" if self.num_envs is None else f"-{self.num_envs}-envs"
+        return f"{self.method}{lanes}" if self.env_steps is None else f"{self.method}{lanes}-{self.env_steps}"
 
     @property
     def suffix(self) -> str:
-        return "" if self.base_seed is None else "/one_base"
+        lanes = "" if self.num_envs is None else f"/{self.num_envs}_envs"
+        return lanes if self.base_seed is None else f"{lanes}/one_base"
 
 
 def run_seed(call: Call) -> SeedResult:
@@ -166,7 +169,7 @@ def _run(call: Call) -> SeedResult:
             f"seed={call.seed}",
             f"eval_seed={FINAL_SEED - 1}",
             "final_episodes=10",
-            *(("num_envs=4",) if quick else ()),
+            *((f"num_envs={call.num_envs or 4}",) if quick or call.num_envs else ()),
             *([] if steps is None else [f"env_steps={steps}"]),
             *(
                 ["method.base_steps=1000", "method.burn_in=300"]
