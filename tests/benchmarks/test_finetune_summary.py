@@ -42,3 +42,15 @@ def test_one_broken_seed_of_five(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]  # of these seeds, whatever other methods were run on
     assert (value, len(extra["per_seed"])) == (pytest.approx(0.2), 5)
     assert "finetune/push/base/success" not in lines
+
+
+def test_runs_in_other_environments_have_names_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither their folders nor their lines are those of the method's own number of environments."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module: Any = import_module("finetune")
+    few = module.Call("push", "auto", 0, None, tmp_path, 24_000, False, 6, num_envs=4)
+    shared = module.Call("push", "auto", 0, 1, tmp_path, None, False, 6, num_envs=4)
+    assert (few.label, few.suffix) == ("auto-4-envs-24000", "/4_envs")
+    assert (shared.label, shared.suffix) == ("auto-4-envs", "/4_envs/one_base")

@@ -17,23 +17,19 @@ pytest.importorskip("metaworld", reason="needs MetaWorld: pip install 'robo-rl[s
 
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_policy, save_policy
-from policies.tuned.residual import ResidualPolicy
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning import comparison, loop, report, start, training_lanes
 from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
 from robo_rl.apps.tuning.auto.plan import StepBudget
 from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
-from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.probe import Probe
 from robo_rl.eval.race import Race
-from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.training_history import TrainingHistory
-from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
@@ -198,27 +194,6 @@ def test_the_base_is_kept_if_nothing_beats_it(
     assert "the base is kept" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("total", "rounds"),
-    [
-        (500, []),
-        (1000, [848]),
-        (24_000, [10_200, 10_200]),
-        (38_000, [10_764, 10_768, 10_768]),
-        (50_000, [10_624, 10_624, 10_624, 10_628]),
-    ],
-)
-def test_steps_are_split_into_rounds(total: int, rounds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """85 % of the steps, in rounds of at least 10,000 and in multiples of four lanes; too few are left."""
-    monkeypatch.setattr(plan, "LEAST_STEPS", 500)
-    budget, found = StepBudget(total, lanes=4), list[int]()
-    while steps := budget.round_steps:
-        found.append(steps)
-        budget.add({"base": 0, "training": steps, "selection": 0})
-    assert found == rounds
-    assert sum(rounds) + budget.to_choose <= total
-
-
 def test_second_residual_corrects_the_imitating_base(
     base: tuple[Path, Path],
     tmp_path: Path,
@@ -318,24 +293,6 @@ def test_stopped_run_resumes_within_its_stage(
     assert note(tmp_path / "whole")["steps"] == note(tmp_path / "moved")["steps"]
 
 
-@pytest.mark.parametrize("eval_seed", range(4))
-def test_stages_are_not_chosen_on_the_final_episodes(eval_seed: int) -> None:
-    """The best of several on few episodes is biased upwards: the final 100 must differ."""
-    chosen = plan.choice_seed(FinetuneVerb(eval_seed=eval_seed))
-    assert not set(eval_seeds(chosen, 50)) & set(eval_seeds(eval_seed, 100))
-
-
-@pytest.mark.parametrize(
-    ("total", "longest", "episodes"),
-    [(24_000, 20, 0), (50_000, 500, 0), (50_000, 50, 13), (400_000, 500, 10), (1_000_000, 100, 50)],
-)
-def test_a_probe_needs_steps_for_ten_episodes(total: int, longest: int, episodes: int) -> None:
-    """At most half of the steps that choose, with all draws: below, it would decide by chance."""
-    budget = StepBudget(total, lanes=4)
-    assert plan.probe_episodes(budget, longest) == episodes
-    assert episodes * 5.5 * longest <= 0.5 * budget.to_choose
-
-
 @pytest.mark.parametrize(("best_of", "steering"), [(20, True), (10, False)])
 def test_the_probe_chooses_and_its_steps_count(
     best_of: int, steering: bool, base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -356,14 +313,6 @@ def test_the_probe_chooses_and_its_steps_count(
         assert (found.steering, found.noise_scale, found.rate) == (steering, 1.0, rates[0])
         assert budget.selection == 70
     assert calls == [50]
-
-
-def test_a_policy_that_cannot_replan_is_corrected() -> None:
-    """Steering would change how often a fine-tuned policy plans."""
-    actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
-    tuned = ResidualPolicy(flow_policy(SPEC), actor, ResidualMap(1, 0.2))
-    found = plan.make_plan(FinetuneVerb(), tuned, RunDir(Path("unused")), StepBudget(10_000, lanes=4))
-    assert not found.steering
 
 
 def test_method_settings_are_refused(
