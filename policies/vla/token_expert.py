@@ -105,15 +105,12 @@ class TokenExpert(nn.Module):
 
         steps, code, start = self.process.steps, self._code(cond), self._start(cond)
         # a scan allows no two views of one tensor
-        keys, values, mask = (
-            [x.clone() for x in cond.keys],
-            [x.clone() for x in cond.values],
-            cond.mask.clone(),
-        )
+        keys, values = ([x.clone() for x in layers] for layers in (cond.keys, cond.values))
+        mask = cond.mask.clone()
         places = torch.eye(steps, dtype=torch.bool, device=noise.device)
         earlier = torch.ones_like(places).tril()
-        first = torch.zeros_like(keys[0][:, :, :1]).repeat(len(keys), 2, 1, 1, 1, 1)
-        own = first.expand(-1, -1, -1, -1, steps, -1).clone()
+        lanes, heads, _, dim = keys[0].shape
+        own = keys[0].new_zeros(len(keys), 2, lanes, heads, steps, dim)  # of all layers
 
         def step(
             carry: tuple[Tensor, Tensor], x: tuple[Tensor, Tensor, Tensor, Tensor]

@@ -13,6 +13,8 @@ import torch
 from policies.base.tokens import Tokens
 from policies.checkpoint import load_policy, save_policy
 from policies.deploy.bundle_writer import write_bundle
+from policies.deploy.export import trace
+from policies.deploy.prefix_export import HeadGraph
 from policies.deploy.runner import OnnxPolicy
 from policies.vla.cond import Cond
 from policies.vla.config import VlaConfig, VlaFlowConfig
@@ -156,6 +158,21 @@ def test_memory_and_points_reach_the_tokens() -> None:
     chunk = policy.sample({**obs, "memory": empty}, noise)
     assert not torch.equal(policy.sample({**obs, "memory": empty + 1.0}, noise), chunk)
     assert policy.net.state_dim == 3 + policy.points_dim
+
+
+@torch.no_grad()
+@pytest.mark.compile
+def test_an_exported_head_repeats_one_step() -> None:
+    """Export of one step after another takes minutes for the 64 tokens of a usual chunk."""
+    policy, obs, noise = token_vla(), seen(*OBS), drawn(3)
+    keys, values, mask, pooled, _ = policy.prefix(obs)
+    prefix = {"keys": torch.stack(keys, 1), "values": torch.stack(values, 1), "mask": mask, "pooled": pooled}
+    inputs = {"state": obs["state"], **prefix, "noise": noise}
+    program = trace(HeadGraph(policy, policy), inputs)
+    repeated = [node for node in program.graph.nodes if node.target is torch.ops.higher_order.scan]
+    assert len(repeated) == 1
+    wanted = policy.action_spec.denormalize(policy.sample(obs, noise))
+    torch.testing.assert_close(program.module()(inputs), wanted, atol=1e-6, rtol=0)
 
 
 @pytest.mark.slow
