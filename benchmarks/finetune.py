@@ -5,8 +5,8 @@
     python benchmarks/finetune.py --task assembly --method residual --seeds 5 --base-seed 0
 
 With --base-seed all seeds share the demonstrations and the base of that seed, so that only the training
-differs; the names then end in /one_base. With --num-envs the names end in /<n>_envs, such as method=auto in
-stages: --method auto --num-envs 4.
+differs; the names then end in /one_base. With --num-envs the names end in /<n>_envs: --method auto
+--num-envs 4 measures the stages of `auto`.
 
 All policies of a seed are evaluated on the same 100 episodes, which are not used in training. Names:
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,

@@ -182,7 +182,7 @@ class TeleopNode:
         self._reported = key if sentence else self._reported
 
     def _report(self, sentence: str) -> None:
-        """Tell the terminal and the recording page; the page alone that a fault is over, by an empty text."""
+        """Send a fault to the terminal and the recording page; an empty one, for the page alone, ends it."""
         if sentence:
             self._say(sentence)
         self._fault(Text(sentence))
