@@ -7,6 +7,7 @@ race on the task's own episodes decides, and training episodes decide a tie.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -25,6 +26,7 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.race import Play, Race, race
 from robo_rl.eval.rollout import evaluate
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.rl.collect import Collector, Experience
 from robo_rl.rl.running import CollectedEpisode
 from robo_rl.runs.device import device_of
 from sim.registry import make_env
@@ -36,19 +38,29 @@ MOST_PAIRS = 100
 
 @dataclass
 class TrainingEpisodes:
-    """Outcomes of the base's training episodes, and of the last ones of the trained policy."""
+    """Outcomes of the base's training episodes, and of the last ones of the trained policy.
+
+    Failures take longer than successes, so the last episodes that end before the base's phase does are mostly
+    successes. Those of `base` began early enough to end in any case; `late` holds the others.
+    """
 
     base: list[bool] = field(default_factory=list)
+    late: list[bool] = field(default_factory=list)
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
 
-    def add(self, episodes: Iterable[CollectedEpisode], phase: str) -> None:
-        """Add the episodes that ended in a phase of training."""
-        outcomes = [episode.success for episode in episodes]
-        (self.base if phase == "base" else self.recent).extend(outcomes)
+    def add(self, episodes: Iterable[CollectedEpisode], phase: str, left: int = 0, limit: int = 0) -> None:
+        """Add the episodes that ended in a phase of training.
+
+        left: control steps until the base's phase ends. limit: steps of the longest episode; 0: all of the
+        base's episodes count as early.
+        """
+        for episode in episodes:
+            early = episode.steps + left >= limit
+            (self.recent if phase != "base" else self.base if early else self.late).append(episode.success)
 
     def rates(self) -> dict[str, SuccessRate]:
-        """Success of `base` and `policy`, as far as there are episodes."""
-        named = {"base": self.base, "policy": list(self.recent)}
+        """Success of `base`, in its early episodes if there are any, and of `policy`, as far as known."""
+        named = {"base": self.base or self.late, "policy": list(self.recent)}
         return {name: SuccessRate.of(outcomes) for name, outcomes in named.items() if outcomes}
 
     def sentences(self) -> tuple[str, ...]:
@@ -64,15 +76,29 @@ class TrainingEpisodes:
         return len(rates) == 2 and rates["policy"].rate > rates["base"].rate
 
     def perfect_base(self, least: int) -> bool:
-        """True if the base has succeeded in all of its episodes, at least `least`; never for `least` = 0."""
-        return 0 < least <= len(self.base) and all(self.base)
+        """True if the base has succeeded in all of its episodes, at least `least` of them early; never for
+        `least` = 0.
+        """
+        return 0 < least <= len(self.base) and all(self.base) and all(self.late)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"base": list(self.base), "recent": list(self.recent)}
+        return {"base": list(self.base), "late": list(self.late), "recent": list(self.recent)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> TrainingEpisodes:
-        return cls(list(state.get("base", ())), deque(state.get("recent", ()), maxlen=RECENT))
+        base, late = (list(state.get(name, ())) for name in ("base", "late"))  # older states have no late
+        return cls(base, late, deque(state.get("recent", ()), maxlen=RECENT))
+
+
+def base_phase(collector: Experience, base_steps: int) -> tuple[int, int]:
+    """Control steps that are left of the base's phase, and those of the longest episode; 0 and 0 for actors,
+    which do not step together.
+    """
+    if not isinstance(collector, Collector):
+        return 0, 0
+    lanes = collector.num_lanes
+    left = math.ceil(base_steps / lanes) - collector.env_steps // lanes
+    return max(0, left), collector.env.spec.max_episode_steps
 
 
 @dataclass(frozen=True)

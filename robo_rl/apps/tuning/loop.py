@@ -13,7 +13,7 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from policies.registry import SavedPolicy
-from robo_rl.apps.tuning.comparison import Choice, Contender, TrainingEpisodes, choose
+from robo_rl.apps.tuning.comparison import Choice, Contender, TrainingEpisodes, base_phase, choose
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
 from robo_rl.apps.tuning.report import measure, train_note
@@ -314,7 +314,8 @@ class _Training:
 
     def _count(self, ended: list[CollectedEpisode], phase: str) -> None:
         """Count the episodes that ended in a phase of training."""
-        self.episodes.add(ended, phase)
+        if ended:
+            self.episodes.add(ended, phase, *base_phase(self.tuner.collector, self.method.base_steps))
         self.lanes.learn(ended)
         share = self.step / max(1, self.tuner.config.env_steps)
         self.watch.add(

@@ -1,0 +1,56 @@
+"""Training episodes as evidence for the choice between a policy and its base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+
+from robo_rl.apps.tuning.comparison import TrainingEpisodes
+from robo_rl.rl.running import CollectedEpisode
+
+PHASE, LIMIT, SHORT = 150, 100, 50  # steps of the base's phase, of a failure and of a success
+
+
+def of_base(lanes: Iterable[tuple[bool, ...]]) -> TrainingEpisodes:
+    """Episodes of the base in lanes with these outcomes in order, as far as they end in its phase."""
+    found = TrainingEpisodes()
+    for outcomes in lanes:
+        now = 0
+        for success in outcomes:
+            steps = SHORT if success else LIMIT
+            now += steps
+            if now <= PHASE:
+                found.add([CollectedEpisode(0, success, steps, float(success))], "base", PHASE - now, LIMIT)
+    return found
+
+
+def test_short_successes_do_not_favour_the_base() -> None:
+    """A base that succeeds every other time, each order of three outcomes once: 9 of the 15 episodes that end
+    in its phase, 6 of the 12 early ones.
+    """
+    found = of_base(product((True, False), repeat=3))
+    early, late = found.base, found.late
+    assert (sum(early + late), len(early + late)) == (9, 15)
+    assert (sum(early), len(early)) == (6, 12)
+    assert found.rates()["base"].rate == 0.5
+
+
+def test_a_base_is_perfect_by_its_early_episodes() -> None:
+    """Three successes in one lane; the third began too late to fail within the phase."""
+    found = of_base([(True, True, True)])
+    assert (found.base, found.late) == ([True, True], [True])
+    assert found.perfect_base(2)
+    assert not found.perfect_base(3)
+    assert not found.perfect_base(0)
+    found.late.append(False)
+    assert not found.perfect_base(2)
+
+
+def test_without_a_limit_all_episodes_of_the_base_count() -> None:
+    """Actors do not step together. A state holds all outcomes."""
+    found = TrainingEpisodes()
+    found.add([CollectedEpisode(0, True, 1, 1.0)], "base")
+    found.add([CollectedEpisode(0, False, 1, 0.0)], "online")
+    again = TrainingEpisodes.from_state(found.state_dict())
+    assert (again.base, again.late, list(again.recent)) == ([True], [], [False])
+    assert not again.favour_policy()
