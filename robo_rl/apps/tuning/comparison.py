@@ -25,7 +25,7 @@ from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.race import Play, Race, race
 from robo_rl.eval.rollout import evaluate
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.stats import SuccessRate, chance_of_fewer
 from robo_rl.rl.collect import Collector, Experience
 from robo_rl.rl.running import CollectedEpisode
 from robo_rl.runs.device import device_of
@@ -34,6 +34,7 @@ from sim.vec.on_device import copied_env
 
 RECENT = 100  # last training episodes that count for the trained policy
 MOST_PAIRS = 100
+CLEARLY = 0.1  # p below which training episodes decide a tie for the base
 
 
 @dataclass
@@ -74,6 +75,14 @@ class TrainingEpisodes:
         """True if the policy's last episodes succeed more often than the base's."""
         rates = self.rates()
         return len(rates) == 2 and rates["policy"].rate > rates["base"].rate
+
+    def wins_ties(self) -> bool:
+        """True unless the policy's last episodes succeed clearly less often than the base's, or are unknown.
+
+        The policy explores in them, and the base does not: somewhat fewer successes say nothing.
+        """
+        rates = self.rates()
+        return len(rates) == 2 and chance_of_fewer(rates["policy"], rates["base"]) >= CLEARLY
 
     def perfect_base(self, least: int) -> bool:
         """True if the base has succeeded in all of its episodes, at least `least` of them early; never for
@@ -125,18 +134,20 @@ def choose(
     better: bool,
     config: FinetuneVerb,
     most_steps: int,
+    wins_ties: bool,
 ) -> Choice:
-    """Race the trained policy against its base within `most_steps`; the base is kept if it is not beaten.
+    """Race the trained policy against its base within `most_steps`; the better one is kept.
 
     bases: the base as it is deployed, and perhaps as it acts in training. The latter has training episodes of
-    its own, so it races only if these do not favour the trained policy. better: whether they do.
+    its own, so it races only if these do not favour the trained policy. better: whether they do. wins_ties:
+    whether the trained policy is kept if both solve as many episodes.
     """
     rivals = bases[:1] if better else bases
     kept, spent, said = trained, 0, []
     for i, rival in enumerate(rivals):
         found = race_of(kept, rival, config, (most_steps - spent) // (len(rivals) - i))
         spent += found.env_steps
-        stays = found.lead > 0 or (found.lead == 0 and (kept is not trained or better))
+        stays = found.lead > 0 or (found.lead == 0 and (kept is not trained or wins_ties))
         by_training = found.lead == 0 and kept is trained
         said.append(_sentence(found, kept, rival, stays, by_training))
         kept = kept if stays else rival

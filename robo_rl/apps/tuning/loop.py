@@ -187,7 +187,8 @@ def compared(
     bases = [plain] if own_noise == method.base_noise else [Contender("the base", base, own_noise), plain]
     trained = Contender("the trained policy", training.tuning.policy, training.tuning.noise_scale)
     left = min(total - training.step, int(method.compare_share * total))
-    choice = choose(trained, bases, training.episodes.favour_policy(), config, left)
+    episodes = training.episodes
+    choice = choose(trained, bases, episodes.favour_policy(), config, left, episodes.wins_ties())
     return replace(choice, sentences=(*training.episodes.sentences(), *choice.sentences))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
+import pytest
+
 from robo_rl.apps.tuning.comparison import TrainingEpisodes
 from robo_rl.rl.running import CollectedEpisode
 
@@ -44,6 +46,16 @@ def test_a_base_is_perfect_by_its_early_episodes() -> None:
     assert not found.perfect_base(0)
     found.late.append(False)
     assert not found.perfect_base(2)
+
+
+@pytest.mark.parametrize(("successes", "wins"), [(80, True), (60, False)])
+def test_a_tie_goes_to_the_policy_unless_it_is_clearly_worse(successes: int, wins: bool) -> None:
+    """Beside 28 of 32 of the base, 80 of 100 exploring episodes may be chance (p = 0.25); 60 of 100 are not."""
+    found = TrainingEpisodes([True] * 28 + [False] * 4)
+    assert not found.wins_ties()  # nothing is known of the policy
+    found.recent.extend([True] * successes + [False] * (100 - successes))
+    assert found.wins_ties() is wins
+    assert not found.favour_policy()
 
 
 def test_without_a_limit_all_episodes_of_the_base_count() -> None:

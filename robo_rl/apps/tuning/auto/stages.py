@@ -174,7 +174,7 @@ class _AutoRun:
         name = "the base without noise" if untuned and best.noise_scale == 0.0 else "the best policy"
         first = Contender(name, best.policy, best.noise_scale)
         rival = Contender("the base", self.base, own)
-        choice = choose(first, [rival], not untuned, self.config, self.steps.to_choose)
+        choice = choose(first, [rival], not untuned, self.config, self.steps.to_choose, not untuned)
         self.steps.selection += choice.env_steps
         return (best if choice.kept is first else deployed), choice.sentences
 
