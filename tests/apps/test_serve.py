@@ -99,6 +99,7 @@ def test_server_killed_in_a_request_is_one_sentence(
         asked.append(len(obs["state"]))
         if len(asked) == 3:
             process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)  # until then a thread may answer
             threading.Timer(0.5, process.kill).start()
         return ask(self, obs, noise)
 

@@ -50,7 +50,7 @@ def test_a_base_is_perfect_by_its_early_episodes() -> None:
 
 @pytest.mark.parametrize(("successes", "wins"), [(80, True), (60, False)])
 def test_a_tie_goes_to_the_policy_unless_it_is_clearly_worse(successes: int, wins: bool) -> None:
-    """Beside 28 of 32 of the base, 80 of 100 exploring episodes may be chance (p = 0.25); 60 of 100 are not."""
+    """Beside 28 of 32 of the base, 80 of 100 exploring episodes may be chance (p = 0.25), not 60 of 100."""
     found = TrainingEpisodes([True] * 28 + [False] * 4)
     assert not found.wins_ties()  # nothing is known of the policy
     found.recent.extend([True] * successes + [False] * (100 - successes))

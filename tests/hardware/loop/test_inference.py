@@ -57,6 +57,7 @@ def test_child_returns_the_same_chunk(inference: InferenceProcess, chunks: Bundl
     pid = inference.process.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)  # it hangs
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
     begun_s = time.monotonic()
     assert inference.request(SEEN, 1)
     for _ in range(100):
