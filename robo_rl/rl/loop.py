@@ -160,7 +160,7 @@ class FineTuner:
         """Set the margin of the deployed gate, which falls with the remaining steps; training ignores it."""
         cfg = self.config
         margin = margin_at(cfg.learner.gate_margin, self.env_steps, cfg.base_steps, cfg.env_steps)
-        self.learner.critic.margin = margin
+        self.learner.gate.margin = margin
 
     def _learn_offline(self, updates: int) -> None:
         # All other stores are empty and leave their share to the demonstrations.

@@ -61,6 +61,7 @@ IN_APPS = {  # program -> what it uses of robo_rl.apps
         *("recording.node", "recording.requests", "recording.scene", "recording.settings"),
         *("recording.web.access", "recording.web.review", "recording.web.server", "recording.web.serving"),
     },
+    "vla_pipeline": {"cli.config", "tuning.compose"},
     "vla_words": {"tuning.train_data"},
 }
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
+from policies.tuned.residual import ResidualPolicy
 from robo_rl.apps.tuning.compose import deployed
 from robo_rl.core.action_map import ResidualMap
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import generator
 from robo_rl.rl.loop import FineTuner
@@ -160,8 +164,14 @@ def test_training_does_not_depend_on_the_margin() -> None:
             tuner.advance()
         env.close()
         ends.append(tuner.learner.weights())
-    first, second = ends
-    assert first.keys() == second.keys() > {"actor", "critic", "gate"}
+    assert ends[0].keys() > {"actor", "critic", "gate"}
+    assert_same(*ends)
+
+
+def assert_same(
+    first: Mapping[str, Mapping[str, Tensor]], second: Mapping[str, Mapping[str, Tensor]]
+) -> None:
+    assert first.keys() == second.keys()
     for part in first:
         assert all(torch.equal(first[part][key], second[part][key]) for key in first[part])
 
@@ -188,3 +198,36 @@ def test_weights_are_restored_with_their_margin() -> None:
     again.load_state_dict(state)
     other.close()
     assert again.learner.critic.margin == margin
+
+
+def test_target_networks_can_be_deployed() -> None:
+    """They act and gate with the margin of their time, and are not those that learn; training is the same."""
+    last = dict[bool, Any]()
+    for target in (False, True):
+        tuner, env = gated_tuner(deploy_target=target)
+        policy = deployed(flow_policy(SPEC), tuner.learner, tuner.learner.map)
+        assert isinstance(policy, ResidualPolicy)
+        while not tuner.done:
+            assert policy.gate is not None
+            assert policy.gate.margin == tuner.learner.weights()["gate"]["margin"].item()
+            tuner.advance()
+        env.close()
+        last[target] = tuner.learner.weights(), policy.actor, policy.gate
+    (weights, actor, gate), (same, target_actor, target_gate) = last[False], last[True]
+    assert_same(weights, same)
+    assert_same(
+        {"actor": actor.state_dict(), "critic": gate.state_dict()},
+        {name: weights[name] for name in ("actor", "critic")},
+    )
+    assert_same(
+        {"target_actor": target_actor.state_dict(), "target": target_gate.state_dict()},
+        {name: weights[name] for name in ("target_actor", "target")},
+    )
+    assert any(
+        not torch.equal(a, b) for a, b in zip(gate.parameters(), target_gate.parameters(), strict=True)
+    )
+
+
+def test_sac_has_no_target_actor_to_deploy() -> None:
+    with pytest.raises(ConfigError, match=r"learner\.actor=deterministic"):
+        gated_tuner(actor="gaussian", deploy_target=True)

@@ -34,6 +34,7 @@ from sim.vec.on_device import copied_env
 
 RECENT = 100  # last training episodes that count for the trained policy
 MOST_PAIRS = 100
+LEAST_EARLY = 8  # episodes of the base that began early enough, below which the later ones count as well
 CLEARLY = 0.1  # p below which training episodes decide a tie for the base
 
 
@@ -60,8 +61,9 @@ class TrainingEpisodes:
             (self.recent if phase != "base" else self.base if early else self.late).append(episode.success)
 
     def rates(self) -> dict[str, SuccessRate]:
-        """Success of `base`, in its early episodes if there are any, and of `policy`, as far as known."""
-        named = {"base": self.base or self.late, "policy": list(self.recent)}
+        """Success of `base`, in its early episodes if there are enough, and of `policy`, as far as known."""
+        base = self.base if len(self.base) >= LEAST_EARLY else self.base + self.late
+        named = {"base": base, "policy": list(self.recent)}
         return {name: SuccessRate.of(outcomes) for name, outcomes in named.items() if outcomes}
 
     def sentences(self) -> tuple[str, ...]:

@@ -319,18 +319,21 @@ def deployed(
     action_map: ActionMap,
     pictures: LearnedPictures | None = None,
 ) -> SavedPolicy:
-    """Policy that executes the learner's actor; it shares the learner's weights."""
+    """Policy that executes the learner's actor, or with `deploy_target` its target actor; it shares the
+    learner's weights.
+    """
     encoder = None if pictures is None else pictures.encoder
+    actor = learner.deployed_actor if isinstance(learner, OffPolicyLearner) else learner.actor
     if isinstance(learner, FlowQLearner):
         assert isinstance(base, GenerativePolicy)
         return OneStepPolicy(base, learner.actor)
     if isinstance(action_map, LatentMap):
-        return SteeredPolicy(base, learner.actor, action_map, encoder)
+        return SteeredPolicy(base, actor, action_map, encoder)
     if isinstance(action_map, CandidateMap):
         assert isinstance(learner, OffPolicyLearner)
-        return BestOfPolicy(base, learner.critic, action_map, learner.actor)
+        return BestOfPolicy(base, learner.gate, action_map, actor)
     if isinstance(action_map, ResidualMap):
-        gate = learner.critic if isinstance(learner, OffPolicyLearner) and learner.cfg.gate else None
-        return ResidualPolicy(base, learner.actor, action_map, gate, encoder)
+        gate = learner.gate if isinstance(learner, OffPolicyLearner) and learner.cfg.gate else None
+        return ResidualPolicy(base, actor, action_map, gate, encoder)
     assert isinstance(base, DirectPolicy)
-    return DirectPolicy(base.env, base.normalizer, learner.actor, encoder)
+    return DirectPolicy(base.env, base.normalizer, actor, encoder)

@@ -63,6 +63,9 @@ class LearnerConfig:
     grad_clip: float = setting(
         0.0, "bound on the norm of the actor's and the critics' gradients; 0: no bound", at_least=0.0
     )
+    deploy_target: bool = setting(
+        False, "TD3: the policy has the target networks, averages over the last 1 / tau updates"
+    )
     timeout_is_failure: bool = setting(False, "True: a time-out is worth 0; False: it is bootstrapped")
     return_floor: bool = setting(False, "lower bound of targets: the decision's Monte-Carlo return (MCAC)")
     init_std: float = setting(1.0, "SAC: initial standard deviation before the tanh")
@@ -125,6 +128,10 @@ def check_learner(cfg: LearnerConfig) -> None:
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":
         raise ConfigError(
             "learner.conservative weighs actions by their density: it needs learner.actor=gaussian."
+        )
+    if cfg.deploy_target and cfg.actor != "deterministic":
+        raise ConfigError(
+            "learner.deploy_target needs a target actor, which SAC has not: set learner.actor=deterministic."
         )
     if cfg.return_floor and cfg.entropy_in_target:
         raise ConfigError(

@@ -18,7 +18,7 @@ from robo_rl.core.action_map import ActionMap
 from robo_rl.core.shapes import Float
 from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
-from robo_rl.nets.actor import GaussianActor
+from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.gradients.acting import compiled_actor, compiled_critic
 from robo_rl.nets.gradients.layer import Scratch
@@ -95,6 +95,16 @@ class OffPolicyLearner:
         """The critics that acting, gating and the actor's update use."""
         return self.critics.critic
 
+    @property
+    def gate(self) -> CriticEnsemble:
+        """The critics of the deployed policy's gate."""
+        return self.critics.bootstrap_gate if self.cfg.deploy_target else self.critic
+
+    @property
+    def deployed_actor(self) -> Actor:
+        """The actor of the deployed policy."""
+        return self.target_actor if self.cfg.deploy_target else self.actor
+
     # Acting
 
     @torch.no_grad()
@@ -110,7 +120,7 @@ class OffPolicyLearner:
         u = self.exploration.act(actor, x) if explore else actor.mode(x)
         if not self.cfg.gate:
             return u
-        margin = 0.0 if explore else self.critic.margin
+        margin = 0.0 if explore else self.gate.margin
         return gated(u, self.context.critic_input(obs), ctx, critic, self.map, margin)
 
     # Learning
@@ -234,7 +244,7 @@ class OffPolicyLearner:
     def weights(self) -> dict[str, dict[str, Tensor]]:
         """A copy of the networks' weights and the gate's margin, for `load_weights`."""
         networks = {name: copied(net.state_dict()) for name, net in self._networks().items()}
-        return networks | {"gate": {"margin": torch.tensor(self.critic.margin, dtype=torch.float64)}}
+        return networks | {"gate": {"margin": torch.tensor(self.gate.margin, dtype=torch.float64)}}
 
     def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]] | None) -> None:
         """Restore `weights`; None: an actor that reproduces the base. Moments of the optimisers restart."""
@@ -245,7 +255,7 @@ class OffPolicyLearner:
             networks = self._networks()
             for name, state in weights.items():
                 if name == "gate":
-                    self.critic.margin = float(state["margin"])
+                    self.gate.margin = float(state["margin"])
                 else:
                     networks[name].load_state_dict(state)
         for optimizer in self._optimizers().values():
@@ -256,7 +266,7 @@ class OffPolicyLearner:
         return {
             **{name: net.state_dict() for name, net in self._networks().items()},
             **{name: optimizer.state_dict() for name, optimizer in self._optimizers().items()},
-            "gate_margin": self.critic.margin,
+            "gate_margin": self.gate.margin,
             "multipliers": self.multipliers.state_dict(),
             "exploration_noise": self.exploration.noise,
             "updates": self.updates,
@@ -269,7 +279,7 @@ class OffPolicyLearner:
             net.load_state_dict(state[name])
         for name, optimizer in self._optimizers().items():
             optimizer.load_state_dict(state[name])
-        self.critic.margin = float(state["gate_margin"])
+        self.gate.margin = float(state["gate_margin"])
         self.multipliers.load_state_dict(state["multipliers"])
         self.updates = int(state["updates"])
         self.exploration.noise = state["exploration_noise"].to(self.context.device)

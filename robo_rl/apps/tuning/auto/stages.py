@@ -211,7 +211,8 @@ class _AutoRun:
         self.steps.add(outcome.steps)
         self.recorded.append(run.episodes)
         self.history = outcome.history
-        start = replace(start, rate=pooled(start.rate, outcome.history.base.rate))
+        (record,) = outcome.stages
+        start = replace(start, rate=pooled(start.rate, record.before))
         unmeasured = self.next.rate is None
         if self.best is self.next or (unmeasured and not is_clearly_worse(start.rate, self.best.rate)):
             self.best = start
