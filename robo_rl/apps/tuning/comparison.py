@@ -1,4 +1,4 @@
-"""Choice between a trained policy and its base within the run's environment steps.
+"""Choice between a trained policy, one that imitates its successes, and the base, within the run's steps.
 
 Training episodes are evidence that costs nothing: those of the base in `base_steps`, and the last ones of the
 trained policy, which still explores. Both have the same step limit, which may be shorter than the task's. A
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.report import evaluation_seeds
 from robo_rl.apps.tuning.start import env_name, env_options
-from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.race import Play, Race, race
@@ -29,12 +29,16 @@ from robo_rl.eval.stats import SuccessRate, chance_of_fewer
 from robo_rl.rl.collect import Collector, Experience
 from robo_rl.rl.running import CollectedEpisode
 from robo_rl.runs.device import device_of
+from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from sim.registry import make_env
 from sim.vec.on_device import copied_env
 
 RECENT = 100  # last training episodes that count for the trained policy
 MOST_PAIRS = 100
 LEAST_EARLY = 8  # episodes of the base that began early enough, below which the later ones count as well
+GOOD_ENOUGH = (
+    0.97  # success of the last training episodes at which nothing is tried beside the trained policy
+)
 CLEARLY = 0.1  # p below which training episodes decide a tie for the base
 
 
@@ -86,6 +90,11 @@ class TrainingEpisodes:
         rates = self.rates()
         return len(rates) == 2 and chance_of_fewer(rates["policy"], rates["base"]) >= CLEARLY
 
+    def good_enough(self) -> bool:
+        """True if hardly any of the policy's last episodes fails, although it explores."""
+        rate = self.rates().get("policy")
+        return rate is not None and rate.n >= RECENT and rate.rate >= GOOD_ENOUGH
+
     def perfect_base(self, least: int) -> bool:
         """True if the base has succeeded in all of its episodes, at least `least` of them early; never for
         `least` = 0.
@@ -128,6 +137,62 @@ class Choice:
     kept: Contender
     env_steps: int
     sentences: tuple[str, ...]
+    cpu_s: float = 0.0  # CPU seconds of the successor's training
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Policy and episodes of a training that has ended, and the environment steps that it took of `total`."""
+
+    policy: SavedPolicy
+    noise_scale: float
+    episodes: TrainingEpisodes
+    base_suffices: bool  # training ended because the base never failed
+    steps: int
+    total: int
+    limit: int | None  # steps of its episodes; None: the task's own
+
+
+# Makes another policy from the episodes of the training: it, and the CPU seconds. None: there is none.
+Successor = Callable[[], tuple[SavedPolicy, float] | None]
+
+
+def compared(
+    config: FinetuneVerb,
+    method: MethodConfig,
+    base: SavedPolicy,
+    found: Trained,
+    successor: Successor | None = None,
+) -> Choice:
+    """Choice between the trained policy and the base, within the steps of the run that are left.
+
+    successor: unless training has reached `GOOD_ENOUGH`, its policy races against the trained one first, in
+    half of the steps, and takes its place unless it solves fewer episodes.
+    """
+    plain = Contender("the base without noise", base, method.base_noise)
+    if method.base_noise != 0.0:
+        plain = Contender(f"the base with noise {method.base_noise:g}", base, method.base_noise)
+    episodes = found.episodes
+    if found.base_suffices:
+        said = (
+            f"The base succeeds in {episodes.rates()['base']} of its episodes. Training ends after "
+            f"{found.steps} steps: there is nothing to learn from."
+        )
+        return Choice(plain, 0, (said,))
+    left = min(found.total - found.steps, int(method.compare_share * found.total))
+    contender = Contender("the trained policy", found.policy, found.noise_scale)
+    sentences, spent, cpu_s = list(episodes.sentences()), 0, 0.0
+    if successor is not None and not episodes.good_enough() and (made := successor()) is not None:
+        policy, cpu_s = made
+        heir = Contender("the policy that imitates its successes", policy, 0.0)
+        raced = race_of(heir, contender, config, left // 2, found.limit)
+        spent += raced.env_steps
+        sentences.append(_sentence(raced, heir, contender, raced.lead >= 0, by_training=False))
+        contender = heir if raced.lead >= 0 else contender
+    own_noise = trained_noise(find_policy(str(config.base)))
+    bases = [plain] if own_noise == method.base_noise else [Contender("the base", base, own_noise), plain]
+    choice = choose(contender, bases, episodes.favour_policy(), config, left - spent, episodes.wins_ties())
+    return Choice(choice.kept, spent + choice.env_steps, (*sentences, *choice.sentences), cpu_s)
 
 
 def choose(

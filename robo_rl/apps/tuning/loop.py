@@ -13,7 +13,15 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from policies.registry import SavedPolicy
-from robo_rl.apps.tuning.comparison import Choice, Contender, TrainingEpisodes, base_phase, choose
+from robo_rl.apps.tuning.comparison import (
+    Choice,
+    Contender,
+    Successor,
+    Trained,
+    TrainingEpisodes,
+    base_phase,
+    compared,
+)
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
 from robo_rl.apps.tuning.report import measure, train_note
@@ -44,7 +52,6 @@ from robo_rl.rl.running import CollectedEpisode
 from robo_rl.rl.scale.remote_collector import RemoteCollector
 from robo_rl.runs.device import copied_to, run_device, train_in_tf32
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, StageRecord, TuningResult
-from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.metrics import Metrics
 from robo_rl.runs.resumable import crossed, resumable
 from robo_rl.runs.run_dir import RunDir
@@ -59,11 +66,12 @@ def run_method(
     run: RunDir,
     actors: OpenFleet | None = None,
     keep_last: bool = False,
+    successor: Successor | None = None,
 ) -> TuningResult:
     """Train one method in `run`; a resumed run continues from its last checkpoint.
 
     actors: starts actors that hold the environments; None: they are in this process. keep_last: keep the last
-    policy, without evaluations and without a comparison.
+    policy, without evaluations and without a comparison. successor: see `compared`.
     """
     total = config.env_steps or method.env_steps
     method = replace(method, env_steps=total - int(method.compare_share * total))
@@ -143,7 +151,16 @@ def run_method(
             training.curve.train_cpu_s += tuning.tuner.collector.waiting.actors_cpu_s
     spent = training.finish()
     if method.compare_share:
-        choice = compared(config, method, base, training, total)
+        ended = Trained(
+            tuning.policy,
+            tuning.noise_scale,
+            training.episodes,
+            training.base_suffices,
+            training.step,
+            total,
+            limit,
+        )
+        choice = compared(config, method, base, ended, successor)
     else:
         trained = Contender("the trained policy", tuning.policy, tuning.noise_scale)
         said = "" if keep_last else training.keep_best()
@@ -152,6 +169,7 @@ def run_method(
         print(sentence)
     kept, curve = choice.kept, training.curve
     curve.selection_steps += choice.env_steps
+    curve.train_cpu_s += choice.cpu_s
     steps = spent | {"selection": curve.selection_steps}
     save_policy(
         run.policy, kept.policy, train_note(config, method, steps, kept.noise_scale, curve.train_cpu_s)
@@ -168,28 +186,6 @@ def shown_success(config: FinetuneVerb, method: MethodConfig, keep_last: bool) -
     if config.base is None:
         return "train/return"
     return "train/success" if method.compare_share or keep_last else "eval/success"
-
-
-def compared(
-    config: FinetuneVerb, method: MethodConfig, base: SavedPolicy, training: _Training, total: int
-) -> Choice:
-    """Choice between the last policy and the base, within the steps of the run that are left."""
-    plain = Contender("the base without noise", base, method.base_noise)
-    if method.base_noise != 0.0:
-        plain = Contender(f"the base with noise {method.base_noise:g}", base, method.base_noise)
-    if training.base_suffices:
-        said = (
-            f"The base succeeds in {training.episodes.rates()['base']} of its episodes. Training ends after "
-            f"{training.step} steps: there is nothing to learn from."
-        )
-        return Choice(plain, 0, (said,))
-    own_noise = trained_noise(find_policy(str(config.base)))
-    bases = [plain] if own_noise == method.base_noise else [Contender("the base", base, own_noise), plain]
-    trained = Contender("the trained policy", training.tuning.policy, training.tuning.noise_scale)
-    left = min(total - training.step, int(method.compare_share * total))
-    episodes = training.episodes
-    choice = choose(trained, bases, episodes.favour_policy(), config, left, episodes.wins_ties())
-    return replace(choice, sentences=(*training.episodes.sentences(), *choice.sentences))
 
 
 @contextmanager

@@ -122,16 +122,11 @@ def check_learner(cfg: LearnerConfig) -> None:
         raise ConfigError(f"learner.explore_correlation must lie in [0, 1), found {cfg.explore_correlation}.")
     if not 0.0 <= cfg.explore_min_scale <= 1.0:
         raise ConfigError(f"learner.explore_min_scale must lie in [0, 1], found {cfg.explore_min_scale}.")
-    if cfg.actor == "gaussian" and not math.exp(-5.0) < cfg.init_std < math.exp(2.0):
-        raise ConfigError(f"learner.init_std must lie in (0.0068, 7.38), found {cfg.init_std}.")
+    _check_actor(cfg)
     _check_critics(cfg)
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":
         raise ConfigError(
             "learner.conservative weighs actions by their density: it needs learner.actor=gaussian."
-        )
-    if cfg.deploy_target and cfg.actor != "deterministic":
-        raise ConfigError(
-            "learner.deploy_target needs a target actor, which SAC has not: set learner.actor=deterministic."
         )
     if cfg.return_floor and cfg.entropy_in_target:
         raise ConfigError(
@@ -141,6 +136,15 @@ def check_learner(cfg: LearnerConfig) -> None:
     if cfg.auto_alpha and cfg.alpha <= 0.0:
         raise ConfigError(
             "learner.auto_alpha starts from learner.alpha, which must then be positive, found 0."
+        )
+
+
+def _check_actor(cfg: LearnerConfig) -> None:
+    if cfg.actor == "gaussian" and not math.exp(-5.0) < cfg.init_std < math.exp(2.0):
+        raise ConfigError(f"learner.init_std must lie in (0.0068, 7.38), found {cfg.init_std}.")
+    if cfg.deploy_target and cfg.actor != "deterministic":
+        raise ConfigError(
+            "learner.deploy_target needs a target actor, which SAC has not: set learner.actor=deterministic."
         )
 
 

@@ -340,12 +340,40 @@ def test_many_environments_train_in_lanes(
     assert finetune(base, tmp_path / "run", "num_envs=0", "env_steps=1500") == 0
     found = read_json(tmp_path / "run/results.json")
     assert found["env_steps"] == sum(found["steps"].values()) <= 1500
-    assert found["steps"]["selection"] == (0 if perfect else 14)  # each form of the base races
+    # the imitation races against the trained policy, and the winner against each form of the base
+    assert found["steps"]["selection"] == (0 if perfect else 21)
+    assert (tmp_path / "run/imitation").exists() is not perfect
     assert (found["steps"]["training"] == 0) is perfect
     kept = "there is nothing to learn" if perfect else "the base 1/1"
     assert kept in " ".join(found["decided_by"])
     weights = [(folder / "policy/weights.safetensors").read_bytes() for folder in (tmp_path / "run", base[1])]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(("solves", "kind"), [(True, "generative"), (False, "residual")])
+def test_in_lanes_the_imitation_is_kept_unless_it_solves_fewer_episodes(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solves: bool, kind: str
+) -> None:
+    """It ties with the trained policy or loses; the winner then beats the base."""
+    outcomes = iter([Race((solves,), (True,), 7), Race((True,) * 8, (False,) * 8, 7)])
+    monkeypatch.setattr(comparison, "race", lambda *_: next(outcomes))
+    monkeypatch.setattr(comparison.TrainingEpisodes, "favour_policy", lambda _: True)
+    assert finetune(base, tmp_path / "run", "num_envs=16", "env_steps=1500") == 0
+    assert load_policy(tmp_path / "run/policy").kind == kind
+    found = read_json(tmp_path / "run/results.json")
+    assert "the policy that imitates its successes" in found["decided_by"][1]
+    assert (
+        found["curve"]["train_cpu_s"] > read_json(tmp_path / "run/imitation/cost.json")["train_cpu_s"] > 0.0
+    )
+    assert note(tmp_path / "run")["noise"] == 0.0
+
+
+def test_a_training_that_hardly_fails_is_not_imitated(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison.TrainingEpisodes, "good_enough", lambda _: True)
+    assert finetune(base, tmp_path / "run", "num_envs=16", "env_steps=1500") == 0
+    assert not (tmp_path / "run/imitation").exists()
 
 
 def test_number_of_environments(base: tuple[Path, Path]) -> None:

@@ -1,20 +1,23 @@
 """`robo-rl finetune method=auto`: the best recipe for the base, the demonstrations and the environments.
 
 With demonstrations and 16 to 64 environments it trains `residual_lanes`, unless the base's own episodes leave
-nothing to learn. With fewer environments, as on a robot, it trains in stages (`stages.py`).
+nothing to learn, and imitates the successes. With fewer environments, as on a robot, it trains in stages
+(`stages.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
+from policies.base.generative import GenerativePolicy
 from policies.registry import SavedPolicy
+from robo_rl.apps.tuning.auto.imitation import imitate
 from robo_rl.apps.tuning.auto.plan import stage_method, total_steps
 from robo_rl.apps.tuning.auto.stages import train_in_stages
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
 from robo_rl.apps.tuning.report import report
-from robo_rl.apps.tuning.start import load_base
+from robo_rl.apps.tuning.start import load_base, with_planning_interval
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -78,8 +81,18 @@ def finetune_auto(config: FinetuneVerb) -> int:
 
 
 def train_in_lanes(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> TuningResult:
-    """Train `residual_lanes`; a base without a failure in its first episodes is kept as it is."""
+    """Train `residual_lanes`, and a new base on its successes; the better policy is kept. A base without a
+    failure in its first episodes is kept as it is.
+    """
     method, steps = stage_method("residual_lanes"), total_steps(config)
     method.base_is_enough = ENOUGH
     method.base_steps = min(method.base_steps, steps // 3)  # a short run needs steps for learning
-    return run_method(config, method, base, run)
+    if not isinstance(base, GenerativePolicy) or _sees_pictures(config):  # records would draw every picture
+        return run_method(config, method, base, run)
+    recording = replace(config, record="success" if config.record == "none" else config.record)
+
+    def successor() -> tuple[SavedPolicy, float] | None:
+        made = imitate(base, config.demos, [run.episodes], run.path / "imitation", config.seed)
+        return None if made is None else (with_planning_interval(made[0], base.execute), made[1])
+
+    return run_method(recording, method, base, run, successor=successor)
