@@ -14,7 +14,7 @@ from policies.registry import SavedPolicy
 from policies.vla.packed import PackedPolicy
 from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.files.state_io import load_state, save_state
+from robo_rl.core.files.state_io import has_state, load_state, save_state
 from robo_rl.core.seeding import generator
 from robo_rl.core.views import Views
 from robo_rl.data.store import EpisodeStore
@@ -53,7 +53,7 @@ class ProgressRun:
         check_progress(method, demos is not None)
         assert demos is not None
         kept = None if self.folder is None else self.folder / PROGRESS
-        if kept is not None and (kept / "state.json").is_file():
+        if kept is not None and has_state(kept):
             model, report = read_progress(kept)
         else:
             check_compatible(base, demos.spec)
@@ -127,6 +127,6 @@ def read_progress(folder: Path) -> tuple[ProgressModel, ProgressReport]:
 
 def progress_note(run: Path) -> dict[str, Any]:
     """Entry of results.json about the model of a run; empty without one."""
-    if not (run / PROGRESS / "state.json").is_file():
+    if not has_state(run / PROGRESS):
         return {}
     return {PROGRESS: read_progress(run / PROGRESS)[1].to_json()}
