@@ -162,6 +162,7 @@ def first_ratio_error(base: Path, method: str) -> float:
     from robo_rl.apps.tuning.denoising import chain_head, tunable
     from robo_rl.conf.finetune import FinetuneVerb
     from robo_rl.core.seeding import generator
+    from robo_rl.rl.on_policy.head import head_inputs
     from robo_rl.runs.loaded_policy import find_policy
 
     policy = load_policy(find_policy(str(base)))
@@ -175,7 +176,7 @@ def first_ratio_error(base: Path, method: str) -> float:
     noise = torch.randn(DECISIONS, policy.chunk * policy.action_spec.dim, generator=rng)
     with torch.no_grad():
         u = head.act(features, noise, rng, explore=True)
-        seen = head.inputs(features, torch.randn(DECISIONS, generator=rng), rng)
+        seen = head_inputs(head, features, torch.randn(DECISIONS, generator=rng), rng)
         rows = torch.arange(DECISIONS * head.terms)
         mixed = rows[torch.randperm(len(rows), generator=rng)]
         old, new = (

@@ -6,7 +6,8 @@
 
 With --base-seed all seeds share the demonstrations and the base of that seed, so that only the training
 differs; the names then end in /one_base. With --num-envs the names end in /<n>_envs: --method auto
---num-envs 4 measures the stages of `auto`.
+--num-envs 4 measures the stages of `auto`. With --set method.progress_weight=0.5, or other settings of
+`robo-rl finetune`, they end in these: /progress_weight=0.5.
 
 All policies of a seed are evaluated on the same 100 episodes, which are not used in training. Names:
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
@@ -71,6 +72,7 @@ def main() -> None:
     options.add_argument("--base-seed", type=int, help="seed of one base shared by all seeds")
     options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
     options.add_argument("--num-envs", type=int, help="environments; the method's own by default")
+    options.add_argument("--set", nargs="*", default=[], help="settings of robo-rl finetune, key=value")
     options.add_argument(
         "--folder",
         type=Path,
@@ -83,7 +85,7 @@ def main() -> None:
     for task in DEMOS if args.task == "all" else [args.task]:
         for method in args.method.split(","):
             given = (args.base_seed, folder, args.env_steps, args.quick, DEMOS[task], args.num_envs)
-            calls = [Call(task, method, seed, *given) for seed in range(seeds)]
+            calls = [Call(task, method, seed, *given, tuple(args.set)) for seed in range(seeds)]
             if args.base_seed is not None:
                 make_base(calls[0])  # once, before several processes would do it
             with ProcessPoolExecutor(min(args.jobs, seeds), initializer=exit_with_parent) as pool:
@@ -103,6 +105,7 @@ class Call:
     quick: bool
     demos: int  # demonstrations of the base
     num_envs: int | None = None  # none: the method's own
+    settings: tuple[str, ...] = ()  # of the verb, key=value
 
     @property
     def task_folder(self) -> Path:
@@ -119,12 +122,18 @@ class Call:
     @property
     def label(self) -> str:
         lanes = "" if self.num_envs is None else f"-{self.num_envs}-envs"
-        return f"{self.method}{lanes}" if self.env_steps is None else f"{self.method}{lanes}-{self.env_steps}"
+        name = f"{self.method}{lanes}{self.given.replace('/', '-')}"
+        return name if self.env_steps is None else f"{name}-{self.env_steps}"
+
+    @property
+    def given(self) -> str:
+        """The settings as the end of a name; empty without any."""
+        return "".join(f"/{word.removeprefix('method.')}" for word in self.settings)
 
     @property
     def suffix(self) -> str:
         lanes = "" if self.num_envs is None else f"/{self.num_envs}_envs"
-        return lanes if self.base_seed is None else f"{lanes}/one_base"
+        return f"{self.given}{lanes}" if self.base_seed is None else f"{self.given}{lanes}/one_base"
 
 
 def run_seed(call: Call) -> SeedResult:
@@ -176,6 +185,7 @@ def _run(call: Call) -> SeedResult:
                 if quick and method not in ("auto", "resip")
                 else []
             ),
+            *call.settings,
             "resume=true" if (out / "checkpoints").exists() else "overwrite=true",
         )
     rates = {}

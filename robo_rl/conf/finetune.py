@@ -94,6 +94,12 @@ class MethodConfig(FinetuneConfig):
         1.0, "factor of the reward; learning uses reward_scale * reward + reward_bias at every step"
     )
     reward_bias: float = setting(0.0, "offset added to the scaled reward of every step")
+    progress_gripper: int | None = setting(
+        None,
+        "progress_weight: number of the action that commands the gripper, from 0; none: the one that the "
+        "dataset's unit of actions names",
+        at_least=0,
+    )
     intervene: str = one_of(
         "none",
         "expert",

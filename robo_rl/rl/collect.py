@@ -25,7 +25,9 @@ from robo_rl.core.protocols import (
     picture_skipping,
 )
 from robo_rl.core.shapes import Bool, Float
+from robo_rl.rl.decision_writer import DecisionWriter, Store
 from robo_rl.rl.observed import BaseFeatures, Observations, Seen
+from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.rl.running import CollectedEpisode, RewardTransform, RunningDecisions, RunningEpisodes
 from robo_rl.rl.takeover import Takeover
 
@@ -33,14 +35,6 @@ Act = Callable[[Tensor, Tensor], Tensor]  # (features, ctx) -> u
 Learn = Callable[[float], None]  # does the updates that belong to so many steps of all lanes
 Phase = Literal["offline", "base", "burn_in", "online"]
 READ_EVERY = 50  # control steps between two reads of the results of episodes from a GPU
-
-
-@runtime_checkable
-class Store(Protocol):
-    """Storage of decisions: a replay buffer, or the rollout of an on-policy learner, which also reads `u`."""
-
-    def add(self, lanes: Lanes, values: Mapping[str, Tensor], gamma: float) -> None: ...
-    def set_last_reward(self, lanes: Lanes, reward: float) -> None: ...
 
 
 @runtime_checkable
@@ -70,29 +64,6 @@ class Experience(Protocol):
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-class DecisionWriter:
-    """Writes finished decisions into stores.
-
-    store: receives every decision; the loop changes it between phases. interventions: also receives decisions
-    that a human took over.
-    """
-
-    def __init__(self, store: Store, gamma: float, interventions: Store | None = None) -> None:
-        self.store, self.gamma, self.interventions = store, gamma, interventions
-
-    def write(self, lanes: Lanes, values: Mapping[str, Tensor]) -> None:
-        """Store one decision of each of these lanes."""
-        self.store.add(lanes, values, self.gamma)
-        if self.interventions is None:
-            return
-        human = values["demo"] > 0
-        if taken_over := lanes.where(human):
-            # Only intervened steps are stored, so the next entry may not be the successor: cut after each.
-            only = {name: lanes.rows(value, human) for name, value in values.items()}
-            only["cut"] = torch.ones_like(only["cut"])
-            self.interventions.add(taken_over, only, self.gamma)
 
 
 class BasePlans:
@@ -163,6 +134,7 @@ class Collector:
 
     observations: what actor and critics see; None: the base's features. others: noise of a `CandidateMap`'s
     further draws. takeover: leaves the first steps of episodes to the base; None: the actor always acts.
+    shaping: of the stored rewards; None: they are the task's.
     """
 
     def __init__(
@@ -178,11 +150,12 @@ class Collector:
         observations: Observations | None = None,
         others: ResumableNoise | None = None,
         takeover: Takeover | None = None,
+        shaping: PotentialShaping | None = None,
     ) -> None:
         self.env, self.map, self.takeover = env, action_map, takeover
         self.observations = BaseFeatures(executor) if observations is None else observations
         self.base = BasePlans(executor, noise, others)
-        self.writer = DecisionWriter(store, gamma, interventions)
+        self.writer = DecisionWriter(store, gamma, interventions, shaping)
         self.reward = reward or RewardTransform()
         shape = (executor.execute, env.spec.action.dim)
         width = shape[1] if action_map.timescale == "step" else shape[0] * shape[1]

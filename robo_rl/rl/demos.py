@@ -26,6 +26,7 @@ from robo_rl.rl.demo_outcomes import (
     take_over_outcome,
     without_unobserved_step,
 )
+from robo_rl.rl.progress.shaping import PotentialShaping
 
 _BLOCK_ROWS = 256  # observations per batch of the base's encoder
 
@@ -44,6 +45,7 @@ def demo_replay(
     device: torch.device | str = "cpu",
     encoder: PictureEncoder | None = None,
     frames: Callable[[list[DemoEpisode]], FrameRing] | None = None,
+    shaping: PotentialShaping | None = None,
 ) -> Replay:
     """A replay buffer of one lane that holds the demonstrations, without failed ones. device: of it and the
     base. encoder: of a run that learns from pictures, which the replay then holds in place of features.
@@ -54,8 +56,8 @@ def demo_replay(
     reward at every step; an episode that did not terminate counts as truncated, and its last step is used
     only if the observation after it was recorded. `take_over_outcome`: the interventions are the reward,
     failed episodes are used too, and where a human took over, only the human's steps count as demonstrated.
-    The stored reward is reward_scale * reward + reward_bias at every step, as in the collector. human_only:
-    hold the steps alone in which a human acted.
+    The stored reward is reward_scale * reward + reward_bias at every step, shaped by `shaping` (None: not at
+    all), as in the collector. human_only: hold the steps alone in which a human acted.
 
     The context of a residual is the base's own action in each demonstrated state, planned every `execute`
     steps as in execution. Raises ConfigError for steering, because the noise behind a demonstrated action is
@@ -82,7 +84,7 @@ def demo_replay(
         human, every_step = np.array(episode.intervention), np.ones(episode.frames, bool)
         held = human if human_only else every_step
         shown = human if outcome_of is take_over_outcome and human.any() else every_step
-        _add(store, episode, base, action_map, gamma, index, noise_scale, paid, held, shown, encoder)
+        _add(store, episode, base, action_map, gamma, index, noise_scale, paid, held, shown, encoder, shaping)
     return store
 
 
@@ -129,11 +131,10 @@ def _add(
     held: Bool[ndarray, " n"],
     shown: Bool[ndarray, " n"],
     encoder: PictureEncoder | None,
+    shaping: PotentialShaping | None,
 ) -> None:
-    # In blocks: the feature maps of all images of a long episode would take tens of gigabytes.
     device = store.head.device
-    observations = {key: torch.from_numpy(np.array(episode.obs(key))).to(device) for key in base.obs_spec}
-    blocks = torch.arange(len(next(iter(observations.values()))), device=device).split(_BLOCK_ROWS)
+    observations, blocks = recorded_observations(episode, base.obs_spec, device)
 
     def each_block(make: Callable[[Obs, Tensor], Tensor]) -> Tensor:
         return torch.cat([make(stacked_obs(observations, rows, base.obs_steps), rows) for rows in blocks])
@@ -153,6 +154,8 @@ def _add(
     action = torch.from_numpy(np.array(episode.action)).to(device)
     action = base.action_spec.normalize(action).clamp(-1.0, 1.0)
     lane = Lanes.all(1, device, masked=False)
+    if shaping is not None:
+        outcome = _shaped(outcome, kept, shaping, gamma)
     for t in np.flatnonzero(held[: len(outcome.reward)]).tolist():
         left = t + 1 < len(held) and not held[t + 1]  # the next step is not held
         after = min(t + 1, len(kept) - 1)  # the next observation is not used after a termination
@@ -175,6 +178,16 @@ def _add(
         store.add(lane, values, gamma)
 
 
+def _shaped(
+    outcome: DemoOutcome, features: Float[Tensor, "m f"], shaping: PotentialShaping, gamma: float
+) -> DemoOutcome:
+    """The outcome with shaped rewards. features: of the observations, in order."""
+    steps = len(outcome.reward)
+    after = torch.arange(1, steps + 1, device=features.device).clamp(max=len(features) - 1)
+    values = {"obs": features[:steps], "next_obs": features[after], "steps": torch.ones_like(outcome.reward)}
+    return outcome._replace(reward=shaping.reward(values | outcome._asdict(), gamma))
+
+
 def _append(store: Replay, observations: Obs) -> Int[Tensor, " n"]:
     """Put the pictures of an episode into the ring of a store of one lane. Returns their numbers."""
     frames, lane = store.frames, Lanes.all(1, store.head.device, masked=False)
@@ -189,6 +202,18 @@ def _append(store: Replay, observations: Obs) -> Int[Tensor, " n"]:
         for t in range(count)
     ]
     return torch.cat(numbers)
+
+
+def recorded_observations(
+    episode: DemoEpisode, keys: Iterable[str], device: torch.device | str
+) -> tuple[Obs, tuple[Int[Tensor, " k"], ...]]:
+    """(observations of an episode, their rows in blocks).
+
+    The feature maps of all images of a long episode would take tens of gigabytes.
+    """
+    observations = {key: torch.from_numpy(np.array(episode.obs(key))).to(device) for key in keys}
+    rows = torch.arange(len(next(iter(observations.values()))), device=device)
+    return observations, rows.split(_BLOCK_ROWS)
 
 
 def stacked_obs(observations: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> Obs:

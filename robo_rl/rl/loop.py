@@ -56,6 +56,12 @@ class FinetuneConfig:
         at_least=0.0,
         at_most=1.0,
     )
+    progress_weight: float = setting(
+        0.0,
+        "weight of a reward for progress, potential-based shaping by a model that learns from demos= before "
+        "the run; 0: none",
+        at_least=0.0,
+    )
     burn_in: int = setting(3_000, "critic updates after base_steps, before the actor learns", at_least=0)
     burn_in_target: str = one_of(
         "mc", "td", help="mc: Monte-Carlo returns of the base, ended by time-outs; td: bootstrapped"
@@ -208,14 +214,17 @@ class FineTuner:
         values: dict[str, Any] = (
             {} if self.runner.batch is None else dict(self.learner.diagnose(self.runner.batch))
         )
+        weight = self.config.progress_weight  # shaping takes this much from Q at most
         limit = self.collector.reward.largest / max(1.0 - self.config.learner.gamma, 1e-9)
+        limit += weight if limit > 0.0 else 0.0
         if limit > 0.0 and "critic/q_abs_max" in self._last:
             values["critic/q_over_limit"] = over = float(self._last["critic/q_abs_max"]) / limit
             if over > 1.0 and not self.warned:
                 self.warned = True
                 self.say(
                     f"At {self.env_steps} steps the critics estimate |Q| = {over * limit:.3g}, above the "
-                    f"largest possible return r_max / (1 - gamma) = {limit:.3g}: they diverge. Lower "
+                    f"largest possible return r_max / (1 - gamma){' + progress_weight' if weight else ''} = "
+                    f"{limit:.3g}: they diverge. Lower "
                     "method.learner.lr_critic or method.learner.alpha."
                 )
         return values

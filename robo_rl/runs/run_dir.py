@@ -8,6 +8,7 @@ runs/<name>/config.yaml            all settings
             checkpoints/<step>.damaged/   a state whose files had changed when the run was resumed
             policy/                the final policy
             episodes/              successful episodes of training, where `finetune record=` is set
+            progress/              model of progress, where `finetune method.progress_weight=` is set
             .lock                  held by the process that writes the run
             .saved                 there after the first checkpoint
             .replaced/<number>/    runs that overwrite=true replaces; deleted when this one is done
@@ -43,7 +44,7 @@ from robo_rl.runs.loggers import check_logger
 from robo_rl.runs.metrics import Metrics, read_metrics
 from robo_rl.runs.outputs import check_folder
 
-SAVED = ".saved"
+SAVED, PROGRESS = ".saved", "progress"
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
 # May differ between a run and its continuation; `out` is the folder itself, which may have been moved.
 FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
@@ -272,7 +273,15 @@ class RunDir:
 
     def _never_began(self) -> bool:
         """True for a run that ended before its first log line, e.g. because of a wrong setting."""
-        ours = {"config.yaml", "run.json", "data.json", "metrics.jsonl", "checkpoints", self.episodes.name}
+        ours = {
+            "config.yaml",
+            "run.json",
+            "data.json",
+            "metrics.jsonl",
+            "checkpoints",
+            self.episodes.name,
+            PROGRESS,
+        }
         others = {path.name for path in replaced.contents(self.path)} - ours - LOGGER_FILES
         recorded = (self.episodes / EPISODES).glob("[0-9]*")
         if others or any(recorded) or any(True for _ in read_metrics(self.path / "metrics.jsonl")):

@@ -54,3 +54,7 @@ def test_runs_in_other_environments_have_names_of_their_own(
     shared = module.Call("push", "auto", 0, 1, tmp_path, None, False, 6, num_envs=4)
     assert (few.label, few.suffix) == ("auto-4-envs-24000", "/4_envs")
     assert (shared.label, shared.suffix) == ("auto-4-envs", "/4_envs/one_base")
+    settings = ("env_steps=24000", "method.progress_weight=0.5")
+    shaped = module.Call("push", "residual", 0, None, tmp_path, None, False, 6, settings=settings)
+    assert shaped.label == "residual-env_steps=24000-progress_weight=0.5"
+    assert shaped.suffix == "/env_steps=24000/progress_weight=0.5"

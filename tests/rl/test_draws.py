@@ -13,6 +13,7 @@ from robo_rl.apps.tuning.denoising import chain_head, chain_map, tunable
 from robo_rl.core.errors import ConfigError
 from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.denoising.draws import DrawHead
+from robo_rl.rl.on_policy.head import head_inputs, head_state, head_trust, next_head_round
 from robo_rl.rl.on_policy.ppo import PpoConfig, asymmetric_surrogate, surrogate
 from tests.policies.worlds import ENV, NETS, PROCESSES, observations, policy_of
 
@@ -41,6 +42,14 @@ def stored_losses(policy: GenerativePolicy, head: DrawHead, features: Tensor, u:
         policy.loss_from(features, points[:, -1], points[:, draw], times[:, draw]) for draw in range(DRAWS)
     ]
     return torch.stack(each, dim=1).detach()
+
+
+def test_a_head_without_labels_and_rounds_has_one_clip_and_no_state() -> None:
+    """Its input is x itself, all terms have clip 0.2 and weight 1, and a round changes nothing."""
+    head, features, _, u = acted(policy_of().eval())
+    assert head_inputs(head, features, torch.zeros(6), rng()) is features
+    assert head_trust(head, u, torch.zeros(6, dtype=torch.long)) == (0.2, 1.0)
+    assert next_head_round(head, 0.5, rng()) == head_state(head) == {}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])

@@ -16,6 +16,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.nets.guided import BAD, GOOD, NONE, GuidedNet
 from robo_rl.rl.denoising.config import DenoisingConfig
 from robo_rl.rl.denoising.draws import GuidedDrawHead, labels_of
+from robo_rl.rl.on_policy.head import head_inputs
 from robo_rl.rl.on_policy.rollout import RolloutTransitions, joined_rounds
 from tests.policies.worlds import NETS, PROCESSES, policy_of
 
@@ -74,7 +75,7 @@ def test_first_minibatch_has_ratio_one(draws: int, process: str, net: str, dtype
     noise = torch.randn(6, 16, generator=rng(3)).to(dtype)
     with torch.no_grad():
         u = head.act(features, noise, rng(4), explore=True)
-        seen = head.inputs(features, torch.randn(6, generator=rng(6)), rng(5))
+        seen = head_inputs(head, features, torch.randn(6, generator=rng(6)), rng(5))
         rows, terms = torch.arange(6 * head.terms), head.terms
         old = head.evaluate(seen[rows // terms], u[rows // terms], rows % terms).log_prob
         mixed = rows[torch.randperm(len(rows), generator=rng(7))]

@@ -81,7 +81,10 @@ def test_diverged_values_are_reported_once() -> None:
     tuner._diagnosis()
     assert len(said) == 1
     assert "|Q| = 500" in said[0]
-    assert "= 100" in said[0]
+    assert "(1 - gamma) = 100" in said[0]
+    tuner.config.progress_weight, tuner.warned = 10.0, False
+    assert tuner._diagnosis()["critic/q_over_limit"] == pytest.approx(500.0 / 110.0)
+    assert "progress_weight = 110" in said[1]
 
 
 def test_a_metric_that_is_not_finite_does_not_break_the_checkpoint(tmp_path: Any) -> None:

@@ -13,6 +13,7 @@ from robo_rl.apps.tuning.compose import check_interventions
 from robo_rl.apps.tuning.maps import build_map
 from robo_rl.apps.tuning.pictures import check_memory, check_method, learned_pictures, memory_of
 from robo_rl.apps.tuning.remote import check_launcher
+from robo_rl.apps.tuning.rewards.progress import check_progress
 from robo_rl.apps.tuning.start import env_name, with_planning_interval
 from robo_rl.apps.tuning.stores import check_demos, size_of, store_widths
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
@@ -59,6 +60,7 @@ def check_config(config: FinetuneVerb) -> None:
         return
     check_interventions(method)
     check_method(method)
+    check_progress(method, config.demos is not None)
     if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))

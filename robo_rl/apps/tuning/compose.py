@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -21,6 +22,7 @@ from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.denoising import chain_head, token_head, tunable
 from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.pictures import LearnedPictures, learned_pictures
+from robo_rl.apps.tuning.rewards.progress import ProgressRun
 from robo_rl.apps.tuning.stores import (
     build_stores,
     feature_dim,
@@ -40,7 +42,8 @@ from robo_rl.core.views import Views
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.nets.optim.graphs import update_graphs
-from robo_rl.rl.collect import Collector, Store
+from robo_rl.rl.collect import Collector
+from robo_rl.rl.decision_writer import Store
 from robo_rl.rl.denoising.draws import DrawHead
 from robo_rl.rl.denoising.head import ChainHead
 from robo_rl.rl.denoising.tokens import TokenHead
@@ -55,6 +58,7 @@ from robo_rl.rl.on_policy.groups import check_groups
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
 from robo_rl.rl.on_policy.tuner import PpoTuner
+from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.rl.takeover import Takeover
 from sim.registry import make_expert
 from sim.vec.intervention import Intervened, by_distance
@@ -86,6 +90,7 @@ def build_session(
     device: torch.device | str = "cpu",
     masked: bool | None = None,
     graphs: str = "auto",
+    run: Path | None = None,
 ) -> TuningSession:
     """A run that is ready to start. Raises ConfigError or CheckpointError if base, map and data do not fit
     together.
@@ -93,6 +98,7 @@ def build_session(
     dense_reward: the environment gives a reward at every step, so demonstrations are used with their recorded
     rewards. device: of the base, the environment's tensors, and all that is made here.
     masked: form of selections of lanes, see `Lanes`; None: the device's own. graphs: see `update_graphs`.
+    run: folder that keeps the model of progress; None: it is not kept.
     """
     action_map = build_map(method.map, base)
     check_together(method, action_map)
@@ -100,13 +106,14 @@ def build_session(
     pictures = learned_pictures(method, base, device)
     features = feature_dim(acting, env.spec, device) if pictures is None else pictures.encoder.dim
     kept = features if pictures is None else pictures.states_dim
+    progress = ProgressRun(run, seed, say)
     parts = Parts(
         method=method, base=base, acting=acting, env=env, map=action_map, features=features,
         pictures=pictures, widths=store_widths(base, kept, action_map),
         rng=generator("learner", seed, device=device),
         draws=generator("replay", seed, device=device),
         demos=demos, dense_reward=dense_reward, logger=logger, say=say, device=device, masked=masked,
-        graphs=graphs,
+        graphs=graphs, shaping=progress.shaping(method, base, acting, views_of(acting), demos, device),
     )  # fmt: skip
     tuner, policy = FAMILIES[method.algorithm](parts)
     return TuningSession(tuner, policy, deployed_noise(method), ("train", seed))
@@ -135,6 +142,7 @@ def build_collector(
     device: torch.device | str = "cpu",
     masked: bool | None = None,
     pictures: LearnedPictures | None = None,
+    shaping: PotentialShaping | None = None,
 ) -> Collector:
     """Collector of a method over the lanes of this environment."""
     executor = ChunkExecutor(base, env.num_envs, device=device, masked=masked)
@@ -153,7 +161,7 @@ def build_collector(
     if method.takeover > 0.0:
         takeover = Takeover(env.num_envs, round(method.takeover * env.spec.max_episode_steps), device)
     return Collector(
-        env, executor, noise, action_map, gamma, store, interventions, reward, seen, others, takeover
+        env, executor, noise, action_map, gamma, store, interventions, reward, seen, others, takeover, shaping
     )
 
 
@@ -178,6 +186,7 @@ class Parts:
     device: torch.device | str
     masked: bool | None
     graphs: str  # see `update_graphs`
+    shaping: PotentialShaping | None  # of the rewards; None: they are the task's
 
     @property
     def views(self) -> Views:
@@ -190,7 +199,7 @@ class Parts:
         """Collection with this base into this store."""
         return build_collector(
             self.method, base, self.env, self.map, store, interventions, self.device, self.masked,
-            self.pictures,
+            self.pictures, self.shaping,
         )  # fmt: skip
 
 
@@ -201,7 +210,7 @@ def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
         method = with_packed_replay(method, base, parts.features, parts.say)
     stores = build_stores(
         method, base, parts.env.num_envs, parts.widths, parts.map, parts.demos, parts.dense_reward,
-        parts.device, parts.pictures,
+        parts.device, parts.pictures, parts.shaping,
     )  # fmt: skip
     collector = parts.collector(parts.acting, stores["online"], stores.get("intervention"))
     learner = build_learner(method, parts.acting, parts.features, parts.map, parts.rng, parts.pictures)

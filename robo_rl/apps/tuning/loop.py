@@ -104,6 +104,7 @@ def run_method(
             "dense_reward": has_dense_reward(name, config.reward),
             "logger": session.metrics,
             "say": session.bar.write,
+            "run": run.path,
         }
         lanes: TrainingLanes
         if env is None:

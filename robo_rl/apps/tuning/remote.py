@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from policies.registry import SavedPolicy
@@ -19,6 +20,7 @@ from robo_rl.apps.tuning.compose import (
     with_interventions,
 )
 from robo_rl.apps.tuning.maps import build_map, check_together
+from robo_rl.apps.tuning.rewards.progress import ProgressRun
 from robo_rl.apps.tuning.start import env_name, env_options
 from robo_rl.apps.tuning.stores import build_stores, feature_dim, reward_transform, store_widths, stored_base
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
@@ -28,11 +30,13 @@ from robo_rl.core.protocols import Logger
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed, generator
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
+from robo_rl.core.views import ALL
 from robo_rl.data.store import EpisodeStore
 from robo_rl.nets.optim.graphs import update_graphs
 from robo_rl.rl.acting import ActingPolicy
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
+from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.rl.scale.actor import ActorParts
 from robo_rl.rl.scale.blocks import BlockStore
 from robo_rl.rl.scale.remote_collector import Fleet, RemoteCollector
@@ -63,6 +67,7 @@ class ActorBuilder:
     num_envs: int
     num_workers: int
     seed: int
+    shaping: PotentialShaping | None = None
 
     def __call__(self, slot: int, incarnation: int) -> ActorParts:
         method, key = self.method, ("actor", self.seed, slot, incarnation)
@@ -73,7 +78,7 @@ class ActorBuilder:
         if method.mix.intervention > 0.0:
             stores["intervention"] = BlockStore()
         online, human = stores["online"], stores.get("intervention")
-        collector = build_collector(method, self.base, env, action_map, online, human)
+        collector = build_collector(method, self.base, env, action_map, online, human, shaping=self.shaping)
         features = feature_dim(self.base, env.spec)
         learner = build_learner(method, self.base, features, action_map, generator("learner", *key))
         acting = ActingPolicy(
@@ -100,16 +105,20 @@ def remote_session(
     dense_reward: bool,
     logger: Logger | None,
     say: Callable[[str], None],
+    run: Path | None = None,
 ) -> TuningSession:
-    """A learner on `config.device` with `config.actors` actors. spec: of the environment."""
+    """A learner on `config.device` with `config.actors` actors. spec: of the environment. run: folder that
+    keeps the model of progress; None: it is not kept.
+    """
     if isinstance(stored_base(method, base, env_name(config)), PackedPolicy):
         raise ConfigError(
             f"method={method.name} stores the prefix of every decision of this base, which actors do not "
             "deliver. Leave out launcher=ray, or choose method=steering or method=residual."
         )
     options = env_options(config) | {"max_episode_steps": episode_limit}
+    shaping = ProgressRun(run, config.seed, say).shaping(method, base, base, ALL, demos, device_of(base))
     builder = ActorBuilder(
-        method, base, env_name(config), options, config.num_envs, config.num_workers, config.seed
+        method, base, env_name(config), options, config.num_envs, config.num_workers, config.seed, shaping
     )
     device = run_device(config.device, device_of(base))
     if device.type != "cpu":
@@ -118,7 +127,11 @@ def remote_session(
     check_together(method, action_map)
     features = feature_dim(base, spec, device)
     widths, lanes = store_widths(base, features, action_map), config.actors * config.num_envs
-    stores = build_stores(method, base, lanes, widths, action_map, demos, dense_reward, device)
+    if shaping is not None:
+        shaping = shaping.copied_to(device)
+    stores = build_stores(
+        method, base, lanes, widths, action_map, demos, dense_reward, device, shaping=shaping
+    )
     rng = generator("learner", config.seed, device=device)
     learner = build_learner(method, base, features, action_map, rng)
     collector = RemoteCollector(

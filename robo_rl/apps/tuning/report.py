@@ -10,6 +10,7 @@ from typing import Any
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
+from robo_rl.apps.tuning.rewards.progress import progress_note
 from robo_rl.apps.tuning.start import env_name, env_options, evaluation_lanes
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
@@ -81,6 +82,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     )
     result |= {"stages": [stage.to_json() for stage in outcome.stages], "advice": told}
     result["training_episodes"] = outcome.history.to_json()
+    result |= progress_note(run.path)
     write_json(run.path / "results.json", result)
     if config.max_episode_steps is None:  # measured as it will be deployed: `export` states it in the bundle
         note = success_note(after.rate, env.spec.name, config.eval_seed, outcome.noise_scale)

@@ -30,6 +30,7 @@ from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.demo_outcomes import recorded_outcome, success_outcome, take_over_outcome
 from robo_rl.rl.demos import chosen_episodes, demo_replay
+from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.rl.running import RewardTransform
 from sim.registry import longest_instruction
 
@@ -68,8 +69,9 @@ def build_stores(
     dense_reward: bool,
     device: torch.device | str = "cpu",
     pictures: LearnedPictures | None = None,
+    shaping: PotentialShaping | None = None,
 ) -> dict[str, Replay]:
-    """Replay buffers that the method's mix names."""
+    """Replay buffers that the method's mix names. shaping: of the rewards of demonstrations, as of others."""
     names = [
         name
         for name in ("online", "base", "intervention")
@@ -103,7 +105,7 @@ def build_stores(
             _check_take_overs(replayed)
         stores["demo"] = demo_replay(
             replayed, base, action_map, widths, gamma, method.base_noise, scale, reward.bias, outcome_of,
-            human_only=method.demo_steps == "human", device=device, **learned,
+            human_only=method.demo_steps == "human", device=device, shaping=shaping, **learned,
         )  # fmt: skip
     return stores
 

@@ -38,6 +38,11 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     write_json(folder / _JSON, {"crc32": zlib.crc32(data), "state_crc32": _crc32_of(plain), "state": plain})
 
 
+def has_state(folder: Path) -> bool:
+    """True if `save_state` has written a complete state there."""
+    return (folder / _JSON).is_file()
+
+
 def load_state(folder: Path) -> dict[str, Any]:
     """State written by `save_state`. Raises CheckpointError if it is absent, damaged or truncated."""
     try:

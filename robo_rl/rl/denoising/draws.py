@@ -7,8 +7,7 @@ FPO++ (Yi et al. 2026, eq. 8-10), one for every draw, and its weighted mean is t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,6 @@ from robo_rl.core.action_map import ChainMap
 from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.nets.guided import BAD, GOOD, NONE
 from robo_rl.rl.denoising.config import DenoisingConfig
-from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.on_policy.head import HeadTerms
 
 
@@ -42,7 +40,7 @@ class DrawHead:
         self, policy: Imitator, module: nn.Module, action_map: ChainMap, reduce: str, clip: float
     ) -> None:
         self.module, self.map, self.terms = module, action_map, action_map.draws
-        self._policy, self._clip = policy, clip
+        self._policy, self.clip = policy, clip
         self._factor = float(action_map.shape[0] * action_map.shape[1]) if reduce == "sum" else 1.0
 
     def act(
@@ -67,23 +65,6 @@ class DrawHead:
         time = u[rows, u.shape[1] - self.terms + term]
         loss = self._policy.loss_from(x, points[:, -1], points[rows, term], time)
         return HeadTerms(-self._factor * loss, loss.new_zeros(()), {"actor/bc_loss": loss.detach().mean()})
-
-    def inputs(
-        self, x: Float[Tensor, "b f"], advantage: Float[Tensor, " b"], generator: torch.Generator
-    ) -> Float[Tensor, "b j"]:
-        return x
-
-    def trust(self, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]) -> tuple[float, float]:
-        return self._clip, 1.0
-
-    def next_round(self, share: float, generator: torch.Generator) -> Info:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
 
 
 class GuidedDrawHead(DrawHead):

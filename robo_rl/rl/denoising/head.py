@@ -67,7 +67,7 @@ class ChainHead:
         self._drawn = config.random_step != "none"
         self._set_active(active_steps(count, config.progressive, 0.0))
         self._steps = torch.tensor(chains.steps, device=device)
-        self._clip = step_clips(count, clip, config.first_clip, config.clip_rate).to(device)
+        self.clip, self._clips = clip, step_clips(count, clip, config.first_clip, config.clip_rate).to(device)
         self._factor = (config.discount ** torch.arange(count - 1, -1, -1.0)).to(device)
         self._of_rollout = self._draw((), generator)  # position of the transition that a rollout explores
 
@@ -110,16 +110,11 @@ class ChainHead:
         log_prob = log_prob.view(-1, count)
         return self._terms(log_prob.mean(1) if self.config.reduce == "mean" else log_prob.sum(1), entropy)
 
-    def inputs(
-        self, x: Float[Tensor, "b f"], advantage: Float[Tensor, " b"], generator: torch.Generator
-    ) -> Float[Tensor, "b f"]:
-        return x
-
     def trust(
         self, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]
     ) -> tuple[Float[Tensor, " r"], Float[Tensor, " r"]]:
         position = self._position(u, term) if self.config.ratio == "transition" else torch.full_like(term, -1)
-        return self._clip[position], self._factor[position]
+        return self._clips[position], self._factor[position]
 
     def next_round(self, share: float, generator: torch.Generator) -> Info:
         self._set_active(active_steps(len(self._steps), self.config.progressive, share))

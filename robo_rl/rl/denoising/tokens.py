@@ -7,8 +7,7 @@ leaving them out leaves the exact probability of what was done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from robo_rl.core.action_map import ChainMap
 from robo_rl.core.shapes import Float, Int, Int64
 from robo_rl.rl.denoising.config import DenoisingConfig
-from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.on_policy.head import HeadTerms
 
 
@@ -59,7 +57,7 @@ class TokenHead:
         clip: float,
     ) -> None:
         self.module, self.map, self.config = module, action_map, config
-        self._decoder, self._clip = decoder, clip
+        self._decoder, self.clip = decoder, clip
         self._count = action_map.execute * action_map.shape[1]
 
     def act(
@@ -91,20 +89,3 @@ class TokenHead:
         reduced = each.sum(1) if self.config.reduce == "sum" else each.mean(1)
         entropy = -(log_probs.exp() * log_probs).sum(-1).mean()
         return HeadTerms(reduced, -self.config.entropy * entropy, {"actor/entropy": entropy.detach()})
-
-    def inputs(
-        self, x: Float[Tensor, "b f"], advantage: Float[Tensor, " b"], generator: torch.Generator
-    ) -> Float[Tensor, "b f"]:
-        return x
-
-    def trust(self, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]) -> tuple[float, float]:
-        return self._clip, 1.0
-
-    def next_round(self, share: float, generator: torch.Generator) -> Info:
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass

@@ -2,7 +2,8 @@
 recomputes.
 
 A decision has `terms` log-probabilities, each with a ratio of its own: one for a Gaussian actor, one per
-stochastic transition for a denoising chain. The learner knows no more of a policy than this.
+stochastic transition for a denoising chain. The learner knows no more of a policy than this. What only some
+heads have is in three further protocols, and a function for each says what holds for the other heads.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class PolicyHead(Protocol):
 
     module: nn.Module
     terms: int  # log-probabilities per decision
+    clip: float  # of the ratios; of the last term where they differ, see `TermTrust`
 
     def act(
         self,
@@ -52,17 +54,32 @@ class PolicyHead(Protocol):
         """Log-probability of one term of each of these decisions."""
         ...
 
+
+@runtime_checkable
+class ConditionedHead(Protocol):
+    """A head whose `evaluate` reads more than x."""
+
     def inputs(
         self, x: Float[Tensor, "b i"], advantage: Float[Tensor, " b"], generator: torch.Generator
     ) -> Float[Tensor, "b j"]:
-        """Input of `evaluate` for the decisions of a rollout: x, unless the head is conditioned on more."""
+        """Input of `evaluate` for the decisions of a rollout."""
         ...
+
+
+@runtime_checkable
+class TermTrust(Protocol):
+    """A head whose terms differ in clip or weight."""
 
     def trust(
         self, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]
-    ) -> tuple[float | Float[Tensor, " r"], float | Float[Tensor, " r"]]:
+    ) -> tuple[Float[Tensor, " r"], Float[Tensor, " r"]]:
         """(clip of the ratio, factor of the advantage) of these terms."""
         ...
+
+
+@runtime_checkable
+class ScheduledHead(Protocol):
+    """A head that changes from round to round."""
 
     def next_round(self, share: float, generator: torch.Generator) -> Info:
         """Prepare the next rollout after a fraction `share` of training. Returns logs."""
@@ -75,6 +92,30 @@ class PolicyHead(Protocol):
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
+def head_inputs(
+    head: PolicyHead, x: Float[Tensor, "b i"], advantage: Float[Tensor, " b"], generator: torch.Generator
+) -> Float[Tensor, "b j"]:
+    """Input of `head.evaluate` for the decisions of a rollout: x, unless the head reads more."""
+    return head.inputs(x, advantage, generator) if isinstance(head, ConditionedHead) else x
+
+
+def head_trust(
+    head: PolicyHead, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]
+) -> tuple[float | Float[Tensor, " r"], float | Float[Tensor, " r"]]:
+    """(clip of the ratio, factor of the advantage) of these terms: the same for all, unless they differ."""
+    return head.trust(u, term) if isinstance(head, TermTrust) else (head.clip, 1.0)
+
+
+def next_head_round(head: PolicyHead, share: float, generator: torch.Generator) -> Info:
+    """Prepare the next rollout after a fraction `share` of training. Returns logs."""
+    return head.next_round(share, generator) if isinstance(head, ScheduledHead) else {}
+
+
+def head_state(head: PolicyHead) -> dict[str, Any]:
+    """State of a head other than the weights of `module`; empty for one that never changes."""
+    return head.state_dict() if isinstance(head, ScheduledHead) else {}
+
+
 class GaussianHead:
     """u ~ N(mean(x), std^2 I). std is scheduled, not learned. weight: of the penalty E||mean||^2."""
 
@@ -83,6 +124,7 @@ class GaussianHead:
     def __init__(self, actor: Actor, views: Views, ppo: PpoConfig, weight: float) -> None:
         self.module: nn.Module = actor
         self._actor, self._views, self._ppo, self._weight = actor, views, ppo, weight
+        self.clip = ppo.clip
         self.std = ppo.std  # current standard deviation of u
 
     def act(
@@ -104,14 +146,6 @@ class GaussianHead:
         mean = self._actor.mode(x[:, self._views.actor])
         loss, info = residual_penalty(mean, self._weight)
         return HeadTerms(normal_log_prob(u, mean, self.std), loss, info)
-
-    def inputs(
-        self, x: Float[Tensor, "b i"], advantage: Float[Tensor, " b"], generator: torch.Generator
-    ) -> Float[Tensor, "b i"]:
-        return x
-
-    def trust(self, u: Float[Tensor, "r d"], term: Int[Tensor, " r"]) -> tuple[float, float]:
-        return self._ppo.clip, 1.0
 
     def next_round(self, share: float, generator: torch.Generator) -> Info:
         self.std = exploration_std(self._ppo, share)

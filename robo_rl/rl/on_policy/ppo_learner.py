@@ -21,7 +21,16 @@ from robo_rl.nets.optim.flat import FlatAdam
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.off_policy.networks import drawn_seed
-from robo_rl.rl.on_policy.head import GaussianHead, HeadTerms, PolicyHead
+from robo_rl.rl.on_policy.head import (
+    GaussianHead,
+    HeadTerms,
+    PolicyHead,
+    ScheduledHead,
+    head_inputs,
+    head_state,
+    head_trust,
+    next_head_round,
+)
 from robo_rl.rl.on_policy.ppo import (
     PpoConfig,
     explained_variance,
@@ -131,7 +140,7 @@ class PpoLearner:
             optimizer.set_lr(rate * factor)
         data = self._with_kept(data)
         x = torch.cat([data.obs, data.ctx], dim=-1)
-        seen = self.head.inputs(x, data.advantage, self.generator)
+        seen = head_inputs(self.head, x, data.advantage, self.generator)
         with torch.no_grad():
             old = self.log_prob(seen, data.u)
         info: Info = {}
@@ -148,7 +157,7 @@ class PpoLearner:
         if data.returns is not None and len(old):
             info["critic/explained"] = explained_variance(data.advantage, data.returns)
         self.rounds += 1
-        return info | first | self.head.next_round(self.rounds / max(1, total_rounds), self.generator)
+        return info | first | next_head_round(self.head, self.rounds / max(1, total_rounds), self.generator)
 
     def _with_kept(self, data: RolloutTransitions) -> RolloutTransitions:
         """The decisions of this round, after those of the rounds before it that are kept."""
@@ -171,7 +180,7 @@ class PpoLearner:
         grouped = data.returns is None
         if grouped or self.rounds >= self.ppo.critic_warmup:
             now = self._evaluate(seen, data.u, rows)
-            clip, factor = self.head.trust(data.u[decision], rows % self.head.terms)
+            clip, factor = head_trust(self.head, data.u[decision], rows % self.head.terms)
             advantage = data.advantage[decision]
             advantage = (advantage if grouped else standardized(advantage)) * factor
             loss, info = surrogate(self.ppo, now.log_prob, old[rows], advantage, clip)
@@ -203,7 +212,7 @@ class PpoLearner:
         state = {name: copy.deepcopy(getattr(self, name).state_dict()) for name in names}
         return state | {
             "counters": [self.updates, self.rounds],
-            "head": self.head.state_dict(),
+            "head": head_state(self.head),
             "kept": [vars_of(data) for data in self._kept],
             "generator": self.generator.get_state(),
         }
@@ -212,6 +221,7 @@ class PpoLearner:
         for name in ("actor", "critic", "actor_opt", "critic_opt"):
             getattr(self, name).load_state_dict(state[name])
         self.updates, self.rounds = (int(count) for count in state["counters"])
-        self.head.load_state_dict(state.get("head", state))  # older checkpoints hold the Gaussian's std
+        if isinstance(self.head, ScheduledHead):
+            self.head.load_state_dict(state.get("head", state))  # older checkpoints hold the Gaussian's std
         self._kept = [RolloutTransitions(**data) for data in state.get("kept", [])]
         self.generator.set_state(state["generator"])

@@ -19,7 +19,8 @@ from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.text.counts import counted
 from robo_rl.data.replay import Replay
-from robo_rl.rl.collect import Act, Learn, Phase, Store
+from robo_rl.rl.collect import Act, Learn, Phase
+from robo_rl.rl.decision_writer import Store
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.running import CollectedEpisode, RewardTransform
 from robo_rl.rl.scale.actor import Weights, weights_of

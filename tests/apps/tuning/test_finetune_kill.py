@@ -30,6 +30,7 @@ from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.tuner import PpoTuner
+from robo_rl.rl.progress.model import fit_progress
 from robo_rl.runs.run_dir import RunDir
 from tests.apps.tuning.dying import Killed, dying
 from tests.policies.small import flow_policy
@@ -148,6 +149,37 @@ def test_resumed_equals_uninterrupted(
             finetune.main(config(base, tmp_path / "run"))
     assert finetune.main(config(base, tmp_path / "run", resume=True)) == 0
     same_run(whole, tmp_path / "run")
+
+
+@pytest.mark.parametrize("death", ["before the first checkpoint", "in the middle of a control step"])
+def test_with_a_reward_for_progress_resumes_to_the_same_bits(
+    death: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model of progress, here of few updates, is kept in the run and read again."""
+    monkeypatch.setattr(fit_progress, "__defaults__", (20,))
+    writer = DatasetWriter.create(tmp_path / "data", SPEC)
+    for target in (2.0, 3.0):
+        with writer.episode() as episode:
+            for place in np.linspace(1.0, target, 5, dtype=np.float32)[:-1]:
+                episode.add({"state": np.array([target, place])}, np.ones(1, np.float32))
+            episode.commit(success=True)
+
+    def verb(out: Path, **changes: Any) -> FinetuneVerb:
+        made = config(base, out, demos=str(tmp_path / "data"), **changes)
+        made.method.progress_weight, made.method.mix = 0.5, MixConfig(online=0.5, demo=0.5)
+        return made
+
+    assert finetune.main(verb(tmp_path / "whole")) == 0
+    where, name, call, after = DEATHS[death]
+    with monkeypatch.context() as patch:
+        patch.setattr(where, name, dying(getattr(where, name), call, after))
+        with pytest.raises(Killed):
+            finetune.main(verb(tmp_path / "run"))
+    assert finetune.main(verb(tmp_path / "run", resume=True)) == 0
+    same_run(tmp_path / "whole", tmp_path / "run")
+    note = json.loads((tmp_path / "run" / "results.json").read_text())["progress"]
+    assert note["episodes"] == 2
+    assert note["held_out_error"] > 0.0
 
 
 def recorded(run: Path) -> list[tuple[Any, ...]]:

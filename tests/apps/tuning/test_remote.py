@@ -13,15 +13,19 @@ import torch
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning import remote
 from robo_rl.apps.tuning.remote import check_launcher, remote_session, write_actors
+from robo_rl.apps.tuning.rewards.progress import read_progress
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import MixConfig
 from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.progress.model import fit_progress
 from robo_rl.rl.scale.actor import load_weights, weights_of
 from robo_rl.rl.scale.remote_collector import RemoteCollector
-from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.run_dir import PROGRESS, RunDir
 from sim.vec.intervention import InterventionConfig
+from tests.apps.tuning.test_compose import dataset
 from tests.policies.small import flow_policy
 from tests.rl.scale.inline_fleet import InlineFleet
 from tests.rl.tuners import Human
@@ -57,6 +61,8 @@ def session(
     seed: int = 0,
     deaths: float = 0.0,
     said: Callable[[str], None] = print,
+    demos: EpisodeStore | None = None,
+    run: Path | None = None,
     **changes: Any,
 ) -> tuple[FineTuner, RemoteCollector, InlineFleet]:
     """A learner with three actors, which are not started."""
@@ -76,8 +82,9 @@ def session(
         return fleets[-1]
 
     made = remote_session(
-        config, chosen, base, SPEC, open_fleet, None, demos=None, dense_reward=False, logger=None, say=said
-    )
+        config, chosen, base, SPEC, open_fleet, None, demos=demos, dense_reward=False, logger=None, say=said,
+        run=run,
+    )  # fmt: skip
     assert isinstance(made.tuner, FineTuner)
     assert isinstance(made.tuner.collector, RemoteCollector)
     return made.tuner, made.tuner.collector, fleets[0]
@@ -90,6 +97,27 @@ def finish(tuner: FineTuner, collector: RemoteCollector) -> None:
             return
         tuner.advance()
     raise AssertionError("the run does not end")
+
+
+def test_actors_shape_rewards_by_the_model_of_the_learner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The toy task pays 1 where it terminates; the rest of a stored reward is 0.5 (gamma Phi' - Phi)."""
+    monkeypatch.setattr(fit_progress, "__defaults__", (20,))
+    demos = dataset(tmp_path, SPEC, [True, True])
+    chosen = method(progress_weight=0.5, mix=MixConfig(online=0.5, demo=0.5))
+    tuner, collector, _ = session(chosen, demos=demos, run=tmp_path, said=lambda _: None)
+    collector.start()
+    while collector.env_steps < 80:
+        tuner.advance()
+    model, _ = read_progress(tmp_path / PROGRESS)
+    for replay, count in ((tuner.mix["online"], 70), (tuner.mix["demo"], 10)):
+        rows = torch.arange(replay.slots) < replay.head.unsqueeze(1)
+        data = {name: value[rows] for name, value in replay.data.items()}
+        after = chosen.learner.gamma * model(data["next_obs"]).masked_fill(data["terminated"], 0.0)
+        expected = data["terminated"].float() + 0.5 * (after - model(data["obs"]))
+        torch.testing.assert_close(data["reward"], expected)
+        assert len(expected) >= count
 
 
 METHODS = {
