@@ -6,7 +6,8 @@
 
 With --base-seed all seeds share the demonstrations and the base of that seed, so that only the training
 differs; the names then end in /one_base. With --num-envs the names end in /<n>_envs: --method auto
---num-envs 4 measures the stages of `auto`.
+--num-envs 4 measures the stages of `auto`. With --no-demos the method gets no demonstrations, from the same
+bases, and the names end in /no_demos.
 
 All policies of a seed are evaluated on the same 100 episodes, which are not used in training. Names:
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
@@ -71,6 +72,7 @@ def main() -> None:
     options.add_argument("--base-seed", type=int, help="seed of one base shared by all seeds")
     options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
     options.add_argument("--num-envs", type=int, help="environments; the method's own by default")
+    options.add_argument("--no-demos", action="store_true", help="give the method no demonstrations")
     options.add_argument(
         "--folder",
         type=Path,
@@ -82,7 +84,15 @@ def main() -> None:
     seeds, folder = 1 if args.quick else args.seeds, own_folder(args.folder)
     for task in DEMOS if args.task == "all" else [args.task]:
         for method in args.method.split(","):
-            given = (args.base_seed, folder, args.env_steps, args.quick, DEMOS[task], args.num_envs)
+            given = (
+                args.base_seed,
+                folder,
+                args.env_steps,
+                args.quick,
+                DEMOS[task],
+                args.num_envs,
+                args.no_demos,
+            )
             calls = [Call(task, method, seed, *given) for seed in range(seeds)]
             if args.base_seed is not None:
                 make_base(calls[0])  # once, before several processes would do it
@@ -103,6 +113,7 @@ class Call:
     quick: bool
     demos: int  # demonstrations of the base
     num_envs: int | None = None  # none: the method's own
+    no_demos: bool = False  # the base has learned from demonstrations, and the method gets none
 
     @property
     def task_folder(self) -> Path:
@@ -119,12 +130,14 @@ class Call:
     @property
     def label(self) -> str:
         lanes = "" if self.num_envs is None else f"-{self.num_envs}-envs"
-        return f"{self.method}{lanes}" if self.env_steps is None else f"{self.method}{lanes}-{self.env_steps}"
+        name = f"{self.method}{lanes}{'-no-demos' if self.no_demos else ''}"
+        return name if self.env_steps is None else f"{name}-{self.env_steps}"
 
     @property
     def suffix(self) -> str:
         lanes = "" if self.num_envs is None else f"/{self.num_envs}_envs"
-        return lanes if self.base_seed is None else f"{lanes}/one_base"
+        shown = f"{lanes}/no_demos" if self.no_demos else lanes
+        return shown if self.base_seed is None else f"{shown}/one_base"
 
 
 def run_seed(call: Call) -> SeedResult:
@@ -165,7 +178,7 @@ def _run(call: Call) -> SeedResult:
             f"base={base}",
             f"out={out}",
             f"method={method}",
-            f"demos={data}",
+            *([] if call.no_demos else [f"demos={data}"]),
             f"seed={call.seed}",
             f"eval_seed={FINAL_SEED - 1}",
             "final_episodes=10",
