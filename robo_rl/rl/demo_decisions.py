@@ -57,6 +57,19 @@ class DemoDecisions:
             "truncated": outcome.truncated[last],
         }
 
+    def observed(
+        self, obs: Float[Tensor, "m f"], ctx: Float[Tensor, "m c"], frame: Int[Tensor, " m"] | None
+    ) -> dict[str, Tensor]:
+        """What is seen at the start of every decision and after it. m: observations of the episode.
+
+        frame: numbers of their pictures; None: there are none.
+        """
+        # After a termination the next observation is not used, and may be missing.
+        after = self.end.clamp(max=len(obs) - 1)
+        found = {"obs": obs, "ctx": ctx} | ({} if frame is None else {"frame": frame})
+        here = {name: value[self.start] for name, value in found.items()}
+        return here | {f"next_{name}": value[after] for name, value in found.items()}
+
     def any_of(self, steps: Bool[Tensor, " n"]) -> Bool[Tensor, " k"]:
         """Decisions with at least one of these steps."""
         return (steps[self.index.clamp(max=len(steps) - 1)] & self.inside).any(1)

@@ -168,20 +168,12 @@ def _add(
     action = base.action_spec.normalize(action).clamp(-1.0, 1.0)
     decisions = DemoDecisions.of(len(outcome.reward), base.execute if chunks else 1, device)
     wanted = decisions.any_of(torch.from_numpy(held).to(device))
-    after = decisions.end.clamp(max=len(kept) - 1)  # the next observation is not used after a termination
-    values = decisions.columns(outcome, action, gamma) | {
-        "obs": kept[decisions.start],
-        "ctx": ctx[decisions.start],
-        "next_obs": kept[after],
-        "next_ctx": ctx[after],
-        "demo": decisions.any_of(torch.from_numpy(shown).to(device)).float(),
-        "cut": decisions.cut_before(wanted),
-    }
+    values = decisions.columns(outcome, action, gamma) | decisions.observed(kept, ctx, number)
     values["critic_action"] = values["action"]
     if isinstance(action_map, LatentMap):  # the noise is unknown, and critics of actions do not read it
         values["critic_action"] = torch.full((len(wanted), action_map.critic_dim), torch.nan, device=device)
-    if number is not None:
-        values |= {"frame": number[decisions.start], "next_frame": number[after]}
+    values["demo"] = decisions.any_of(torch.from_numpy(shown).to(device)).float()
+    values["cut"] = decisions.cut_before(wanted)
     lane = Lanes.all(1, device, masked=False)
     for row in torch.nonzero(wanted).flatten().tolist():
         store.add(lane, {name: value[row : row + 1] for name, value in values.items()}, gamma)
