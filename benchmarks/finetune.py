@@ -6,7 +6,8 @@
 
 With --base-seed all seeds share the demonstrations and the base of that seed, so that only the training
 differs; the names then end in /one_base. With --num-envs the names end in /<n>_envs: --method auto
---num-envs 4 measures the stages of `auto`. With --set method.progress_weight=0.5, or other settings of
+--num-envs 4 measures the stages of `auto`. With --no-demos the method gets no demonstrations, from the same
+bases, and the names end in /no_demos. With --set method.progress_weight=0.5, or other settings of
 `robo-rl finetune`, they end in these: /progress_weight=0.5.
 
 All policies of a seed are evaluated on the same 100 episodes, which are not used in training. Names:
@@ -73,6 +74,7 @@ def main() -> None:
     options.add_argument("--env-steps", type=int, help="environment steps; the method's own by default")
     options.add_argument("--num-envs", type=int, help="environments; the method's own by default")
     options.add_argument("--set", nargs="*", default=[], help="settings of robo-rl finetune, key=value")
+    options.add_argument("--no-demos", action="store_true", help="give the method no demonstrations")
     options.add_argument(
         "--folder",
         type=Path,
@@ -85,7 +87,8 @@ def main() -> None:
     for task in DEMOS if args.task == "all" else [args.task]:
         for method in args.method.split(","):
             given = (args.base_seed, folder, args.env_steps, args.quick, DEMOS[task], args.num_envs)
-            calls = [Call(task, method, seed, *given, tuple(args.set)) for seed in range(seeds)]
+            more = (tuple(args.set), args.no_demos)
+            calls = [Call(task, method, seed, *given, *more) for seed in range(seeds)]
             if args.base_seed is not None:
                 make_base(calls[0])  # once, before several processes would do it
             with ProcessPoolExecutor(min(args.jobs, seeds), initializer=exit_with_parent) as pool:
@@ -106,6 +109,7 @@ class Call:
     demos: int  # demonstrations of the base
     num_envs: int | None = None  # none: the method's own
     settings: tuple[str, ...] = ()  # of the verb, key=value
+    no_demos: bool = False  # the base has learned from demonstrations, and the method gets none
 
     @property
     def task_folder(self) -> Path:
@@ -122,7 +126,8 @@ class Call:
     @property
     def label(self) -> str:
         lanes = "" if self.num_envs is None else f"-{self.num_envs}-envs"
-        name = f"{self.method}{lanes}{self.given.replace('/', '-')}"
+        without = "-no-demos" if self.no_demos else ""
+        name = f"{self.method}{lanes}{without}{self.given.replace('/', '-')}"
         return name if self.env_steps is None else f"{name}-{self.env_steps}"
 
     @property
@@ -133,7 +138,8 @@ class Call:
     @property
     def suffix(self) -> str:
         lanes = "" if self.num_envs is None else f"/{self.num_envs}_envs"
-        return f"{self.given}{lanes}" if self.base_seed is None else f"{self.given}{lanes}/one_base"
+        shown = f"{self.given}{lanes}{'/no_demos' if self.no_demos else ''}"
+        return shown if self.base_seed is None else f"{shown}/one_base"
 
 
 def run_seed(call: Call) -> SeedResult:
@@ -174,7 +180,7 @@ def _run(call: Call) -> SeedResult:
             f"base={base}",
             f"out={out}",
             f"method={method}",
-            f"demos={data}",
+            *([] if call.no_demos else [f"demos={data}"]),
             f"seed={call.seed}",
             f"eval_seed={FINAL_SEED - 1}",
             "final_episodes=10",

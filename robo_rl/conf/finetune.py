@@ -88,7 +88,12 @@ class MethodConfig(FinetuneConfig):
     demo_steps: str = one_of(
         "all",
         "human",
-        help="steps of demos= that are replayed: all, or those in which a human acted (column intervention)",
+        help="steps or chunks of demos= that are replayed: all, or those in which a human acted (column "
+        "intervention)",
+    )
+    needs_demos: bool = setting(
+        True,
+        "refuse to run without demos= if mix.demo is above 0; false: the other buffers then have its share",
     )
     reward_scale: float = setting(
         1.0, "factor of the reward; learning uses reward_scale * reward + reward_bias at every step"
@@ -157,7 +162,7 @@ class FinetuneVerb:
     )
     env: str | None = setting(None, "environment to learn in; none: the one that the base was trained on")
     demos: str | None = setting(
-        None, "dataset of demonstrations, for methods that replay them; none: no demonstrations"
+        None, "dataset of demonstrations, for methods that replay them (mix.demo); none: no demonstrations"
     )
     record: str = one_of(
         "none", "success", "all", help="training episodes that are recorded in `out`/episodes"

@@ -9,7 +9,7 @@ import torch
 from numpy import ndarray
 from torch import Tensor
 
-from robo_rl.core.action_map import ActionMap
+from robo_rl.core.action_map import ActionMap, LatentMap
 from robo_rl.core.conditioning import Condition, encode, memory_shape, pooled
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
@@ -18,6 +18,7 @@ from robo_rl.core.seeding import episode_noise
 from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.data.frames import FrameRing
 from robo_rl.data.replay import Replay
+from robo_rl.rl.demo_decisions import DemoDecisions, chunk_contexts
 from robo_rl.rl.demo_outcomes import (
     DemoEpisode,
     DemoOutcome,
@@ -46,33 +47,33 @@ def demo_replay(
     encoder: PictureEncoder | None = None,
     frames: Callable[[list[DemoEpisode]], FrameRing] | None = None,
     shaping: PotentialShaping | None = None,
+    noise_aliased: bool = False,
 ) -> Replay:
     """A replay buffer of one lane that holds the demonstrations, without failed ones. device: of it and the
     base. encoder: of a run that learns from pictures, which the replay then holds in place of features.
-    frames: makes their memory.
+    frames: makes their memory. noise_aliased: the critics learn from executed chunks, though the map's output
+    is a noise (DSRL-NA).
 
     outcome_of: rewards and ends of an episode. By default the reward is 1 at the last action, which
     terminates the episode, and 0 before. `recorded_outcome`: what was recorded, for environments with a
     reward at every step; an episode that did not terminate counts as truncated, and its last step is used
     only if the observation after it was recorded. `take_over_outcome`: the interventions are the reward,
     failed episodes are used too, and where a human took over, only the human's steps count as demonstrated.
-    The stored reward is reward_scale * reward + reward_bias at every step, shaped by `shaping` (None: not at
-    all), as in the collector. human_only: hold the steps alone in which a human acted.
+    The stored reward of a step is reward_scale * reward + reward_bias, shaped by `shaping` (None: not at
+    all), as in the collector. human_only: hold the decisions alone in which a human acted.
 
-    The context of a residual is the base's own action in each demonstrated state, planned every `execute`
-    steps as in execution. Raises ConfigError for steering, because the noise behind a demonstrated action is
-    unknown, for a base with a memory, and if no episode succeeded.
+    A map that decides every step gets every step; the context of a residual is the base's own action in each
+    demonstrated state, planned every `execute` steps as in execution. A map that decides chunks gets the
+    `execute` actions from every step on (`demo_decisions`); their context is drawn for each of them. Raises
+    ConfigError for steering with critics of the noise, which is unknown for a demonstrated action, for a base
+    with a memory, and if no episode succeeded.
     """
     if memory_shape(base) is not None:
         raise ConfigError(
             "Demonstrations hold no memory of decisions, which the base reads. Set method.mix.demo=0 "
             "method.mix.online=1."
         )
-    if action_map.timescale == "chunk":
-        raise ConfigError(
-            "Demonstrations hold actions of single steps, which a method that decides entire chunks cannot "
-            "replay. Set method.mix.demo=0 method.mix.online=1."
-        )
+    check_noise_is_known(steering=isinstance(action_map, LatentMap), noise_aliased=noise_aliased)
     every = list(episodes)
     chosen = chosen_episodes(every, failed=outcome_of is take_over_outcome)
     _check_chosen(every, chosen, outcome_of, human_only=human_only)
@@ -86,6 +87,15 @@ def demo_replay(
         shown = human if outcome_of is take_over_outcome and human.any() else every_step
         _add(store, episode, base, action_map, gamma, index, noise_scale, paid, held, shown, encoder, shaping)
     return store
+
+
+def check_noise_is_known(*, steering: bool, noise_aliased: bool) -> None:
+    """Raise ConfigError for critics of the base's noise, which no demonstration holds."""
+    if steering and not noise_aliased:
+        raise ConfigError(
+            "These critics judge the base's noise, and that behind a demonstrated action is unknown. Set "
+            "method.mix.demo=0 method.mix.online=1, or choose method=dsrl_na, whose critic judges actions."
+        )
 
 
 def chosen_episodes(episodes: Iterable[DemoEpisode], *, failed: bool = False) -> list[DemoEpisode]:
@@ -139,43 +149,37 @@ def _add(
     def each_block(make: Callable[[Obs, Tensor], Tensor]) -> Tensor:
         return torch.cat([make(stacked_obs(observations, rows, base.obs_steps), rows) for rows in blocks])
 
+    chunks = action_map.timescale == "chunk"
     with torch.no_grad():
         conditions = [encode(base, stacked_obs(observations, rows, base.obs_steps)) for rows in blocks]
         if encoder is None:
             kept = torch.cat([pooled(condition) for condition in conditions])
         else:
             kept = each_block(lambda obs, _: encoder.states(obs))
-        ctx = torch.zeros(len(kept), 0, device=device)
-        if action_map.ctx_dim:
+        if chunks:
+            ctx = chunk_contexts(conditions, base, action_map, index, scale)
+        elif action_map.ctx_dim:
             planned = _base_actions(conditions, base, index, scale)
             ctx = each_block(lambda obs, rows: base.refine(obs, planned[rows]))
+        else:
+            ctx = torch.zeros(len(kept), 0, device=device)
     number = _append(store, observations) if store.frames is not None else None
     outcome = DemoOutcome(*(each.to(device) for each in without_unobserved_step(outcome, len(kept))))
     action = torch.from_numpy(np.array(episode.action)).to(device)
     action = base.action_spec.normalize(action).clamp(-1.0, 1.0)
-    lane = Lanes.all(1, device, masked=False)
     if shaping is not None:
         outcome = _shaped(outcome, kept, shaping, gamma)
-    for t in np.flatnonzero(held[: len(outcome.reward)]).tolist():
-        left = t + 1 < len(held) and not held[t + 1]  # the next step is not held
-        after = min(t + 1, len(kept) - 1)  # the next observation is not used after a termination
-        values = {
-            "obs": kept[t : t + 1],
-            "ctx": ctx[t : t + 1],
-            "critic_action": action[t : t + 1],
-            "action": action[t : t + 1],
-            "next_obs": kept[after : after + 1],
-            "next_ctx": ctx[after : after + 1],
-            "reward": outcome.reward[t : t + 1],
-            "steps": torch.ones(1, device=device),
-            "demo": torch.tensor([float(shown[t])], device=device),
-            "terminated": outcome.terminated[t : t + 1],
-            "truncated": outcome.truncated[t : t + 1],
-            "cut": torch.tensor([left], device=device),
-        }
-        if number is not None:
-            values |= {"frame": number[t : t + 1], "next_frame": number[after : after + 1]}
-        store.add(lane, values, gamma)
+    decisions = DemoDecisions.of(len(outcome.reward), base.execute if chunks else 1, device)
+    wanted = decisions.any_of(torch.from_numpy(held).to(device))
+    values = decisions.columns(outcome, action, gamma) | decisions.observed(kept, ctx, number)
+    values["critic_action"] = values["action"]
+    if isinstance(action_map, LatentMap):  # the noise is unknown, and critics of actions do not read it
+        values["critic_action"] = torch.full((len(wanted), action_map.critic_dim), torch.nan, device=device)
+    values["demo"] = decisions.any_of(torch.from_numpy(shown).to(device)).float()
+    values["cut"] = decisions.cut_before(wanted)
+    lane = Lanes.all(1, device, masked=False)
+    for row in torch.nonzero(wanted).flatten().tolist():
+        store.add(lane, {name: value[row : row + 1] for name, value in values.items()}, gamma)
 
 
 def _shaped(

@@ -24,12 +24,14 @@ from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.pictures import LearnedPictures, learned_pictures
 from robo_rl.apps.tuning.rewards.progress import ProgressRun
 from robo_rl.apps.tuning.stores import (
+    base_noise,
     build_stores,
     feature_dim,
     reward_transform,
     store_widths,
     stored_base,
     views_of,
+    with_given_demos,
     with_packed_replay,
 )
 from robo_rl.conf.finetune import MethodConfig
@@ -100,6 +102,7 @@ def build_session(
     masked: form of selections of lanes, see `Lanes`; None: the device's own. graphs: see `update_graphs`.
     run: folder that keeps the model of progress; None: it is not kept.
     """
+    method = with_given_demos(method, demos is not None)
     action_map = build_map(method.map, base)
     check_together(method, action_map)
     acting = stored_base(method, base, env.spec.name)
@@ -117,14 +120,6 @@ def build_session(
     )  # fmt: skip
     tuner, policy = FAMILIES[method.algorithm](parts)
     return TuningSession(tuner, policy, deployed_noise(method), ("train", seed))
-
-
-def base_noise(method: MethodConfig) -> float:
-    """Scale of the base's initial noise in training.
-
-    Steering explores over the noise distribution of the base's training, whatever its origin.
-    """
-    return 1.0 if method.map.kind == "steering" else method.base_noise
 
 
 def deployed_noise(method: MethodConfig) -> float:
@@ -207,9 +202,9 @@ def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     """SAC or TD3 over an action map; for algorithm=noise_aliased with the base in its critics."""
     method, base = parts.method, parts.base
     if isinstance(parts.acting, PackedPolicy):
-        method = with_packed_replay(method, base, parts.features, parts.say)
+        method = with_packed_replay(method, base, parts.features, parts.demos, parts.say)
     stores = build_stores(
-        method, base, parts.env.num_envs, parts.widths, parts.map, parts.demos, parts.dense_reward,
+        method, parts.acting, parts.env.num_envs, parts.widths, parts.map, parts.demos, parts.dense_reward,
         parts.device, parts.pictures, parts.shaping,
     )  # fmt: skip
     collector = parts.collector(parts.acting, stores["online"], stores.get("intervention"))

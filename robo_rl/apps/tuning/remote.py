@@ -22,7 +22,14 @@ from robo_rl.apps.tuning.compose import (
 from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.rewards.progress import ProgressRun
 from robo_rl.apps.tuning.start import env_name, env_options
-from robo_rl.apps.tuning.stores import build_stores, feature_dim, reward_transform, store_widths, stored_base
+from robo_rl.apps.tuning.stores import (
+    build_stores,
+    feature_dim,
+    reward_transform,
+    store_widths,
+    stored_base,
+    with_given_demos,
+)
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
@@ -110,6 +117,7 @@ def remote_session(
     """A learner on `config.device` with `config.actors` actors. spec: of the environment. run: folder that
     keeps the model of progress; None: it is not kept.
     """
+    method = with_given_demos(method, demos is not None)
     if isinstance(stored_base(method, base, env_name(config)), PackedPolicy):
         raise ConfigError(
             f"method={method.name} stores the prefix of every decision of this base, which actors do not "

@@ -29,12 +29,21 @@ from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Replay
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.demo_outcomes import recorded_outcome, success_outcome, take_over_outcome
-from robo_rl.rl.demos import chosen_episodes, demo_replay
+from robo_rl.rl.demos import check_noise_is_known, chosen_episodes, demo_replay
+from robo_rl.rl.mix import MixConfig
 from robo_rl.rl.progress.shaping import PotentialShaping
 from robo_rl.rl.running import RewardTransform
 from sim.registry import longest_instruction
 
 INTERVENTION_REWARD = -1.0  # reward of the step before a human takes over (RLIF)
+
+
+def base_noise(method: MethodConfig) -> float:
+    """Scale of the base's initial noise in training.
+
+    Steering explores over the noise distribution of the base's training, whatever its origin.
+    """
+    return 1.0 if method.map.kind == "steering" else method.base_noise
 
 
 def reward_transform(method: MethodConfig) -> RewardTransform:
@@ -44,16 +53,37 @@ def reward_transform(method: MethodConfig) -> RewardTransform:
     return RewardTransform(method.reward_scale, method.reward_bias)
 
 
+def with_given_demos(method: MethodConfig, given: bool) -> MethodConfig:
+    """The method with the share of demonstrations left to the other buffers if none are given and the method
+    does not need them.
+    """
+    mix = method.mix
+    if given or method.needs_demos or not 0.0 < mix.demo < 1.0:
+        return method
+    left = 1.0 - mix.demo
+    shares = {name: share / left for name, share in vars(mix).items() if name != "demo"}
+    return replace(method, mix=MixConfig(**shares, demo=0.0))
+
+
 def check_demos(method: MethodConfig, given: bool) -> None:
-    """Raise ConfigError for a method that replays demonstrations if none are given."""
-    if method.mix.demo > 0.0 and not given:
+    """Raise ConfigError for a method that cannot replay demonstrations, and for one that needs some if none
+    are given.
+    """
+    if method.mix.demo == 0.0:
+        return
+    check_noise_is_known(
+        steering=method.map.kind == "steering", noise_aliased=method.algorithm == "noise_aliased"
+    )
+    if with_given_demos(method, given).mix.demo > 0.0 and not given:
         raise ConfigError(
             f"method={method.name} replays demonstrations: give demos=<dataset>, or train without them "
             "by method.mix.demo=0 method.mix.online=1."
         )
 
 
-def size_of(method: MethodConfig, base: SavedPolicy, action_map: ActionMap, lanes: int) -> ReplaySize:
+def size_of(
+    method: MethodConfig, base: SavedPolicy | PackedPolicy, action_map: ActionMap, lanes: int
+) -> ReplaySize:
     """Size of the replay of training with pictures."""
     steps = base.execute if action_map.timescale == "chunk" else 1
     return replay_size(method, lanes, steps, base.obs_steps)
@@ -61,7 +91,7 @@ def size_of(method: MethodConfig, base: SavedPolicy, action_map: ActionMap, lane
 
 def build_stores(
     method: MethodConfig,
-    base: SavedPolicy,
+    base: SavedPolicy | PackedPolicy,
     lanes: int,
     widths: dict[str, int],
     action_map: ActionMap,
@@ -71,7 +101,9 @@ def build_stores(
     pictures: LearnedPictures | None = None,
     shaping: PotentialShaping | None = None,
 ) -> dict[str, Replay]:
-    """Replay buffers that the method's mix names. shaping: of the rewards of demonstrations, as of others."""
+    """Replay buffers that the method's mix names. base: the one whose features are stored. shaping: of the
+    rewards of demonstrations, as of others.
+    """
     names = [
         name
         for name in ("online", "base", "intervention")
@@ -104,8 +136,9 @@ def build_stores(
         if outcome_of is take_over_outcome and method.mix.online == 0.0:
             _check_take_overs(replayed)
         stores["demo"] = demo_replay(
-            replayed, base, action_map, widths, gamma, method.base_noise, scale, reward.bias, outcome_of,
-            human_only=method.demo_steps == "human", device=device, shaping=shaping, **learned,
+            replayed, base, action_map, widths, gamma, base_noise(method), scale, reward.bias, outcome_of,
+            human_only=method.demo_steps == "human", device=device,
+            noise_aliased=method.algorithm == "noise_aliased", shaping=shaping, **learned,
         )  # fmt: skip
     return stores
 
@@ -136,15 +169,24 @@ def views_of(base: SavedPolicy | PackedPolicy) -> Views:
 
 
 def with_packed_replay(
-    method: MethodConfig, base: SavedPolicy, features: int, say: Callable[[str], None]
+    method: MethodConfig,
+    base: SavedPolicy,
+    features: int,
+    demos: EpisodeStore | None,
+    say: Callable[[str], None],
 ) -> MethodConfig:
     """The method with a replay of as many decisions as it makes, because one with a prefix is large."""
     decisions = math.ceil(1.25 * method.env_steps / base.execute)  # more than these if episodes end early
     capacity = min(method.replay_capacity, decisions)
-    gigabytes = 2 * 4 * features * capacity / 1e9  # a decision holds two observations of float32
+    shown = 0
+    if demos is not None and method.mix.demo > 0.0:
+        shown = sum(episode.frames for episode in chosen_episodes(demos))
+    gigabytes = 2 * 4 * features * (capacity + shown) / 1e9  # a decision holds two observations of float32
+    also = f" and {shown} demonstrated ones" if shown else ""
+    fewer = " or give fewer demonstrations" if shown else ""
     say(
-        f"The replay holds the prefix of {capacity} decisions, {gigabytes:.2g} GB. If that is too much, set "
-        "method.replay_capacity."
+        f"The replay holds the prefix of {capacity} decisions{also}, {gigabytes:.2g} GB. If that is too "
+        f"much, set method.replay_capacity{fewer}."
     )
     return replace(method, replay_capacity=capacity)
 

@@ -27,10 +27,12 @@ from robo_rl.apps.tuning.watch import TrainingWatch
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.action_map import LatentMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.state_io import load_state
 from robo_rl.core.text.instruction import TASK_NOTE
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.rl.loop import FinetuneConfig
+from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 
@@ -94,6 +96,20 @@ def test_training_episodes_end_after_a_multiple_of_the_demonstrations(base: tupl
     assert training_episode_limit(config, method, None) is None
     config.max_episode_steps = 7
     assert training_episode_limit(config, method, demos) == 7
+
+
+@pytest.mark.parametrize("name", ["dsrl_na", "qc"])
+def test_methods_of_chunks_learn_from_demonstrations(
+    name: str, base: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """From the command line to a policy: the replay holds a chunk from every demonstrated step on."""
+    out = tmp_path / name
+    assert robo_rl([*finetune(base, out, name), "method.map.candidates=3", "method.execute=4"]) == 0
+    found = RunDir.open(out).newest_intact()
+    assert found is not None
+    stored = load_state(found[1])["tuner"]["mix"]["demo"]
+    assert int(stored["head"]) == sum(episode.frames for episode in EpisodeStore(base[0]))
+    assert set(stored["steps"].unique().tolist()) == {1.0, 2.0, 3.0, 4.0}
 
 
 def test_the_slowest_task_sets_the_limit_of_training_episodes(
@@ -205,6 +221,10 @@ def test_execute_can_differ_from_that_of_the_base() -> None:
     ("arguments", "words"),
     [
         (["method=residual"], "method=residual replays demonstrations: give demos=<dataset>"),
+        (
+            ["method=dsrl_sac", "demos=DATA", "method.mix.demo=0.5", "method.mix.online=0.5"],
+            "that behind a demonstrated action is unknown",
+        ),
         (["demos=nowhere"], "nowhere does not exist"),
         (["method=rlif", "demos=DATA", "method.intervene=none"], "set method.intervene=expert"),
         (["method.learner.tau=0.1"], "method.learner.tau=0.1 cannot be used: method=auto (the default)"),

@@ -572,10 +572,29 @@ def test_every_published_method_is_checked() -> None:
 
 
 def test_dsrl_variants_differ_only_in_the_learner() -> None:
-    """DSRL-NA keeps all values of DSRL-SAC."""
+    """DSRL-NA keeps all values of DSRL-SAC, and replays demonstrations if there are some."""
     one, other = method("dsrl_sac"), method("dsrl_na")
-    other.name, other.algorithm = one.name, one.algorithm
+    assert other.mix.demo > 0.0
+    assert not other.needs_demos
+    for name in ("name", "algorithm", "mix", "needs_demos"):
+        setattr(other, name, getattr(one, name))
     assert one == other
+
+
+@pytest.mark.parametrize("name", ["dsrl_na", "qc", "idql", "expo", "fql"])
+def test_demonstrations_are_replayed_if_they_are_given(name: str, demos: EpisodeStore) -> None:
+    """Half of each batch is of them; without any the method is the one of mix.demo=0 mix.online=1."""
+    alone = small(name, "method.mix.demo=0", "method.mix.online=1")
+    built = []
+    for config, given in ((small(name), demos), (small(name), None), (alone, demos)):
+        env = make_env(LANES)
+        built.append(build_session(config, flow_policy(SPEC), env, seed=0, demos=given).tuner)
+        env.close()
+    shown, without, same = (tuner.mix for tuner in built)
+    assert shown.fractions == {"online": 0.5, "demo": 0.5}
+    assert len(shown["demo"]) == 2 * 3
+    assert without.fractions == same.fractions == {"online": 1.0}
+    assert without.stores.keys() == same.stores.keys() == {"online"}
 
 
 @pytest.mark.gpu

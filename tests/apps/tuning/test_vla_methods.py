@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,12 +27,14 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.protocols import reads_every_step
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.rollout import EvalResult, eval_seeds, evaluate
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.denoising.config import DenoisingConfig
+from robo_rl.rl.mix import MixConfig
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.on_policy.ppo import PpoConfig
-from tests.policies.small_vla import TA, TP, drawn, seen, sides_env, small_vla, token_vla
+from tests.policies.small_vla import SPEC, TA, TP, SidesLane, drawn, seen, sides_env, small_vla, token_vla
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
 
@@ -242,6 +245,38 @@ def test_only_methods_that_sample_from_stored_decisions_store_the_prefix() -> No
         name for name, made in METHODS.items() if isinstance(stored_base(made, base, "robot/x"), PackedPolicy)
     }
     assert stored == {"DSRL-NA", "DPPO", "Flow-SDE", "Flow-Noise", TOKENS}
+
+
+@pytest.mark.parametrize("kind", ["steering", "candidates"])
+def test_demonstrated_chunks_are_stored_as_collected_ones(kind: str, tmp_path: Path) -> None:
+    """Four steps in chunks of two, with prefixes for DSRL-NA: each of the five rows of features that appear
+    is that of its observation, and learning goes on to the end.
+    """
+    writer, lane = DatasetWriter.create(tmp_path / "data", SPEC), SidesLane()
+    with writer.episode(task="right", seed=1) as episode:
+        obs = [lane.reset(1)]
+        for _ in range(4):
+            episode.add(obs[-1], np.array([1.0, 0.0], np.float32), reward=0.0)
+            obs.append(lane.step(np.array([1.0, 0.0], np.float32))[0])
+        episode.commit(success=True, final_obs=obs[-1])
+    base, algorithm = small_vla(), "noise_aliased" if kind == "steering" else "off_policy"
+    config = replace(method(kind, algorithm, candidates=3), mix=MixConfig(online=0.5, demo=0.5))
+    said = list[str]()
+    with closing(sides_env()) as env:
+        made = build_session(
+            config, base, env, seed=0, demos=EpisodeStore(tmp_path / "data"), say=said.append
+        )
+        begin(made, env)
+        acting: Any = made.tuner.collector.base.executor.policy
+        seen_there = {key: torch.from_numpy(np.stack([each[key] for each in obs]))[:, None] for key in obs[0]}
+        rows = acting.features(seen_there)
+        stored = made.tuner.mix["demo"].data
+        torch.testing.assert_close(stored["obs"][0], rows[[0, 2, 1, 3]])
+        torch.testing.assert_close(stored["next_obs"][0], rows[[2, 4, 3, 4]])
+        while not made.tuner.done:
+            made.tuner.advance()
+    assert isinstance(acting, PackedPolicy) is (kind == "steering")
+    assert any("and 4 demonstrated ones" in each for each in said) is (kind == "steering")
 
 
 def test_pictures_that_no_plan_reads_are_not_drawn() -> None:
