@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module, util
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from robo_rl.conf.dotted import flat
 from robo_rl.core.errors import ConfigError, DataError, MissingDependencyError
@@ -40,6 +40,7 @@ _MLFLOW_ENVIRONMENT = {
 _MOST_PARAMS, _LONGEST_PARAM = 100, 500
 
 
+@runtime_checkable
 class ScalarLogger(Protocol):
     """Destination of scalars in addition to metrics.jsonl."""
 
