@@ -10,8 +10,8 @@ speed, in six MetaWorld tasks with two cameras. Lines:
 
     vla/pipeline/speedup             wall time per environment step in turn, divided by that with the best
                                      number of workers
-    vla/pipeline/env_steps_per_s     steps of all environments; `workers` says how many, 0: in turn
-    vla/pipeline/<part>_ms           wall time of the first process per step of all environments: simulation
+    vla/pipeline/<n>_workers/env_steps_per_s  steps of all environments; 0 workers: in turn
+    vla/pipeline/<n>_workers/<part>_ms  wall time of the first process per step of all environments: simulation
                                      (with pictures; overlapped: waiting for it), prefix, expert, update, rest
 
 Blocks of all numbers of workers alternate, because the load of a machine changes; each keeps its fastest.
@@ -74,11 +74,12 @@ def main() -> None:
     emit("vla/pipeline/speedup", best[0]["all"] / best[fastest]["all"], "ratio", workers=fastest, **facts)
     for workers, block in best.items():
         rate = args.lanes * args.steps / block["all"]
-        emit("vla/pipeline/env_steps_per_s", round(rate, 1), "steps/s", workers=workers, **facts)
+        name = f"vla/pipeline/{workers}_workers"
+        emit(f"{name}/env_steps_per_s", round(rate, 1), "steps/s", **facts)
         rest = block["all"] - sum(block[part] for part in PARTS)
         for part, taken_s in ({part: block[part] for part in PARTS} | {"rest": rest}).items():
             each_ms = round(1e3 * taken_s / args.steps, 2)
-            emit(f"vla/pipeline/{part}_ms", each_ms, "ms", workers=workers, **facts)
+            emit(f"{name}/{part}_ms", each_ms, "ms", **facts)
 
 
 @contextmanager
