@@ -11,8 +11,9 @@ speed, in six MetaWorld tasks with two cameras. Lines:
     vla/pipeline/speedup             wall time per environment step in turn, divided by that with the best
                                      number of workers
     vla/pipeline/<n>_workers/env_steps_per_s  steps of all environments; 0 workers: in turn
-    vla/pipeline/<n>_workers/<part>_ms  wall time of the first process per step of all environments: simulation
-                                     (with pictures; overlapped: waiting for it), prefix, expert, update, rest
+    vla/pipeline/<n>_workers/<part>_ms  wall time of the first process per step of all environments:
+                                     simulation (with pictures; overlapped: waiting for it), prefix, expert,
+                                     update, rest
 
 Blocks of all numbers of workers alternate, because the load of a machine changes; each keeps its fastest.
 """
