@@ -29,6 +29,7 @@ from robo_rl.eval.stats import SuccessRate, chance_of_fewer
 from robo_rl.rl.collect import Collector, Experience
 from robo_rl.rl.running import CollectedEpisode
 from robo_rl.runs.device import device_of
+from robo_rl.runs.learning_curve import StageRecord
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from sim.registry import make_env
 from sim.vec.on_device import copied_env
@@ -36,9 +37,7 @@ from sim.vec.on_device import copied_env
 RECENT = 100  # last training episodes that count for the trained policy
 MOST_PAIRS = 100
 LEAST_EARLY = 8  # episodes of the base that began early enough, below which the later ones count as well
-GOOD_ENOUGH = (
-    0.97  # success of the last training episodes at which nothing is tried beside the trained policy
-)
+GOOD_ENOUGH = 0.97  # success of the last training episodes from which on no successor is trained
 CLEARLY = 0.1  # p below which training episodes decide a tie for the base
 
 
@@ -138,6 +137,7 @@ class Choice:
     env_steps: int
     sentences: tuple[str, ...]
     cpu_s: float = 0.0  # CPU seconds of the successor's training
+    stages: tuple[StageRecord, ...] = ()  # the successor's
 
 
 @dataclass(frozen=True)
@@ -181,18 +181,22 @@ def compared(
         return Choice(plain, 0, (said,))
     left = min(found.total - found.steps, int(method.compare_share * found.total))
     contender = Contender("the trained policy", found.policy, found.noise_scale)
-    sentences, spent, cpu_s = list(episodes.sentences()), 0, 0.0
+    sentences, stages = list(episodes.sentences()), list[StageRecord]()
+    spent, cpu_s = 0, 0.0
     if successor is not None and not episodes.good_enough() and (made := successor()) is not None:
         policy, cpu_s = made
         heir = Contender("the policy that imitates its successes", policy, 0.0)
         raced = race_of(heir, contender, config, left // 2, found.limit)
         spent += raced.env_steps
+        after, before = raced.rates() or (None, None)
+        stages.append(StageRecord("imitation", raced.env_steps, before, after, "comparison"))
         sentences.append(_sentence(raced, heir, contender, raced.lead >= 0, by_training=False))
         contender = heir if raced.lead >= 0 else contender
     own_noise = trained_noise(find_policy(str(config.base)))
     bases = [plain] if own_noise == method.base_noise else [Contender("the base", base, own_noise), plain]
     choice = choose(contender, bases, episodes.favour_policy(), config, left - spent, episodes.wins_ties())
-    return Choice(choice.kept, spent + choice.env_steps, (*sentences, *choice.sentences), cpu_s)
+    sentences += choice.sentences
+    return Choice(choice.kept, spent + choice.env_steps, tuple(sentences), cpu_s, tuple(stages))
 
 
 def choose(

@@ -178,7 +178,7 @@ def run_method(
     write_json(run.path / CURVE_FILE, curve.to_json())
     policy, history = load_policy(run.policy), training.watch.history
     return TuningResult(
-        policy, kept.noise_scale, curve, steps, choice.sentences, history, (training.record(),)
+        policy, kept.noise_scale, curve, steps, choice.sentences, history, (training.record(), *choice.stages)
     )
 
 

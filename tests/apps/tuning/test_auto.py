@@ -249,6 +249,16 @@ def test_counts_of_episodes_are_kept() -> None:
     assert stages.last_success(history) == SuccessRate(65, 114)
 
 
+def test_a_stage_judges_its_base_without_bias(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the training episodes that had time to fail, not by all that ended."""
+    monkeypatch.setattr(comparison.TrainingEpisodes, "rates", lambda _: {"base": SuccessRate(5, 9)})
+    assert finetune(base, tmp_path / "run") == 0
+    (first, *_) = read_json(tmp_path / "run/results.json")["stages"]
+    assert (first["before"]["k"], first["before"]["n"]) == (5, 9)
+
+
 @pytest.mark.parametrize(
     ("rate", "recipe", "scale"),
     [
@@ -362,18 +372,50 @@ def test_in_lanes_the_imitation_is_kept_unless_it_solves_fewer_episodes(
     assert load_policy(tmp_path / "run/policy").kind == kind
     found = read_json(tmp_path / "run/results.json")
     assert "the policy that imitates its successes" in found["decided_by"][1]
+    assert [(stage["name"], stage["env_steps"]) for stage in found["stages"][1:]] == [("imitation", 7)]
+    assert (found["stages"][1]["after"]["k"], found["stages"][1]["before"]["k"]) == (int(solves), 1)
     assert (
         found["curve"]["train_cpu_s"] > read_json(tmp_path / "run/imitation/cost.json")["train_cpu_s"] > 0.0
     )
     assert note(tmp_path / "run")["noise"] == 0.0
 
 
-def test_a_training_that_hardly_fails_is_not_imitated(
-    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reason", ["hardly a failure", "pictures"])
+def test_in_lanes_imitation_needs_failures_and_cheap_records(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    monkeypatch.setattr(comparison.TrainingEpisodes, "good_enough", lambda _: True)
+    """A base with pictures is not recorded, because each record would draw them."""
+    if reason == "pictures":
+        monkeypatch.setattr(verb, "_sees_pictures", lambda _: True)
+    else:
+        monkeypatch.setattr(comparison.TrainingEpisodes, "good_enough", lambda _: True)
     assert finetune(base, tmp_path / "run", "num_envs=16", "env_steps=1500") == 0
     assert not (tmp_path / "run/imitation").exists()
+    assert (tmp_path / "run/episodes").exists() is (reason != "pictures")
+
+
+def test_a_run_in_lanes_that_stops_in_its_imitation_resumes_there(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped while the new base learns, moved, resumed: the same policy and the same count of steps."""
+    given = ("num_envs=16", "env_steps=1500")
+    monkeypatch.setattr(comparison, "race", lambda *_: Race((True,) * 8, (False,) * 8, 7))
+    assert finetune(base, tmp_path / "whole", *given) == 0
+    train = imitation.train
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt("here")
+
+    monkeypatch.setattr(imitation, "train", stop)
+    assert finetune(base, tmp_path / "stopped", *given) == 130
+    monkeypatch.setattr(imitation, "train", train)
+    (tmp_path / "stopped").rename(tmp_path / "moved")
+    assert finetune(base, tmp_path / "moved", *given, "resume=true") == 0
+    runs = (tmp_path / "whole", tmp_path / "moved")
+    assert load_policy(runs[1] / "policy").kind == "generative"
+    weights = [(run / "policy/weights.safetensors").read_bytes() for run in runs]
+    assert weights[0] == weights[1]
+    assert note(runs[0])["steps"] == note(runs[1])["steps"]
 
 
 def test_number_of_environments(base: tuple[Path, Path]) -> None:

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 
 from robo_rl.apps.tuning.comparison import TrainingEpisodes
+from robo_rl.eval.stats import SuccessRate
 from robo_rl.rl.running import CollectedEpisode
 
 PHASE, LIMIT, SHORT = 150, 100, 50  # steps of the base's phase, of a failure and of a success
@@ -35,6 +36,25 @@ def test_short_successes_do_not_favour_the_base() -> None:
     assert (sum(early + late), len(early + late)) == (9, 15)
     assert (sum(early), len(early)) == (6, 12)
     assert found.rates()["base"].rate == 0.5
+
+
+def test_few_early_episodes_are_not_enough_to_judge_the_base() -> None:
+    """Seven early failures and three late successes: 3 of 10. From eight on the late ones are left out."""
+    found = TrainingEpisodes([False] * 7, [True] * 3)
+    assert found.rates()["base"] == SuccessRate(3, 10)
+    found.base.append(False)
+    assert found.rates()["base"] == SuccessRate(0, 8)
+
+
+def test_a_policy_is_good_enough_by_a_hundred_episodes() -> None:
+    """97 of 100, not 96, and not 99 of 99."""
+    found = TrainingEpisodes()
+    found.recent.extend([True] * 99)
+    assert not found.good_enough()
+    found.recent.extend([True] * 97 + [False] * 3)
+    assert found.good_enough()
+    found.recent.append(False)
+    assert not found.good_enough()
 
 
 def test_a_base_is_perfect_by_its_early_episodes() -> None:
