@@ -73,6 +73,11 @@ class MethodConfig(FinetuneConfig):
         help="pictures: actor and critics see the base's features, or those of a copy of its encoder that "
         "learns with the critics",
     )
+    privileged: bool = setting(
+        False,
+        "residual: actor and critics see the simulator's true state instead of the base's features, so that "
+        "pictures are drawn only when the base plans; the policy then runs in simulation only",
+    )
     shift_px: int = setting(
         4, "encoder=learned: largest random shift of a replayed picture [pixels] (DrQ-v2)", at_least=0
     )

@@ -145,6 +145,16 @@ class CollectConfig:
     image_codec: str = one_of("raw", "jpeg", help="storage of images; raw reads faster, jpeg is smaller")
     task: str = setting("", "with env=, instruction stored with every episode; empty: the environment's name")
     device: str = setting("auto", "device that computes the policy: auto, cpu, cuda or cuda:<number>")
+    privileged: bool = setting(
+        False, "record also what only the simulator knows (privileged.<name>), for method.privileged=true"
+    )
+    takeover: float = setting(
+        0.0,
+        "policy with a base: its corrections begin at a random step of every episode, at most this fraction "
+        "of the longest one, and its base acts alone before",
+        at_least=0.0,
+        at_most=1.0,
+    )
 
 
 @dataclass

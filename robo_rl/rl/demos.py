@@ -13,7 +13,7 @@ from robo_rl.core.action_map import ActionMap, LatentMap
 from robo_rl.core.conditioning import Condition, encode, memory_shape, pooled
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
-from robo_rl.core.protocols import ChunkPolicy, Obs, PictureEncoder
+from robo_rl.core.protocols import ChunkPolicy, Obs, StateReader
 from robo_rl.core.seeding import episode_noise
 from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.data.frames import FrameRing
@@ -44,15 +44,15 @@ def demo_replay(
     outcome_of: Callable[[DemoEpisode], DemoOutcome] = success_outcome,
     human_only: bool = False,
     device: torch.device | str = "cpu",
-    encoder: PictureEncoder | None = None,
+    encoder: StateReader | None = None,
     frames: Callable[[list[DemoEpisode]], FrameRing] | None = None,
     shaping: PotentialShaping | None = None,
     noise_aliased: bool = False,
 ) -> Replay:
     """A replay buffer of one lane that holds the demonstrations, without failed ones. device: of it and the
-    base. encoder: of a run that learns from pictures, which the replay then holds in place of features.
-    frames: makes their memory. noise_aliased: the critics learn from executed chunks, though the map's output
-    is a noise (DSRL-NA).
+    base. encoder: makes the numbers that the replay holds in place of the base's features (None: it holds
+    these). frames: makes the memory of pictures beside them. noise_aliased: the critics learn from executed
+    chunks, though the map's output is a noise (DSRL-NA).
 
     outcome_of: rewards and ends of an episode. By default the reward is 1 at the last action, which
     terminates the episode, and 0 before. `recorded_outcome`: what was recorded, for environments with a
@@ -140,11 +140,12 @@ def _add(
     outcome: DemoOutcome,
     held: Bool[ndarray, " n"],
     shown: Bool[ndarray, " n"],
-    encoder: PictureEncoder | None,
+    encoder: StateReader | None,
     shaping: PotentialShaping | None,
 ) -> None:
     device = store.head.device
-    observations, blocks = recorded_observations(episode, base.obs_spec, device)
+    keys = base.obs_spec if encoder is None else {**base.obs_spec, **encoder.spec}
+    observations, blocks = recorded_observations(episode, keys, device)
 
     def each_block(make: Callable[[Obs, Tensor], Tensor]) -> Tensor:
         return torch.cat([make(stacked_obs(observations, rows, base.obs_steps), rows) for rows in blocks])
