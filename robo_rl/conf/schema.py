@@ -67,9 +67,8 @@ class DataImportConfig:
     )
     keys: list[str] = setting(
         [],
-        "pairs key:array, the observation that each array or feature becomes; none: all of them, except "
-        "for a "
-        "buffer",
+        "pairs key:array, the observation for each array or feature of the source; empty: all of them, "
+        "except for a buffer, which needs keys",
     )
     limit: int | None = setting(
         None, "number of episodes to import, from the first on; none: all", at_least=1
@@ -169,7 +168,7 @@ class ViewConfig:
         "expert",
         "random",
         "still",
-        help="source of actions: scripted expert, random, or zero actions",
+        help="source of actions: scripted expert, random actions, or the middle of the action limits",
     )
     policy: str | None = setting(
         None, "policy folder, run, checkpoint (<run>@<step>) or bundle that acts instead of `pilot`"
