@@ -38,7 +38,7 @@ RECENT = 100  # last training episodes that count for the trained policy
 MOST_PAIRS = 100
 LEAST_EARLY = 8  # episodes of the base that began early enough, below which the later ones count as well
 GOOD_ENOUGH = 0.97  # success of the last training episodes from which on no successor is trained
-CLEARLY = 0.1  # p below which training episodes decide a tie for the base
+CLEARLY = 0.1  # p below which training episodes decide a tie
 
 
 @dataclass
@@ -88,6 +88,11 @@ class TrainingEpisodes:
         """
         rates = self.rates()
         return len(rates) == 2 and chance_of_fewer(rates["policy"], rates["base"]) >= CLEARLY
+
+    def outdo(self, other: SuccessRate) -> bool:
+        """True if the policy's last episodes succeed clearly more often than those of another policy."""
+        rate = self.rates().get("policy")
+        return rate is not None and chance_of_fewer(other, rate) < CLEARLY
 
     def good_enough(self) -> bool:
         """True if hardly any of the policy's last episodes fails, although it explores."""
@@ -167,7 +172,8 @@ def compared(
     """Choice between the trained policy and the base, within the steps of the run that are left.
 
     successor: unless training has reached `GOOD_ENOUGH`, its policy races against the trained one first, in
-    half of the steps, and takes its place unless it solves fewer episodes.
+    half of the steps. It takes its place if it solves more episodes, and on a tie unless the training
+    episodes are clearly better.
     """
     plain = Contender("the base without noise", base, method.base_noise)
     if method.base_noise != 0.0:
@@ -190,8 +196,10 @@ def compared(
         spent += raced.env_steps
         after, before = raced.rates() or (None, None)
         stages.append(StageRecord("imitation", raced.env_steps, before, after, "comparison"))
-        sentences.append(_sentence(raced, heir, contender, raced.lead >= 0, by_training=False))
-        contender = heir if raced.lead >= 0 else contender
+        stays = raced.lead == 0 and after is not None and episodes.outdo(after)
+        succeeds = raced.lead >= 0 and not stays
+        sentences.append(_sentence(raced, heir, contender, succeeds, by_training=stays))
+        contender = heir if succeeds else contender
     own_noise = trained_noise(find_policy(str(config.base)))
     bases = [plain] if own_noise == method.base_noise else [Contender("the base", base, own_noise), plain]
     choice = choose(contender, bases, episodes.favour_policy(), config, left - spent, episodes.wins_ties())

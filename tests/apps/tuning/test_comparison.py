@@ -57,6 +57,15 @@ def test_a_policy_is_good_enough_by_a_hundred_episodes() -> None:
     assert not found.good_enough()
 
 
+def test_training_episodes_that_outdo_an_imitation() -> None:
+    """95 of 100 against 7 of 10 have p = 0.024, against 9 of 10 p = 0.44; unknown ones outdo nothing."""
+    found = TrainingEpisodes()
+    assert not found.outdo(SuccessRate(0, 10))
+    found.recent.extend([True] * 95 + [False] * 5)
+    assert found.outdo(SuccessRate(7, 10))
+    assert not found.outdo(SuccessRate(9, 10))
+
+
 def test_a_base_is_perfect_by_its_early_episodes() -> None:
     """Three successes in one lane; the third began too late to fail within the phase."""
     found = of_base([(True, True, True)])
