@@ -10,8 +10,8 @@ and result are evaluated on the same 100 episodes, which nothing else uses.
 
 Names: suite/mt50/<task>/base and /end (success, mean over seeds; the base with its noise, and as
 `zero_noise` without), /env_steps, /cpu_s; suite/mt50/<task>/left_out for a task whose expert gives no
-demonstrations, with the reason; suite/mt50/median and /mean of the ends, /worst, and /tasks_below_base: tasks
-whose end is more than 2 points below the better of both bases.
+demonstrations, with the reason. Without --tasks also suite/mt50/median and /mean of the ends, /worst, and
+/tasks_below_base: tasks whose end is more than 2 points below the better of both bases.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
         with ProcessPoolExecutor(args.jobs, initializer=exit_with_parent) as pool:
             runs = tqdm(pool.map(attempt, calls), "suite", len(calls), unit="run")
             broken = [log for log in runs if log is not None]
-    report(names, calls)
+    report(names, calls, of_all=args.tasks is None)
     if broken:
         logs = ", ".join(str(log) for log in broken)
         raise SystemExit(
@@ -97,8 +97,8 @@ def reason_file(call: Call) -> Path:
     return call.home / f"{call.label}.left_out.txt"
 
 
-def report(names: list[str], calls: list[Call]) -> None:
-    """Print one group of lines for each finished task, and those of all."""
+def report(names: list[str], calls: list[Call], *, of_all: bool) -> None:
+    """Print one group of lines for each finished task. of_all: also those over all tasks together."""
     ends, below = [], []
     for task in names:
         mine = [call for call in calls if call.task == task]
@@ -118,7 +118,7 @@ def report(names: list[str], calls: list[Call]) -> None:
         emit(f"suite/mt50/{task}/env_steps", fmean(each.all_steps for each in done), "env steps",
              selection_steps=fmean(counted), **about)  # fmt: skip
         emit(f"suite/mt50/{task}/cpu_s", fmean(each.cpu_s for each in done), "cpu-s", **about)
-    if ends:
+    if ends and of_all:
         emit("suite/mt50/median", median(ends), "fraction", tasks=len(ends))
         emit("suite/mt50/mean", fmean(ends), "fraction", tasks=len(ends))
         emit("suite/mt50/worst", min(ends), "fraction", tasks=len(ends))

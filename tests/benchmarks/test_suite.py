@@ -37,7 +37,9 @@ def test_report_of_finished_and_refused_runs(tmp_path: Path, monkeypatch: pytest
             (call.home / f"{call.label}.json").write_text(json.dumps(asdict(found)))
         if call.task == "sweep":
             module.reason_file(call).write_text("no episode succeeded")
-    module.report(names, calls)
+    module.report(names, calls, of_all=False)
+    assert "suite/mt50/median" not in lines
+    module.report(names, calls, of_all=True)
     assert lines["suite/mt50/reach/end"] == (
         pytest.approx(0.975), {"per_seed": [0.95, 1.0], "seeds": 2, "method": "residual_lanes"}
     )  # fmt: skip
