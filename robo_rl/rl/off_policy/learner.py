@@ -2,7 +2,7 @@
 
 The settings select the additions, each in a file of its own: AR(1) exploration noise (`exploration`), the
 gate (`gate`), the conservative term (`conservative`), the temperature and the norm bound (`multipliers`),
-noise-aliased critics (`noise_aliased`).
+noise-aliased critics (`noise_aliased`), a second actor that explores (`deep.optimistic_actor`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder, without_encoder
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.context import LearnerContext
-from robo_rl.rl.off_policy.critics import Critics, QCritics, copied
+from robo_rl.rl.off_policy.critics import Critics, QCritics, copied, gaussian
+from robo_rl.rl.off_policy.deep.optimistic_actor import OptimisticActor
 from robo_rl.rl.off_policy.explicit import explicit_actors
 from robo_rl.rl.off_policy.exploration import Exploration
 from robo_rl.rl.off_policy.gate import gated
@@ -61,11 +62,11 @@ class OffPolicyLearner:
     ) -> None:
         check_learner(cfg)
         self.encoder = encoder
-        self.map, self.cfg, self.generator = action_map, cfg, generator
+        self.map, self.cfg, self.generator, self._obs_dim = action_map, cfg, generator, obs_dim
         self.context = context = LearnerContext(cfg, action_map, views, generator)
         self.updates = 0
         explicit = passes != "autograd" and cfg.precision == "float32" and context.device.type == "cpu"
-        scratch = Scratch(passes == "compiled") if explicit else None
+        scratch = Scratch(passes == "compiled") if explicit and cfg.network == "mlp" else None
         nets = make_networks(obs_dim, context)
         self.actor, self.target_actor = nets.actor, nets.target_actor
         self.critics: Critics = (
@@ -76,6 +77,7 @@ class OffPolicyLearner:
         self.actor_opt = context.adam(self.actor, cfg.lr_actor)
         self._target_actor_flat = flatten_parameters(self.target_actor)
         self.exploration = Exploration(context)
+        self.optimist = OptimisticActor(obs_dim, gaussian(self.actor), context) if cfg.optimism else None
         self.multipliers = Multipliers(context)
         # For acting, in machine code where there is one.
         self._compiled = (
@@ -117,7 +119,7 @@ class OffPolicyLearner:
         """
         x = self.context.actor_input(obs, ctx)
         actor, critic = self._compiled
-        u = self.exploration.act(actor, x) if explore else actor.mode(x)
+        u = self.exploration.act(self.optimist or actor, x) if explore else actor.mode(x)
         if not self.cfg.gate:
             return u
         margin = 0.0 if explore else self.gate.margin
@@ -147,7 +149,10 @@ class OffPolicyLearner:
             info |= floored
         info |= self.critics.fit(batch, target, logs)
         if number % self.cfg.actor_delay == 0:
-            info |= self.update_actor(without_encoder(batch), logs)
+            seen = without_encoder(batch)
+            info |= self.update_actor(seen, logs)
+            if self.optimist is not None:
+                info |= self.optimist.update(seen, self.critic)
         if number % self.cfg.target_delay == 0:
             self._follow()
         return info
@@ -227,19 +232,40 @@ class OffPolicyLearner:
         if self.cfg.actor == "deterministic":
             self._target_actor_flat.lerp_(self.actor_opt.flat, self.cfg.tau)
 
+    def renew(self) -> None:
+        """Fresh weights of all networks, optimisers and multipliers; replay and exploration noise continue.
+
+        The resets of full parameters in BRO (Nauman et al. 2024).
+        """
+        fresh = make_networks(self._obs_dim, self.context)
+        for name, net in {
+            "actor": self.actor,
+            "target_actor": self.target_actor,
+            **self.critics.networks(),
+        }.items():
+            net.load_state_dict(getattr(fresh, name).state_dict())
+        for optimizer in self._optimizers().values():
+            optimizer.restart()
+        self.multipliers.restart()
+        if self.optimist is not None:
+            self.optimist.renew()
+
     # Saving
 
     def _networks(self) -> dict[str, nn.Module]:
         encoder = {} if self.encoder is None else {"encoder": self.encoder.module}
+        optimist = {} if self.optimist is None else {"optimist": self.optimist.net}
         return {
             "actor": self.actor,
             "target_actor": self.target_actor,
             **self.critics.networks(),
             **encoder,
+            **optimist,
         }
 
     def _optimizers(self) -> dict[str, FlatAdam]:
-        return {"actor_opt": self.actor_opt, **self.critics.optimizers()}
+        optimist = {} if self.optimist is None else {"optimist_opt": self.optimist.optimizer}
+        return {"actor_opt": self.actor_opt, **self.critics.optimizers(), **optimist}
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
         """A copy of the networks' weights and the gate's margin, for `load_weights`."""
@@ -268,6 +294,7 @@ class OffPolicyLearner:
             **{name: optimizer.state_dict() for name, optimizer in self._optimizers().items()},
             "gate_margin": self.gate.margin,
             "multipliers": self.multipliers.state_dict(),
+            **({} if self.optimist is None else {"optimism": self.optimist.state_dict()}),
             "exploration_noise": self.exploration.noise,
             "updates": self.updates,
             "generator": self.generator.get_state(),
@@ -281,6 +308,8 @@ class OffPolicyLearner:
             optimizer.load_state_dict(state[name])
         self.gate.margin = float(state["gate_margin"])
         self.multipliers.load_state_dict(state["multipliers"])
+        if self.optimist is not None:
+            self.optimist.load_state_dict(state["optimism"])
         self.updates = int(state["updates"])
         self.exploration.noise = state["exploration_noise"].to(self.context.device)
         self.generator.set_state(state["generator"])

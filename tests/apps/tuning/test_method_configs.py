@@ -15,7 +15,7 @@ from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.tuning import compose
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
-from robo_rl.apps.tuning.maps import check_together
+from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.conf.train import TrainConfig
@@ -102,6 +102,34 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.norm_bound": 0.25,
         "learner.entropy_in_target": False,
         "learner.auto_alpha": False,
+    },
+    "bro": {
+        "map.kind": "direct",
+        "base_steps": 2500,
+        "utd": 10,
+        "resets": [15_000, 50_000, 250_000, 500_000, 750_000, 1_000_000, 1_500_000, 2_000_000],
+        "learner.network": "bronet",
+        "learner.hidden": [256],
+        "learner.critic_hidden": [512, 512],
+        "learner.heads": 2,
+        "learner.target_reduce": "mean",
+        "learner.actor_reduce": "mean",
+        "learner.critic_loss": "quantile",
+        "learner.atoms": 100,
+        "learner.gamma": 0.99,
+        "learner.tau": 0.005,
+        "learner.batch": 128,
+        "learner.lr_actor": 3e-4,
+        "learner.lr_critic": 3e-4,
+        "learner.weight_decay": 1e-4,
+        "learner.adam_beta2": 0.999,
+        "learner.alpha": 1.0,
+        "learner.auto_alpha": True,
+        "learner.target_entropy": -0.5,
+        "learner.entropy_in_target": True,
+        "learner.optimism": True,
+        "learner.optimism_kl": 0.05,
+        "learner.optimism_std": 0.75,
     },
     "rlpd": {
         "map.kind": "direct",
@@ -569,6 +597,22 @@ def test_every_published_method_is_checked() -> None:
         "residual_lanes",
         "denoising",
     }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "word"),
+    [
+        (["bro", "method.learner.critic_hidden=[8,16]"], "must be equal"),
+        (["bro", "method.algorithm=ppo"], "needs method.algorithm=off_policy"),
+        (["qc", "method.resets=[10]"], "needs method.algorithm=off_policy"),
+        (["bro", "method.encoder=learned"], "not an encoder of pictures"),
+    ],
+)
+def test_deep_critics_refuse_what_they_do_not_fit(overrides: list[str], word: str) -> None:
+    config = method(*overrides)
+    base = DirectPolicy(SPEC) if config.map.kind == "direct" else flow_policy(SPEC)
+    with pytest.raises(ConfigError, match=word):
+        check_together(config, build_map(config.map, base))
 
 
 def test_dsrl_variants_differ_only_in_the_learner() -> None:
