@@ -132,7 +132,7 @@ def ratio(name: str, width: int, label: str, rounds: int) -> None:
 def our_updates(
     name: str, width: int | None, *settings: str, compiled: bool = False
 ) -> Callable[[int], None]:
-    """Updates of a method on Hopper, with two hidden layers of this width and batches of 256; None: its own."""
+    """Updates of a method on Hopper, with two hidden layers of this width and batches of 256; None: its."""
     layers = f"[{width},{width}]"
     sizes = [f"learner.hidden={layers}", "learner.critic_hidden=null", "learner.batch=256"] if width else []
     overrides = [

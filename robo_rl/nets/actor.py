@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
-from robo_rl.nets.deep.network import OneHead, make_deep
+from robo_rl.nets.deep.network import InputNorm, OneHead, make_deep
 from robo_rl.nets.mlp import mlp
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
@@ -34,6 +34,7 @@ class ActorConfig:
     squash: bool = True  # tanh on the output
     activation: str = "relu"  # activation of the hidden layers
     network: str = "mlp"  # or a name of `nets.deep.network`, which has its own norms and activations
+    normalize: bool = False  # features are normalised by statistics that the learner writes; not for mlp
     log_std_min: float = LOG_STD_MIN  # gaussian: lower end of the range of the log standard deviation
 
     def to_json(self) -> dict[str, Any]:
@@ -75,6 +76,12 @@ class Actor(nn.Module):
         last = self.net[-1]
         bias = last.deep.output_bias[0, 0] if isinstance(last, OneHead) else last.get_parameter("bias")
         bias[: self.config.dim] = torch.atanh(u) if self.config.squash else u
+
+    @property
+    def input_norm(self) -> InputNorm | None:
+        """Normalisation of the inputs; None: there is none."""
+        last = self.net[-1]
+        return last.norm if isinstance(last, OneHead) else None
 
     def act(self, features: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b dim"]:
         """`mode` of the concatenated features and context."""
@@ -126,15 +133,16 @@ class GaussianActor(Actor):
 
 
 def _network(config: ActorConfig, out_dim: int) -> nn.Sequential:
-    """Network of an actor, whose outputs start at zero."""
+    """Network of an actor, whose outputs start at zero, or small where the weights have a fixed length."""
     if config.network == "mlp":
         norm, activation = config.layer_norm, config.activation
         return mlp(
             config.in_dim, config.hidden, out_dim, layer_norm=norm, activation=activation, zero_last=True
         )
-    deep = make_deep(config.network, config.in_dim, config.hidden, out_dim, heads=1)
+    parts = out_dim // config.dim  # mean and log standard deviation
+    deep = make_deep(config.network, config.in_dim, config.hidden, out_dim, heads=1, parts=parts)
     deep.zero_output()
-    return nn.Sequential(OneHead(deep))
+    return nn.Sequential(OneHead(deep, InputNorm(config.in_dim) if config.normalize else None))
 
 
 def make_actor(config: ActorConfig) -> GaussianActor | DeterministicActor:

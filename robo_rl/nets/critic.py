@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robo_rl.core.shapes import Float, Int
-from robo_rl.nets.deep.network import make_deep
+from robo_rl.nets.deep.network import InputNorm, make_deep
 from robo_rl.nets.support import Quantiles, Support, returns_of
 
 
@@ -27,13 +27,14 @@ class CriticEnsemble(nn.Module):
     bias: initial output bias of every head; with sparse 0/1 rewards the base's success rate is a better start
     than 0. Initial weights of each head follow torch.nn.Linear. margin: default margin of a policy that
     chooses between two actions by `compare`; training may change it. support: atoms or quantiles of critics
-    that give a distribution of returns; Q is its mean. None: each head gives Q itself.
+    that give a distribution of returns; Q is its mean. None: each head gives Q itself. normalize: x is
+    normalised by statistics that the learner writes; not for mlp.
     """
 
     def __init__(
         self, in_dim: int, hidden: Sequence[int], heads: int = 2, layer_norm: bool = True, bias: float = 0.0,
         margin: float = 0.0, support: Support | Quantiles | Mapping[str, Any] | None = None,
-        network: str = "mlp",
+        network: str = "mlp", normalize: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self._config = {"in_dim": in_dim, "hidden": list(hidden), "heads": heads, "layer_norm": layer_norm}
@@ -42,8 +43,10 @@ class CriticEnsemble(nn.Module):
         sizes = (in_dim, *hidden, 1 if self.support is None else self.support.atoms)
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         self.network = network
+        self.input_norm: InputNorm | None = None
         if network != "mlp":
             self.deep = make_deep(network, in_dim, hidden, sizes[-1], heads)
+            self.input_norm = InputNorm(in_dim) if normalize else None
             return
         for fan_in, fan_out in pairwise(sizes):
             bound = 1.0 / math.sqrt(fan_in)
@@ -68,10 +71,12 @@ class CriticEnsemble(nn.Module):
     ) -> Float[Tensor, "k b n"]:
         """Outputs of the heads: Q, n = 1, or the logits of the n atoms of categorical critics."""
         k = heads or self.heads
-        h = torch.cat([x, action], dim=-1).expand(k, -1, -1)
+        h = torch.cat([x, action], dim=-1)
         if self.network != "mlp":
-            out: Tensor = self.deep(h)
+            h = h if self.input_norm is None else self.input_norm(h)
+            out: Tensor = self.deep(h.expand(k, -1, -1))
             return out
+        h = h.expand(k, -1, -1)
         last = len(self.weights) - 1
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             h = torch.baddbmm(bias[:k], h, weight[:k])
@@ -109,8 +114,10 @@ class CriticEnsemble(nn.Module):
     def config(self) -> dict[str, Any]:
         """Arguments that rebuild these critics."""
         support = {} if self.support is None else {"support": asdict(self.support)}
-        network = {} if self.network == "mlp" else {"network": self.network}
-        return self._config | {"margin": self.margin} | support | network
+        deep: dict[str, Any] = {}
+        if self.network != "mlp":
+            deep = {"network": self.network, "normalize": self.input_norm is not None}
+        return self._config | {"margin": self.margin} | support | deep
 
 
 def bounds(q: Float[Tensor, "k 2 b"], margin: float) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:

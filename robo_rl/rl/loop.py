@@ -93,8 +93,8 @@ def check_resets(config: FinetuneConfig) -> None:
         raise ConfigError(f"method.resets must be environment steps in rising order, found {config.resets}.")
     if config.resets and config.guard_window:
         raise ConfigError(
-            "method.resets start the networks anew, and the guard restores earlier ones if success falls: set "
-            "method.guard_window=0, or method.resets=[]."
+            "method.resets start the networks anew, and the guard restores earlier ones if success falls: "
+            "set method.guard_window=0, or method.resets=[]."
         )
 
 
@@ -124,6 +124,9 @@ class FineTuner:
             raise ConfigError("offline_updates need demonstrations: set method.mix.demo above 0.")
         check_resets(config)
         self.config, self.collector, self.learner, self.mix = config, collector, learner, mix
+        if learner.scales is not None:
+            for name in {"online", "base"} & mix.stores.keys():
+                mix.stores[name].on_add = learner.scales.add
         self.generator, self.logger, self.say = generator, logger, say
         self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
         per_step = config.updates_per_step
@@ -211,6 +214,9 @@ class FineTuner:
         self.debt += self._updates_per_step * steps
         due = int(self.debt)
         self.debt -= due
+        if (end := self.config.learner.lr_end) != 1.0:
+            done = min(1.0, self.env_steps / self.config.env_steps)
+            self.learner.set_rates(1.0 + (end - 1.0) * done)
         self._last = self._last | self.runner.update(due)
 
     def _reset_when_due(self) -> None:
@@ -247,6 +253,7 @@ class FineTuner:
         limit = self.collector.reward.largest / max(1.0 - self.config.learner.gamma, 1e-9)
         limit += weight if limit > 0.0 else 0.0
         if limit > 0.0 and "critic/q_abs_max" in self._last:
+            limit /= self.learner.reward_unit
             values["critic/q_over_limit"] = over = float(self._last["critic/q_abs_max"]) / limit
             if over > 1.0 and not self.warned:
                 self.warned = True

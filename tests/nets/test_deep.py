@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +12,8 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.nets.actor import ActorConfig, GaussianActor, make_actor
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.deep.layers import HeadDense, HeadNorm, orthogonal
-from robo_rl.nets.deep.network import DEEP_NETWORKS, make_deep
+from robo_rl.nets.deep.network import DEEP_NETWORKS, InputNorm, make_deep
+from robo_rl.nets.deep.simba_v2 import Scale, SphereBlock, unit
 from robo_rl.nets.support import Quantiles
 
 NAMES = sorted(DEEP_NETWORKS)
@@ -109,6 +112,65 @@ def test_quantiles_by_hand() -> None:
     four = Quantiles(4)
     assert four.levels("cpu").tolist() == [0.125, 0.375, 0.625, 0.875]
     assert four.mean(torch.tensor([1.0, 2.0, 3.0, 6.0])).item() == 3.0
+
+
+def test_a_step_on_the_sphere_by_hand() -> None:
+    """Half of the way from (1, 0) to (0, 1) is (0.5, 0.5), back on the sphere (0.707, 0.707)."""
+    block = SphereBlock(1, 2, share=0.5)
+    block.dense2.forward = lambda x: torch.tensor([[[0.0, 3.0]]])  # type: ignore[method-assign]
+    found = block(torch.tensor([[[1.0, 0.0]]]))
+    torch.testing.assert_close(found, torch.full((1, 1, 2), math.sqrt(0.5)))
+    assert unit(torch.zeros(2)).eq(0.0).all()
+
+
+def test_scales_start_at_their_factor_and_learn_at_their_own_rate() -> None:
+    """A factor of 0.5 kept as 0.25: the output is 0.5 x, and a change of the parameter counts twice."""
+    scale = Scale(1, 1, first=0.5, size=0.25)
+    assert scale(torch.full((1, 1, 1), 3.0)).item() == 1.5
+    with torch.no_grad():
+        scale.factor.add_(0.25)
+    assert scale(torch.full((1, 1, 1), 3.0)).item() == 3.0
+
+
+def test_simba_v2_is_its_formula() -> None:
+    """Embedding, LERP block and predictor, written with plain tensors."""
+    net = make_deep("simba_v2", 3, [4], 2, heads=1)
+    w = {name: value[0] for name, value in net.named_parameters()}
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return torch.div(x, x.norm(dim=-1, keepdim=True))
+
+    x = torch.randn(6, 3)
+    gain = math.sqrt(2.0 / 4.0)
+    h = norm(norm(torch.cat([x, torch.full((6, 1), 3.0)], dim=1)) @ w["dense.weight"] * gain)
+    inner = (h @ w["blocks.0.dense1.weight"] * gain / 2.0).relu() + 1e-8
+    h = norm(h + 0.5 * (norm(inner @ w["blocks.0.dense2.weight"]) - h))
+    out = h @ w["predictors.0.dense1.weight"] @ w["predictors.0.dense2.weight"]
+    torch.testing.assert_close(net(x.unsqueeze(0))[0], out)
+    assert w["blocks.0.dense1.weight"].shape == (4, 16)
+
+
+def test_mean_and_deviation_have_predictors_of_their_own() -> None:
+    """Two parts of two outputs: the first predictor gives the first two."""
+    net = make_deep("simba_v2", 3, [4], 4, heads=1, parts=2)
+    x = torch.randn(1, 5, 3)
+    before = net(x)
+    with torch.no_grad():
+        net.get_submodule("predictors.1").get_parameter("bias").add_(1.0)
+    torch.testing.assert_close(net(x) - before, torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(1, 5, -1))
+
+
+def test_inputs_are_normalised_by_the_statistics() -> None:
+    """(5 - 1) / 2 = 2 for the feature; the action has no statistics."""
+    norm = InputNorm(2)
+    norm.set(torch.tensor([1.0]), torch.tensor([2.0]))
+    assert norm(torch.tensor([5.0, 5.0])).tolist() == [2.0, 5.0]
+    critic = CriticEnsemble(2, [8], heads=2, network="simba_v2", normalize=True)
+    x, action = torch.randn(6, 1), torch.randn(6, 1)
+    plain = critic((x - 1.0) / 2.0, action)
+    assert critic.input_norm is not None
+    critic.input_norm.set(torch.tensor([1.0]), torch.tensor([2.0]))
+    torch.testing.assert_close(critic(x, action), plain)
 
 
 def test_what_makes_no_network_is_refused() -> None:

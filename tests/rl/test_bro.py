@@ -159,7 +159,7 @@ def test_multipliers_start_at_their_values_and_follow_the_divergence() -> None:
 
 
 def test_the_explorer_goes_where_the_critics_disagree() -> None:
-    """Q = +-u: the mean says nothing, the upper bound |u| moves the explorer, not the actor, away from 0.2."""
+    """Q = +-u: the mean says nothing, the bound |u| moves the explorer away from 0.2, and not the actor."""
     made = learner(optimism_std=0.01, lr_actor=1e-2)
     optimist, data = made.optimist, batch(64)
     assert optimist is not None

@@ -148,6 +148,9 @@ def _check_deep(method: MethodConfig) -> None:
         f"learner.network={learner.network}": learner.network != "mlp",
         f"learner.critic_loss={learner.critic_loss}": learner.critic_loss == "quantile",
         "learner.optimism=true": learner.optimism,
+        "learner.normalize_obs=true": learner.normalize_obs,
+        f"learner.reward_scaling={learner.reward_scaling}": learner.reward_scaling != "none",
+        f"learner.lr_end={learner.lr_end}": learner.lr_end != 1.0,
         f"resets={method.resets}": bool(method.resets),
     }
     found = [name for name, used in asked.items() if used]
@@ -157,8 +160,19 @@ def _check_deep(method: MethodConfig) -> None:
             f"steering, found {method.algorithm} with {method.map.kind}."
         )
     for widths in (learner.hidden, learner.critic_hidden):
-        if widths is not None and learner.network == "bronet":
+        if widths is not None and learner.network != "mlp":
             one_width(learner.network, widths)
+    if learner.network == "simba_v2" and (method.map.kind != "direct" or method.guard_window):
+        raise ConfigError(
+            "method.learner.network=simba_v2 has weights of a fixed length, so its actor cannot start at the "
+            "base's action or return to it: set method.map.kind=direct and method.guard_window=0, or "
+            "method.learner.network=bronet."
+        )
+    if learner.normalize_obs and method.encoder == "learned":
+        raise ConfigError(
+            "method.learner.normalize_obs is of stored observations, and method.encoder=learned makes its "
+            "features when a batch is drawn: set one of them to its default."
+        )
     if method.resets and method.encoder == "learned":
         raise ConfigError(
             "method.resets start actor and critics anew, but not an encoder of pictures: set "

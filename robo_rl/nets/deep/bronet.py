@@ -30,9 +30,9 @@ class BroBlock(nn.Module):
 
 
 class BroNet(DeepNetwork):
-    """One block per number of `hidden`, all of this width."""
+    """One block per number of `hidden`, all of this width. One layer predicts all parts."""
 
-    def __init__(self, in_dim: int, hidden: Sequence[int], out_dim: int, heads: int) -> None:
+    def __init__(self, in_dim: int, hidden: Sequence[int], out_dim: int, heads: int, parts: int = 1) -> None:
         super().__init__()
         width = one_width("bronet", hidden)
         self.dense, self.norm = HeadDense(heads, in_dim, width), HeadNorm(heads, width)

@@ -20,10 +20,24 @@ class LearnerConfig:
     network: str = one_of(
         "mlp",
         "bronet",
-        help="layers of actor and critics: a plain MLP, or residual blocks with LayerNorm (BRO)",
+        "simba_v2",
+        help="layers of actor and critics: a plain MLP, residual blocks with LayerNorm (BRO), or blocks on "
+        "the unit sphere (SimbaV2)",
+    )
+    normalize_obs: bool = setting(
+        False, "running mean and deviation of observations in actor and critics; not for mlp"
+    )
+    reward_scaling: str = one_of(
+        "none",
+        "deviation",
+        "bounded",
+        help="divide rewards by the deviation of running returns; bounded: by more where the largest return "
+        "would exceed v_max",
     )
     hidden: list[int] = setting(
-        [128, 128], "neurons of the hidden layers of actor and critics; bronet: of each block", at_least=1
+        [128, 128],
+        "neurons of the hidden layers of actor and critics; bronet, simba_v2: of each block",
+        at_least=1,
     )
     critic_hidden: list[int] | None = setting(
         None, "neurons of the hidden layers of the critics; none: same as hidden", at_least=1
@@ -61,6 +75,9 @@ class LearnerConfig:
     batch: int = setting(128, "decisions per update", at_least=1)
     lr_actor: float = setting(3e-4, "learning rate of the actor and of the multipliers", at_least=0.0)
     lr_critic: float = setting(3e-4, "learning rate of the critics", at_least=0.0)
+    lr_end: float = setting(
+        1.0, "learning rates at the last step, as a share of the first ones; they fall linearly", above=0.0
+    )
     precision: str = one_of(
         "float32",
         "bfloat16",
@@ -172,6 +189,16 @@ def _check_actor(cfg: LearnerConfig) -> None:
 
 def _check_critics(cfg: LearnerConfig) -> None:
     support_of(cfg)
+    if cfg.normalize_obs and cfg.network == "mlp":
+        raise ConfigError(
+            "learner.normalize_obs is part of the networks bronet and simba_v2: set learner.network, or "
+            "normalize_obs=false."
+        )
+    if cfg.reward_scaling == "bounded" and (cfg.critic_loss not in ("c51", "hl_gauss") or cfg.v_max <= 0.0):
+        raise ConfigError(
+            "learner.reward_scaling=bounded keeps returns below learner.v_max, which must be positive and "
+            f"needs critic_loss=c51 or hl_gauss, found v_max={cfg.v_max} and critic_loss={cfg.critic_loss}."
+        )
     if cfg.critic_loss in ("c51", "quantile") and cfg.return_floor:
         raise ConfigError(
             f"learner.return_floor bounds values, and learner.critic_loss={cfg.critic_loss} learns "

@@ -2,7 +2,8 @@
 
 The settings select the additions, each in a file of its own: AR(1) exploration noise (`exploration`), the
 gate (`gate`), the conservative term (`conservative`), the temperature and the norm bound (`multipliers`),
-noise-aliased critics (`noise_aliased`), a second actor that explores (`deep.optimistic_actor`).
+noise-aliased critics (`noise_aliased`), a second actor that explores (`deep.optimistic_actor`), statistics of
+observations and rewards (`deep.scaling`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.critics import Critics, QCritics, copied, gaussian
 from robo_rl.rl.off_policy.deep.optimistic_actor import OptimisticActor
+from robo_rl.rl.off_policy.deep.scaling import RunningScales
 from robo_rl.rl.off_policy.explicit import explicit_actors
 from robo_rl.rl.off_policy.exploration import Exploration
 from robo_rl.rl.off_policy.gate import gated
@@ -75,6 +77,8 @@ class OffPolicyLearner:
             else NoiseAliasedCritics(obs_dim, nets, context, base)
         )
         self.actor_opt = context.adam(self.actor, cfg.lr_actor)
+        scaled = cfg.normalize_obs or cfg.reward_scaling != "none"
+        self.scales = RunningScales(obs_dim, nets, context) if scaled else None
         self._target_actor_flat = flatten_parameters(self.target_actor)
         self.exploration = Exploration(context)
         self.optimist = OptimisticActor(obs_dim, gaussian(self.actor), context) if cfg.optimism else None
@@ -142,7 +146,7 @@ class OffPolicyLearner:
 
         logs: False: they may be left out.
         """
-        batch = self._encoded(batch)
+        batch = self._prepared(batch)
         target, info = self.target_of(batch)
         if self.cfg.return_floor:
             target, floored = floored_target(target, batch.return_floor)
@@ -159,15 +163,30 @@ class OffPolicyLearner:
 
     def burn_in(self, batch: Batch, monte_carlo: bool) -> Info:
         """One critic update to the base's value: Monte-Carlo returns, or TD with u = 0. The actor stays."""
-        batch = self._encoded(batch)
+        batch = self._prepared(batch)
         returns = self.critics.returns_target
         target = returns(batch.mc_return) if monte_carlo else self.base_target_of(batch)
         info = self.critics.fit(batch, target)
         self._follow()
         return info
 
-    def _encoded(self, batch: Batch) -> Batch:
-        return batch if self.encoder is None else self.encoder(batch)
+    def _prepared(self, batch: Batch) -> Batch:
+        """The batch with features of its pictures and scaled rewards."""
+        batch = batch if self.encoder is None else self.encoder(batch)
+        return batch if self.scales is None else self.scales.scaled(batch)
+
+    def set_rates(self, share: float) -> None:
+        """Set all learning rates to this share of the first ones."""
+        rates = {"critic_opt": self.cfg.lr_critic}
+        for name, optimizer in self._optimizers().items():
+            optimizer.set_lr(share * rates.get(name, self.cfg.lr_actor))
+        if self.multipliers.optimizer is not None:
+            self.multipliers.optimizer.set_lr(share * self.cfg.lr_actor)
+
+    @property
+    def reward_unit(self) -> float:
+        """Reward that counts as 1 in the critics' values. Reads the device."""
+        return 1.0 if self.scales is None else float(self.scales.reward_scale)
 
     @torch.no_grad()
     def diagnose(self, batch: Batch) -> Info:
@@ -247,6 +266,8 @@ class OffPolicyLearner:
         for optimizer in self._optimizers().values():
             optimizer.restart()
         self.multipliers.restart()
+        if self.scales is not None:
+            self.scales.publish()
         if self.optimist is not None:
             self.optimist.renew()
 
@@ -295,6 +316,7 @@ class OffPolicyLearner:
             "gate_margin": self.gate.margin,
             "multipliers": self.multipliers.state_dict(),
             **({} if self.optimist is None else {"optimism": self.optimist.state_dict()}),
+            **({} if self.scales is None else {"scales": self.scales.state_dict()}),
             "exploration_noise": self.exploration.noise,
             "updates": self.updates,
             "generator": self.generator.get_state(),
@@ -310,6 +332,8 @@ class OffPolicyLearner:
         self.multipliers.load_state_dict(state["multipliers"])
         if self.optimist is not None:
             self.optimist.load_state_dict(state["optimism"])
+        if self.scales is not None:
+            self.scales.load_state_dict(state["scales"])
         self.updates = int(state["updates"])
         self.exploration.noise = state["exploration_noise"].to(self.context.device)
         self.generator.set_state(state["generator"])

@@ -60,7 +60,7 @@ def _actor(obs_dim: int, context: LearnerContext) -> Actor:
     return make_actor(
         ActorConfig(
             cfg.actor, in_dim, context.map.dim, tuple(cfg.hidden), norm, cfg.init_std,
-            activation=cfg.activation, network=cfg.network,
+            activation=cfg.activation, network=cfg.network, normalize=cfg.normalize_obs,
             log_std_min=LOG_STD_MIN if cfg.network == "mlp" else DEEP_LOG_STD_MIN,
         )
     )  # fmt: skip
@@ -71,5 +71,5 @@ def _critic(obs_dim: int, context: LearnerContext) -> CriticEnsemble:
     in_dim = context.views.critic_width(obs_dim) + context.map.critic_dim
     return CriticEnsemble(
         in_dim, cfg.critic_hidden or cfg.hidden, cfg.heads, cfg.layer_norm, margin=cfg.gate_margin,
-        support=support_of(cfg), network=cfg.network,
+        support=support_of(cfg), network=cfg.network, normalize=cfg.normalize_obs,
     )  # fmt: skip
