@@ -36,6 +36,7 @@ class ActorConfig:
     network: str = "mlp"  # or a name of `nets.deep.network`, which has its own norms and activations
     normalize: bool = False  # features are normalised by statistics that the learner writes; not for mlp
     log_std_min: float = LOG_STD_MIN  # gaussian: lower end of the range of the log standard deviation
+    clip_std: bool = False  # gaussian: the output itself, clipped to the range; init_std is not used
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"hidden": list(self.hidden)}
@@ -114,6 +115,8 @@ class GaussianActor(Actor):
     def distribution(self, x: Float[Tensor, "b i"]) -> tuple[Float[Tensor, "b dim"], Float[Tensor, "b dim"]]:
         """Mean and log standard deviation before the tanh."""
         mean, raw = self.net(x).chunk(2, dim=-1)
+        if self.config.clip_std:
+            return mean, raw.clamp(self.config.log_std_min, LOG_STD_MAX)
         squash = 0.5 * (torch.tanh(raw + self.log_std_bias) + 1.0)
         low = self.config.log_std_min
         return mean, low + (LOG_STD_MAX - low) * squash

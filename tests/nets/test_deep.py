@@ -14,6 +14,7 @@ from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.deep.layers import HeadDense, HeadNorm, orthogonal
 from robo_rl.nets.deep.network import DEEP_NETWORKS, InputNorm, make_deep
 from robo_rl.nets.deep.simba_v2 import Scale, SphereBlock, unit
+from robo_rl.nets.deep.xqc import HeadBatchNorm, batch_statistics
 from robo_rl.nets.support import Quantiles
 
 NAMES = sorted(DEEP_NETWORKS)
@@ -158,6 +159,37 @@ def test_mean_and_deviation_have_predictors_of_their_own() -> None:
     with torch.no_grad():
         net.get_submodule("predictors.1").get_parameter("bias").add_(1.0)
     torch.testing.assert_close(net(x) - before, torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(1, 5, -1))
+
+
+def test_batch_norm_by_hand() -> None:
+    """Rows 1 and 3: mean 2, variance 1. Outside of learning the running statistics count: first 0 and 1."""
+    norm, x = HeadBatchNorm(1, 1), torch.tensor([[[1.0], [3.0]]])
+    small = 1.0 / math.sqrt(1.001)
+    torch.testing.assert_close(norm(x), x * small)
+    with batch_statistics(norm, keep=False):
+        torch.testing.assert_close(norm(x), torch.tensor([[[-1.0], [1.0]]]) * small)
+    assert norm.mean.item() == 0.0
+    with batch_statistics(norm, keep=True):
+        norm(x)
+    assert norm.mean.item() == pytest.approx(0.02)  # one hundredth of the way
+    assert norm.variance.item() == pytest.approx(1.0)
+    torch.testing.assert_close(norm(x), (x - 0.02) * small)
+
+
+def test_xqc_is_its_formula() -> None:
+    """Batch norm, then dense, batch norm and relu per layer, then dense: with torch's batch norm."""
+    net = make_deep("xqc", 3, [4, 5], 2, heads=1)
+    w = {name: value[0] for name, value in net.named_parameters()}
+    x = torch.randn(6, 3)
+
+    def norm(h: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(h, None, None, training=True, eps=1e-3)
+
+    h = norm(x)
+    for i in range(2):
+        h = norm(h @ w[f"layers.{i}.weight"]).relu()
+    with batch_statistics(net, keep=False):
+        torch.testing.assert_close(net(x.unsqueeze(0))[0], h @ w["output.weight"])
 
 
 def test_inputs_are_normalised_by_the_statistics() -> None:

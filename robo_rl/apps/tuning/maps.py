@@ -160,18 +160,19 @@ def _check_deep(method: MethodConfig) -> None:
             f"steering, found {method.algorithm} with {method.map.kind}."
         )
     for widths in (learner.hidden, learner.critic_hidden):
-        if widths is not None and learner.network != "mlp":
+        if widths is not None and learner.network in ("bronet", "simba_v2"):
             one_width(learner.network, widths)
-    if learner.network == "simba_v2" and (method.map.kind != "direct" or method.guard_window):
+    fixed = learner.network in ("simba_v2", "xqc")
+    if fixed and (method.map.kind != "direct" or method.guard_window):
         raise ConfigError(
-            "method.learner.network=simba_v2 has weights of a fixed length, so its actor cannot start at the "
-            "base's action or return to it: set method.map.kind=direct and method.guard_window=0, or "
-            "method.learner.network=bronet."
+            f"method.learner.network={learner.network} has weights of a fixed length, so its actor cannot "
+            "start at the base's action or return to it: set method.map.kind=direct and "
+            "method.guard_window=0, or method.learner.network=bronet."
         )
-    if learner.normalize_obs and method.encoder == "learned":
+    if (learner.normalize_obs or learner.network == "xqc") and method.encoder == "learned":
         raise ConfigError(
-            "method.learner.normalize_obs is of stored observations, and method.encoder=learned makes its "
-            "features when a batch is drawn: set one of them to its default."
+            "method.learner.normalize_obs and network=xqc keep statistics of stored observations, and "
+            "method.encoder=learned makes features when a batch is drawn: set method.encoder=frozen."
         )
     if method.resets and method.encoder == "learned":
         raise ConfigError(

@@ -20,6 +20,7 @@ from robo_rl.core.shapes import Float
 DEEP_NETWORKS: Table = {
     "bronet": ("robo_rl.nets.deep.bronet:BroNet", None),
     "simba_v2": ("robo_rl.nets.deep.simba_v2:SimbaV2", None),
+    "xqc": ("robo_rl.nets.deep.xqc:Xqc", None),
 }
 
 

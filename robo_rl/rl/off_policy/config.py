@@ -21,8 +21,9 @@ class LearnerConfig:
         "mlp",
         "bronet",
         "simba_v2",
-        help="layers of actor and critics: a plain MLP, residual blocks with LayerNorm (BRO), or blocks on "
-        "the unit sphere (SimbaV2)",
+        "xqc",
+        help="layers of actor and critics: a plain MLP, residual blocks with LayerNorm (BRO), blocks on the "
+        "unit sphere (SimbaV2), or an MLP with batch norms and weights of length 1 (XQC)",
     )
     normalize_obs: bool = setting(
         False, "running mean and deviation of observations in actor and critics; not for mlp"
@@ -163,6 +164,13 @@ def check_learner(cfg: LearnerConfig) -> None:
     _check_actor(cfg)
     _check_critics(cfg)
     _check_optimism(cfg)
+    if cfg.network == "xqc" and (
+        cfg.gate or cfg.conservative > 0.0 or cfg.actor != "gaussian" or cfg.batch < 2
+    ):
+        raise ConfigError(
+            "learner.network=xqc learns from joint passes of two decisions by batch norms: set "
+            "learner.actor=gaussian, gate=false, conservative=0 and a batch of at least 2."
+        )
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":
         raise ConfigError(
             "learner.conservative weighs actions by their density: it needs learner.actor=gaussian."
@@ -191,7 +199,7 @@ def _check_critics(cfg: LearnerConfig) -> None:
     support_of(cfg)
     if cfg.normalize_obs and cfg.network == "mlp":
         raise ConfigError(
-            "learner.normalize_obs is part of the networks bronet and simba_v2: set learner.network, or "
+            "learner.normalize_obs is part of the networks bronet, simba_v2 and xqc: set learner.network, or "
             "normalize_obs=false."
         )
     if cfg.reward_scaling == "bounded" and (cfg.critic_loss not in ("c51", "hl_gauss") or cfg.v_max <= 0.0):

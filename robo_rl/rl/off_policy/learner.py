@@ -21,6 +21,7 @@ from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.deep.xqc import batch_statistics
 from robo_rl.nets.gradients.acting import compiled_actor, compiled_critic
 from robo_rl.nets.gradients.layer import Scratch
 from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
@@ -28,6 +29,7 @@ from robo_rl.rl.off_policy.batch_encoder import BatchEncoder, without_encoder
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.critics import Critics, QCritics, copied, gaussian
+from robo_rl.rl.off_policy.deep.joint_critics import JointCritics
 from robo_rl.rl.off_policy.deep.optimistic_actor import OptimisticActor
 from robo_rl.rl.off_policy.deep.scaling import RunningScales
 from robo_rl.rl.off_policy.explicit import explicit_actors
@@ -72,7 +74,9 @@ class OffPolicyLearner:
         nets = make_networks(obs_dim, context)
         self.actor, self.target_actor = nets.actor, nets.target_actor
         self.critics: Critics = (
-            QCritics(nets, context, None if encoder is None else encoder.module, scratch)
+            (JointCritics if cfg.network == "xqc" else QCritics)(
+                nets, context, None if encoder is None else encoder.module, scratch
+            )
             if base is None
             else NoiseAliasedCritics(obs_dim, nets, context, base)
         )
@@ -225,11 +229,12 @@ class OffPolicyLearner:
             return self._explicit.update(batch, logs)
         x, cfg = self.context.actor_input(batch.obs, batch.ctx), self.cfg
         alpha: Tensor | float = 0.0
-        if isinstance(self.actor, GaussianActor):
-            u, log_prob = self.actor.sample(x, self.context.normal(len(x)))
-            alpha = self.multipliers.alpha.detach()
-        else:
-            u, log_prob = self.actor.mode(x), x.new_zeros(len(x))
+        with batch_statistics(self.actor, keep=True):
+            if isinstance(self.actor, GaussianActor):
+                u, log_prob = self.actor.sample(x, self.context.normal(len(x)))
+                alpha = self.multipliers.alpha.detach()
+            else:
+                u, log_prob = self.actor.mode(x), x.new_zeros(len(x))
         loss, info = sac_actor_loss(self._judged(batch, u), log_prob, alpha)
         penalty, size = residual_penalty(u, cfg.penalty)
         saturation = {"actor/saturation": (u.detach().abs() > 0.95).float().mean()}

@@ -62,6 +62,7 @@ def _actor(obs_dim: int, context: LearnerContext) -> Actor:
             cfg.actor, in_dim, context.map.dim, tuple(cfg.hidden), norm, cfg.init_std,
             activation=cfg.activation, network=cfg.network, normalize=cfg.normalize_obs,
             log_std_min=LOG_STD_MIN if cfg.network == "mlp" else DEEP_LOG_STD_MIN,
+            clip_std=cfg.network == "xqc",
         )
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Running scales of what is stored in the replay: mean and deviation of observations, size of returns.
 
 Both are of all decisions so far, not of those that the replay still holds. Batches are scaled when they are
-drawn, so the replay keeps what was measured (SimbaV2, Lee et al. 2025, 2502.15280, section 4.3).
+drawn, so the replay keeps what was measured (SimbaV2, Lee et al. 2025, 2502.15280; XQC).
 """
 
 from __future__ import annotations
