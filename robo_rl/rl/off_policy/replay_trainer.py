@@ -55,10 +55,10 @@ class ReplayTrainer:
                 "set learner.return_floor=false, or lesson_rounds=0."
             )
         learner = config.learner
-        if learner.normalize_obs or learner.reward_scaling != "none" or learner.lr_end != 1.0:
+        if learner.network != "mlp" or learner.reward_scaling != "none" or learner.lr_end != 1.0:
             raise ConfigError(
-                "Flight's trainer has rewards that change with the curriculum and no number of steps to end "
-                "at: set learner.normalize_obs=false, reward_scaling=none and lr_end=1."
+                "A flight policy is a plain MLP, and its rewards change with the curriculum: set "
+                "learner.network=mlp, reward_scaling=none and lr_end=1."
             )
         self.env, self.config, self.generator, self.rounds, self.start = env, config, generator, 0, start
         width, dim = env.obs.shape[1], len(start)

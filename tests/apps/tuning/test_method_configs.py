@@ -754,14 +754,52 @@ def test_method_starts_as_its_base(name: str, demos: EpisodeStore, monkeypatch: 
     assert torch.equal(built.policy.sample(obs, noise), base.sample(obs, start))
 
 
+def test_a_residual_may_have_deep_networks(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BroNet in residual and critics: it starts as its base, bit for bit, and learns in all phases."""
+    words = ["network=bronet", "critic_loss=quantile", "target_reduce=mean", "reward_scaling=deviation"]
+    built, env, base = session(
+        small("residual", *(f"method.learner.{word}" for word in words)), demos, monkeypatch
+    )
+    obs, noise = {"state": torch.rand(5, base.obs_steps, 2)}, torch.randn(5, base.chunk, 1)
+    first = base.sample(obs, noise)
+    assert torch.equal(built.policy.refine(obs, first[:, 0]), first[:, 0])
+    while not built.tuner.done:
+        built.tuner.advance()
+    env.close()
+    assert torch.isfinite(built.policy.refine(obs, first[:, 0])).all()
+    assert not torch.equal(built.policy.refine(obs, first[:, 0]), first[:, 0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["bro", "simba_v2", "xqc"])
+def test_deep_critics_train_on_a_gpu(name: str) -> None:
+    """Updates as graphs, a reset between them, and statistics on the device."""
+    resets = "[500]" if name == "bro" else "[]"
+    config = small(name, "method.utd=0.4", "method.env_steps=900", f"method.resets={resets}")
+    env = DeviceWorld(LANES, device=ON_GPU)
+    base = DirectPolicy(SPEC).eval().to(ON_GPU)
+    built = build_session(config, base, env, seed=0, demos=None, device=ON_GPU, masked=True)
+    tuner: Any = built.tuner
+    tuner.collector.reset(env.reset(EpisodeSeeds(built.seed_root)), first_seeds(built.seed_root, LANES))
+    while not tuner.done:
+        tuner.advance()
+    assert tuner.learner.updates >= 100
+    assert tuner.resets_done == len(config.resets)
+    assert all(torch.isfinite(value).all() for value in tuner.learner.actor.state_dict().values())
+
+
 # A start from an earlier run
 
 
 def finished_run(
-    folder: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch, *overrides: str
+    folder: Path,
+    demos: EpisodeStore,
+    monkeypatch: pytest.MonkeyPatch,
+    *overrides: str,
+    name: str = "calql_offline",
 ) -> TuningSession:
-    """A run of calql_offline with one checkpoint, as written by the verb."""
-    built, env, _ = session(small("calql_offline", *overrides), demos, monkeypatch)
+    """A run with one checkpoint, as written by the verb."""
+    built, env, _ = session(small(name, *overrides), demos, monkeypatch)
     while not built.tuner.done:
         built.tuner.advance()
     run = RunDir.create(folder, FinetuneVerb(out=str(folder)))
@@ -786,6 +824,22 @@ def test_init_loads_an_earlier_run(
         found, expected = ours.state_dict(), theirs.state_dict()
         assert all(torch.equal(found[key], value) for key, value in expected.items())
     assert all(value.eq(0.0).all() for value in other.actor_opt.tensors())
+
+
+def test_init_loads_the_statistics_too(
+    tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SimbaV2: the networks that are loaded saw observations by the earlier run's mean and deviation."""
+    earlier = finished_run(tmp_path / "earlier", demos, monkeypatch, name="simba_v2")
+    built, env, _ = session(small("simba_v2"), demos, monkeypatch)
+    env.close()
+    start_from(built.tuner, str(tmp_path / "earlier"))
+    scales = [made.tuner.learner.scales for made in (earlier, built)]
+    assert scales[0].obs.count > 1.0
+    assert torch.equal(scales[0].obs.mean, scales[1].obs.mean)
+    norms = [made.tuner.learner.actor.input_norm for made in (earlier, built)]
+    assert torch.equal(norms[0].mean, norms[1].mean)
+    assert norms[0].mean.ne(0.0).any()
 
 
 def test_ppo_refuses_ramp_steps(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
