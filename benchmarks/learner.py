@@ -20,6 +20,7 @@ learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -27,6 +28,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,7 @@ def main() -> None:
     options.add_argument(
         "--methods", default="", help="measure these methods with their own settings, and nothing else"
     )
+    options.add_argument("--device", default="auto", help="device of the learning in --methods --returns")
     options.add_argument(
         "--compiled", action="store_true", help="also compile the updates with torch.compile"
     )
@@ -77,8 +80,7 @@ def main() -> None:
     env_steps, count = (2000, 1) if args.quick else (args.env_steps, args.seeds)
     seeds = range(args.first_seed, args.first_seed + count)
     if args.methods:
-        envs = args.envs.split(",") if args.returns else []
-        of_methods(args.methods.split(","), 1 if args.quick else 5, envs, env_steps, seeds, args.jobs)
+        of_methods(args, env_steps, seeds)
         return
     learners = args.learners.split(",")
     for name in learners:
@@ -98,14 +100,13 @@ def main() -> None:
                 returns(name, env, env_steps, seeds, args.jobs, [args.width, args.width])
 
 
-def of_methods(
-    names: list[str], rounds: int, envs: list[str], env_steps: int, seeds: range, jobs: int
-) -> None:
-    """Updates per CPU-second of methods with their own networks, and their returns in these environments."""
-    for name in names:
-        emit_updates(name, our_updates(name, None), rounds)
-        for env in envs:
-            returns(name, env, env_steps, seeds, jobs, None)
+def of_methods(args: argparse.Namespace, env_steps: int, seeds: range) -> None:
+    """Updates per CPU-second of --methods with their own networks, and with --returns their returns."""
+    for name in args.methods.split(","):
+        emit_updates(name, our_updates(name, None), rounds=1 if args.quick else 5)
+        for env in args.envs.split(",") if args.returns else ():
+            steps = WARM_UP + 20 if args.quick else env_steps
+            returns(name, env, steps, seeds, args.jobs, None, args.device)
 
 
 def ratio(name: str, width: int, label: str, rounds: int) -> None:
@@ -186,12 +187,20 @@ def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
     return kind("MlpPolicy", env, seed=seed, device="cpu", **rest)
 
 
-def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden: list[int] | None) -> None:
+def returns(
+    name: str,
+    env: str,
+    env_steps: int,
+    seeds: range,
+    jobs: int,
+    hidden: list[int] | None,
+    device: str = "auto",
+) -> None:
     """Mean deterministic return after `env_steps`, for each seed; each training is reported as it ends.
 
     hidden: of both libraries; None: all values are the method's own, and SB3 is left out.
     """
-    ours: dict[str, Any] = {"return": our_return}
+    ours: dict[str, Any] = {"return": partial(our_return, device=device)}
     runs = ours if hidden is None else {"sb3_return": sb3_return} | ours
     totals: dict[str, dict[int, float]] = {label: {} for label in runs}
     with ProcessPoolExecutor(jobs, initializer=exit_with_parent) as pool:
@@ -215,10 +224,13 @@ def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden
              **interval)  # fmt: skip
 
 
-def our_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int] | None) -> float:
+def our_return(
+    name: str, env: str, env_steps: int, seed: int, hidden: list[int] | None, device: str = "auto"
+) -> float:
     from robo_rl.core.files.durable import read_json
 
-    equal = [f"method.base_steps={WARM_UP}", f"method.learner.hidden={hidden}".replace(" ", "")]
+    own_start = hidden is None and env_steps > 10 * WARM_UP  # a shorter run would end within it
+    layers = [] if hidden is None else [f"method.learner.hidden={hidden}".replace(" ", "")]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         verb(
@@ -228,7 +240,9 @@ def our_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]
             f"out={out}",
             f"seed={seed}",
             f"env_steps={env_steps}",
-            *(equal if hidden else []),
+            f"device={device}",
+            *([] if own_start else [f"method.base_steps={WARM_UP}"]),
+            *layers,
             "num_envs=1",
             "eval_every=0",
             f"final_episodes={EVAL_EPISODES}",
