@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from policies.deploy.export import export_policy
-from policies.deploy.graph import OnnxGraph
-from policies.tuned.direct import DirectPolicy
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.seeding import generator
-from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.deep.optimistic_actor import (
@@ -29,7 +25,6 @@ from robo_rl.rl.off_policy.deep.optimistic_actor import (
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import quantile_huber_loss
 from tests.rl.tuners import batch, direct
-from tests.rl.worlds import SPEC
 
 SMALL: dict[str, Any] = {
     "network": "bronet", "hidden": [16], "critic_hidden": [16, 16], "critic_loss": "quantile", "atoms": 8,
@@ -243,29 +238,6 @@ def test_resets_come_before_the_updates_of_their_step() -> None:
     run(tuner, 90)
     env.close()
     assert at == [45, 60]
-
-
-# Deployment
-
-
-def test_the_actor_is_exported(tmp_path: Path) -> None:
-    """The graph equals torch within 1e-5 of the range of actions."""
-    config = ActorConfig("gaussian", 2, 1, (16,), network="bronet", log_std_min=-10.0)
-    actor = make_actor(config)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for parameter in actor.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
-    policy = DirectPolicy(SPEC, actor=actor).eval()
-    again = DirectPolicy.from_config(policy.config()).eval()
-    again.load_state_dict(policy.state_dict())
-    export_policy(again, tmp_path / "bundle")
-    obs, noise = {"state": torch.randn(33, 1, 2)}, torch.zeros(33, 1, 1)
-    expected = policy.action_spec.denormalize(policy.sample(obs, noise)).detach()
-    found = OnnxGraph(tmp_path / "bundle" / "policy.onnx", "policy.onnx").run(
-        {**obs, "noise": noise}, "chunk"
-    )
-    torch.testing.assert_close(found, expected, atol=4e-5, rtol=0.0)
 
 
 # What is refused

@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from policies.deploy.export import export_policy
-from policies.deploy.graph import OnnxGraph
-from policies.tuned.direct import DirectPolicy
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
@@ -22,7 +19,6 @@ from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from tests.rl.tuners import batch, direct
-from tests.rl.worlds import SPEC
 
 SMALL: dict[str, Any] = {
     "network": "xqc", "hidden": [8, 8], "critic_hidden": [16, 16], "critic_loss": "c51", "atoms": 11,
@@ -133,25 +129,6 @@ def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     assert str(second.learner.state_dict()) == str(whole.learner.state_dict())
     found, expected = second.learner.weights(), whole.learner.weights()
     assert all(torch.equal(found[net][key], each) for net, of in expected.items() for key, each in of.items())
-
-
-def test_the_policy_is_saved_and_exported_with_its_statistics(tmp_path: Path) -> None:
-    """A policy that is loaded from its file, and its graph, act like the learner's actor within 1e-5."""
-    made = learner(obs=2, actor_delay=1)
-    data = batch(64, obs=2)
-    for _ in range(5):
-        made.update(data)
-    policy = DirectPolicy(SPEC, actor=made.actor).eval()
-    again = DirectPolicy.from_config(policy.config()).eval()
-    again.load_state_dict(policy.state_dict())
-    obs, noise = {"state": 2.0 + torch.randn(33, 1, 2)}, torch.zeros(33, 1, 1)
-    expected = policy.action_spec.denormalize(policy.sample(obs, noise)).detach()
-    assert torch.equal(again.action_spec.denormalize(again.sample(obs, noise)), expected)
-    export_policy(again, tmp_path / "bundle")
-    found = OnnxGraph(tmp_path / "bundle" / "policy.onnx", "policy.onnx").run(
-        {**obs, "noise": noise}, "chunk"
-    )
-    torch.testing.assert_close(found, expected, atol=4e-5, rtol=0.0)
 
 
 def test_the_deviation_is_clipped() -> None:

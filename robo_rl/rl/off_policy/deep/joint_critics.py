@@ -46,7 +46,7 @@ class JointCritics(QCritics):
 
     def _joint(
         self, critic: CriticEnsemble, batch: Batch, action: Float[Tensor, "b k"] | None
-    ) -> Float[Tensor, "k rows n"]:
+    ) -> Float[Tensor, "heads rows n"]:
         """Outputs for the batch's decisions, and behind them for the next ones, if their action is given."""
         context = self.context
         states, actions = [batch.obs], [batch.critic_action]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.lanes import Lanes
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Bool, Float
 from robo_rl.data.replay import Batch
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.networks import Networks
@@ -30,10 +30,10 @@ class Moments:
         self.variance = torch.ones(width, dtype=torch.float64, device=device)
         self.count = torch.full((), FIRST_COUNT, dtype=torch.float64, device=device)
 
-    def add(self, rows: Float[Tensor, "k w"], weight: Float[Tensor, " k"]) -> None:
-        """Include these rows; weight: 1, or 0 for rows that do not count."""
-        weight = weight.double().unsqueeze(1)
-        rows = torch.where(weight > 0.0, rows.double(), 0.0)
+    def add(self, rows: Float[Tensor, "k w"], among: Bool[Tensor, " k"]) -> None:
+        """Include those of these rows at which `among` is true."""
+        weight = among.double().unsqueeze(1)
+        rows = torch.where(among.unsqueeze(1), rows.double(), 0.0)
         new = weight.sum()
         divisor = new.clamp_min(1e-12)
         mean = (weight * rows).sum(0) / divisor
@@ -74,9 +74,9 @@ class RunningScales:
     def add(self, num_lanes: int, lanes: Lanes, values: Mapping[str, Tensor]) -> None:
         """Include one decision of each of these lanes, out of `num_lanes`. values: entries of the replay."""
         cfg = self.context.cfg
-        weight = torch.ones_like(lanes.ids) if lanes.mask is None else lanes.mask
+        among = torch.ones_like(lanes.ids, dtype=torch.bool) if lanes.mask is None else lanes.mask
         if cfg.normalize_obs:
-            self.obs.add(values["obs"], weight)
+            self.obs.add(values["obs"], among)
             self.publish()
         if cfg.reward_scaling != "none":
             if len(self.running) != num_lanes:
@@ -84,9 +84,9 @@ class RunningScales:
             ended = values["terminated"] | values["truncated"]
             kept = (cfg.gamma ** values["steps"].double()) * ~ended
             total = kept * lanes.read(self.running) + values["reward"].double()
-            total = torch.where(weight > 0, total, 0.0)
+            total = torch.where(among, total, 0.0)
             lanes.write(self.running, total)
-            self.returns.add(total.unsqueeze(1), weight)
+            self.returns.add(total.unsqueeze(1), among)
             self.largest.copy_(torch.maximum(self.largest, total.abs().amax()))
 
     def publish(self) -> None:
