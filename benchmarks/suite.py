@@ -32,6 +32,7 @@ from robo_rl.core.parent_death_signal import exit_with_parent
 from sim.registry import list_envs
 
 DEMONSTRATIONS, ENV_STEPS = 20, 50_000
+DEFECT = "this is an error in robo-rl itself"  # how the command line begins its report of one
 BELOW = 0.02  # more than this below the base counts as a loss
 
 
@@ -53,11 +54,17 @@ def main() -> None:
         for seed in range(args.seeds)  # one seed of every task first
         for task in names
     ]
+    broken: list[Path] = []
     if not args.report:
         with ProcessPoolExecutor(args.jobs, initializer=exit_with_parent) as pool:
-            for _ in tqdm(pool.map(attempt, calls), "suite", len(calls), unit="run"):
-                pass
+            runs = tqdm(pool.map(attempt, calls), "suite", len(calls), unit="run")
+            broken = [log for log in runs if log is not None]
     report(names, calls)
+    if broken:
+        logs = ", ".join(str(log) for log in broken)
+        raise SystemExit(
+            f"{len(broken)} runs ended by an error of robo-rl itself; repeat the command. {logs}"
+        )
 
 
 def all_tasks() -> list[str]:
@@ -66,16 +73,24 @@ def all_tasks() -> list[str]:
     return sorted(name.removesuffix("-v3") for name in found if name.endswith("-v3"))
 
 
-def attempt(call: Call) -> None:
-    """Run one seed of one task. A verb that refuses ends it, and its reason is kept beside it."""
+def attempt(call: Call) -> Path | None:
+    """Run one seed of one task. A verb that refuses ends it, and its reason is kept beside it.
+
+    Returns the log of a run that an error of the program ended: that says nothing about the task.
+    """
     if reason_file(call).exists():
-        return
+        return None
+    log = call.home / f"{call.label}.log"
     try:
         run_seed(call)
     except SystemExit as stopped:
-        lines = (call.home / f"{call.label}.log").read_text(errors="replace").replace("\r", "\n").split("\n")
+        lines = log.read_text(errors="replace").replace("\r", "\n").split("\n")
         said = [line for line in lines if line.startswith("robo-rl: ")]
-        reason_file(call).write_text(said[-1].removeprefix("robo-rl: ") if said else str(stopped))
+        reason = said[-1].removeprefix("robo-rl: ") if said else str(stopped)
+        if reason.startswith(DEFECT):
+            return log
+        reason_file(call).write_text(reason)
+    return None
 
 
 def reason_file(call: Call) -> Path:

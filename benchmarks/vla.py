@@ -23,9 +23,10 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
 `robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
 seeds. The line has the success of each seed, that of the base as it is deployed and without noise, and the
-change of each task, all on the same episodes. --bases names policies that were trained with different seeds
-(--name ... --set seed=...): success with and without noise is then over all of them, and after_rl_success has
-a base for each of --rl-seeds.
+change of each task, all on the same episodes. --rl teacher: a new VLA learns from episodes of a teacher that
+sees the simulator's true state (see `vla_teacher`). --bases names policies that were trained with different
+seeds (--name ... --set seed=...): success with and without noise is then over all of them, and
+after_rl_success has a base for each of --rl-seeds.
 --checkpoint measures a run that is not finished.
 """
 
@@ -41,6 +42,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 from common import emit, own_folder, parser, verb
+from vla_teacher import Lesson
 
 from policies.vla.tokens import words_in
 from robo_rl.eval.stats import SuccessRate
@@ -88,6 +90,10 @@ def main() -> None:
     options.add_argument("--bases", nargs="+", help="--name of several trainings, to measure together")
     options.add_argument("--rl-steps", type=int, default=50000, help="its environment steps")
     options.add_argument("--rl-task", default="window-open-v3", help="task of tokens_after_rl_success")
+    options.add_argument(
+        "--taught", type=int, default=50, help="--rl teacher: recorded episodes of each task"
+    )
+    options.add_argument("--pupil-steps", type=int, default=4000, help="--rl teacher: updates of the new VLA")
     options.add_argument("--rl-set", nargs="*", default=[], help="more of its settings, key=value")
     options.add_argument("--workers", type=int, default=0, help="simulator processes of each verb")
     options.add_argument("--device", default="cpu", help="of fine-tuning: cpu or cuda")
@@ -140,7 +146,9 @@ class Measurement:
         return str(run) if step is None else f"{run}@{step}"
 
     def collect(self, suite: str, out: Path) -> Path:
-        """Demonstrations of each task, in a dataset that is finished where it exists."""
+        """Demonstrations of each task, in a dataset that is finished where it exists; with the true state if
+        a teacher needs it.
+        """
         count = self.args.demos * len(tasks_of(suite))
         verb(
             "collect",
@@ -150,14 +158,15 @@ class Measurement:
             noise=0.2,
             num_envs=6,
             num_workers=self.args.workers,
+            privileged=self.args.rl == "teacher",
         )
         return out
 
-    def train(self, data: Path, out: Path, settings: Mapping[str, Any]) -> None:
+    def train(self, data: Path | str, out: Path, settings: Mapping[str, Any]) -> None:
         """Policy of the data; a training that was stopped continues."""
         if not (out / "policy" / "policy.json").exists():
             recipe = RECIPE | {"steps": self.args.steps, "batch_size": self.args.batch_size}
-            verb("train", data=data, out=out, resume=(out / "run.json").exists(), **recipe, **settings)
+            verb("train", data=data, out=out, resume=(out / "run.json").exists(), **recipe | settings)
 
     def success(self, policy: str, name: str, **settings: Any) -> ByTask:
         """Outcomes of a policy, kept in a file of this name. settings: of the evaluation."""
@@ -245,13 +254,13 @@ class Measurement:
         after = [self.tuned(base, seed) for base, seed in runs]
         start, outcomes = self.pooled(before), self.pooled(after)
         change = {task: fmean(outcomes[task]) - fmean(start[task]) for task in self.tasks}
-        results = [json.loads((self.run_of(base, seed) / "results.json").read_text()) for base, seed in runs]
+        costs = [self.costs(base, seed) for base, seed in runs]
         self.more = {
             "method": args.rl,
             "settings": args.rl_set,
-            "env_steps": [result["env_steps"] for result in results],  # all, less where time ended it
-            "selection_env_steps": [result["steps"].get("selection", 0) for result in results],  # of these
-            "train_cpu_s": [round(result["curve"]["train_cpu_s"]) for result in results],
+            "env_steps": [cost["env_steps"] for cost in costs],  # all, less where time ended it
+            "selection_env_steps": [cost["selection"] for cost in costs],  # of these
+            "train_cpu_s": [round(cost["train_cpu_s"]) for cost in costs],
             "seeds": [fmean(joined(of_seed)) for of_seed in after],
             "base": fmean(joined(start)),
             "base_of_seeds": [fmean(joined(of_seed)) for of_seed in before],
@@ -276,9 +285,37 @@ class Measurement:
         """Folder of one seed of the method."""
         return self.folder / f"{Path(policy).name.replace('@', '_at_')}_{self.args.rl}" / f"seed{seed}"
 
+    def lesson(self, policy: str, seed: int) -> Lesson:
+        """One seed of --rl teacher."""
+        suite = self.args.suite
+        data, env = self.folder / f"data_{suite}", f"metaworld/{NAMES[suite]}"
+        return Lesson(policy, data, env, seed, self.run_of(policy, seed))
+
+    def costs(self, policy: str, seed: int) -> dict[str, Any]:
+        """Environment steps of one seed, those that chose a policy, and CPU seconds."""
+        if self.args.rl == "teacher":
+            return self.lesson(policy, seed).costs()
+        result = json.loads((self.run_of(policy, seed) / "results.json").read_text())
+        return {
+            "env_steps": result["env_steps"],
+            "selection": result["steps"].get("selection", 0),
+            "train_cpu_s": result["curve"]["train_cpu_s"],
+        }
+
+    def taught(self, policy: str, seed: int) -> ByTask:
+        """Outcomes of the VLA that has learned from a teacher, from zero noise as the teacher's base acts."""
+        lesson, args = self.lesson(policy, seed), self.args
+        lesson.teach(args.rl_steps, len(self.tasks), args.rl_set)
+        data = lesson.record(args.taught * len(self.tasks))
+        more = VLA | {"seed": seed, "steps": args.pupil_steps}
+        self.train(f"[{lesson.demos},{data}]", lesson.pupil, more)
+        return self.without_noise(str(lesson.pupil))
+
     def tuned(self, policy: str, seed: int) -> ByTask:
         """Outcomes of one seed of the method; a training that was stopped continues."""
         args, out = self.args, self.run_of(policy, seed)
+        if args.rl == "teacher":
+            return self.taught(policy, seed)
         if not (out / "policy" / "policy.json").exists():
             given = {"base": policy, "out": out, "method": args.rl, "seed": seed, "env_steps": args.rl_steps}
             # at most evaluations at the first and the last step, of which the better policy is kept

@@ -7,7 +7,7 @@ step is `due` -> `plan` -> `peek` -> `advance`; `act` does all of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, LaneIds, NoiseSource, Obs, reads_every_step
 from robo_rl.core.shapes import Bool, Float
+
+Refine = Callable[[Obs, Tensor], Tensor]  # (history, planned actions) -> actions
 
 
 class ChunkExecutor:
@@ -180,12 +182,15 @@ class ChunkExecutor:
             return self.lanes
         return lanes if isinstance(lanes, Lanes) else Lanes.of(lanes)
 
-    def act(self, noise: NoiseSource) -> Float[Tensor, "n a"]:
-        """One control step of all lanes: the refined action, in [-1, 1]."""
+    def act(self, noise: NoiseSource, refine: Refine | None = None) -> Float[Tensor, "n a"]:
+        """One control step of all lanes: the refined action, in [-1, 1].
+
+        refine: in place of the policy's own; None: that.
+        """
         if lanes := self.due():
             self.plan(lanes, noise.draw(lanes.ids, lanes.read(self.decision)))
         with torch.no_grad():
-            action = self.policy.refine(self.history(), self.peek())
+            action = (refine or self.policy.refine)(self.history(), self.peek())
         self.advance()
         return action
 

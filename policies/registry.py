@@ -22,6 +22,7 @@ POLICIES: Table = {
     "imported_diffusion": ("policies.imported.diffusion:ImportedDiffusionPolicy", None),
     "steered": ("policies.tuned.steered:SteeredPolicy", None),
     "residual": ("policies.tuned.residual:ResidualPolicy", None),
+    "privileged": ("policies.tuned.privileged:PrivilegedPolicy", None),
     "best_of": ("policies.tuned.best_of:BestOfPolicy", None),
     "direct": ("policies.tuned.direct:DirectPolicy", None),
     "single_step": ("policies.tuned.single_step:SingleStepPolicy", None),

@@ -15,6 +15,7 @@ from policies.deploy.bundle import FORMAT, MANIFEST, Bundle, Noise, load_bundle,
 from policies.deploy.export import ExportedGraph, export_policy, normalizer_statistics
 from policies.deploy.prefix_export import export_with_prefix
 from policies.registry import SavedPolicy
+from policies.tuned.privileged import check_measurable
 from policies.vla.packed import has_prefix
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import exchange, fsync_dir, write_json
@@ -46,6 +47,7 @@ def write_bundle(
     safety filter. example: see `export_policy`. instruction: what a vision-language-action policy does if a
     robot is asked for nothing else.
     """
+    check_measurable(policy, "A bundle")
     _check_instruction(policy, instruction)
     _check_target(folder)
     _check_measured(measured)

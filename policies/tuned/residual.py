@@ -86,12 +86,7 @@ class ResidualPolicy(nn.Module):
         return self._correct(seen, action) if self.map.timescale == "step" else action
 
     def _correct(self, features: Float[Tensor, "b f"], base: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
-        u = self.actor.act(features, base)
-        corrected = self.map.to_critic(u, base)
-        if self.gate is None:
-            return corrected
-        q_actor, q_base = self.gate.compare(features, corrected, base, self.gate.margin)
-        return torch.where((q_actor > q_base).unsqueeze(-1), corrected, base)
+        return corrected(features, base, self.actor, self.map, self.gate)
 
     def config(self) -> dict[str, Any]:
         gate = None if self.gate is None else self.gate.config()
@@ -100,11 +95,28 @@ class ResidualPolicy(nn.Module):
     @classmethod
     def from_config(cls, data: dict[str, Any]) -> ResidualPolicy:
         base, actor = rebuild(data)
-        gate = None if data["gate"] is None else CriticEnsemble(**_renamed(data["gate"]))
         action_map = ResidualMap(base.action_spec.dim, **data["residual"])
-        return cls(base, actor, action_map, gate, rebuilt_encoder(base, data))
+        return cls(base, actor, action_map, rebuilt_gate(data), rebuilt_encoder(base, data))
 
 
-def _renamed(gate: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of the gate; older policies call the margin `doubt`."""
-    return {"margin" if name == "doubt" else name: value for name, value in gate.items()}
+def corrected(
+    features: Float[Tensor, "b f"],
+    base: Float[Tensor, "b k"],
+    actor: Actor,
+    action_map: ResidualMap,
+    gate: CriticEnsemble | None,
+) -> Float[Tensor, "b k"]:
+    """The base's action with the actor's correction, where the gate prefers it."""
+    ours = action_map.to_critic(actor.act(features, base), base)
+    if gate is None:
+        return ours
+    q_ours, q_base = gate.compare(features, ours, base, gate.margin)
+    return torch.where((q_ours > q_base).unsqueeze(-1), ours, base)
+
+
+def rebuilt_gate(data: dict[str, Any]) -> CriticEnsemble | None:
+    """The gate with empty weights; older policies call its margin `doubt`."""
+    gate = data["gate"]
+    if gate is None:
+        return None
+    return CriticEnsemble(**{"margin" if name == "doubt" else name: value for name, value in gate.items()})

@@ -44,7 +44,8 @@ def main(config: CollectConfig) -> int:
     options: dict[str, Any] = {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
     with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
         driver = make_demonstrator(config, env)
-        writer = open_dataset(config, env.spec.for_datasets())
+        spec = env.spec if config.privileged else env.spec.for_datasets()
+        writer = open_dataset(config, spec)
         store = EpisodeStore(config.out)
         have = len(store)
         with progress(config.episodes, "collect", "episode", initial=have) as bar:

@@ -11,6 +11,7 @@ from policies.base.noise import EpisodeNoise
 from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
+from policies.tuned.privileged import check_measurable
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, check_head
 from robo_rl.apps.tuning.report import evaluation_seeds, print_tasks, success_by_task, tasks_json
 from robo_rl.conf.distill import DistillVerb
@@ -30,6 +31,7 @@ def main(config: DistillVerb) -> int:
     torch.set_num_threads(1)
     folder = find_policy(config.teacher)
     teacher, noise_scale = load_policy(folder), trained_noise(folder)
+    check_measurable(teacher, "A single-step head")
     check_head(config, teacher)
     name = config.env or trained_env_spec(folder).name
     with closing(make_env(name, config.num_envs, 0, max_episode_steps=config.max_episode_steps)) as env:

@@ -73,6 +73,11 @@ class MethodConfig(FinetuneConfig):
         help="pictures: actor and critics see the base's features, or those of a copy of its encoder that "
         "learns with the critics",
     )
+    privileged: bool = setting(
+        False,
+        "residual: actor and critics see the simulator's true state instead of the base's features, so that "
+        "pictures are drawn only when the base plans; the policy then runs in simulation only",
+    )
     shift_px: int = setting(
         4, "encoder=learned: largest random shift of a replayed picture [pixels] (DrQ-v2)", at_least=0
     )
@@ -140,14 +145,14 @@ class MethodConfig(FinetuneConfig):
     default_envs: int = setting(4, "number of environments if num_envs is 0", at_least=1)
     compare_share: float = setting(
         0.0,
-        "largest share of env_steps in which the last policy is compared with the base at the end, in the "
-        "place of evaluations during training; 0: no comparison",
+        "largest share of env_steps for a comparison of the last policy with the base at the end, which "
+        "replaces evaluations during training; 0: no comparison",
         at_least=0.0,
         at_most=0.5,
     )
     base_is_enough: int = setting(
         0,
-        "end after base_steps if the base has succeeded in all of its episodes and in so many; 0: never",
+        "end after base_steps if the base has succeeded in all of its episodes, at least this many; 0: never",
         at_least=0,
     )
 
@@ -174,8 +179,8 @@ class FinetuneVerb:
     method: MethodConfig = field(default_factory=MethodConfig)
     env_steps: int | None = setting(
         None,
-        "total environment steps, with a comparison at the end, without evaluations every eval_every steps; "
-        "none: the method's own number",
+        "total environment steps, including a comparison at the end, excluding evaluations every eval_every "
+        "steps; none: the method's own number",
         at_least=1,
     )
     max_wall_s: float | None = setting(
@@ -196,7 +201,9 @@ class FinetuneVerb:
         at_least=0,
     )
     num_workers: int = setting(
-        0, "number of simulator processes, with launcher=ray of each actor; 0: no other process", at_least=0
+        0,
+        "number of simulator processes, with launcher=ray of each actor; 0: simulate in this process",
+        at_least=0,
     )
     launcher: str = one_of(
         "none", "ray", help="who steps the environments: this process, or actors that Ray runs; needs Ray"
@@ -210,8 +217,8 @@ class FinetuneVerb:
     )
     staleness: int = setting(
         2,
-        "launcher=ray: blocks per actor that are learned from while an actor acts with the same weights, at "
-        "most; 0: actors and learner take turns",
+        "launcher=ray: most blocks per actor that the learner uses while an actor acts with the same "
+        "weights; 0: actors and learner take turns",
         at_least=0,
     )
     object_store_mb: int = setting(
@@ -226,7 +233,7 @@ class FinetuneVerb:
     )
     eval_every: int = setting(
         2000,
-        "environment steps between evaluations, of which the best policy is kept; 0: first and last only; "
+        "environment steps between evaluations; the best evaluated policy is kept; 0: first and last only; "
         "not used by auto and by methods with a comparison at the end",
         at_least=0,
     )

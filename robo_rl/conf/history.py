@@ -34,7 +34,7 @@ class PushConfig:
     repo: str = setting(REQUIRED, "repository on the Hugging Face Hub: <user or organisation>/<name>")
     private: bool = setting(True, "make a new repository private; false: everybody may read it")
     overwrite: bool = setting(False, "replace an earlier push; older versions stay in its history")
-    message: str = setting("", "message of the commit; empty: what was pushed")
+    message: str = setting("", "message of the commit; empty: a description of what is pushed")
 
 
 @dataclass

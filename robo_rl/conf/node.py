@@ -36,9 +36,9 @@ class FlightFilterNodeConfig(NodeConfig):
     """`flight_filter`: the only node that sends commands to the quadcopter."""
 
     bundle: str = setting(REQUIRED, "bundle whose flight envelope is enforced")
-    command_hz: float = setting(100.0, "rate of commands", at_least=1.0)
-    state_hz: float = setting(100.0, "rate of odom", at_least=1.0)
-    level: str = one_of("motors", "rates", help="four motor commands, or thrust and body rates")
+    command_hz: float = setting(100.0, "rate of commands [Hz]", at_least=1.0)
+    state_hz: float = setting(100.0, "rate of odom [Hz]", at_least=1.0)
+    level: str = one_of("motors", "rates", help="commands: four motor speeds, or thrust and body rates")
     hover: float = setting(0.5, "level=rates: hover thrust, 0 to 1", at_least=0.01)
     craft: str = setting("cf2x_l2f", "level=motors: craft of the motor commands")
     ground_m: float | None = setting(
@@ -111,7 +111,7 @@ class ActionHeadNodeConfig(NodeConfig):
     bundle: str | None = setting(
         None, "bundle of arm_policy: single-step and residual ones run here; none: play chunks"
     )
-    start: bool = setting(True, "command as soon as an action exists; otherwise by the service ~/start")
+    start: bool = setting(True, "send commands as soon as an action exists; otherwise by the service ~/start")
     heartbeat_s: float | None = setting(
         None,
         "longest time without a heartbeat of arm_policy, after which its chunk is not played on [s]; none: "
@@ -130,7 +130,7 @@ class QuadPolicyNodeConfig(NodeConfig):
 
     bundle: str = setting(REQUIRED, "folder of the bundle")
     goal_m: list[float] = setting([0.0, 0.0, 0.0], "hover point [m] in the task's frame")
-    start: bool = setting(True, "command as soon as odom comes; otherwise by the service ~/start")
+    start: bool = setting(True, "send commands as soon as odom arrives; otherwise by the service ~/start")
     hover: float = setting(0.5, "bundle of thrust and rates: hover thrust, 0 to 1", at_least=0.01)
 
 
@@ -164,7 +164,7 @@ class ControllerDriverNodeConfig(NodeConfig):
         "trajectory",
         "forward",
         "action",
-        help="auto: what the controller's parameters say; action: FollowJointTrajectory, with bus=rclpy",
+        help="auto: what fits the controller's parameters; action: FollowJointTrajectory, with bus=rclpy",
     )
 
 

@@ -24,15 +24,18 @@ class RecordingSettings:
     )
     transport: str = one_of("raw", "compressed", help="transport of pictures from the cameras: raw, or JPEG")
     rate_hz: float | None = setting(
-        None, "frames per second; none: the slowest of commands, states and cameras", at_least=0.1
+        None, "frames per second [Hz]; none: the slowest of commands, states and cameras", at_least=0.1
     )
-    image_width: int | None = setting(None, "width of stored pictures; none: as they come", at_least=8)
+    image_width: int | None = setting(
+        None, "width to which stored pictures are scaled down [px]; none: unchanged", at_least=8
+    )
     image_codec: str = one_of("raw", "jpeg", help="stored pictures; jpeg takes a seventh of the space")
     velocities: bool = setting(
         False,
-        "record joint velocities, too; a policy that sees them learns to go on as it moves, not to look",
+        "record joint velocities, too; a policy that observes them tends to continue its motion and to "
+        "ignore the pictures",
     )
-    operator: str = setting("", "name of the operator, kept with each episode")
+    operator: str = setting("", "name of the operator, stored with each episode")
     longest_s: float = setting(120.0, "length at which an episode ends by itself [s]", at_least=1.0)
     min_free_gb: float = setting(
         1.0,
@@ -40,7 +43,7 @@ class RecordingSettings:
         at_least=0.0,
     )
     device: str = setting(
-        "", "local device that drives, such as gamepad, spacemouse or leader; empty: the page drives"
+        "", "local device that drives the arm, such as gamepad, spacemouse or leader; empty: the page"
     )
     policy: str = setting(
         "", "bundle of a policy that may act; empty: none, or one that is trained on the page"
@@ -69,7 +72,9 @@ class RecordConfig(RecordingSettings):
     """`robo-rl record`."""
 
     attach: bool = setting(False, "join nodes that run already, with or without ROS, and start none")
-    driver: str | None = setting(None, "YAML file of a real robot's driver; none: attach=true, or sim_arm")
+    driver: str | None = setting(
+        None, "YAML file of a real robot's driver; none: with robot=sim_arm or attach=true"
+    )
     controller: str | None = setting(None, "controller of ros2_control that moves the arm, such as "
                                      "joint_trajectory_controller")  # fmt: skip
     device_settings: str = setting("", "YAML file with further settings of the device, such as mode: tool")

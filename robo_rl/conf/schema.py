@@ -67,9 +67,8 @@ class DataImportConfig:
     )
     keys: list[str] = setting(
         [],
-        "pairs key:array, the observation that each array or feature becomes; none: all of them, except "
-        "for a "
-        "buffer",
+        "pairs key:array, the observation for each array or feature of the source; empty: all of them, "
+        "except for a buffer, which needs keys",
     )
     limit: int | None = setting(
         None, "number of episodes to import, from the first on; none: all", at_least=1
@@ -145,6 +144,16 @@ class CollectConfig:
     image_codec: str = one_of("raw", "jpeg", help="storage of images; raw reads faster, jpeg is smaller")
     task: str = setting("", "with env=, instruction stored with every episode; empty: the environment's name")
     device: str = setting("auto", "device that computes the policy: auto, cpu, cuda or cuda:<number>")
+    privileged: bool = setting(
+        False, "record also what only the simulator knows (privileged.<name>), for method.privileged=true"
+    )
+    takeover: float = setting(
+        0.0,
+        "policy with a base: its corrections begin at a random step of every episode, at most this fraction "
+        "of the longest one, and its base acts alone before",
+        at_least=0.0,
+        at_most=1.0,
+    )
 
 
 @dataclass
@@ -159,7 +168,7 @@ class ViewConfig:
         "expert",
         "random",
         "still",
-        help="source of actions: scripted expert, random, or zero actions",
+        help="source of actions: scripted expert, random actions, or the middle of the action limits",
     )
     policy: str | None = setting(
         None, "policy folder, run, checkpoint (<run>@<step>) or bundle that acts instead of `pilot`"

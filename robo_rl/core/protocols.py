@@ -106,7 +106,7 @@ class ChunkPolicy(Protocol):
 
 
 def reads_every_step(policy: ChunkPolicy) -> bool:
-    """False for a policy that reads observations only when it plans, as its attribute of this name says."""
+    """False for a policy that reads pictures only when it plans, as its attribute of this name says."""
     return bool(getattr(policy, "reads_every_step", True))
 
 
@@ -133,15 +133,22 @@ def picture_skipping(env: VecEnv) -> SkipsPictures | None:
 
 
 @runtime_checkable
-class PictureEncoder(Protocol):
-    """An encoder (nn.Module) of pictures and of what is observed beside them: states, normalised and flat."""
+class StateReader(Protocol):
+    """Part of an encoder whose output no weight changes: numbers, normalised and flat."""
+
+    spec: dict[str, ArraySpec]  # all observations that the encoder reads
+
+    def states(self, obs: Obs) -> Float[Tensor, "b s"]:
+        """obs (b, To, *shape) -> the numbers among the observations."""
+        ...
+
+
+@runtime_checkable
+class PictureEncoder(StateReader, Protocol):
+    """An encoder (nn.Module) of pictures and of the numbers that are observed beside them."""
 
     dim: int  # f
     image_keys: tuple[str, ...]
-
-    def states(self, obs: Obs) -> Float[Tensor, "b s"]:
-        """obs (b, To, *shape) -> what is observed beside the pictures, which no weight changes."""
-        ...
 
     def encode(self, states: Float[Tensor, "b s"], obs: Obs) -> Float[Tensor, "b f"]:
         """Features of states and pictures (b, To, h, w, c)."""

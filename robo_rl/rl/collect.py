@@ -163,8 +163,8 @@ class Collector:
         self.decisions = RunningDecisions(self._lanes, shape, width)
         self.episodes = RunningEpisodes(self._lanes)
         self.env_steps = 0
-        chunks = action_map.timescale == "chunk" and not self._lanes.masked
-        self._skipping = picture_skipping(env) if chunks else None
+        planned = action_map.timescale == "chunk" or not self.observations.reads_pictures
+        self._skipping = picture_skipping(env) if planned and not self._lanes.masked else None
 
     def reset(self, obs: Obs, episode_seeds: Indices) -> None:
         """Start every lane after a reset of the environment. Call once, before the first `begin`."""

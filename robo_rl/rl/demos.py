@@ -13,7 +13,7 @@ from robo_rl.core.action_map import ActionMap, LatentMap
 from robo_rl.core.conditioning import Condition, encode, memory_shape, pooled
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
-from robo_rl.core.protocols import ChunkPolicy, Obs, PictureEncoder
+from robo_rl.core.protocols import ChunkPolicy, Obs, StateReader
 from robo_rl.core.seeding import episode_noise
 from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.data.frames import FrameRing
@@ -44,15 +44,15 @@ def demo_replay(
     outcome_of: Callable[[DemoEpisode], DemoOutcome] = success_outcome,
     human_only: bool = False,
     device: torch.device | str = "cpu",
-    encoder: PictureEncoder | None = None,
+    encoder: StateReader | None = None,
     frames: Callable[[list[DemoEpisode]], FrameRing] | None = None,
     shaping: PotentialShaping | None = None,
     noise_aliased: bool = False,
 ) -> Replay:
     """A replay buffer of one lane that holds the demonstrations, without failed ones. device: of it and the
-    base. encoder: of a run that learns from pictures, which the replay then holds in place of features.
-    frames: makes their memory. noise_aliased: the critics learn from executed chunks, though the map's output
-    is a noise (DSRL-NA).
+    base. encoder: makes the numbers that the replay holds in place of the base's features (None: it holds
+    these). frames: makes the memory of pictures beside them. noise_aliased: the critics learn from executed
+    chunks, though the map's output is a noise (DSRL-NA).
 
     outcome_of: rewards and ends of an episode. By default the reward is 1 at the last action, which
     terminates the episode, and 0 before. `recorded_outcome`: what was recorded, for environments with a
@@ -140,27 +140,34 @@ def _add(
     outcome: DemoOutcome,
     held: Bool[ndarray, " n"],
     shown: Bool[ndarray, " n"],
-    encoder: PictureEncoder | None,
+    encoder: StateReader | None,
     shaping: PotentialShaping | None,
 ) -> None:
     device = store.head.device
-    observations, blocks = recorded_observations(episode, base.obs_spec, device)
+    keys = base.obs_spec if encoder is None else {**base.obs_spec, **encoder.spec}
+    observations, blocks = recorded_observations(episode, keys, device)
 
     def each_block(make: Callable[[Obs, Tensor], Tensor]) -> Tensor:
         return torch.cat([make(stacked_obs(observations, rows, base.obs_steps), rows) for rows in blocks])
 
     chunks = action_map.timescale == "chunk"
+    rows = torch.cat(blocks)
+    # the prefix of a picture costs far more than the rest, so encode only what is read
+    read = rows if chunks or encoder is None else rows[:: base.execute]
     with torch.no_grad():
-        conditions = [encode(base, stacked_obs(observations, rows, base.obs_steps)) for rows in blocks]
+        conditions = [
+            (some, encode(base, stacked_obs(observations, some, base.obs_steps)))
+            for some in read.split(_BLOCK_ROWS)
+        ]
         if encoder is None:
-            kept = torch.cat([pooled(condition) for condition in conditions])
+            kept = torch.cat([pooled(condition) for _, condition in conditions])
         else:
             kept = each_block(lambda obs, _: encoder.states(obs))
         if chunks:
-            ctx = chunk_contexts(conditions, base, action_map, index, scale)
+            ctx = chunk_contexts([condition for _, condition in conditions], base, action_map, index, scale)
         elif action_map.ctx_dim:
-            planned = _base_actions(conditions, base, index, scale)
-            ctx = each_block(lambda obs, rows: base.refine(obs, planned[rows]))
+            planned = _base_actions(conditions, base, index, scale)[: len(rows)]
+            ctx = each_block(lambda obs, some: base.refine(obs, planned[some]))
         else:
             ctx = torch.zeros(len(kept), 0, device=device)
     number = _append(store, observations) if store.frames is not None else None
@@ -230,18 +237,17 @@ def stacked_obs(observations: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> O
 
 
 def _base_actions(
-    blocks: list[Condition], base: ChunkPolicy, index: int, scale: float
+    blocks: list[tuple[Int[Tensor, " k"], Condition]], base: ChunkPolicy, index: int, scale: float
 ) -> Float[Tensor, "n a"]:
     """Actions that the base would have executed along the demonstration, planned every `execute` steps.
 
-    blocks: conditions of its steps, in order.
+    blocks: numbers of steps, in order, and their conditions; they hold those in which it plans.
     """
-    count, device = sum(map(len, blocks)), pooled(blocks[0]).device
-    starts = torch.arange(0, count, base.execute, device=device)
-    noise = episode_noise(index, len(starts), (base.chunk, base.action_spec.dim)).to(device) * scale
-    chunks, before = [], 0
-    for block in blocks:
-        here = (starts >= before) & (starts < before + len(block))
-        chunks.append(base.sample_from(block[starts[here] - before], noise[here])[:, : base.execute])
-        before += len(block)
-    return torch.cat(chunks).flatten(0, 1)[:count]
+    plans = [(rows % base.execute == 0, rows, condition) for rows, condition in blocks]
+    count = sum(int(planning.sum()) for planning, _, _ in plans)
+    noise = episode_noise(index, count, (base.chunk, base.action_spec.dim)).to(blocks[0][0].device) * scale
+    chunks = [
+        base.sample_from(condition[planning], noise[rows[planning] // base.execute])[:, : base.execute]
+        for planning, rows, condition in plans
+    ]
+    return torch.cat(chunks).flatten(0, 1)

@@ -37,7 +37,9 @@ class FinetuneConfig:
 
     env_steps: int = setting(12_000, "environment steps in total, including the base's", at_least=1)
     offline_updates: int = setting(0, "updates on demonstrations before the first step", at_least=0)
-    base_steps: int = setting(4_000, "steps of these that `warmup` collects before learning", at_least=0)
+    base_steps: int = setting(
+        4_000, "first env_steps, in which the policy of `warmup` acts before learning starts", at_least=0
+    )
     warmup: str = one_of(
         "base", "actor", help="policy that acts in base_steps; actor: the learner's, as loaded by `init`"
     )

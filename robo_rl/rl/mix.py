@@ -18,10 +18,16 @@ from robo_rl.data.replay import Batch, Replay
 class MixConfig:
     """Fraction of the batch from each buffer. They sum to 1; an empty buffer's share goes to the others."""
 
-    online: float = setting(1.0, "transitions of training", at_least=0.0)
-    base: float = setting(0.0, "transitions of the base alone, which anchor the critics (DAWN)", at_least=0.0)
-    demo: float = setting(0.0, "demonstrations", at_least=0.0)
-    intervention: float = setting(0.0, "steps in which a human intervened", at_least=0.0)
+    online: float = setting(1.0, "share of a batch from transitions of training", at_least=0.0)
+    base: float = setting(
+        0.0,
+        "share of a batch from transitions of the base alone, which anchor the critics (DAWN)",
+        at_least=0.0,
+    )
+    demo: float = setting(0.0, "share of a batch from demonstrations", at_least=0.0)
+    intervention: float = setting(
+        0.0, "share of a batch from steps in which a human intervened", at_least=0.0
+    )
 
 
 class ReplayMix:

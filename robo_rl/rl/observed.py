@@ -1,7 +1,8 @@
 """What actor and critics see of an observation while it is collected, and what the replay keeps of it.
 
 Frozen encoder: the base's features, for both. Learned encoder: its features, which change with every update,
-while the replay keeps the states and the number of the newest frame of the pictures.
+while the replay keeps the states and the number of the newest frame of the pictures. True state: numbers that
+only the simulator knows, so that pictures are read by the base alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from robo_rl.core.conditioning import Condition, encode, pooled
 from robo_rl.core.lanes import Lanes
-from robo_rl.core.protocols import Obs, PictureEncoder, PlanningExecutor
+from robo_rl.core.protocols import Obs, PictureEncoder, PlanningExecutor, StateReader
 from robo_rl.core.shapes import Float
 from robo_rl.data.frames import FrameRing
 
@@ -28,7 +29,12 @@ class Seen(NamedTuple):
 
 @runtime_checkable
 class Observations(Protocol):
-    """Observations of all lanes, which the executor stacks."""
+    """Observations of all lanes, which the executor stacks.
+
+    reads_pictures: whether `see` reads the pictures of every step.
+    """
+
+    reads_pictures: bool
 
     def start(self, obs: Obs, lanes: Lanes) -> None:
         """The first observations of episodes in these lanes. obs: (n, *shape), all lanes."""
@@ -44,6 +50,8 @@ class Observations(Protocol):
 class BaseFeatures:
     """Features of the base's own frozen encoder."""
 
+    reads_pictures = True
+
     def __init__(self, executor: PlanningExecutor) -> None:
         self.executor = executor
 
@@ -58,6 +66,8 @@ class BaseFeatures:
 
 class LearnedFeatures:
     """Features of an encoder that learns. Its pictures are stored once each, in the ring of the replay."""
+
+    reads_pictures = True
 
     def __init__(self, executor: PlanningExecutor, encoder: PictureEncoder, frames: FrameRing) -> None:
         self.executor, self.encoder, self.frames = executor, encoder, frames
@@ -75,3 +85,19 @@ class LearnedFeatures:
         return Seen(
             self.encoder.encode(states, history), {"obs": states, "frame": lanes.read(self.frames.newest)}
         )
+
+
+class StateFeatures:
+    """Features that `encoder` makes of numbers alone; the base encodes its pictures when it plans."""
+
+    reads_pictures = False
+
+    def __init__(self, executor: PlanningExecutor, encoder: StateReader) -> None:
+        self.executor, self.encoder = executor, encoder
+
+    def start(self, obs: Obs, lanes: Lanes) -> None: ...
+    def add(self, obs: Obs) -> None: ...
+
+    def see(self, lanes: Lanes) -> Seen:
+        features = self.encoder.states(self.executor.history(lanes))
+        return Seen(features, {"obs": features})

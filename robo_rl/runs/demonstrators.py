@@ -12,9 +12,15 @@ from torch import Tensor
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
+from policies.registry import SavedPolicy
+from policies.tuned.privileged import PrivilegedPolicy
+from policies.tuned.residual import ResidualPolicy
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.rl.distillation.dagger import corrects_steps
+from robo_rl.rl.takeover import Takeover
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import open_policy
 from sim.registry import has_expert, make_expert, skilled
@@ -78,6 +84,39 @@ class PolicyDemonstrator:
         return self._executor.policy.action_spec.denormalize(self._executor.act(self._noise))
 
 
+class HybridDemonstrator:
+    """A policy that corrects single steps of its base, from a random step of every episode on (PLD).
+
+    Its successes begin as those of the base, so that the base learns from them what to do where it goes.
+    """
+
+    def __init__(
+        self, policy: SavedPolicy, base: SavedPolicy, noise: EpisodeNoise, takeover: Takeover
+    ) -> None:
+        self._policy, self._base, self._noise, self._takeover = policy, base, noise, takeover
+        lanes = len(takeover.steps)
+        self._executor = ChunkExecutor(policy, lanes)
+        self._step = torch.zeros(lanes, dtype=torch.long)
+
+    def start(self, lane_ids: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        lanes = torch.tensor(list(lane_ids))
+        self._executor.reset(obs, lanes)
+        self._noise.reset(lane_ids, seeds)
+        self._takeover.reset(Lanes.of(lanes), seeds)
+        self._step[lanes] = 0
+
+    def observe(self, obs: Obs) -> None:
+        self._executor.observe(obs)
+        self._step += 1
+
+    def act(self) -> Tensor:
+        return self._policy.action_spec.denormalize(self._executor.act(self._noise, self._refine))
+
+    def _refine(self, obs: Obs, action: Tensor) -> Tensor:
+        base = self._takeover.base_acts(self._step).unsqueeze(1)
+        return torch.where(base, self._base.refine(obs, action), self._policy.refine(obs, action))
+
+
 COLLECT_WITHOUT = (
     "Record a trained policy by policy=<run>, your own data by DatasetWriter in Python or "
     "`robo-rl data import`, or learn without demonstrations: "
@@ -91,6 +130,8 @@ def make_demonstrator(config: CollectConfig, env: VecEnv, without: str = COLLECT
     without: what to do instead for an environment without expert, for the message of the ConfigError.
     """
     if config.policy is None:
+        if config.takeover > 0.0:
+            raise ConfigError("takeover= is for a policy with a base: give policy=, or leave it out.")
         if not has_expert(config.env):
             known = ", ".join(skilled())
             raise ConfigError(
@@ -100,8 +141,17 @@ def make_demonstrator(config: CollectConfig, env: VecEnv, without: str = COLLECT
         return ExpertDemonstrator(
             make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs
         )
-    actor = open_policy(config.policy, pick_device(config.device))
+    device = torch.device("cpu") if config.takeover > 0.0 else pick_device(config.device)
+    actor = open_policy(config.policy, device)
     actor.check(env.spec)
     scale = actor.noise if config.noise is None else config.noise
     noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), scale)
-    return PolicyDemonstrator(ChunkExecutor(actor.policy, config.num_envs), noise)
+    if config.takeover == 0.0:
+        return PolicyDemonstrator(ChunkExecutor(actor.policy, config.num_envs), noise)
+    if not isinstance(actor.policy, ResidualPolicy | PrivilegedPolicy) or not corrects_steps(actor.policy):
+        raise ConfigError(
+            f"takeover={config.takeover:g} leaves the first steps to the base of a policy that corrects "
+            "single steps (method=residual, residual_lanes or pld), which this one is not. Leave it out."
+        )
+    most = round(config.takeover * env.spec.max_episode_steps)
+    return HybridDemonstrator(actor.policy, actor.policy.base, noise, Takeover(config.num_envs, most))

@@ -9,6 +9,7 @@ from policies.checkpoint import read_policy_json
 from policies.deploy.bundle import MANIFEST
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.eval.stats import PairedTest, SuccessRate
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.runs.run_dir import RunDir
 
 SIGNIFICANT = 0.05  # p below which a difference is taken as real
@@ -60,10 +61,15 @@ def after_evaluation(folder: Path, rate: SuccessRate) -> str:
 def after_tuning(
     config: FinetuneVerb, run: Path, before: SuccessRate | None, after: SuccessRate, test: PairedTest | None
 ) -> str:
-    """A gain is distilled, a small one confirmed first; without a gain, other ways to improve the base."""
+    """A gain is distilled, a small one confirmed first; without a gain, other ways to improve the base.
+
+    A policy that sees the true state teaches another one.
+    """
     if before is None or test is None:
         return f"robo-rl evaluate policy={run} episodes={AGAIN * config.final_episodes}"
     head = Path(config.out).parent / "head"
+    if config.method.privileged and after.rate > before.rate:
+        return _teaching(config, run)
     if after.rate > before.rate and test.p_value < SIGNIFICANT:
         return f"robo-rl distill teacher={run} out={head}"
     if after.rate > before.rate:
@@ -82,6 +88,18 @@ def after_tuning(
         f"robo-rl finetune base={config.base} {longer} out={run}-longer   (your other settings with it)",
         f"robo-rl finetune base={config.base} {other} out={run}-other   (docs/methods.md)",
         keep if before.k else BETTER_BASE,
+    )
+    return INDENT.join(ways)
+
+
+def _teaching(config: FinetuneVerb, run: Path) -> str:
+    """Commands that let a policy learn from one that sees the true state."""
+    env = config.env or trained_env_spec(find_policy(str(config.base))).name
+    data = Path(config.out).parent / "taught"
+    ways = (
+        "this policy runs in simulation only; one that sees what the robot measures learns from it:",
+        f"robo-rl collect policy={run} env={env} takeover=0.5 episodes=300 out={data}",
+        f"robo-rl train data=[{config.demos},{data}] out={data.parent / 'pupil'}  (the base's settings)",
     )
     return INDENT.join(ways)
 

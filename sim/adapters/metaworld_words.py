@@ -30,7 +30,8 @@ from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.options import check_reward, check_steps
 
 CAMERAS = {"image.top": "topview", "image.corner": "corner"}
-EXPERT_STATE = "privileged.state"  # what the scripts read; policies do not
+EXPERT_STATE = "privileged.state"  # what the scripts read; policies of a robot do not
+WHICH_TASK = "privileged.which_task"
 OBJECT = slice(4, 7)  # in it, the place of the task's object [m]
 WORDS = ("training", "new")
 
@@ -40,10 +41,10 @@ class WordsLanes:
     """Builder of lanes of several tasks: "mt6", "mt10", tasks joined by "+", or one task with "+" at its end.
 
     Observation: `state` (4,), hand xyz [m] and gripper opening [0, 1]; two pictures; `instruction`;
-    `privileged.state` (39,), the state of `MetaWorldLanes`, for scripts only; `target.top` and
-    `target.corner` (2,), place of the task's object in the pictures, for training. Actions, rewards and
-    endings are those of `MetaWorldLanes`. wordings: "training", or "new" for instructions that are in no
-    demonstration.
+    `target.top` and `target.corner` (2,), place of the task's object in the pictures, for training. Only the
+    simulator knows `privileged.state` (39,), the state of `MetaWorldLanes`, and `privileged.which_task` (n,),
+    1 for the episode's task and 0 for the others. Actions, rewards and endings are those of `MetaWorldLanes`.
+    wordings: "training", or "new" for instructions that are in no demonstration.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("metaworld.env_dict",)
@@ -73,6 +74,7 @@ class WordsLanes:
                 **dict.fromkeys(CAMERAS, picture),
                 INSTRUCTION: INSTRUCTION_SPEC,
                 EXPERT_STATE: ArraySpec((39,), "float32", "m"),
+                WHICH_TASK: ArraySpec((len(tasks_of(self.task)),), "float32", "1: this task"),
                 **{
                     target_of(key): ArraySpec((2,), "float32", "x right, y down, edges at 1")
                     for key in CAMERAS
@@ -139,7 +141,11 @@ class WordsLane:
     def _observed(self, obs: LaneObs, draw: bool = True) -> LaneObs:
         """Observation of the suite from that of the simulation; draw: with pictures."""
         state = obs["state"]
-        numbers = {"state": state[:4], INSTRUCTION: self._instruction, EXPERT_STATE: state}
+        which = np.zeros(len(self._tasks), np.float32)
+        which[self._number] = 1.0
+        numbers = {
+            "state": state[:4], INSTRUCTION: self._instruction, EXPERT_STATE: state, WHICH_TASK: which,
+        }  # fmt: skip
         model, data = self._simulation().model_and_data
         targets = {
             target_of(key): in_camera(model, data, camera, state[OBJECT]) for key, camera in CAMERAS.items()

@@ -28,6 +28,15 @@ def test_a_gain_is_distilled() -> None:
     assert tuned(50, 90, 1e-6) == "robo-rl distill teacher=runs/ft out=runs/head"
 
 
+def test_a_policy_that_sees_the_true_state_teaches() -> None:
+    method = MethodConfig(name="residual_lanes", privileged=True)
+    said = tuned(50, 90, 1e-6, replace(CONFIG, method=method, env="metaworld/mt6", demos="data/mt6"))
+    assert (
+        "robo-rl collect policy=runs/ft env=metaworld/mt6 takeover=0.5 episodes=300 out=runs/taught" in said
+    )
+    assert "robo-rl train data=[data/mt6,runs/taught] out=runs/pupil" in said
+
+
 def test_a_gain_that_may_be_chance_is_measured_again() -> None:
     """More episodes decide before the policy is used."""
     said = tuned(50, 55, 0.4)

@@ -45,3 +45,29 @@ def test_report_of_finished_and_refused_runs(tmp_path: Path, monkeypatch: pytest
     assert lines["suite/mt50/median"] == lines["suite/mt50/mean"] == (pytest.approx(0.9375), {"tasks": 2})
     assert lines["suite/mt50/tasks_below_base"] == (1, {"tasks": 2, "names": ["push"]})
     assert not any("assembly" in name for name in lines)
+
+
+@pytest.mark.parametrize("defect", [False, True])
+def test_only_a_refusal_leaves_a_task_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, defect: bool
+) -> None:
+    """A run that an error of the program ended is run again."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module: Any = import_module("suite")
+    call = module.Call("sweep", "auto", 0, None, tmp_path, 50_000, False, 20)
+    said = (
+        "this is an error in robo-rl itself; please report it" if defect else "None of 200 episodes succeeded"
+    )
+
+    def run_seed(call: Any) -> None:
+        call.home.mkdir(parents=True)
+        (call.home / f"{call.label}.log").write_text(f"collect:  50%\rrobo-rl: {said}\n")
+        raise SystemExit("robo-rl collect failed with exit code 2")
+
+    monkeypatch.setattr(module, "run_seed", run_seed)
+    log = module.attempt(call)
+    assert (log is not None and log.exists()) is defect
+    assert module.reason_file(call).exists() is not defect
+    if not defect:
+        assert module.reason_file(call).read_text() == said
+        assert module.attempt(call) is None  # not run again

@@ -8,12 +8,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from robo_rl.apps.tuning.report import evaluation_seeds
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.store import DatasetWriter
 from robo_rl.eval.rollout import eval_seeds
 from sim.adapters.metaworld_instructions import SUITES
 
+ARM = EnvSpec("robot/x", {"state": ArraySpec((2,))}, ActionSpec((-1.0,), (1.0,)), 9, 10.0)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -93,3 +98,42 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     args.bases = ["vla_s1", "vla_s2"]
     with pytest.raises(SystemExit, match=r"vla_s1_mt6.* Train them first"):
         measurement.bases()
+
+
+def test_a_lesson_is_taught_once_and_all_steps_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Teacher, then episodes of 3 and 4 steps at the second and fifth attempt: at most three that failed, and
+    the six that were running.
+    """
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module: Any = import_module("vla_teacher")
+    called = list[str]()
+
+    def verb(name: str, *words: str, **settings: Any) -> None:
+        called.append(name)
+        out = settings["out"]
+        if name == "finetune":
+            (out / "policy").mkdir(parents=True)
+            (out / "policy" / "policy.json").write_text("{}")
+            took = {"env_steps": 100, "steps": {"selection": 8}, "curve": {"train_cpu_s": 5.0}}
+            (out / "results.json").write_text(json.dumps(took))
+            return
+        if out.exists():  # `collect` keeps what is there
+            return
+        writer, drawn = DatasetWriter.create(out, ARM), EpisodeSeeds(("collect", settings["seed"]))
+        seeds = [next(drawn) for _ in range(5)]
+        for seed, steps in ((seeds[1], 3), (seeds[4], 4)):
+            with writer.episode(task="x", seed=seed) as episode:
+                obs = {"state": np.zeros(2, np.float32)}
+                for _ in range(steps):
+                    episode.add(obs, np.zeros(1, np.float32), reward=0.0)
+                episode.commit(success=True, final_obs=obs)
+
+    monkeypatch.setattr(module, "verb", verb)
+    lesson = module.Lesson("base", tmp_path / "demos", "metaworld/mt6", 0, tmp_path / "lesson")
+    for _ in range(2):
+        lesson.teach(100, 6, [])
+        lesson.record(2)
+    assert called == ["finetune", "collect", "collect"]
+    costs = lesson.costs()
+    assert (costs["env_steps"], costs["selection"]) == (100 + 7 + 200 * (3 + 6), 8)
+    assert costs["train_cpu_s"] >= 5.0

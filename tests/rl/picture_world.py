@@ -14,7 +14,7 @@ from policies.base.generative import GenerativePolicy
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.tuning.compose import TuningSession, build_session
-from robo_rl.apps.tuning.pictures import fresh_encoder
+from robo_rl.apps.tuning.encoders.pictures import fresh_encoder
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.protocols import Obs, StepResult
 from robo_rl.core.seeding import EpisodeSeeds

@@ -46,8 +46,8 @@ VERBS = {
         "view",
         "schema:ViewConfig",
         "sim",
-        "film an environment, driven by its expert, a policy or random actions: a video and stills, without "
-        "a display",
+        "show an environment, driven by its expert, a policy or random actions, in a window; without a "
+        "display as a video and stills",
         "robo-rl view env=metaworld/assembly-v3",
         "robo-rl view env=quad/race:track=splits episodes=1",
         "robo-rl view env=metaworld/push-v3 policy=runs/base",

@@ -64,8 +64,8 @@ def _link(name: str, settings: Mapping[str, Any], ground_m: float | None) -> set
         return set()
     if ground_m is None:
         raise ConfigError(
-            "The height of the ground is not known, where a landing ends. Say ground=-0.6 to hover 0.6 m "
-            "above where the autopilot's height is 0."
+            "The height of the ground is not known, but a landing ends there. Give ground=, such as "
+            "ground=-0.6 to hover 0.6 m above the point where the autopilot's height is 0."
         )
     return {quad_link(name, settings)}
 

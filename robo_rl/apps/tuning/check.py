@@ -10,8 +10,9 @@ import torch
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.auto.verb import check_auto
 from robo_rl.apps.tuning.compose import check_interventions
+from robo_rl.apps.tuning.encoders.pictures import check_memory, check_method, learned_pictures, memory_of
+from robo_rl.apps.tuning.encoders.true_state import check_privileged
 from robo_rl.apps.tuning.maps import build_map
-from robo_rl.apps.tuning.pictures import check_memory, check_method, learned_pictures, memory_of
 from robo_rl.apps.tuning.remote import check_launcher
 from robo_rl.apps.tuning.rewards.progress import check_progress
 from robo_rl.apps.tuning.start import env_name, with_planning_interval
@@ -61,6 +62,7 @@ def check_config(config: FinetuneVerb) -> None:
     check_interventions(method)
     check_method(method)
     check_progress(method, config.demos is not None)
+    check_privileged(method, config.demos is not None)
     if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))

@@ -15,13 +15,15 @@ from policies.registry import SavedPolicy
 from policies.tuned.best_of import BestOfPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.one_step import JumpHead, OneStepPolicy
+from policies.tuned.privileged import PrivilegedPolicy, TrueState
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
 from policies.vla.packed import PackedPolicy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.denoising import chain_head, token_head, tunable
+from robo_rl.apps.tuning.encoders.pictures import LearnedPictures, learned_pictures
+from robo_rl.apps.tuning.encoders.true_state import true_state
 from robo_rl.apps.tuning.maps import build_map, check_together
-from robo_rl.apps.tuning.pictures import LearnedPictures, learned_pictures
 from robo_rl.apps.tuning.rewards.progress import ProgressRun
 from robo_rl.apps.tuning.stores import (
     base_noise,
@@ -51,7 +53,7 @@ from robo_rl.rl.denoising.head import ChainHead
 from robo_rl.rl.denoising.tokens import TokenHead
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import ReplayMix
-from robo_rl.rl.observed import LearnedFeatures
+from robo_rl.rl.observed import LearnedFeatures, Observations, StateFeatures
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder
 from robo_rl.rl.off_policy.candidates import CandidateLearner
 from robo_rl.rl.off_policy.flow_q import FlowQLearner
@@ -106,13 +108,16 @@ def build_session(
     action_map = build_map(method.map, base)
     check_together(method, action_map)
     acting = stored_base(method, base, env.spec.name)
-    pictures = learned_pictures(method, base, device)
-    features = feature_dim(acting, env.spec, device) if pictures is None else pictures.encoder.dim
+    pictures, hidden = learned_pictures(method, base, device), true_state(method, env.spec, demos, device)
+    if hidden is not None:
+        features = hidden.dim
+    else:
+        features = feature_dim(acting, env.spec, device) if pictures is None else pictures.encoder.dim
     kept = features if pictures is None else pictures.states_dim
     progress = ProgressRun(run, seed, say)
     parts = Parts(
         method=method, base=base, acting=acting, env=env, map=action_map, features=features,
-        pictures=pictures, widths=store_widths(base, kept, action_map),
+        pictures=pictures, true_state=hidden, widths=store_widths(base, kept, action_map),
         rng=generator("learner", seed, device=device),
         draws=generator("replay", seed, device=device),
         demos=demos, dense_reward=dense_reward, logger=logger, say=say, device=device, masked=masked,
@@ -138,12 +143,13 @@ def build_collector(
     masked: bool | None = None,
     pictures: LearnedPictures | None = None,
     shaping: PotentialShaping | None = None,
+    hidden: TrueState | None = None,
 ) -> Collector:
     """Collector of a method over the lanes of this environment."""
     executor = ChunkExecutor(base, env.num_envs, device=device, masked=masked)
     noise = EpisodeNoise((base.chunk, base.action_spec.dim), base_noise(method), device=device)
     gamma, reward = method.learner.gamma, reward_transform(method)
-    seen = None
+    seen: Observations | None = None if hidden is None else StateFeatures(executor, hidden)
     if pictures is not None:
         assert isinstance(store, Replay)
         assert store.frames is not None
@@ -170,7 +176,8 @@ class Parts:
     env: VecEnv
     map: ActionMap
     features: int  # width of the stored ones, or of those that an encoder makes which learns
-    pictures: LearnedPictures | None  # None: the base's features are stored
+    pictures: LearnedPictures | None  # None: no pictures are stored
+    true_state: TrueState | None  # None: actor and critics see what the base's encoder makes
     widths: dict[str, int]
     rng: torch.Generator  # of the learner
     draws: torch.Generator  # of the replay
@@ -194,7 +201,7 @@ class Parts:
         """Collection with this base into this store."""
         return build_collector(
             self.method, base, self.env, self.map, store, interventions, self.device, self.masked,
-            self.pictures, self.shaping,
+            self.pictures, self.shaping, self.true_state,
         )  # fmt: skip
 
 
@@ -205,14 +212,14 @@ def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
         method = with_packed_replay(method, base, parts.features, parts.demos, parts.say)
     stores = build_stores(
         method, parts.acting, parts.env.num_envs, parts.widths, parts.map, parts.demos, parts.dense_reward,
-        parts.device, parts.pictures, parts.shaping,
+        parts.device, parts.pictures, parts.shaping, parts.true_state,
     )  # fmt: skip
     collector = parts.collector(parts.acting, stores["online"], stores.get("intervention"))
     learner = build_learner(method, parts.acting, parts.features, parts.map, parts.rng, parts.pictures)
     mix = ReplayMix(stores, vars(method.mix))
     captured = update_graphs(torch.device(parts.device), parts.graphs, (parts.rng, parts.draws))
     tuner = FineTuner(method, collector, learner, mix, parts.draws, parts.logger, parts.say, captured)
-    return tuner, deployed(base, learner, parts.map, parts.pictures)
+    return tuner, deployed(base, learner, parts.map, parts.pictures, parts.true_state)
 
 
 def build_learner(
@@ -322,6 +329,7 @@ def deployed(
     learner: OffPolicyLearner | PpoLearner,
     action_map: ActionMap,
     pictures: LearnedPictures | None = None,
+    hidden: TrueState | None = None,
 ) -> SavedPolicy:
     """Policy that executes the learner's actor, or with `deploy_target` its target actor; it shares the
     learner's weights.
@@ -338,6 +346,8 @@ def deployed(
         return BestOfPolicy(base, learner.gate, action_map, actor)
     if isinstance(action_map, ResidualMap):
         gate = learner.gate if isinstance(learner, OffPolicyLearner) and learner.cfg.gate else None
+        if hidden is not None:
+            return PrivilegedPolicy(base, actor, action_map, gate, hidden)
         return ResidualPolicy(base, actor, action_map, gate, encoder)
     assert isinstance(base, DirectPolicy)
     return DirectPolicy(base.env, base.normalizer, actor, encoder)

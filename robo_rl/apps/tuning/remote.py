@@ -209,6 +209,11 @@ def check_launcher(config: FinetuneVerb) -> None:
             "Actors send decisions without pictures, which method.encoder=learned replays. Leave out "
             "launcher=ray, or method.encoder."
         )
+    if method.privileged:
+        raise ConfigError(
+            "Actors send the base's features, not the true state. Leave out launcher=ray, or "
+            "method.privileged."
+        )
     if method.algorithm == "ppo":
         raise ConfigError(
             f"method={method.name} learns from the newest policy's data alone (PPO), but actors run ahead. "

@@ -11,8 +11,9 @@ import torch
 
 from policies.checkpoint import check_compatible
 from policies.registry import SavedPolicy
+from policies.tuned.privileged import TrueState
 from policies.vla.packed import PackedPolicy, has_prefix
-from robo_rl.apps.tuning.pictures import (
+from robo_rl.apps.tuning.encoders.pictures import (
     LearnedPictures,
     ReplaySize,
     check_memory,
@@ -100,9 +101,10 @@ def build_stores(
     device: torch.device | str = "cpu",
     pictures: LearnedPictures | None = None,
     shaping: PotentialShaping | None = None,
+    hidden: TrueState | None = None,
 ) -> dict[str, Replay]:
     """Replay buffers that the method's mix names. base: the one whose features are stored. shaping: of the
-    rewards of demonstrations, as of others.
+    rewards of demonstrations, as of others. hidden: what is stored instead of features; None: the features.
     """
     names = [
         name
@@ -113,7 +115,7 @@ def build_stores(
     replayed = demos if method.mix.demo > 0.0 else None
     if pictures is None:
         stores = {name: Replay(method.replay_capacity, lanes, widths, device=device) for name in names}
-        learned: dict[str, Any] = {}
+        learned: dict[str, Any] = {} if hidden is None else {"encoder": hidden}
     else:
         failed = method.reward_source == "interventions"
         shown = [] if replayed is None else chosen_episodes(replayed, failed=failed)

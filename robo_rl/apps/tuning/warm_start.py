@@ -10,7 +10,7 @@ import torch
 
 from policies.checkpoint import check_compatible, load_policy
 from policies.tuned.direct import DirectPolicy
-from robo_rl.apps.tuning.pictures import fresh_encoder
+from robo_rl.apps.tuning.encoders.pictures import fresh_encoder
 from robo_rl.conf.finetune import ON_POLICY
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.state_io import load_state

@@ -27,7 +27,7 @@ class DataEditConfig:
     relabel: list[str] = setting([], "episodes that get the label success= or task=")
     success: str = one_of("keep", "true", "false", "none", help="label of relabel=; none: unknown")
     task: str | None = setting(None, "instruction of relabel=; none: keep it")
-    by: str = setting("", "name of who changes the label, kept with the earlier label")
+    by: str = setting("", "name of the person who changes the label, stored with the earlier label")
     split: int | None = setting(None, "episode to cut into two, before frame=", at_least=0)
     frame: int | None = setting(None, "first frame of the second part of split=", at_least=1)
     undo: bool = setting(False, "restore the state before the last edit; a second time: restore the edit")

@@ -82,7 +82,7 @@ class LearnerConfig:
     precision: str = one_of(
         "float32",
         "bfloat16",
-        help="of the critics' matrix products; weights, targets and losses are always float32",
+        help="number format of the critics' matrix products; weights, targets and losses are float32",
     )
     weight_decay: float = setting(
         0.0, "decay of all weights per update, times the rate (AdamW)", at_least=0.0
@@ -96,13 +96,13 @@ class LearnerConfig:
     deploy_target: bool = setting(
         False, "TD3: the policy has the target networks, averages over the last 1 / tau updates"
     )
-    timeout_is_failure: bool = setting(False, "True: a time-out is worth 0; False: it is bootstrapped")
+    timeout_is_failure: bool = setting(False, "true: the value after a time-out is 0; false: bootstrapped")
     return_floor: bool = setting(False, "lower bound of targets: the decision's Monte-Carlo return (MCAC)")
     init_std: float = setting(1.0, "SAC: initial standard deviation before the tanh")
     alpha: float = setting(0.02, "SAC: entropy weight; with auto_alpha its initial value", at_least=0.0)
     auto_alpha: bool = setting(False, "SAC: tune alpha to target_entropy")
     target_entropy: float = setting(0.0, "SAC with auto_alpha, in nats per dimension of u")
-    entropy_in_target: bool = setting(False, "SAC: soft backup; False is the hard backup")
+    entropy_in_target: bool = setting(False, "SAC: true: soft backup; false: hard backup")
     optimism: bool = setting(
         False, "SAC: a second actor explores, towards actions on which the critics disagree (BRO)"
     )

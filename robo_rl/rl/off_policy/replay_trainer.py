@@ -30,14 +30,14 @@ from robo_rl.rl.off_policy.losses import Info
 class ReplayConfig:
     """Length of training and the ratio of updates to data."""
 
-    rounds: int = setting(300, at_least=1)
+    rounds: int = setting(300, "rounds of flying and learning", at_least=1)
     stride: int = setting(32, "steps of every parallel drone in a round", at_least=1)
     updates: int = setting(100, "critic updates per round", at_least=1)
     warmup_rounds: int = setting(8, "first rounds of random actions, without learning", at_least=0)
     warmup_std: float = setting(
         0.5, "standard deviation of these actions around `start`, in units of u", at_least=0.0
     )
-    replay_capacity: int = setting(300_000, at_least=1)
+    replay_capacity: int = setting(300_000, "steps that the replay holds", at_least=1)
     lesson_rounds: int = setting(0, "rounds per lesson of the curriculum; 0: no curriculum", at_least=0)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
 

@@ -27,7 +27,7 @@ from robo_rl.rl.on_policy.rollout import RolloutTransitions
 class PpoTrainerConfig:
     """Number of rounds, PPO and learner settings. ppo.rollout is the length of a rollout per lane."""
 
-    rounds: int = setting(100, at_least=1)
+    rounds: int = setting(100, "rounds of flying and learning", at_least=1)
     ppo: PpoConfig = field(default_factory=PpoConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
 

@@ -29,7 +29,9 @@ class PlanConfig:
 
     attempts: int = setting(6, "paths that are optimised per scene", at_least=1)
     draws: int = setting(
-        200, "sets of timed sub-goals drawn per scene; the `attempts` slowest are optimised", at_least=1
+        200,
+        "sets of timed sub-goals drawn per scene; `attempts` of them, with the lowest speed, are optimised",
+        at_least=1,
     )
     iterations: int = setting(200, "largest number of gradient steps", at_least=1)
     most_speed_m_s: float = setting(1.5, "largest speed of a path [m/s]", at_least=0.1)

@@ -13,7 +13,7 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.text.instruction import INSTRUCTION, to_bytes, to_text
 from sim.adapters.metaworld_instructions import SUITES, TRAINING, WORDINGS, tasks_of, wording
 from sim.adapters.metaworld_tasks import TASKS
-from sim.adapters.metaworld_words import CAMERAS, EXPERT_STATE, SharedRenderer
+from sim.adapters.metaworld_words import CAMERAS, EXPERT_STATE, WHICH_TASK, SharedRenderer
 from sim.registry import list_envs, make_env, make_expert, task_in, tasks_in
 from sim.vec.workers import WorkerVecEnv
 
@@ -66,11 +66,12 @@ def test_the_seed_chooses_task_and_words(env: WorkerVecEnv) -> None:
     both = [seed_of(0), seed_of(1)]
     first = env.reset(iter(both))
     again = env.reset(iter(both[::-1]))
-    for key in ("state", INSTRUCTION, EXPERT_STATE):
+    for key in ("state", INSTRUCTION, EXPERT_STATE, WHICH_TASK):
         assert torch.equal(first[key], again[key].flip(0)), key
+    assert first[WHICH_TASK].tolist() == [[1.0, 0.0], [0.0, 1.0]]
     words = [to_text(row.numpy()) for row in first[INSTRUCTION]]
     assert [text in WORDINGS[task][:TRAINING] for text, task in zip(words, tasks_in(PAIR), strict=True)]
-    assert "expert" not in "".join(key for key in env.spec.obs if key != EXPERT_STATE)
+    assert "expert" not in "".join(key for key in env.spec.obs if key not in (EXPERT_STATE, WHICH_TASK))
     *_, info = env.step(torch.zeros(2, 4))
     assert info["task"].tolist() == [1.0, 0.0]
 

@@ -15,7 +15,7 @@ from policies.deploy.export import export_policy
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.tuning.compose import build_map, build_session
 from robo_rl.apps.tuning.distill_rounds import new_head
-from robo_rl.apps.tuning.pictures import (
+from robo_rl.apps.tuning.encoders.pictures import (
     ReplaySize,
     check_memory,
     learned_pictures,
