@@ -2,21 +2,25 @@
 
     python benchmarks/learner.py                                   # gradient steps per CPU-second, as a ratio
     python benchmarks/learner.py --returns --seeds 3               # and returns after 100,000 steps
+    python benchmarks/learner.py --methods bro --returns           # methods with networks of their own
 
 Both learn on one thread, with networks of equal sizes and SB3's default settings (method=sac and method=td3
-have the same). A gradient step is a batch from the replay, both losses and both optimisers; the two take
+have the same). `--methods` measures other methods, with all values of their files, and nothing else. A
+gradient step is a batch from the replay, both losses and both optimisers; the two take
 turns, so that a busy machine slows them alike. Ours come in blocks of 4, those of one control step with the
 default num_envs=4; SB3's in blocks of 48. `--compiled` adds torch.compile, which takes minutes.
 
 Names: learner/<sac|td3>/updates_ratio_vs_sb3 (networks of 256
 x 256, batch 256: matrix products take most of the time), learner/<sac|td3>/64x64/updates_ratio_vs_sb3 (small
 ones: overhead does), learner/<method>/<updates_per_cpu_s|bfloat16_ratio|compiled_ratio> for
-every method of METHODS with the same networks and batch, learner/adam/flat_ratio_vs_<foreach|fused>,
+every method of METHODS with the same networks and batch, learner/<method>/updates_per_cpu_s and
+learner/<method>/<env>/return for `--methods`, learner/adam/flat_ratio_vs_<foreach|fused>,
 learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -24,6 +28,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +36,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from common import emit, parser, verb
-from learner_costs import emit_adam, emit_compiled, emit_costs
+from learner_costs import emit_adam, emit_compiled, emit_costs, emit_updates
 
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.tuning.compose import build_session
@@ -64,10 +69,19 @@ def main() -> None:
     options.add_argument("--learners", default=",".join(LEARNERS), help="sac, td3 or both")
     options.add_argument("--jobs", type=int, default=2, help="number of parallel trainings")
     options.add_argument(
+        "--methods", default="", help="measure these methods with their own settings, and nothing else"
+    )
+    options.add_argument("--device", default="auto", help="device of the learning in --methods --returns")
+    options.add_argument(
         "--compiled", action="store_true", help="also compile the updates with torch.compile"
     )
     args = options.parse_args()
     torch.set_num_threads(1)
+    env_steps, count = (2000, 1) if args.quick else (args.env_steps, args.seeds)
+    seeds = range(args.first_seed, args.first_seed + count)
+    if args.methods:
+        of_methods(args, env_steps, seeds)
+        return
     learners = args.learners.split(",")
     for name in learners:
         for width, label in ((256, name), (64, f"{name}/64x64")):
@@ -81,11 +95,18 @@ def main() -> None:
         if args.compiled:
             emit_compiled(name, plain, our_updates(name, 256, compiled=True), rounds=2 if args.quick else 10)
     if args.returns:
-        env_steps, count = (2000, 1) if args.quick else (args.env_steps, args.seeds)
-        seeds = range(args.first_seed, args.first_seed + count)
         for env in args.envs.split(","):
             for name in learners:
                 returns(name, env, env_steps, seeds, args.jobs, [args.width, args.width])
+
+
+def of_methods(args: argparse.Namespace, env_steps: int, seeds: range) -> None:
+    """Updates per CPU-second of --methods with their own networks, and with --returns their returns."""
+    for name in args.methods.split(","):
+        emit_updates(name, our_updates(name, None), rounds=1 if args.quick else 5)
+        for env in args.envs.split(",") if args.returns else ():
+            steps = WARM_UP + 20 if args.quick else env_steps
+            returns(name, env, steps, seeds, args.jobs, None, args.device)
 
 
 def ratio(name: str, width: int, label: str, rounds: int) -> None:
@@ -109,11 +130,20 @@ def ratio(name: str, width: int, label: str, rounds: int) -> None:
     )
 
 
-def our_updates(name: str, width: int, *settings: str, compiled: bool = False) -> Callable[[int], None]:
-    """Updates of a method on Hopper, with two hidden layers of this width and batches of 256."""
+def our_updates(
+    name: str, width: int | None, *settings: str, compiled: bool = False
+) -> Callable[[int], None]:
+    """Updates of a method on Hopper, with two hidden layers of this width and batches of 256; None: its."""
     layers = f"[{width},{width}]"
-    overrides = [f"learner.hidden={layers}", "learner.critic_hidden=null", "learner.batch=256", "mix.demo=0",
-                 "mix.online=1", "replay_capacity=100000", f"base_steps={WARM_UP}", *settings]  # fmt: skip
+    sizes = [f"learner.hidden={layers}", "learner.critic_hidden=null", "learner.batch=256"] if width else []
+    overrides = [
+        *sizes,
+        "mix.demo=0",
+        "mix.online=1",
+        "replay_capacity=100000",
+        f"base_steps={WARM_UP}",
+        *settings,
+    ]
     words = [f"method={name}", "out=.", "env=gym/Hopper-v5", *(f"method.{word}" for word in overrides)]
     config = load_config("finetune", words, FinetuneVerb)
     env = make_env("gym/Hopper-v5", 1)
@@ -157,14 +187,27 @@ def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
     return kind("MlpPolicy", env, seed=seed, device="cpu", **rest)
 
 
-def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden: list[int]) -> None:
-    """Mean deterministic return after `env_steps`, for each seed; each training is reported as it ends."""
-    totals: dict[str, dict[int, float]] = {"sb3_return": {}, "return": {}}
+def returns(
+    name: str,
+    env: str,
+    env_steps: int,
+    seeds: range,
+    jobs: int,
+    hidden: list[int] | None,
+    device: str = "auto",
+) -> None:
+    """Mean deterministic return after `env_steps`, for each seed; each training is reported as it ends.
+
+    hidden: of both libraries; None: all values are the method's own, and SB3 is left out.
+    """
+    ours: dict[str, Any] = {"return": partial(our_return, device=device)}
+    runs = ours if hidden is None else {"sb3_return": sb3_return} | ours
+    totals: dict[str, dict[int, float]] = {label: {} for label in runs}
     with ProcessPoolExecutor(jobs, initializer=exit_with_parent) as pool:
         trainings = {
             pool.submit(train, name, env, env_steps, seed, hidden): (label, seed)
             for seed in seeds
-            for label, train in (("sb3_return", sb3_return), ("return", our_return))
+            for label, train in runs.items()
         }
         for training in as_completed(trainings):
             label, seed = trainings[training]
@@ -181,9 +224,13 @@ def returns(name: str, env: str, env_steps: int, seeds: range, jobs: int, hidden
              **interval)  # fmt: skip
 
 
-def our_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]) -> float:
+def our_return(
+    name: str, env: str, env_steps: int, seed: int, hidden: list[int] | None, device: str = "auto"
+) -> float:
     from robo_rl.core.files.durable import read_json
 
+    own_start = hidden is None and env_steps > 10 * WARM_UP  # a shorter run would end within it
+    layers = [] if hidden is None else [f"method.learner.hidden={hidden}".replace(" ", "")]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         verb(
@@ -193,8 +240,9 @@ def our_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]
             f"out={out}",
             f"seed={seed}",
             f"env_steps={env_steps}",
-            f"method.base_steps={WARM_UP}",
-            f"method.learner.hidden={hidden}".replace(" ", ""),
+            f"device={device}",
+            *([] if own_start else [f"method.base_steps={WARM_UP}"]),
+            *layers,
             "num_envs=1",
             "eval_every=0",
             f"final_episodes={EVAL_EPISODES}",

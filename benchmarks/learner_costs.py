@@ -22,6 +22,12 @@ def emit_costs(label: str, plain: Updates, half: Updates, rounds: int) -> None:
     emit(f"learner/{label}/bfloat16_ratio", round(each_s["plain"] / each_s["half"], 3), "ratio")
 
 
+def emit_updates(label: str, update: Updates, rounds: int) -> None:
+    """learner/<label>/updates_per_cpu_s."""
+    each_s = taken_in_turns({"plain": update}, rounds, times=8)
+    emit(f"learner/{label}/updates_per_cpu_s", round(1.0 / each_s["plain"], 2), "updates/cpu-s")
+
+
 def emit_compiled(label: str, plain: Updates, compiled: Updates, rounds: int) -> None:
     """learner/<label>/compiled_ratio: torch.compile's updates relative to the same ones in eager mode."""
     start_s = time.process_time()

@@ -7,7 +7,7 @@ lanes may advance at different times (as decisions of chunks do).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,6 +102,7 @@ class Replay:
         # Number of decisions ever stored, per lane, and its value at the start of the running episode.
         self.head = torch.zeros(lanes, dtype=torch.long, device=device)
         self.episode_start = torch.zeros_like(self.head)
+        self.on_add: Callable[..., None] | None = None  # gets (number of lanes, lanes, values) of `add`
         self._filled = False  # True once a decision is known to be stored
 
     def __len__(self) -> int:
@@ -114,11 +115,12 @@ class Replay:
         return not self._filled
 
     def add(self, lanes: Lanes, values: Mapping[str, Tensor], gamma: float) -> None:
-        """Store one decision of each of these lanes. At the end of an episode, compute its Monte-Carlo
-        returns.
+        """Store one decision of each of these lanes; at an episode's end, compute its returns.
 
         values: every vector, `reward`, `steps`, `demo` and all flags, with k rows; other entries are ignored.
         """
+        if self.on_add is not None:
+            self.on_add(self.lanes, lanes, values)
         slot = lanes.read(self.head) % self.slots
         unknown = torch.full_like(slot, torch.nan, dtype=torch.float32)
         given = dict(values) | {
@@ -146,9 +148,7 @@ class Replay:
             self._close_episodes(ended, gamma)
 
     def set_last_reward(self, lanes: Lanes, reward: float) -> None:
-        """Overwrite the reward of the newest decision of these lanes (RLIF's -1 just before an
-        intervention).
-        """
+        """Overwrite the reward of the newest decision of these lanes (RLIF: -1 before an intervention)."""
         slot = (lanes.read(self.head) - 1) % self.slots
         lanes.put(self.data["reward"], slot, torch.full_like(slot, reward, dtype=torch.float32))
 

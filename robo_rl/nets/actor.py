@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
+from robo_rl.nets.deep.network import InputNorm, OneHead, make_deep
 from robo_rl.nets.mlp import mlp
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0
@@ -32,6 +33,10 @@ class ActorConfig:
     init_std: float = 1.0  # gaussian: initial standard deviation before the tanh
     squash: bool = True  # tanh on the output
     activation: str = "relu"  # activation of the hidden layers
+    network: str = "mlp"  # or a name of `nets.deep.network`, which has its own norms and activations
+    normalize: bool = False  # features are normalised by statistics that the learner writes; not for mlp
+    log_std_min: float = LOG_STD_MIN  # gaussian: lower end of the range of the log standard deviation
+    clip_std: bool = False  # gaussian: the output itself, clipped to the range; init_std is not used
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"hidden": list(self.hidden)}
@@ -47,10 +52,7 @@ class Actor(nn.Module):
     def __init__(self, config: ActorConfig, out_dim: int) -> None:
         super().__init__()
         self.config = config
-        norm, activation = config.layer_norm, config.activation
-        self.net = mlp(
-            config.in_dim, config.hidden, out_dim, layer_norm=norm, activation=activation, zero_last=True
-        )
+        self.net = _network(config, out_dim)
 
     def mode(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b dim"]:
         """The deterministic action."""
@@ -60,7 +62,11 @@ class Actor(nn.Module):
     @torch.no_grad()
     def restart(self) -> None:
         """Set the last layer to zero: u = 0, and the initial standard deviation of a Gaussian actor."""
-        for parameter in self.net[-1].parameters():
+        last = self.net[-1]
+        if isinstance(last, OneHead):
+            last.deep.zero_output()
+            return
+        for parameter in last.parameters():
             parameter.zero_()
 
     @torch.no_grad()
@@ -68,7 +74,15 @@ class Actor(nn.Module):
         """Initialise the output to this u, inside (-1, 1), for learning from scratch, where 0 is no neutral
         action.
         """
-        self.net[-1].get_parameter("bias")[: self.config.dim] = torch.atanh(u) if self.config.squash else u
+        last = self.net[-1]
+        bias = last.deep.output_bias[0, 0] if isinstance(last, OneHead) else last.get_parameter("bias")
+        bias[: self.config.dim] = torch.atanh(u) if self.config.squash else u
+
+    @property
+    def input_norm(self) -> InputNorm | None:
+        """Normalisation of the inputs; None: there is none."""
+        last = self.net[-1]
+        return last.norm if isinstance(last, OneHead) else None
 
     def act(self, features: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"]) -> Float[Tensor, "b dim"]:
         """`mode` of the concatenated features and context."""
@@ -89,19 +103,23 @@ class GaussianActor(Actor):
     """u = tanh(m + s * eps), eps ~ N(0, I): the tanh-squashed Gaussian of SAC (Haarnoja et al. 2018, appendix
     C).
 
-    m starts at 0 and s at `init_std`. The log standard deviation is squashed smoothly into [-5, 2].
+    m starts at 0 and s at `init_std`. The log standard deviation is squashed smoothly into [-5, 2], or from
+    `log_std_min` on.
     """
 
     def __init__(self, config: ActorConfig) -> None:
         super().__init__(config, 2 * config.dim)
-        span = (math.log(config.init_std) - LOG_STD_MIN) / (LOG_STD_MAX - LOG_STD_MIN)
+        span = (math.log(config.init_std) - config.log_std_min) / (LOG_STD_MAX - config.log_std_min)
         self.log_std_bias = math.atanh(2.0 * span - 1.0)
 
     def distribution(self, x: Float[Tensor, "b i"]) -> tuple[Float[Tensor, "b dim"], Float[Tensor, "b dim"]]:
         """Mean and log standard deviation before the tanh."""
         mean, raw = self.net(x).chunk(2, dim=-1)
+        if self.config.clip_std:
+            return mean, raw.clamp(self.config.log_std_min, LOG_STD_MAX)
         squash = 0.5 * (torch.tanh(raw + self.log_std_bias) + 1.0)
-        return mean, LOG_STD_MIN + (LOG_STD_MAX - LOG_STD_MIN) * squash
+        low = self.config.log_std_min
+        return mean, low + (LOG_STD_MAX - low) * squash
 
     def sample(
         self, x: Float[Tensor, "b i"], eps: Float[Tensor, "b dim"]
@@ -115,6 +133,19 @@ class GaussianActor(Actor):
         # log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)): stable for large |x|.
         log_det = 2.0 * (math.log(2.0) - pre - nn.functional.softplus(-2.0 * pre))
         return torch.tanh(pre), (log_prob - log_det).sum(-1)
+
+
+def _network(config: ActorConfig, out_dim: int) -> nn.Sequential:
+    """Network of an actor, whose outputs start at zero, or small where the weights have a fixed length."""
+    if config.network == "mlp":
+        norm, activation = config.layer_norm, config.activation
+        return mlp(
+            config.in_dim, config.hidden, out_dim, layer_norm=norm, activation=activation, zero_last=True
+        )
+    parts = out_dim // config.dim  # mean and log standard deviation
+    deep = make_deep(config.network, config.in_dim, config.hidden, out_dim, heads=1, parts=parts)
+    deep.zero_output()
+    return nn.Sequential(OneHead(deep, InputNorm(config.in_dim) if config.normalize else None))
 
 
 def make_actor(config: ActorConfig) -> GaussianActor | DeterministicActor:

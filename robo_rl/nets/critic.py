@@ -13,31 +13,41 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robo_rl.core.shapes import Float, Int
-from robo_rl.nets.support import Support
+from robo_rl.nets.deep.network import InputNorm, make_deep
+from robo_rl.nets.support import Quantiles, Support, returns_of
 
 
 class CriticEnsemble(nn.Module):
-    """K independent Q(x, a) with LayerNorm and ReLU; returns (K, b).
+    """K independent Q(x, a); returns (K, b).
 
-    The norms have no gain and shift: the next layer's weights can represent both, and on a CPU their two
-    element-wise passes cost as much as the matrix product at these sizes.
+    network: mlp, with LayerNorm and ReLU, or a name of `nets.deep.network`. The norms of an mlp have no gain
+    and shift: the next layer's weights can represent both, and on a CPU their two element-wise passes cost as
+    much as the matrix product at these sizes.
 
     bias: initial output bias of every head; with sparse 0/1 rewards the base's success rate is a better start
     than 0. Initial weights of each head follow torch.nn.Linear. margin: default margin of a policy that
-    chooses between two actions by `compare`; training may change it. support: atoms of categorical critics,
-    which give a distribution of returns; Q is its mean. None: each head gives Q itself.
+    chooses between two actions by `compare`; training may change it. support: atoms or quantiles of critics
+    that give a distribution of returns; Q is its mean. None: each head gives Q itself. normalize: x is
+    normalised by statistics that the learner writes; not for mlp.
     """
 
     def __init__(
         self, in_dim: int, hidden: Sequence[int], heads: int = 2, layer_norm: bool = True, bias: float = 0.0,
-        margin: float = 0.0, support: Support | Mapping[str, Any] | None = None,
+        margin: float = 0.0, support: Support | Quantiles | Mapping[str, Any] | None = None,
+        network: str = "mlp", normalize: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self._config = {"in_dim": in_dim, "hidden": list(hidden), "heads": heads, "layer_norm": layer_norm}
         self.heads, self.layer_norm, self.margin = heads, layer_norm, margin
-        self.support = Support(**support) if isinstance(support, Mapping) else support
+        self.support = returns_of(support) if isinstance(support, Mapping) else support
         sizes = (in_dim, *hidden, 1 if self.support is None else self.support.atoms)
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        self.network = network
+        self.input_norm: InputNorm | None = None
+        if network != "mlp":
+            self.deep = make_deep(network, in_dim, hidden, sizes[-1], heads)
+            self.input_norm = InputNorm(in_dim) if normalize else None
+            return
         for fan_in, fan_out in pairwise(sizes):
             bound = 1.0 / math.sqrt(fan_in)
             self.weights.append(nn.Parameter(torch.empty(heads, fan_in, fan_out).uniform_(-bound, bound)))
@@ -61,7 +71,12 @@ class CriticEnsemble(nn.Module):
     ) -> Float[Tensor, "k b n"]:
         """Outputs of the heads: Q, n = 1, or the logits of the n atoms of categorical critics."""
         k = heads or self.heads
-        h = torch.cat([x, action], dim=-1).expand(k, -1, -1)
+        h = torch.cat([x, action], dim=-1)
+        if self.network != "mlp":
+            h = h if self.input_norm is None else self.input_norm(h)
+            out: Tensor = self.deep(h.expand(k, -1, -1))
+            return out
+        h = h.expand(k, -1, -1)
         last = len(self.weights) - 1
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             h = torch.baddbmm(bias[:k], h, weight[:k])
@@ -99,7 +114,10 @@ class CriticEnsemble(nn.Module):
     def config(self) -> dict[str, Any]:
         """Arguments that rebuild these critics."""
         support = {} if self.support is None else {"support": asdict(self.support)}
-        return self._config | {"margin": self.margin} | support
+        deep: dict[str, Any] = {}
+        if self.network != "mlp":
+            deep = {"network": self.network, "normalize": self.input_norm is not None}
+        return self._config | {"margin": self.margin} | support | deep
 
 
 def bounds(q: Float[Tensor, "k 2 b"], margin: float) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:

@@ -1,9 +1,11 @@
-"""Values of a categorical critic: equally spaced atoms, and projections of returns onto them."""
+"""Values of critics of a distribution: equally spaced atoms, and projections onto them, or quantiles."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,3 +71,34 @@ class Support:
         edges = torch.linspace(self.low - half, self.high + half, self.atoms + 1, device=returns.device)
         below = torch.erf((edges - returns.clamp(self.low, self.high).unsqueeze(-1)) / (width * math.sqrt(2)))
         return below.diff(dim=-1) / (below[..., -1:] - below[..., :1])
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """n equally likely returns: output i is the quantile of the return at level (i + 1/2) / n (QR-DQN, Dabney
+    et al. 2018).
+    """
+
+    quantiles: int
+
+    def __post_init__(self) -> None:
+        if self.quantiles < 2:
+            raise ConfigError(f"A critic of quantiles needs at least 2, found {self.quantiles}.")
+
+    @property
+    def atoms(self) -> int:
+        """Number of outputs of a head."""
+        return self.quantiles
+
+    def levels(self, device: torch.device | str) -> Float[Tensor, " n"]:
+        """Levels of the outputs."""
+        return (torch.arange(self.quantiles, device=device) + 0.5) / self.quantiles
+
+    def mean(self, outputs: Float[Tensor, "... n"]) -> Float[Tensor, "..."]:
+        """Mean of the quantiles: Q."""
+        return outputs.mean(dim=-1)
+
+
+def returns_of(data: Mapping[str, Any]) -> Support | Quantiles:
+    """Atoms or quantiles from their fields."""
+    return Quantiles(**data) if "quantiles" in data else Support(**data)

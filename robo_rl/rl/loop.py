@@ -74,6 +74,12 @@ class FinetuneConfig:
         "updates per step of all environments together, for thousands of them; none: utd * num_envs",
         at_least=0.0,
     )
+    resets: list[int] = setting(
+        [],
+        "environment steps after which actor, critics, optimisers and multipliers start anew, while the "
+        "replay stays (BRO)",
+        at_least=1,
+    )
     replay_capacity: int = setting(200_000, "decisions that each replay buffer holds", at_least=1)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     mix: MixConfig = field(default_factory=MixConfig)
@@ -81,6 +87,17 @@ class FinetuneConfig:
     guard_errors: float = setting(
         2.0, "standard errors below the base at which weights are restored", at_least=0.0
     )
+
+
+def check_resets(config: FinetuneConfig) -> None:
+    """Raise ConfigError for resets out of order, or with a guard, which would undo them."""
+    if sorted(set(config.resets)) != list(config.resets):
+        raise ConfigError(f"method.resets must be environment steps in rising order, found {config.resets}.")
+    if config.resets and config.guard_window:
+        raise ConfigError(
+            "method.resets start the networks anew, and the guard restores earlier ones if success falls: "
+            "set method.guard_window=0, or method.resets=[]."
+        )
 
 
 class FineTuner:
@@ -107,7 +124,11 @@ class FineTuner:
             )
         if config.offline_updates and "demo" not in mix.fractions:
             raise ConfigError("offline_updates need demonstrations: set method.mix.demo above 0.")
+        check_resets(config)
         self.config, self.collector, self.learner, self.mix = config, collector, learner, mix
+        if learner.scales is not None:
+            for name in {"online", "base"} & mix.stores.keys():
+                mix.stores[name].on_add = learner.scales.add
         self.generator, self.logger, self.say = generator, logger, say
         self.guard = Guard(config.guard_window, config.guard_errors) if config.guard_window else None
         per_step = config.updates_per_step
@@ -121,6 +142,7 @@ class FineTuner:
         )
         self.runner = UpdateRunner(learner, mix, generator, graphs or GraphCache())
         self.offline, self.burned_in, self.debt, self.reverts = 0, 0, 0.0, 0
+        self.resets_done = 0
         self._good: dict[str, Any] | None = None  # weights at the guard's last "good"
         self._last: Info = {}
         self.warned = False  # a warning about diverging critics was given
@@ -150,6 +172,8 @@ class FineTuner:
         if phase == "burn_in":
             self._burn_in(min(most_updates, self.config.burn_in - self.burned_in))
             return []
+        if phase == "online":
+            self._reset_when_due()
         anchors = self.mix.stores.get("base") if phase == "base" else None
         # `or` would replace an empty store, which is falsy.
         store = self.mix["online"] if anchors is None else anchors
@@ -192,7 +216,18 @@ class FineTuner:
         self.debt += self._updates_per_step * steps
         due = int(self.debt)
         self.debt -= due
+        if (end := self.config.learner.lr_end) != 1.0:
+            done = min(1.0, self.env_steps / self.config.env_steps)
+            self.learner.set_rates(1.0 + (end - 1.0) * done)
         self._last = self._last | self.runner.update(due)
+
+    def _reset_when_due(self) -> None:
+        """Start the networks anew if a step of `resets` has been reached since the last call."""
+        due = sum(step <= self.env_steps for step in self.config.resets)
+        if due > self.resets_done:
+            self.learner.renew()
+            self.resets_done = due
+            self._log({"train/resets": float(due)})
 
     def mark_weights_good(self) -> None:
         """Make the current weights, trained by an earlier run, those that the guard restores."""
@@ -220,6 +255,7 @@ class FineTuner:
         limit = self.collector.reward.largest / max(1.0 - self.config.learner.gamma, 1e-9)
         limit += weight if limit > 0.0 else 0.0
         if limit > 0.0 and "critic/q_abs_max" in self._last:
+            limit /= self.learner.reward_unit
             values["critic/q_over_limit"] = over = float(self._last["critic/q_abs_max"]) / limit
             if over > 1.0 and not self.warned:
                 self.warned = True
@@ -267,6 +303,7 @@ class FineTuner:
             "guard": None if self.guard is None else self.guard.state_dict(),
             "good": self._good,
             "last": {name: value.detach().clone() for name, value in self._last.items()},
+            "resets_done": self.resets_done,
             "counters": [self.offline, self.burned_in, self.debt, self.reverts, self.warned],
         }
 
@@ -279,6 +316,7 @@ class FineTuner:
             self.guard.load_state_dict(state["guard"])
         self._good = state["good"]
         self._last = dict(state["last"])
+        self.resets_done = int(state.get("resets_done", 0))  # older checkpoints have none
         offline, burned_in, self.debt, reverts, warned = state["counters"]
         self.offline, self.burned_in, self.reverts = int(offline), int(burned_in), int(reverts)
         self.warned = bool(warned)

@@ -162,6 +162,15 @@ def test_time_out_is_bootstrapped_by_setting() -> None:
     assert (ended[differ] == 0.0).all()
 
 
+@pytest.mark.parametrize(
+    "settings", [{"network": "bronet"}, {"reward_scaling": "deviation"}, {"lr_end": 0.5}], ids=str
+)
+def test_flight_has_plain_networks_and_fixed_scales(settings: dict[str, Any]) -> None:
+    config = ReplayConfig(learner=LearnerConfig(**settings))
+    with pytest.raises(ConfigError, match="plain MLP"):
+        ReplayTrainer(Push(), config, START, torch.Generator())
+
+
 def test_a_curriculum_allows_no_floors() -> None:
     """Returns in the replay are not recomputed, and would keep targets at old reward weights."""
     config = ReplayConfig(lesson_rounds=2, learner=LearnerConfig(return_floor=True))

@@ -13,6 +13,7 @@ from robo_rl.apps.tuning.denoising import chain_map, token_map
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, DirectMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
+from robo_rl.nets.deep.network import one_width
 from robo_rl.rl.distillation.dagger import corrects_steps
 
 
@@ -109,6 +110,7 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             "Rewards before an intervention belong to a single step, but this map decides entire chunks. Set "
             "method.map.per_chunk=false, or method.reward_source=task."
         )
+    _check_deep(method)
     candidates = isinstance(action_map, CandidateMap)
     if learner.expectile > 0.0 and not candidates:
         raise ConfigError(
@@ -135,4 +137,45 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             "Correlated exploration noise, and noise scales per lane, need a decision at every step; this "
             "map decides once per chunk. Set method.learner.explore_correlation=0 and "
             "method.learner.explore_min_scale=1."
+        )
+
+
+def _check_deep(method: MethodConfig) -> None:
+    """Raise ConfigError for networks, resets or optimism where the learner has networks of another kind."""
+    learner = method.learner
+    plain = method.algorithm == "off_policy" and method.map.kind in ("direct", "residual", "steering")
+    asked = {
+        f"learner.network={learner.network}": learner.network != "mlp",
+        f"learner.critic_loss={learner.critic_loss}": learner.critic_loss == "quantile",
+        "learner.optimism=true": learner.optimism,
+        "learner.normalize_obs=true": learner.normalize_obs,
+        f"learner.reward_scaling={learner.reward_scaling}": learner.reward_scaling != "none",
+        f"learner.lr_end={learner.lr_end}": learner.lr_end != 1.0,
+        f"resets={method.resets}": bool(method.resets),
+    }
+    found = [name for name, used in asked.items() if used]
+    if found and not plain:
+        raise ConfigError(
+            f"method.{found[0]} needs method.algorithm=off_policy with method.map.kind=direct, residual or "
+            f"steering, found {method.algorithm} with {method.map.kind}."
+        )
+    for widths in (learner.hidden, learner.critic_hidden):
+        if widths is not None and learner.network in ("bronet", "simba_v2"):
+            one_width(learner.network, widths)
+    fixed = learner.network in ("simba_v2", "xqc")
+    if fixed and (method.map.kind != "direct" or method.guard_window):
+        raise ConfigError(
+            f"method.learner.network={learner.network} has weights of a fixed length, so its actor cannot "
+            "start at the base's action or return to it: set method.map.kind=direct and "
+            "method.guard_window=0, or method.learner.network=bronet."
+        )
+    if (learner.normalize_obs or learner.network == "xqc") and method.encoder == "learned":
+        raise ConfigError(
+            "method.learner.normalize_obs and network=xqc keep statistics of stored observations, and "
+            "method.encoder=learned makes features when a batch is drawn: set method.encoder=frozen."
+        )
+    if method.resets and method.encoder == "learned":
+        raise ConfigError(
+            "method.resets start actor and critics anew, but not an encoder of pictures: set "
+            "method.resets=[], or method.encoder=frozen."
         )

@@ -94,6 +94,8 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
             )
         _check_shapes(init, name, found[name], expected[name])
     learner.load_weights({name: found[name] for name in expected})
+    if learner.scales is not None and "scales" in found:
+        learner.scales.load_state_dict(found["scales"])
     tuner.mark_weights_good()
 
 

@@ -109,6 +109,8 @@ def sequential_stack(
     layers: list[Layer] = []
     parts = [*net, nn.Identity()]
     linear = [i for i, part in enumerate(parts) if isinstance(part, nn.Linear)] + [len(parts) - 1]
+    if linear[0] != 0:
+        return None
     for first, after in pairwise(linear):
         made = _layer(parts[first], parts[first + 1 : after], places)
         if made is None:

@@ -18,14 +18,19 @@ class StaticAdam:
     """Adam, or AdamW where `weight_decay` > 0. `step` uses the gradients in `.grad`, which start at zero."""
 
     def __init__(
-        self, parameters: Sequence[Tensor], lr: float, weight_decay: float = 0.0, beta2: float = 0.999
+        self,
+        parameters: Sequence[Tensor],
+        lr: float,
+        weight_decay: float = 0.0,
+        beta2: float = 0.999,
+        beta1: float = 0.9,
     ) -> None:
         self.parameters = list(parameters)
         device = self.parameters[0].device
         on_gpu = device.type == "cuda"
         rate = torch.tensor(lr, device=device) if on_gpu else lr  # a graph would keep a number for ever
         self._adam = (torch.optim.AdamW if weight_decay > 0.0 else torch.optim.Adam)(
-            self.parameters, lr=rate, betas=(0.9, beta2), weight_decay=weight_decay, fused=True,
+            self.parameters, lr=rate, betas=(beta1, beta2), weight_decay=weight_decay, fused=True,
             capturable=on_gpu,
         )  # fmt: skip
         self._kernel = torch._fused_adamw_ if weight_decay > 0.0 else torch._fused_adam_

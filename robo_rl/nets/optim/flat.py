@@ -7,6 +7,7 @@ twelve times the overhead of a step over one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +36,16 @@ def flat_gradient(loss: Tensor, module: nn.Module, out: Tensor | None = None) ->
     return torch.cat([g.flatten() for g in gradients], out=out)
 
 
+@runtime_checkable
+class Constrained(Protocol):
+    """A module whose parameters obey a constraint, which `project` restores in place."""
+
+    def project(self) -> None: ...
+
+
 class FlatAdam(StaticAdam):
-    """Adam over all parameters of one module as a single vector, `flat`.
+    """Adam over all parameters of one module as a single vector, `flat`. After every step its constrained
+    parts are projected.
 
     clip: bound on the gradient's norm; 0: none.
     """
@@ -46,6 +55,7 @@ class FlatAdam(StaticAdam):
     ) -> None:
         self.module, self.clip = module, clip
         self.flat = flatten_parameters(module)
+        self._constrained = [part for part in module.modules() if isinstance(part, Constrained)]
         super().__init__([self.flat], lr, weight_decay, beta2)
 
     def descend(self, loss: Tensor) -> None:
@@ -58,6 +68,8 @@ class FlatAdam(StaticAdam):
         if self.clip > 0.0:
             nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.step()
+        for part in self._constrained:
+            part.project()
 
     def gradients(self) -> dict[nn.Parameter, Tensor]:
         """Every parameter's part of `flat.grad`, as a view of its shape."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings, one_of, setting
-from robo_rl.nets.support import Support
+from robo_rl.nets.support import Quantiles, Support
+
+DEEP_LOG_STD_MIN = -10.0  # of the actors of deep networks, as in the codes of their authors
 
 
 @dataclass
@@ -15,27 +17,52 @@ class LearnerConfig:
     """One learner: `actor` chooses SAC (gaussian) or TD3 (deterministic)."""
 
     actor: str = one_of("gaussian", "deterministic", help="gaussian: SAC; deterministic: TD3")
-    hidden: list[int] = setting([128, 128], "neurons of the hidden layers of actor and critics")
-    critic_hidden: list[int] | None = setting(
-        None, "neurons of the hidden layers of the critics; none: same as hidden"
+    network: str = one_of(
+        "mlp",
+        "bronet",
+        "simba_v2",
+        "xqc",
+        help="layers of actor and critics: a plain MLP, residual blocks with LayerNorm (BRO), blocks on the "
+        "unit sphere (SimbaV2), or an MLP with batch norms and weights of length 1 (XQC)",
     )
-    activation: str = one_of("relu", "tanh", "silu", help="activation of the actor's hidden layers")
-    layer_norm: bool = setting(True, "LayerNorm in actor and critics")
-    actor_norm: bool | None = setting(None, "LayerNorm in the actor; none: same as layer_norm")
+    normalize_obs: bool = setting(
+        False, "running mean and deviation of observations in actor and critics; not for mlp"
+    )
+    reward_scaling: str = one_of(
+        "none",
+        "deviation",
+        "bounded",
+        help="divide rewards by the deviation of running returns; bounded: by more where the largest return "
+        "would exceed v_max",
+    )
+    hidden: list[int] = setting(
+        [128, 128],
+        "neurons of the hidden layers of actor and critics; bronet, simba_v2: of each block",
+        at_least=1,
+    )
+    critic_hidden: list[int] | None = setting(
+        None, "neurons of the hidden layers of the critics; none: same as hidden", at_least=1
+    )
+    activation: str = one_of("relu", "tanh", "silu", help="mlp: activation of the actor's hidden layers")
+    layer_norm: bool = setting(True, "mlp: LayerNorm in actor and critics")
+    actor_norm: bool | None = setting(None, "mlp: LayerNorm in the actor; none: same as layer_norm")
     heads: int = setting(2, "critics in the ensemble", at_least=1)
     target_subset: int = setting(2, "random critics whose minimum is the target (REDQ)", at_least=1)
     target_reduce: str = one_of(
         "min",
         "own",
-        help="value of the next decision: minimum over target_subset critics, or each critic's own",
+        "mean",
+        help="value of the next decision: minimum over target_subset critics, each critic's own, or the mean",
     )
     critic_loss: str = one_of(
         "mse",
         "c51",
         "hl_gauss",
-        help="squared error of Q, or cross-entropy of a distribution of returns on atoms",
+        "quantile",
+        help="squared error of Q, cross-entropy of a distribution of returns on atoms, or Huber loss of its "
+        "quantiles",
     )
-    atoms: int = setting(101, "c51, hl_gauss: number of atoms", at_least=2)
+    atoms: int = setting(101, "c51, hl_gauss: number of atoms; quantile: of quantiles", at_least=2)
     v_min: float = setting(-10.0, "c51, hl_gauss: first atom, at most the lowest return")
     v_max: float = setting(10.0, "c51, hl_gauss: last atom, at least the highest return")
     actor_reduce: str = one_of(
@@ -49,6 +76,9 @@ class LearnerConfig:
     batch: int = setting(128, "decisions per update", at_least=1)
     lr_actor: float = setting(3e-4, "learning rate of the actor and of the multipliers", at_least=0.0)
     lr_critic: float = setting(3e-4, "learning rate of the critics", at_least=0.0)
+    lr_end: float = setting(
+        1.0, "learning rates at the last step, as a share of the first ones; they fall linearly", above=0.0
+    )
     precision: str = one_of(
         "float32",
         "bfloat16",
@@ -73,6 +103,15 @@ class LearnerConfig:
     auto_alpha: bool = setting(False, "SAC: tune alpha to target_entropy")
     target_entropy: float = setting(0.0, "SAC with auto_alpha, in nats per dimension of u")
     entropy_in_target: bool = setting(False, "SAC: true: soft backup; false: hard backup")
+    optimism: bool = setting(
+        False, "SAC: a second actor explores, towards actions on which the critics disagree (BRO)"
+    )
+    optimism_kl: float = setting(
+        0.05, "optimism: divergence of the two actors that is aimed at [nats per dimension of u]", above=0.0
+    )
+    optimism_std: float = setting(
+        0.75, "optimism: standard deviation of exploration, as a share of the actor's", above=0.0
+    )
     explore_std: float = setting(0.1, "TD3: exploration noise in units of u", at_least=0.0)
     explore_correlation: float = setting(0.0, "correlation of exploration noise between steps, in [0, 1)")
     explore_min_scale: float = setting(
@@ -124,6 +163,14 @@ def check_learner(cfg: LearnerConfig) -> None:
         raise ConfigError(f"learner.explore_min_scale must lie in [0, 1], found {cfg.explore_min_scale}.")
     _check_actor(cfg)
     _check_critics(cfg)
+    _check_optimism(cfg)
+    if cfg.network == "xqc" and (
+        cfg.gate or cfg.conservative > 0.0 or cfg.actor != "gaussian" or cfg.batch < 2
+    ):
+        raise ConfigError(
+            "learner.network=xqc learns from joint passes of two decisions by batch norms: set "
+            "learner.actor=gaussian, gate=false, conservative=0 and a batch of at least 2."
+        )
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":
         raise ConfigError(
             "learner.conservative weighs actions by their density: it needs learner.actor=gaussian."
@@ -150,13 +197,43 @@ def _check_actor(cfg: LearnerConfig) -> None:
 
 def _check_critics(cfg: LearnerConfig) -> None:
     support_of(cfg)
-    if cfg.critic_loss == "c51" and cfg.return_floor:
+    if cfg.normalize_obs and cfg.network == "mlp":
         raise ConfigError(
-            "learner.return_floor bounds values, and learner.critic_loss=c51 learns distributions: set "
-            "critic_loss=mse or hl_gauss."
+            "learner.normalize_obs is part of the networks bronet, simba_v2 and xqc: set learner.network, or "
+            "normalize_obs=false."
+        )
+    if cfg.reward_scaling == "bounded" and (cfg.critic_loss not in ("c51", "hl_gauss") or cfg.v_max <= 0.0):
+        raise ConfigError(
+            "learner.reward_scaling=bounded keeps returns below learner.v_max, which must be positive and "
+            f"needs critic_loss=c51 or hl_gauss, found v_max={cfg.v_max} and critic_loss={cfg.critic_loss}."
+        )
+    if cfg.critic_loss in ("c51", "quantile") and cfg.return_floor:
+        raise ConfigError(
+            f"learner.return_floor bounds values, and learner.critic_loss={cfg.critic_loss} learns "
+            "distributions: set critic_loss=mse or hl_gauss."
         )
 
 
-def support_of(cfg: LearnerConfig) -> Support | None:
-    """Atoms of the critics; None for critics that give Q itself. Raises ConfigError if they make no range."""
+def _check_optimism(cfg: LearnerConfig) -> None:
+    if not cfg.optimism:
+        return
+    if cfg.actor != "gaussian" or cfg.heads < 2 or cfg.critic_loss not in ("mse", "quantile"):
+        raise ConfigError(
+            "learner.optimism explores where critics disagree, around a Gaussian actor: it needs "
+            "learner.actor=gaussian, heads of at least 2 and critic_loss=mse or quantile, found "
+            f"{cfg.actor}, {cfg.heads} and {cfg.critic_loss}."
+        )
+    if cfg.gate:
+        raise ConfigError(
+            "learner.gate returns to the base where the critics prefer it, and learner.optimism explores "
+            "against their mean: set one of them to false."
+        )
+
+
+def support_of(cfg: LearnerConfig) -> Support | Quantiles | None:
+    """Atoms or quantiles of the critics; None for critics that give Q itself. Raises ConfigError if atoms
+    make no range.
+    """
+    if cfg.critic_loss == "quantile":
+        return Quantiles(cfg.atoms)
     return None if cfg.critic_loss == "mse" else Support(cfg.atoms, cfg.v_min, cfg.v_max)

@@ -17,6 +17,7 @@ from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.nets.gradients.acting import CompiledActor, CompiledGaussian
 from robo_rl.rl.off_policy.context import LearnerContext
+from robo_rl.rl.off_policy.deep.optimistic_actor import OptimisticActor
 
 
 class Exploration:
@@ -28,8 +29,12 @@ class Exploration:
             0, context.map.dim, device=context.device
         )  # AR(1) noise of every lane at the last step
 
-    def act(self, actor: Actor | CompiledActor, x: Float[Tensor, "b i"]) -> Float[Tensor, "b d"]:
-        """u of every lane: a sample of SAC's actor, or TD3's action with noise added."""
+    def act(
+        self, actor: Actor | CompiledActor | OptimisticActor, x: Float[Tensor, "b i"]
+    ) -> Float[Tensor, "b d"]:
+        """u of every lane: a sample of SAC's actor or of the explorer, or TD3's action with noise added."""
+        if isinstance(actor, OptimisticActor):
+            return actor.explore(x, self._next_noise(len(x)))
         if isinstance(actor, GaussianActor | CompiledGaussian):
             return actor.sample(x, self._next_noise(len(x)))[0]
         cfg = self.context.cfg

@@ -2,7 +2,8 @@
 
 The settings select the additions, each in a file of its own: AR(1) exploration noise (`exploration`), the
 gate (`gate`), the conservative term (`conservative`), the temperature and the norm bound (`multipliers`),
-noise-aliased critics (`noise_aliased`).
+noise-aliased critics (`noise_aliased`), a second actor that explores (`deep.optimistic_actor`), statistics of
+observations and rewards (`deep.scaling`).
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
 from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.nets.critic import CriticEnsemble
+from robo_rl.nets.deep.xqc import batch_statistics
 from robo_rl.nets.gradients.acting import compiled_actor, compiled_critic
 from robo_rl.nets.gradients.layer import Scratch
 from robo_rl.nets.optim.flat import FlatAdam, flatten_parameters
 from robo_rl.rl.off_policy.batch_encoder import BatchEncoder, without_encoder
 from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
 from robo_rl.rl.off_policy.context import LearnerContext
-from robo_rl.rl.off_policy.critics import Critics, QCritics, copied
+from robo_rl.rl.off_policy.critics import Critics, QCritics, copied, gaussian
+from robo_rl.rl.off_policy.deep.joint_critics import JointCritics
+from robo_rl.rl.off_policy.deep.optimistic_actor import OptimisticActor
+from robo_rl.rl.off_policy.deep.scaling import RunningScales
 from robo_rl.rl.off_policy.explicit import explicit_actors
 from robo_rl.rl.off_policy.exploration import Exploration
 from robo_rl.rl.off_policy.gate import gated
@@ -61,21 +66,26 @@ class OffPolicyLearner:
     ) -> None:
         check_learner(cfg)
         self.encoder = encoder
-        self.map, self.cfg, self.generator = action_map, cfg, generator
+        self.map, self.cfg, self.generator, self._obs_dim = action_map, cfg, generator, obs_dim
         self.context = context = LearnerContext(cfg, action_map, views, generator)
         self.updates = 0
         explicit = passes != "autograd" and cfg.precision == "float32" and context.device.type == "cpu"
-        scratch = Scratch(passes == "compiled") if explicit else None
+        scratch = Scratch(passes == "compiled") if explicit and cfg.network == "mlp" else None
         nets = make_networks(obs_dim, context)
         self.actor, self.target_actor = nets.actor, nets.target_actor
         self.critics: Critics = (
-            QCritics(nets, context, None if encoder is None else encoder.module, scratch)
+            (JointCritics if cfg.network == "xqc" else QCritics)(
+                nets, context, None if encoder is None else encoder.module, scratch
+            )
             if base is None
             else NoiseAliasedCritics(obs_dim, nets, context, base)
         )
         self.actor_opt = context.adam(self.actor, cfg.lr_actor)
+        scaled = cfg.normalize_obs or cfg.reward_scaling != "none"
+        self.scales = RunningScales(obs_dim, nets, context) if scaled else None
         self._target_actor_flat = flatten_parameters(self.target_actor)
         self.exploration = Exploration(context)
+        self.optimist = OptimisticActor(obs_dim, gaussian(self.actor), context) if cfg.optimism else None
         self.multipliers = Multipliers(context)
         # For acting, in machine code where there is one.
         self._compiled = (
@@ -117,7 +127,7 @@ class OffPolicyLearner:
         """
         x = self.context.actor_input(obs, ctx)
         actor, critic = self._compiled
-        u = self.exploration.act(actor, x) if explore else actor.mode(x)
+        u = self.exploration.act(self.optimist or actor, x) if explore else actor.mode(x)
         if not self.cfg.gate:
             return u
         margin = 0.0 if explore else self.gate.margin
@@ -140,29 +150,47 @@ class OffPolicyLearner:
 
         logs: False: they may be left out.
         """
-        batch = self._encoded(batch)
+        batch = self._prepared(batch)
         target, info = self.target_of(batch)
         if self.cfg.return_floor:
             target, floored = floored_target(target, batch.return_floor)
             info |= floored
         info |= self.critics.fit(batch, target, logs)
         if number % self.cfg.actor_delay == 0:
-            info |= self.update_actor(without_encoder(batch), logs)
+            seen = without_encoder(batch)
+            info |= self.update_actor(seen, logs)
+            if self.optimist is not None:
+                info |= self.optimist.update(seen, self.critic)
         if number % self.cfg.target_delay == 0:
             self._follow()
         return info
 
     def burn_in(self, batch: Batch, monte_carlo: bool) -> Info:
         """One critic update to the base's value: Monte-Carlo returns, or TD with u = 0. The actor stays."""
-        batch = self._encoded(batch)
+        batch = self._prepared(batch)
         returns = self.critics.returns_target
         target = returns(batch.mc_return) if monte_carlo else self.base_target_of(batch)
         info = self.critics.fit(batch, target)
         self._follow()
         return info
 
-    def _encoded(self, batch: Batch) -> Batch:
-        return batch if self.encoder is None else self.encoder(batch)
+    def _prepared(self, batch: Batch) -> Batch:
+        """The batch with features of its pictures and scaled rewards."""
+        batch = batch if self.encoder is None else self.encoder(batch)
+        return batch if self.scales is None else self.scales.scaled(batch)
+
+    def set_rates(self, share: float) -> None:
+        """Set all learning rates to this share of the first ones."""
+        rates = {"critic_opt": self.cfg.lr_critic}
+        for name, optimizer in self._optimizers().items():
+            optimizer.set_lr(share * rates.get(name, self.cfg.lr_actor))
+        if self.multipliers.optimizer is not None:
+            self.multipliers.optimizer.set_lr(share * self.cfg.lr_actor)
+
+    @property
+    def reward_unit(self) -> float:
+        """Reward that counts as 1 in the critics' values. Reads the device."""
+        return 1.0 if self.scales is None else float(self.scales.reward_scale)
 
     @torch.no_grad()
     def diagnose(self, batch: Batch) -> Info:
@@ -201,11 +229,12 @@ class OffPolicyLearner:
             return self._explicit.update(batch, logs)
         x, cfg = self.context.actor_input(batch.obs, batch.ctx), self.cfg
         alpha: Tensor | float = 0.0
-        if isinstance(self.actor, GaussianActor):
-            u, log_prob = self.actor.sample(x, self.context.normal(len(x)))
-            alpha = self.multipliers.alpha.detach()
-        else:
-            u, log_prob = self.actor.mode(x), x.new_zeros(len(x))
+        with batch_statistics(self.actor, keep=True):
+            if isinstance(self.actor, GaussianActor):
+                u, log_prob = self.actor.sample(x, self.context.normal(len(x)))
+                alpha = self.multipliers.alpha.detach()
+            else:
+                u, log_prob = self.actor.mode(x), x.new_zeros(len(x))
         loss, info = sac_actor_loss(self._judged(batch, u), log_prob, alpha)
         penalty, size = residual_penalty(u, cfg.penalty)
         saturation = {"actor/saturation": (u.detach().abs() > 0.95).float().mean()}
@@ -227,19 +256,42 @@ class OffPolicyLearner:
         if self.cfg.actor == "deterministic":
             self._target_actor_flat.lerp_(self.actor_opt.flat, self.cfg.tau)
 
+    def renew(self) -> None:
+        """Fresh weights of all networks, optimisers and multipliers; replay and exploration noise continue.
+
+        The resets of full parameters in BRO (Nauman et al. 2024).
+        """
+        fresh = make_networks(self._obs_dim, self.context)
+        for name, net in {
+            "actor": self.actor,
+            "target_actor": self.target_actor,
+            **self.critics.networks(),
+        }.items():
+            net.load_state_dict(getattr(fresh, name).state_dict())
+        for optimizer in self._optimizers().values():
+            optimizer.restart()
+        self.multipliers.restart()
+        if self.scales is not None:
+            self.scales.publish()
+        if self.optimist is not None:
+            self.optimist.renew()
+
     # Saving
 
     def _networks(self) -> dict[str, nn.Module]:
         encoder = {} if self.encoder is None else {"encoder": self.encoder.module}
+        optimist = {} if self.optimist is None else {"optimist": self.optimist.net}
         return {
             "actor": self.actor,
             "target_actor": self.target_actor,
             **self.critics.networks(),
             **encoder,
+            **optimist,
         }
 
     def _optimizers(self) -> dict[str, FlatAdam]:
-        return {"actor_opt": self.actor_opt, **self.critics.optimizers()}
+        optimist = {} if self.optimist is None else {"optimist_opt": self.optimist.optimizer}
+        return {"actor_opt": self.actor_opt, **self.critics.optimizers(), **optimist}
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
         """A copy of the networks' weights and the gate's margin, for `load_weights`."""
@@ -268,6 +320,8 @@ class OffPolicyLearner:
             **{name: optimizer.state_dict() for name, optimizer in self._optimizers().items()},
             "gate_margin": self.gate.margin,
             "multipliers": self.multipliers.state_dict(),
+            **({} if self.optimist is None else {"optimism": self.optimist.state_dict()}),
+            **({} if self.scales is None else {"scales": self.scales.state_dict()}),
             "exploration_noise": self.exploration.noise,
             "updates": self.updates,
             "generator": self.generator.get_state(),
@@ -281,6 +335,10 @@ class OffPolicyLearner:
             optimizer.load_state_dict(state[name])
         self.gate.margin = float(state["gate_margin"])
         self.multipliers.load_state_dict(state["multipliers"])
+        if self.optimist is not None:
+            self.optimist.load_state_dict(state["optimism"])
+        if self.scales is not None:
+            self.scales.load_state_dict(state["scales"])
         self.updates = int(state["updates"])
         self.exploration.noise = state["exploration_noise"].to(self.context.device)
         self.generator.set_state(state["generator"])

@@ -88,6 +88,28 @@ def categorical_loss(
     }
 
 
+def quantile_huber_loss(
+    quantiles: Float[Tensor, "k b n"], target: Float[Tensor, "... b m"], levels: Float[Tensor, " n"]
+) -> tuple[Tensor, Info]:
+    """Quantile regression with a Huber loss of width 1 (QR-DQN, Dabney et al. 2018, eq. 10).
+
+    sum_i mean_j |t_i - 1(e_ij < 0)| h(e_ij), e_ij = y_j - z_i: mean over the batch, sum over heads, where h
+    is e^2 / 2 up to 1 and |e| - 1/2 beyond. Targets that are not finite (returns that are not known yet) add
+    nothing.
+    """
+    with torch.no_grad():  # the gradient is written out: autograd would keep several tensors of (k, b, n, m)
+        known = torch.isfinite(target)
+        error = torch.where(known, target, 0.0).unsqueeze(-2) - quantiles.unsqueeze(-1)
+        levels = levels.unsqueeze(-1)
+        near = error.clamp(-1.0, 1.0)  # slope of h
+        slope = torch.where(error < 0.0, 1.0 - levels, levels).mul_(near).mul_(known.unsqueeze(-2))
+        value = (slope * (error - 0.5 * near)).mean(-1).sum(-1).mean(-1).sum()
+        gradient = slope.mean(-1) / -quantiles.shape[1]
+        q = quantiles.mean(-1)
+        info = {"critic/loss": value, "critic/q": q.mean(), "critic/q_abs_max": q.abs().max()}
+    return value + (gradient * (quantiles - quantiles.detach())).sum(), info
+
+
 def sac_actor_loss(
     q: Float[Tensor, " b"], log_prob: Float[Tensor, " b"], alpha: Tensor | float
 ) -> tuple[Tensor, Info]:

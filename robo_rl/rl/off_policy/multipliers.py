@@ -23,7 +23,8 @@ class Multipliers:
     def __init__(self, context: LearnerContext) -> None:
         cfg = context.cfg
         self.context = context
-        self.log_alpha = torch.tensor(cfg.alpha, device=context.device).log().requires_grad_(cfg.auto_alpha)
+        self._first = torch.tensor(cfg.alpha, device=context.device).log()
+        self.log_alpha = self._first.clone().requires_grad_(cfg.auto_alpha)
         self.log_norm = torch.zeros((), device=context.device, requires_grad=cfg.norm_bound > 0.0)
         tuned = [p for p in (self.log_alpha, self.log_norm) if p.requires_grad]
         self.optimizer = StaticAdam(tuned, cfg.lr_actor) if tuned else None
@@ -55,6 +56,14 @@ class Multipliers:
             parameter.grad.copy_(gradient)
         self.optimizer.step()
         return term, info
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """Set multipliers and moments to their start."""
+        self.log_alpha.copy_(self._first)
+        self.log_norm.zero_()
+        if self.optimizer is not None:
+            self.optimizer.restart()
 
     def state_dict(self) -> dict[str, Any]:
         """Multipliers and moments, copied."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from robo_rl.nets.actor import Actor, ActorConfig, make_actor
+from robo_rl.nets.actor import LOG_STD_MIN, Actor, ActorConfig, make_actor
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.rl.off_policy.config import support_of
+from robo_rl.rl.off_policy.config import DEEP_LOG_STD_MIN, support_of
 from robo_rl.rl.off_policy.context import LearnerContext
 
 
@@ -60,7 +60,9 @@ def _actor(obs_dim: int, context: LearnerContext) -> Actor:
     return make_actor(
         ActorConfig(
             cfg.actor, in_dim, context.map.dim, tuple(cfg.hidden), norm, cfg.init_std,
-            activation=cfg.activation,
+            activation=cfg.activation, network=cfg.network, normalize=cfg.normalize_obs,
+            log_std_min=LOG_STD_MIN if cfg.network == "mlp" else DEEP_LOG_STD_MIN,
+            clip_std=cfg.network == "xqc",
         )
     )  # fmt: skip
 
@@ -70,5 +72,5 @@ def _critic(obs_dim: int, context: LearnerContext) -> CriticEnsemble:
     in_dim = context.views.critic_width(obs_dim) + context.map.critic_dim
     return CriticEnsemble(
         in_dim, cfg.critic_hidden or cfg.hidden, cfg.heads, cfg.layer_norm, margin=cfg.gate_margin,
-        support=support_of(cfg),
+        support=support_of(cfg), network=cfg.network, normalize=cfg.normalize_obs,
     )  # fmt: skip

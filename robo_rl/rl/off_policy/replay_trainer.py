@@ -54,6 +54,12 @@ class ReplayTrainer:
                 "A curriculum changes rewards, but the Monte-Carlo returns in the replay are not recomputed: "
                 "set learner.return_floor=false, or lesson_rounds=0."
             )
+        learner = config.learner
+        if learner.network != "mlp" or learner.reward_scaling != "none" or learner.lr_end != 1.0:
+            raise ConfigError(
+                "A flight policy is a plain MLP, and its rewards change with the curriculum: set "
+                "learner.network=mlp, reward_scaling=none and lr_end=1."
+            )
         self.env, self.config, self.generator, self.rounds, self.start = env, config, generator, 0, start
         width, dim = env.obs.shape[1], len(start)
         self.learner = OffPolicyLearner(width, DirectMap(dim), config.learner, generator, env.views)

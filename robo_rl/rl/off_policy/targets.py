@@ -38,6 +38,8 @@ def subset_min(q: Float[Tensor, "k b"], size: int, generator: torch.Generator) -
 def reduce_heads(q: Float[Tensor, "k b"], context: LearnerContext) -> Float[Tensor, "..."]:
     """Value of the next decision by `target_reduce`: (b,), or (k, b) if each head learns from its own."""
     cfg = context.cfg
+    if cfg.target_reduce == "mean":
+        return q.mean(dim=0)
     return subset_min(q, cfg.target_subset, context.generator) if cfg.target_reduce == "min" else q
 
 

@@ -1,7 +1,7 @@
-"""Losses of critics: squared error of Q, or cross-entropy of a distribution of returns on atoms.
+"""Losses of critics: squared error of Q, cross-entropy of a distribution of returns on atoms, or quantiles.
 
-A target is a number per decision (b,), the same for all heads, or (k, b), each head's own. C51 has
-distributions in its place: (b, n) or (k, b, n). `returns_target` makes targets of returns that are known.
+A target is a number per decision (b,), the same for all heads, or (k, b), each head's own. C51 and quantiles
+have distributions in its place: (b, n) or (k, b, n). `returns_target` makes targets of known returns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from robo_rl.core.shapes import Float
 from robo_rl.data.replay import Batch
-from robo_rl.nets.support import Support
+from robo_rl.nets.support import Quantiles, Support
 from robo_rl.rl.off_policy.config import support_of
 from robo_rl.rl.off_policy.context import LearnerContext
 from robo_rl.rl.off_policy.losses import (
@@ -22,6 +22,7 @@ from robo_rl.rl.off_policy.losses import (
     categorical_loss,
     critic_gradient,
     critic_loss,
+    quantile_huber_loss,
     td_target,
 )
 from robo_rl.rl.off_policy.targets import lowest_of_subset, reduce_heads
@@ -102,24 +103,23 @@ class HlGauss(Regression):
     def gradient(
         self, outputs: Float[Tensor, "k b n"], target: Tensor, logs: bool = True
     ) -> tuple[Tensor, Info]:
-        with torch.enable_grad():
-            leaf = outputs.detach().requires_grad_()
-            loss, info = self.loss(leaf, target)
-        return torch.autograd.grad(loss, leaf)[0], info
+        return gradient_by_autograd(self, outputs, target)
 
 
 class C51(HlGauss):
     """The distribution of returns: that of the next decision, shifted and projected (Bellemare et al. 2017).
 
     Of several heads the one with the lowest mean gives the target, as in FastTD3 (Seo et al. 2025), or each
-    head its own, as in FastSAC.
+    head its own, as in FastSAC, or all give it together.
     """
 
     def target(self, batch: Batch, outputs: Float[Tensor, "k b n"], bonus: Bonus) -> Tensor:
-        logits = outputs
-        if self.context.cfg.target_reduce == "min":
+        logits, reduce = outputs, self.context.cfg.target_reduce
+        if reduce == "min":
             logits = lowest_of_subset(logits, self.support.mean(logits), self.context)
         weights = torch.softmax(logits, dim=-1)
+        if reduce == "mean":
+            weights = weights.mean(dim=0)
         value = self.support.values(weights.device).expand(len(batch.reward), -1)
         if isinstance(bonus, Tensor):
             value = value + bonus.unsqueeze(-1)
@@ -134,11 +134,57 @@ class C51(HlGauss):
         return target
 
 
+class QuantileLoss:
+    """Quantiles of the return: those of the next decision, shifted (QR-DQN, Dabney et al. 2018).
+
+    Of several heads the one with the lowest mean gives the target, each its own, or each quantile is their
+    mean, as in BRO (Nauman et al. 2024).
+    """
+
+    def __init__(self, context: LearnerContext, quantiles: Quantiles) -> None:
+        self.context, self.quantiles = context, quantiles
+
+    def q(self, outputs: Float[Tensor, "k b n"]) -> Float[Tensor, "k b"]:
+        return self.quantiles.mean(outputs)
+
+    def target(self, batch: Batch, outputs: Float[Tensor, "k b n"], bonus: Bonus) -> Tensor:
+        reduce = self.context.cfg.target_reduce
+        if reduce == "min":
+            outputs = lowest_of_subset(outputs, self.q(outputs), self.context)
+        elif reduce == "mean":
+            outputs = outputs.mean(dim=0)
+        value = outputs + (bonus.unsqueeze(-1) if isinstance(bonus, Tensor) else bonus)
+        return td_target(batch.reward.unsqueeze(-1), batch.discount.unsqueeze(-1), value)
+
+    def returns_target(self, returns: Float[Tensor, " b"]) -> Tensor:
+        return returns.unsqueeze(-1)
+
+    def loss(self, outputs: Float[Tensor, "k b n"], target: Tensor) -> tuple[Tensor, Info]:
+        return quantile_huber_loss(outputs, target, self.quantiles.levels(outputs.device))
+
+    def gradient(
+        self, outputs: Float[Tensor, "k b n"], target: Tensor, logs: bool = True
+    ) -> tuple[Tensor, Info]:
+        return gradient_by_autograd(self, outputs, target)
+
+
+def gradient_by_autograd(
+    loss: ValueLoss, outputs: Float[Tensor, "k b n"], target: Tensor
+) -> tuple[Tensor, Info]:
+    """(gradient of `loss.loss` in the outputs, its logs)."""
+    with torch.enable_grad():
+        leaf = outputs.detach().requires_grad_()
+        value, info = loss.loss(leaf, target)
+    return torch.autograd.grad(value, leaf)[0], info
+
+
 def make_value_loss(context: LearnerContext) -> ValueLoss:
     """The loss that `critic_loss` names."""
     support = support_of(context.cfg)
     if support is None:
         return Regression(context)
+    if isinstance(support, Quantiles):
+        return QuantileLoss(context, support)
     return (C51 if context.cfg.critic_loss == "c51" else HlGauss)(context, support)
 
 

@@ -15,7 +15,7 @@ from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.tuning import compose
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
-from robo_rl.apps.tuning.maps import check_together
+from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.conf.train import TrainConfig
@@ -102,6 +102,91 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.norm_bound": 0.25,
         "learner.entropy_in_target": False,
         "learner.auto_alpha": False,
+    },
+    "bro": {
+        "map.kind": "direct",
+        "base_steps": 2500,
+        "utd": 10,
+        "resets": [15_000, 50_000, 250_000, 500_000, 750_000, 1_000_000, 1_500_000, 2_000_000],
+        "learner.network": "bronet",
+        "learner.hidden": [256],
+        "learner.critic_hidden": [512, 512],
+        "learner.heads": 2,
+        "learner.target_reduce": "mean",
+        "learner.actor_reduce": "mean",
+        "learner.critic_loss": "quantile",
+        "learner.atoms": 100,
+        "learner.gamma": 0.99,
+        "learner.tau": 0.005,
+        "learner.batch": 128,
+        "learner.lr_actor": 3e-4,
+        "learner.lr_critic": 3e-4,
+        "learner.weight_decay": 1e-4,
+        "learner.adam_beta2": 0.999,
+        "learner.alpha": 1.0,
+        "learner.auto_alpha": True,
+        "learner.target_entropy": -0.5,
+        "learner.entropy_in_target": True,
+        "learner.optimism": True,
+        "learner.optimism_kl": 0.05,
+        "learner.optimism_std": 0.75,
+    },
+    "simba_v2": {
+        "map.kind": "direct",
+        "base_steps": 5000,
+        "utd": 2,
+        "learner.network": "simba_v2",
+        "learner.hidden": [128],
+        "learner.critic_hidden": [512, 512],
+        "learner.heads": 2,
+        "learner.target_reduce": "min",
+        "learner.actor_reduce": "min",
+        "learner.critic_loss": "c51",
+        "learner.atoms": 101,
+        "learner.v_min": -5.0,
+        "learner.v_max": 5.0,
+        "learner.normalize_obs": True,
+        "learner.reward_scaling": "bounded",
+        "learner.gamma": max(min((1000 / 5 - 1) / (1000 / 5), 0.995), 0.95),
+        "learner.tau": 0.005,
+        "learner.batch": 256,
+        "learner.lr_actor": 1e-4,
+        "learner.lr_critic": 1e-4,
+        "learner.lr_end": 0.5,
+        "learner.weight_decay": 0.0,
+        "learner.alpha": 0.01,
+        "learner.auto_alpha": True,
+        "learner.target_entropy": -0.5,
+        "learner.entropy_in_target": True,
+    },
+    "xqc": {
+        "map.kind": "direct",
+        "base_steps": 5000,
+        "utd": 2,
+        "learner.network": "xqc",
+        "learner.hidden": [256] * 4,
+        "learner.critic_hidden": [512] * 4,
+        "learner.heads": 2,
+        "learner.target_reduce": "min",
+        "learner.actor_reduce": "min",
+        "learner.actor_delay": 3,
+        "learner.critic_loss": "c51",
+        "learner.atoms": 101,
+        "learner.v_min": -5.0,
+        "learner.v_max": 5.0,
+        "learner.normalize_obs": False,
+        "learner.reward_scaling": "deviation",
+        "learner.gamma": max(min((1000 / 5 - 1) / (1000 / 5), 0.995), 0.95),
+        "learner.tau": 0.005,
+        "learner.batch": 256,
+        "learner.lr_actor": 3e-4,
+        "learner.lr_critic": 3e-4,
+        "learner.lr_end": 0.1,
+        "learner.weight_decay": 0.0,
+        "learner.alpha": 0.01,
+        "learner.auto_alpha": True,
+        "learner.target_entropy": -0.5,
+        "learner.entropy_in_target": True,
     },
     "rlpd": {
         "map.kind": "direct",
@@ -571,6 +656,28 @@ def test_every_published_method_is_checked() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("overrides", "word"),
+    [
+        (["bro", "method.learner.critic_hidden=[8,16]"], "must be equal"),
+        (["bro", "method.algorithm=ppo"], "needs method.algorithm=off_policy"),
+        (["qc", "method.resets=[10]"], "needs method.algorithm=off_policy"),
+        (["bro", "method.encoder=learned"], "not an encoder of pictures"),
+        (["simba_v2", "method.guard_window=10"], "weights of a fixed length"),
+        (["residual", "method.learner.network=simba_v2"], "weights of a fixed length"),
+        (["simba_v2", "method.encoder=learned"], "statistics of stored observations"),
+        (["xqc", "method.encoder=learned"], "statistics of stored observations"),
+        (["xqc", "method.map.kind=residual"], "weights of a fixed length"),
+        (["resip", "method.learner.lr_end=0.5"], "needs method.algorithm=off_policy"),
+    ],
+)
+def test_deep_critics_refuse_what_they_do_not_fit(overrides: list[str], word: str) -> None:
+    config = method(*overrides)
+    base = DirectPolicy(SPEC) if config.map.kind == "direct" else flow_policy(SPEC)
+    with pytest.raises(ConfigError, match=word):
+        check_together(config, build_map(config.map, base))
+
+
 def test_dsrl_variants_differ_only_in_the_learner() -> None:
     """DSRL-NA keeps all values of DSRL-SAC, and replays demonstrations if there are some."""
     one, other = method("dsrl_sac"), method("dsrl_na")
@@ -647,14 +754,52 @@ def test_method_starts_as_its_base(name: str, demos: EpisodeStore, monkeypatch: 
     assert torch.equal(built.policy.sample(obs, noise), base.sample(obs, start))
 
 
+def test_a_residual_may_have_deep_networks(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BroNet in residual and critics: it starts as its base, bit for bit, and learns in all phases."""
+    words = ["network=bronet", "critic_loss=quantile", "target_reduce=mean", "reward_scaling=deviation"]
+    built, env, base = session(
+        small("residual", *(f"method.learner.{word}" for word in words)), demos, monkeypatch
+    )
+    obs, noise = {"state": torch.rand(5, base.obs_steps, 2)}, torch.randn(5, base.chunk, 1)
+    first = base.sample(obs, noise)
+    assert torch.equal(built.policy.refine(obs, first[:, 0]), first[:, 0])
+    while not built.tuner.done:
+        built.tuner.advance()
+    env.close()
+    assert torch.isfinite(built.policy.refine(obs, first[:, 0])).all()
+    assert not torch.equal(built.policy.refine(obs, first[:, 0]), first[:, 0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["bro", "simba_v2", "xqc"])
+def test_deep_critics_train_on_a_gpu(name: str) -> None:
+    """Updates as graphs, a reset between them, and statistics on the device."""
+    resets = "[500]" if name == "bro" else "[]"
+    config = small(name, "method.utd=0.4", "method.env_steps=900", f"method.resets={resets}")
+    env = DeviceWorld(LANES, device=ON_GPU)
+    base = DirectPolicy(SPEC).eval().to(ON_GPU)
+    built = build_session(config, base, env, seed=0, demos=None, device=ON_GPU, masked=True)
+    tuner: Any = built.tuner
+    tuner.collector.reset(env.reset(EpisodeSeeds(built.seed_root)), first_seeds(built.seed_root, LANES))
+    while not tuner.done:
+        tuner.advance()
+    assert tuner.learner.updates >= 100
+    assert tuner.resets_done == len(config.resets)
+    assert all(torch.isfinite(value).all() for value in tuner.learner.actor.state_dict().values())
+
+
 # A start from an earlier run
 
 
 def finished_run(
-    folder: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch, *overrides: str
+    folder: Path,
+    demos: EpisodeStore,
+    monkeypatch: pytest.MonkeyPatch,
+    *overrides: str,
+    name: str = "calql_offline",
 ) -> TuningSession:
-    """A run of calql_offline with one checkpoint, as written by the verb."""
-    built, env, _ = session(small("calql_offline", *overrides), demos, monkeypatch)
+    """A run with one checkpoint, as written by the verb."""
+    built, env, _ = session(small(name, *overrides), demos, monkeypatch)
     while not built.tuner.done:
         built.tuner.advance()
     run = RunDir.create(folder, FinetuneVerb(out=str(folder)))
@@ -679,6 +824,22 @@ def test_init_loads_an_earlier_run(
         found, expected = ours.state_dict(), theirs.state_dict()
         assert all(torch.equal(found[key], value) for key, value in expected.items())
     assert all(value.eq(0.0).all() for value in other.actor_opt.tensors())
+
+
+def test_init_loads_the_statistics_too(
+    tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SimbaV2: the networks that are loaded saw observations by the earlier run's mean and deviation."""
+    earlier = finished_run(tmp_path / "earlier", demos, monkeypatch, name="simba_v2")
+    built, env, _ = session(small("simba_v2"), demos, monkeypatch)
+    env.close()
+    start_from(built.tuner, str(tmp_path / "earlier"))
+    scales = [made.tuner.learner.scales for made in (earlier, built)]
+    assert scales[0].obs.count > 1.0
+    assert torch.equal(scales[0].obs.mean, scales[1].obs.mean)
+    norms = [made.tuner.learner.actor.input_norm for made in (earlier, built)]
+    assert torch.equal(norms[0].mean, norms[1].mean)
+    assert norms[0].mean.ne(0.0).any()
 
 
 def test_ppo_refuses_ramp_steps(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
