@@ -116,8 +116,7 @@ def run_method(
             train_in_tf32(device)
             train_env = with_interventions(method, name, env, config.seed)
             if config.record != "none":
-                spec = eval_env.spec.for_datasets()
-                train_env = recorded_lanes(config, train_env, spec, demos, run, fresh=state is None)
+                train_env = recorded_lanes(config, train_env, eval_env.spec, demos, run, fresh=state is None)
             train_env = env_on(train_env, device)
             if device.type != "cpu":
                 base = copied_to(base, device)

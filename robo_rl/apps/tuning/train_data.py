@@ -69,10 +69,10 @@ class TrainData:
 
     @cached_property
     def spec(self) -> EnvSpec:
-        """Contract of the data; the name is that of the first dataset, the limits of actions those that a
-        policy learns.
+        """Contract of the data, without what only a simulator knows; the name is that of the first dataset,
+        the limits of actions those that a policy learns.
         """
-        specs = [selection.store.spec for selection in self.selections]
+        specs = [selection.store.spec.for_datasets() for selection in self.selections]
         first = replace(specs[0], max_episode_steps=max(spec.max_episode_steps for spec in specs))
         narrowed = self.action_range == "data" or (self.action_range == "auto" and not first.simulated)
         if not narrowed:
@@ -154,12 +154,12 @@ class TrainData:
     def windows(self, spec: WindowSpec, num_workers: int) -> WindowSource:
         """Windows in memory for states and words; through a loader for images and point clouds."""
         parts = [(selection.store.path, selection.positions) for selection in self.selections]
-        action = self.spec.action
+        action, keys = self.spec.action, tuple(self.spec.obs)
         if self.has_pictures:
-            sets = [WindowDataset(path, spec, episodes=positions) for path, positions in parts]
+            sets = [WindowDataset(path, spec, keys, episodes=positions) for path, positions in parts]
             joined = sets[0] if len(sets) == 1 else JoinedWindows(sets)
             return LoaderWindows(joined, action, num_workers, collate)
-        tables = [load_tensors(path, spec, episodes=positions) for path, positions in parts]
+        tables = [load_tensors(path, spec, keys, episodes=positions) for path, positions in parts]
         columns = {key: torch.cat([table[key] for table in tables]) for key in tables[0]}
         return TensorWindows(columns, action.normalize(columns.pop("action")))
 
@@ -174,13 +174,15 @@ def check_images(store: EpisodeStore) -> None:
 
 
 def check_alike(stores: Sequence[EpisodeStore]) -> None:
-    """Raise DataError for datasets whose observations, actions or rates differ; names and episode lengths
-    may.
+    """Raise DataError for datasets whose observations, actions or rates differ; names, episode lengths and
+    what only a simulator knows may.
     """
-    first = stores[0]
+    first, wanted = stores[0], stores[0].spec.for_datasets()
     for other in stores[1:]:
-        alike = replace(other.spec, name=first.spec.name, max_episode_steps=first.spec.max_episode_steps)
-        if what := differences(alike, first.spec):
+        alike = replace(
+            other.spec.for_datasets(), name=wanted.name, max_episode_steps=wanted.max_episode_steps
+        )
+        if what := differences(alike, wanted):
             raise DataError(
                 f"{first.path} and {other.path} cannot be trained on together ({what}). A policy has one "
                 "set of observations and one action space: train one policy for each."

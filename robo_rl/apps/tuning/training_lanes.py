@@ -130,6 +130,8 @@ def recorded_lanes(
     spec: of the environment with the task's own step limit; the shorter limit of training is not recorded.
     """
     folder = run.episodes
+    if demos is None or not set(spec.obs) <= set(demos.spec.obs):  # few datasets hold the true state
+        spec = spec.for_datasets()
     if (folder / DATASET_JSON).exists():
         writer = DatasetWriter.open(folder, spec)
     else:

@@ -13,7 +13,7 @@ from robo_rl import api
 from robo_rl.apps import train
 from robo_rl.apps.tuning.train_data import dataset_paths
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.spec import ActionSpec, EnvSpec
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.joined_windows import JoinedWindows
 from robo_rl.data.merge import merge
 from robo_rl.data.windows import WindowDataset, WindowSpec
@@ -42,6 +42,19 @@ def test_two_datasets_are_learned_like_one_merged_from_them(env: EnvSpec, tmp_pa
     note = json.loads((tmp_path / "both/policy/policy.json").read_text())["train"]["data"]
     assert note["path"] == both
     assert (note["episodes"], note["left_out"]["failed"]) == (4, 1)
+
+
+@pytest.mark.parametrize("env", [STATE_ENV, ENV], ids=["states", "pictures"])
+def test_the_true_state_of_one_dataset_is_no_difference(env: EnvSpec, tmp_path: Path) -> None:
+    """Demonstrations recorded with privileged=true, and episodes without: the policy is the same."""
+    known = replace(env, obs={**env.obs, "privileged.x": ArraySpec((2,))})
+    with_state = dataset(tmp_path / "known", (True, None), known), dataset(tmp_path / "b", (True,), env)
+    plain = dataset(tmp_path / "a", (True, None), env), tmp_path / "b"
+    for data, out in ((with_state, "one"), (plain, "other")):
+        config = train_config(Path(f"[{data[0]},{data[1]}]"), tmp_path / out, **FEW)
+        assert train.main(config) == 0
+    weights = [(tmp_path / out / "policy/weights.safetensors").read_bytes() for out in ("one", "other")]
+    assert weights[0] == weights[1]
 
 
 def test_the_python_interface_takes_a_list(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from policies.executor import ChunkExecutor
 from policies.tuned.privileged import PrivilegedPolicy, TrueState, check_measurable, true_spec
 from robo_rl.apps.tuning.compose import TuningSession, build_session
 from robo_rl.apps.tuning.encoders.true_state import check_privileged, fitted
-from robo_rl.conf.finetune import MapConfig, MethodConfig
+from robo_rl.apps.tuning.training_lanes import recorded_lanes
+from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.seeding import EpisodeSeeds
@@ -214,6 +216,17 @@ def test_what_is_missing_is_named(demos: EpisodeStore, tmp_path: Path) -> None:
         session(EpisodeStore(tmp_path / "plain")).__enter__()
     with closing(WorkerVecEnv(SidesLane, 3)) as env, pytest.raises(ConfigError, match="fake/sides has only"):
         build_session(METHOD, small_vla(), env, seed=0, demos=demos, say=lambda _: None)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_records_hold_the_true_state_if_the_demonstrations_do(
+    demos: EpisodeStore, tmp_path: Path, known: bool
+) -> None:
+    """So that both can be merged."""
+    run: Any = SimpleNamespace(episodes=tmp_path / "episodes")
+    with closing(knowing_env()) as env:
+        recorded_lanes(FinetuneVerb(out=""), env, KNOWN, demos if known else None, run, fresh=True)
+    assert ("privileged.side" in EpisodeStore(run.episodes).spec.obs) is known
 
 
 def test_the_base_acts_until_the_policy_takes_over(demos: EpisodeStore) -> None:
