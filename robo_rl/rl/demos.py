@@ -237,7 +237,7 @@ def stacked_obs(observations: Obs, rows: Int[Tensor, " k"], obs_steps: int) -> O
 
 
 def _base_actions(
-    blocks: list[tuple[Int[Tensor, " k"], Condition]], base: ChunkPolicy, index: int, scale: float
+    blocks: list[tuple[Tensor, Condition]], base: ChunkPolicy, index: int, scale: float
 ) -> Float[Tensor, "n a"]:
     """Actions that the base would have executed along the demonstration, planned every `execute` steps.
 

@@ -4,8 +4,8 @@
     h ◄─ unit(h + a * (unit(dense(relu(scale(dense(h))))) - h))  per block
     dense(scale(dense(h))) + bias
 
-The weights of every unit of a dense layer have length 1, again after every update (`project`). Scales and a
-are learned for each feature.
+The weights of every unit of a dense layer have length 1, again after every update (`project_weights`). Scales
+and a are learned for each feature.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class SphereDense(nn.Module):
     def __init__(self, heads: int, fan_in: int, fan_out: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(orthogonal(heads, fan_in, fan_out, 1.0))
-        self.project()
+        self.project_weights()
 
     def forward(self, x: Float[Tensor, "k b i"]) -> Float[Tensor, "k b o"]:
         return torch.bmm(x, self.weight[: len(x)])
 
     @torch.no_grad()
-    def project(self) -> None:
+    def project_weights(self) -> None:
         """Give the weights of every output the length 1, in place; optimisers call it after every step."""
         self.weight.div_(torch.linalg.vector_norm(self.weight, dim=1, keepdim=True).clamp_min(EPS))
 

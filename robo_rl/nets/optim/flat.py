@@ -38,9 +38,9 @@ def flat_gradient(loss: Tensor, module: nn.Module, out: Tensor | None = None) ->
 
 @runtime_checkable
 class Constrained(Protocol):
-    """A module whose parameters obey a constraint, which `project` restores in place."""
+    """A module whose parameters obey a constraint, which `project_weights` restores in place."""
 
-    def project(self) -> None: ...
+    def project_weights(self) -> None: ...
 
 
 class FlatAdam(StaticAdam):
@@ -69,7 +69,7 @@ class FlatAdam(StaticAdam):
             nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.step()
         for part in self._constrained:
-            part.project()
+            part.project_weights()
 
     def gradients(self) -> dict[nn.Parameter, Tensor]:
         """Every parameter's part of `flat.grad`, as a view of its shape."""
