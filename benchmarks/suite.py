@@ -33,6 +33,7 @@ from sim.registry import list_envs
 
 DEMONSTRATIONS, ENV_STEPS = 20, 50_000
 DEFECT = "this is an error in robo-rl itself"  # how the command line begins its report of one
+INTERRUPTED = "exit code 130"  # end of the message of a verb that a signal stopped
 BELOW = 0.02  # more than this below the base counts as a loss
 
 
@@ -76,7 +77,7 @@ def all_tasks() -> list[str]:
 def attempt(call: Call) -> Path | None:
     """Run one seed of one task. A verb that refuses ends it, and its reason is kept beside it.
 
-    Returns the log of a run that an error of the program ended: that says nothing about the task.
+    Returns the log of a run that an error of the program or a signal ended: that says nothing about the task.
     """
     if reason_file(call).exists():
         return None
@@ -87,7 +88,7 @@ def attempt(call: Call) -> Path | None:
         lines = log.read_text(errors="replace").replace("\r", "\n").split("\n")
         said = [line for line in lines if line.startswith("robo-rl: ")]
         reason = said[-1].removeprefix("robo-rl: ") if said else str(stopped)
-        if reason.startswith(DEFECT):
+        if reason.startswith(DEFECT) or str(stopped).endswith(INTERRUPTED):
             return log
         reason_file(call).write_text(reason)
     return None

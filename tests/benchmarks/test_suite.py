@@ -49,27 +49,31 @@ def test_report_of_finished_and_refused_runs(tmp_path: Path, monkeypatch: pytest
     assert not any("assembly" in name for name in lines)
 
 
-@pytest.mark.parametrize("defect", [False, True])
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("None of 200 episodes succeeded", 2),
+        ("this is an error in robo-rl itself; please report it", 1),
+        ("stopped; saved step 9", 130),
+    ],
+)
 def test_only_a_refusal_leaves_a_task_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, defect: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int
 ) -> None:
-    """A run that an error of the program ended is run again."""
+    """A run that an error of the program or a signal ended is run again."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     module: Any = import_module("suite")
     call = module.Call("sweep", "auto", 0, None, tmp_path, 50_000, False, 20)
-    said = (
-        "this is an error in robo-rl itself; please report it" if defect else "None of 200 episodes succeeded"
-    )
 
     def run_seed(call: Any) -> None:
         call.home.mkdir(parents=True)
         (call.home / f"{call.label}.log").write_text(f"collect:  50%\rrobo-rl: {said}\n")
-        raise SystemExit("robo-rl collect failed with exit code 2")
+        raise SystemExit(f"robo-rl collect failed with exit code {code}")
 
     monkeypatch.setattr(module, "run_seed", run_seed)
     log = module.attempt(call)
-    assert (log is not None and log.exists()) is defect
-    assert module.reason_file(call).exists() is not defect
-    if not defect:
+    assert (log is not None and log.exists()) is (code != 2)
+    assert module.reason_file(call).exists() is (code == 2)
+    if code == 2:
         assert module.reason_file(call).read_text() == said
         assert module.attempt(call) is None  # not run again
