@@ -62,7 +62,7 @@ def check_config(config: FinetuneVerb) -> None:
     check_interventions(method)
     check_method(method)
     check_progress(method, config.demos is not None)
-    check_privileged(method, config.demos is not None)
+    check_privileged(method, config.demos)
     if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from policies.tuned.privileged import TrueState, true_spec
 from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
+from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.demo_outcomes import DemoEpisode
@@ -25,7 +27,7 @@ def true_state(
     """
     if not method.privileged:
         return None
-    check_privileged(method, demos is not None)
+    check_privileged(method, None if demos is None else demos.path)
     assert demos is not None
     spec = true_spec(env.obs)
     if not any(key.startswith("privileged.") for key in spec):
@@ -52,13 +54,14 @@ def fitted(keys: Iterable[str], episodes: Iterable[DemoEpisode]) -> Normalizer:
     )
 
 
-def check_privileged(method: MethodConfig, given: bool) -> None:
-    """Raise ConfigError for a method that cannot learn from the true state. given: there are
-    demonstrations.
+def check_privileged(method: MethodConfig, demos: str | Path | None) -> None:
+    """Raise ConfigError for a method that cannot learn from the true state, or demonstrations without it.
+
+    demos: their folder; None: there are none.
     """
     if not method.privileged:
         return
-    if not given:
+    if demos is None:
         raise ConfigError(
             "method.privileged=true needs demos=<dataset recorded by robo-rl collect privileged=true>: their "
             "range is the scale of the state."
@@ -73,4 +76,9 @@ def check_privileged(method: MethodConfig, given: bool) -> None:
         raise ConfigError(
             "A model of progress reads the base's features, which method.privileged=true does not store. Set "
             "method.progress_weight=0."
+        )
+    if not any(key.startswith("privileged.") for key in DatasetMeta.load(Path(demos)).env.obs):
+        raise ConfigError(
+            f"method.privileged=true reads the simulator's true state, which {demos} does not hold. Record "
+            "the demonstrations by robo-rl collect privileged=true."
         )

@@ -203,16 +203,18 @@ def test_a_saved_policy_corrects_alike(demos: EpisodeStore, tmp_path: Path) -> N
         ({"progress_weight": 1.0}, "method.progress_weight=0"),
     ],
 )
-def test_other_methods_refuse_it(change: dict[str, Any], words: str) -> None:
+def test_other_methods_refuse_it(demos: EpisodeStore, change: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        check_privileged(replace(METHOD, **change), given=True)
+        check_privileged(replace(METHOD, **change), demos.path)
 
 
 def test_what_is_missing_is_named(demos: EpisodeStore, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="privileged=true needs demos="):
-        check_privileged(METHOD, given=False)
+        check_privileged(METHOD, None)
     DatasetWriter.create(tmp_path / "plain", SPEC)
-    with pytest.raises(ConfigError, match=r"reads \['privileged\.side'\].*collect privileged=true"):
+    with pytest.raises(
+        ConfigError, match=r"true state, which .*plain does not hold.*collect privileged=true"
+    ):
         session(EpisodeStore(tmp_path / "plain")).__enter__()
     with closing(WorkerVecEnv(SidesLane, 3)) as env, pytest.raises(ConfigError, match="fake/sides has only"):
         build_session(METHOD, small_vla(), env, seed=0, demos=demos, say=lambda _: None)
