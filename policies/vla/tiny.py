@@ -30,7 +30,7 @@ Prefix = tuple[
     tuple[Tensor, ...],
     tuple[Tensor, ...],
     Bool[Tensor, "b L"],
-    Float[Tensor, "b w"],
+    Float[Tensor, "b s"],
     Float[Tensor, "b c"],
 ]
 
@@ -55,7 +55,7 @@ class PictureTokens(nn.Module):
 
     def forward(
         self, picture: UInt8[Tensor, "b h w 3"], crop: Float[Tensor, "b 2"] | None
-    ) -> tuple[Float[Tensor, "b n w"], Float[Tensor, "b p"]]:
+    ) -> tuple[Float[Tensor, "b n c"], Float[Tensor, "b p"]]:
         x = cut(picture, self.crop, crop).permute(0, 3, 1, 2).float() / 127.5 - 1.0
         fine = self.fine(F.relu(self.stem(x)))
         cells = self.of_cells(self.coarse(fine).flatten(2).transpose(1, 2))
