@@ -12,9 +12,7 @@ import torch
 
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.seeding import generator
-from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.deep.optimistic_actor import (
     shift_divergence,
@@ -24,6 +22,7 @@ from robo_rl.rl.off_policy.deep.optimistic_actor import (
 )
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import quantile_huber_loss
+from tests.rl.deep_checks import bandit_miss, resumed_exactly, run
 from tests.rl.tuners import batch, direct
 
 SMALL: dict[str, Any] = {
@@ -115,16 +114,9 @@ def test_critics_learn_the_minimum_of_the_loss(network: str) -> None:
 # The actors
 
 
-def test_one_batch_is_solved() -> None:
-    """A contextual bandit: r = -(a - x_0 / 2)^2. The actor follows the context: u = 0 misses by 0.38."""
+def test_a_bandit_is_solved() -> None:
     made = learner(alpha=0.01, auto_alpha=False, lr_actor=5e-3, lr_critic=5e-3)
-    data = batch(128)
-    best = 0.5 * data.obs[:, 0].clamp(-1.5, 1.5)
-    data = dataclasses.replace(data, reward=-(data.critic_action[:, 0] - best).square())
-    for _ in range(160):
-        info = made.update(data)
-    assert (made.act(data.obs, data.ctx, explore=False)[:, 0] - best).abs().mean() < 0.19
-    assert all(torch.isfinite(value) for value in info.values())
+    assert bandit_miss(made, 160) < 0.19
 
 
 def test_the_upper_bound_by_hand() -> None:
@@ -198,36 +190,10 @@ def test_a_reset_starts_everything_anew() -> None:
     made.update(data)
 
 
-def run(tuner: FineTuner, until: int) -> None:
-    while tuner.env_steps < until:
-        tuner.advance()
-
-
 def test_stopped_and_resumed_equals_uninterrupted_across_a_reset(tmp_path: Path) -> None:
     """A reset after 60 steps, a stop after 45 or 75: all weights, moments and multipliers equal at 90."""
     settings: dict[str, Any] = {"env_steps": 120, "utd": 0.5, "resets": [60], "learner": SMALL}
-    env: Any
-    whole, env, _ = direct(**settings)
-    run(whole, 90)
-    env.close()
-    assert whole.resets_done == 1
-    for stop in (45, 75):
-        first, env, seeds = direct(**settings)
-        run(first, stop)
-        save_state(tmp_path, {"tuner": first.state_dict(), "env": env.snapshot(), "seeds": seeds.count})
-        env.close()
-        second, env, seeds = direct(**settings)
-        state = load_state(tmp_path)
-        seeds.count = int(state["seeds"])
-        env.restore(state["env"], seeds)
-        second.load_state_dict(state["tuner"])
-        run(second, 90)
-        env.close()
-        one, other = whole.learner.state_dict(), second.learner.state_dict()
-        assert one.keys() == other.keys()
-        assert str(one) == str(other)
-        found, expected = networks(second.learner), networks(whole.learner)
-        assert all(torch.equal(found[key], value) for key, value in expected.items())
+    assert resumed_exactly(tmp_path, (45, 75), 90, **settings).resets_done == 1
 
 
 def test_resets_come_before_the_updates_of_their_step() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,13 @@ from torch import nn
 
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import generator
 from robo_rl.nets.deep.simba_v2 import SphereDense
-from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.deep.scaling import Moments, RunningScales
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
+from tests.rl.deep_checks import bandit_miss, check_same, resumed_exactly, run
 from tests.rl.tuners import batch, direct, stored
 
 SMALL: dict[str, Any] = {
@@ -64,16 +62,9 @@ def test_weights_stay_on_the_sphere() -> None:
     assert next(made.critic.parameters()).data_ptr() == made.critics.critic_opt.flat.data_ptr()
 
 
-def test_one_batch_is_solved() -> None:
-    """A contextual bandit: r = -(a - x_0 / 2)^2. The actor follows the context: u = 0 misses by 0.38."""
+def test_a_bandit_is_solved() -> None:
     made = learner(lr_actor=1e-2, lr_critic=1e-2, auto_alpha=False, atoms=51)
-    data = batch(128)
-    best = 0.5 * data.obs[:, 0].clamp(-1.5, 1.5)
-    data = dataclasses.replace(data, reward=-(data.critic_action[:, 0] - best).square())
-    for _ in range(150):
-        info = made.update(data)
-    assert (made.act(data.obs, data.ctx, explore=False)[:, 0] - best).abs().mean() < 0.15
-    assert all(torch.isfinite(value) for value in info.values())
+    assert bandit_miss(made, 150) < 0.15
 
 
 # Statistics
@@ -126,6 +117,15 @@ def test_the_scale_of_rewards_by_hand() -> None:
     assert plain.reward_scale.item() == pytest.approx(1.0)
 
 
+def test_restored_scales_are_those_that_were_saved() -> None:
+    """Also the largest return, which a resumed run may not meet again."""
+    one, other = scales_of(learner()), scales_of(learner())
+    one.add(2, Lanes.all(2), decision([2.0, 7.0], [False, False], obs=3.0))
+    other.load_state_dict(one.state_dict())
+    check_same(one.state_dict(), other.state_dict())
+    assert other.largest.item() == 7.0
+
+
 def test_masked_lanes_count_only_where_they_are_chosen() -> None:
     """The form for a GPU computes all lanes; the statistics equal those of the chosen ones alone."""
     one, other = scales_of(learner()), scales_of(learner())
@@ -151,11 +151,6 @@ def test_all_networks_see_the_statistics() -> None:
     assert made.actor.input_norm.mean[0] > 2.9
 
 
-def run(tuner: FineTuner, until: int) -> None:
-    while tuner.env_steps < until:
-        tuner.advance()
-
-
 def test_statistics_are_those_of_the_replay() -> None:
     """After base and online steps: mean and deviation of all stored observations."""
     tuner, env, _ = direct(learner=SMALL, env_steps=60, utd=0.1)
@@ -169,24 +164,7 @@ def test_statistics_are_those_of_the_replay() -> None:
 def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """A stop after 45 of 75 steps and a reset after 60: networks, statistics, moments and rates are equal."""
     settings: dict[str, Any] = {"env_steps": 90, "utd": 0.3, "resets": [60], "learner": SMALL}
-    env: Any
-    whole, env, _ = direct(**settings)
-    run(whole, 75)
-    env.close()
-    first, env, seeds = direct(**settings)
-    run(first, 45)
-    save_state(tmp_path, {"tuner": first.state_dict(), "env": env.snapshot(), "seeds": seeds.count})
-    env.close()
-    second, env, seeds = direct(**settings)
-    state = load_state(tmp_path)
-    seeds.count = int(state["seeds"])
-    env.restore(state["env"], seeds)
-    second.load_state_dict(state["tuner"])
-    run(second, 75)
-    env.close()
-    assert str(second.learner.state_dict()) == str(whole.learner.state_dict())
-    found, expected = second.learner.weights(), whole.learner.weights()
-    assert all(torch.equal(found[net][key], each) for net, of in expected.items() for key, each in of.items())
+    resumed_exactly(tmp_path, (45,), 75, **settings)
 
 
 def test_learning_rates_fall_to_their_end() -> None:

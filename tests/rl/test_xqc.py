@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,13 @@ import torch
 
 from robo_rl.core.action_map import DirectMap
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.seeding import generator
 from robo_rl.nets.deep.simba_v2 import SphereDense
 from robo_rl.nets.deep.xqc import HeadBatchNorm, batch_statistics
-from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
-from tests.rl.tuners import batch, direct
+from tests.rl.deep_checks import bandit_miss, resumed_exactly
+from tests.rl.tuners import batch
 
 SMALL: dict[str, Any] = {
     "network": "xqc", "hidden": [8, 8], "critic_hidden": [16, 16], "critic_loss": "c51", "atoms": 11,
@@ -79,16 +77,9 @@ def test_the_actor_learns_by_its_batch_and_acts_by_running_statistics() -> None:
                 torch.testing.assert_close(lengths, torch.ones_like(lengths))
 
 
-def test_one_batch_is_solved() -> None:
-    """A contextual bandit: r = -(a - x_0 / 2)^2. The actor follows the context: u = 0 misses by 0.38."""
+def test_a_bandit_is_solved() -> None:
     made = learner(lr_actor=1e-2, lr_critic=1e-2, actor_delay=1, auto_alpha=False, atoms=51)
-    data = batch(128)
-    best = 0.5 * data.obs[:, 0].clamp(-1.5, 1.5)
-    data = dataclasses.replace(data, reward=-(data.critic_action[:, 0] - best).square())
-    for _ in range(200):
-        info = made.update(data)
-    assert (made.act(data.obs, data.ctx, explore=False)[:, 0] - best).abs().mean() < 0.19
-    assert all(torch.isfinite(value) for value in info.values())
+    assert bandit_miss(made, 200) < 0.19
 
 
 def test_burn_in_on_returns_has_no_next_decision() -> None:
@@ -103,32 +94,10 @@ def test_burn_in_on_returns_has_no_next_decision() -> None:
     assert (q - 1.0).abs().mean() < 0.1
 
 
-def run(tuner: FineTuner, until: int) -> None:
-    while tuner.env_steps < until:
-        tuner.advance()
-
-
 def test_stopped_and_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """A stop after 45 of 75 steps: weights, running statistics, moments and scales are equal."""
     settings: dict[str, Any] = {"env_steps": 90, "utd": 0.3, "learner": SMALL}
-    env: Any
-    whole, env, _ = direct(**settings)
-    run(whole, 75)
-    env.close()
-    first, env, seeds = direct(**settings)
-    run(first, 45)
-    save_state(tmp_path, {"tuner": first.state_dict(), "env": env.snapshot(), "seeds": seeds.count})
-    env.close()
-    second, env, seeds = direct(**settings)
-    state = load_state(tmp_path)
-    seeds.count = int(state["seeds"])
-    env.restore(state["env"], seeds)
-    second.load_state_dict(state["tuner"])
-    run(second, 75)
-    env.close()
-    assert str(second.learner.state_dict()) == str(whole.learner.state_dict())
-    found, expected = second.learner.weights(), whole.learner.weights()
-    assert all(torch.equal(found[net][key], each) for net, of in expected.items() for key, each in of.items())
+    resumed_exactly(tmp_path, (45,), 75, **settings)
 
 
 def test_the_deviation_is_clipped() -> None:
