@@ -24,7 +24,7 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
 `robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
 seeds. The line has the success of each seed, that of the base as it is deployed and without noise, and the
 change of each task, all on the same episodes. --rl teacher: a new VLA learns from episodes of a teacher that
-sees the simulator's true state (see `vla_teacher`). --bases names policies that were trained with different
+sees the simulator's true state (see `vla_teacher`), by the settings of --set. --bases names policies that were trained with different
 seeds (--name ... --set seed=...): success with and without noise is then over all of them, and
 after_rl_success has a base for each of --rl-seeds.
 --checkpoint measures a run that is not finished.
@@ -116,6 +116,11 @@ class Measurement:
         self.tasks = tasks_of(NAMES[args.suite])
         self.more: dict[str, Any] = {}  # further fields of a line
 
+    @property
+    def given(self) -> dict[str, str]:
+        """Settings of --set."""
+        return dict(each.split("=", 1) for each in self.args.set)
+
     def run(self) -> None:
         everything: Mapping[str, Callable[[], ByTask]] = {
             "success": lambda: self.of_trainings("", {}),
@@ -142,7 +147,7 @@ class Measurement:
         run, step = self.folder / f"{self.args.name}{kind}_{self.args.suite}", self.args.checkpoint
         if step is None:
             data = self.collect(NAMES[self.args.suite], self.folder / f"data_{self.args.suite}")
-            self.train(data, run, VLA | dict(each.split("=", 1) for each in self.args.set) | (settings or {}))
+            self.train(data, run, VLA | self.given | (settings or {}))
         return str(run) if step is None else f"{run}@{step}"
 
     def collect(self, suite: str, out: Path) -> Path:
@@ -307,7 +312,7 @@ class Measurement:
         lesson, args = self.lesson(policy, seed), self.args
         lesson.teach(args.rl_steps, len(self.tasks), args.rl_set)
         data = lesson.record(args.taught * len(self.tasks))
-        more = VLA | {"seed": seed, "steps": args.pupil_steps}
+        more = VLA | self.given | {"seed": seed, "steps": args.pupil_steps}
         self.train(f"[{lesson.demos},{data}]", lesson.pupil, more)
         return self.without_noise(str(lesson.pupil))
 
