@@ -36,24 +36,26 @@ class ActingPolicy:
         """Policy of a phase after this many environment steps of the run; None: the base alone."""
         if self.explores(phase):
             return lambda obs, ctx: self.explore(obs, ctx, env_steps)
-        return self.warm_up()
-
-    def warm_up(self) -> Act | None:
-        """Policy of base phases without the actor; None: the base alone."""
-        return self._perturb if self.warmup_noise > 0.0 else None
+        if self.warmup_noise > 0.0:
+            return lambda obs, ctx: self.perturb(obs, env_steps)
+        return None
 
     def explore(
         self, obs: Float[Tensor, "b f"], ctx: Float[Tensor, "b c"], env_steps: int
     ) -> Float[Tensor, "b d"]:
         """Exploring u of the actor; during `ramp_steps` also u = 0, which leaves the step to the base."""
-        u = self.learner.act(obs, ctx, explore=True)
+        return self._ramped(self.learner.act(obs, ctx, explore=True), env_steps)
+
+    def perturb(self, obs: Float[Tensor, "b f"], env_steps: int) -> Float[Tensor, "b d"]:
+        """Uniform noise of half-width `warmup_noise`; during `ramp_steps` also u = 0."""
+        shape = (len(obs), self.learner.map.dim)
+        uniform = torch.rand(shape, generator=self.generator, device=obs.device) * 2.0 - 1.0
+        return self._ramped(self.warmup_noise * uniform, env_steps)
+
+    def _ramped(self, u: Float[Tensor, "b d"], env_steps: int) -> Float[Tensor, "b d"]:
+        """u with probability env_steps / ramp_steps in each row, else 0."""
         if env_steps >= self.ramp_steps:
             return u
         drawn = torch.rand(len(u), 1, generator=self.generator, device=u.device)
         chosen = drawn < env_steps / self.ramp_steps
         return torch.where(chosen, u, 0.0)
-
-    def _perturb(self, obs: Tensor, ctx: Tensor) -> Tensor:
-        shape = (len(obs), self.learner.map.dim)
-        uniform = torch.rand(shape, generator=self.generator, device=obs.device) * 2.0 - 1.0
-        return self.warmup_noise * uniform

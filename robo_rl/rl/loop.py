@@ -48,7 +48,8 @@ class FinetuneConfig:
     )
     ramp_steps: int = setting(
         0,
-        "steps over which the actor's probability to act rises to 1, else the base acts; 0: it always acts",
+        "steps over which the probability that the actor, or the noise of base_steps, acts rises to 1, else "
+        "the base acts; 0: it always does",
         at_least=0,
     )
     takeover: float = setting(
@@ -179,7 +180,8 @@ class FineTuner:
         store = self.mix["online"] if anchors is None else anchors
         self.runner.batch = None
         learn = self._learn if phase == "online" else None
-        act = self._explore if self.acting.explores(phase) else self.acting.warm_up()
+        warm_up = self.acting.policy(phase, self.env_steps)
+        act = self._explore if self.acting.explores(phase) else warm_up
         episodes = self.collector.collect(phase, act, store, learn)
         self._set_gate_margin()
         self._watch(episodes, phase)

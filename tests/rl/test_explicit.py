@@ -35,6 +35,8 @@ KINDS: dict[str, tuple[ActionMap, dict[str, Any]]] = {
     "steering": (LatentMap(2, 1, 1.5, "gaussian"), {"activation": "tanh", "hidden": [12, 16, 8]}),
     "c51": (DirectMap(2), {"critic_loss": "c51", "atoms": 7, "actor_reduce": "mean", "weight_decay": 0.1}),
     "hl_gauss": (DirectMap(2), {"critic_loss": "hl_gauss", "atoms": 7, "actor": "deterministic"}),
+    "max_target": (DirectMap(2), {"target_draws": 3, "entropy_in_target": True, "log_std_min": -20.0,
+                                  "init_std": 0.01, "critic_reduce": "mean", "grad_clip": 0.3}),
     "wide": (DirectMap(2), {"hidden": [160, 45], "heads": 1}),
 }  # fmt: skip
 

@@ -108,6 +108,35 @@ def test_policy_decorator_ramp() -> None:
     assert np.all(share[4:] > 0.85)
 
 
+def test_policy_decorator_ramps_its_random_start_too() -> None:
+    """base_steps at random from the first step on would be far from the base: here 900 of 1,800 steps."""
+    tuner, env, _ = build(
+        ResidualMap(1, 0.5, steps=2), flow_policy(SPEC), base_steps=900, env_steps=901, warmup_noise=1.0,
+        ramp_steps=1800, utd=0.0,
+    )  # fmt: skip
+    while tuner.phase == "base":
+        tuner.advance()
+    env.close()
+    store = tuner.mix["online"]
+    changed = torch.stack(
+        [(store.data["critic_action"] != store.data["ctx"])[lane, :140].any(-1) for lane in range(LANES)]
+    ).float()
+    early, late = changed[:, :70].mean(), changed[:, 70:].mean()
+    assert 0.0 < early < 0.25
+    assert early < late < 0.5
+
+
+def test_policy_decorator_starts_with_next_to_no_noise() -> None:
+    """Log standard deviation in [-20, 2], in the middle at first: exp(-9), as in the authors' network."""
+    cfg = LearnerConfig(hidden=[16], log_std_min=-20.0, init_std=math.exp(-9.0))
+    learner = OffPolicyLearner(4, ResidualMap(2, 0.1), cfg, generator("x"))
+    _, log_std = learner.actor.distribution(torch.randn(7, 6))
+    torch.testing.assert_close(log_std, torch.full((7, 2), -9.0))
+    assert abs(learner.actor.log_std_bias) < 1e-9
+    u = learner.act(torch.randn(7, 4), torch.zeros(7, 2), explore=True)
+    assert 0.0 < u.abs().max() < 1e-3
+
+
 def test_a_chunk_residual_sees_the_bases_chunk_not_its_own() -> None:
     """The stored context is the base's plan, although the queue is corrected in place."""
     tuner, env, _ = build(

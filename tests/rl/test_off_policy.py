@@ -64,6 +64,37 @@ def test_critic_heads_learn_as_if_alone() -> None:
     assert q.grad[0].tolist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize("passes", ["compiled", "torch", "autograd"])
+@pytest.mark.parametrize(("reduce", "expected"), [("sum", [2.0, 6.0]), ("mean", [1.0, 3.0])])
+def test_the_loss_over_critics_is_their_sum_or_mean(
+    passes: Literal["compiled", "torch", "autograd"], reduce: str, expected: list[float]
+) -> None:
+    """Q of 1 and 3, target 0: the output biases have gradients 2 Q, or half of it as the mean of two."""
+    made = learner(critic_reduce=reduce, passes=passes)
+    with torch.no_grad():
+        made.critic.weights[-1].zero_()
+        made.critic.biases[-1].copy_(torch.tensor([1.0, 3.0]).view(2, 1, 1))
+    made.critics.fit(batch(), torch.zeros(64))
+    gradient = made.critics.critic_opt.gradients()[made.critic.biases[-1]]
+    torch.testing.assert_close(gradient.flatten(), torch.tensor(expected))
+
+
+def test_the_clip_bounds_the_loss_over_critics() -> None:
+    """A bound between the gradient of the mean over ten critics and that of their sum cuts the sum alone."""
+
+    def gradient(reduce: str, clip: float) -> torch.Tensor:
+        made = learner(critic_reduce=reduce, grad_clip=clip, heads=10)
+        made.critics.fit(batch(), torch.full((64,), 5.0))
+        grad = made.critics.critic_opt.flat.grad
+        assert grad is not None
+        return grad.clone()
+
+    free = gradient("sum", 0.0)
+    bound = 0.3 * float(free.norm())
+    torch.testing.assert_close(gradient("mean", bound), 0.1 * free)
+    torch.testing.assert_close(gradient("sum", bound), 0.3 * free, rtol=1e-4, atol=1e-6)
+
+
 def test_unknown_monte_carlo_returns_are_ignored() -> None:
     """The return of a running episode is NaN, which must not reach the weights."""
     q = torch.ones(1, 2, requires_grad=True)

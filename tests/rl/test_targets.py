@@ -79,6 +79,46 @@ def test_the_soft_backup_adds_the_entropy_and_logs_it_apart() -> None:
     assert 0.02 < bonus.item() < 0.04
 
 
+def test_the_max_target_is_the_best_draw_of_the_lowest_critic() -> None:
+    """CQL: with Q = (a, -a) the value of a draw is -|a|, and the target 2 + 0.5 * that of the smallest |a|.
+
+    The maximum over draws of each critic first would give the smaller of max(a) and max(-a).
+    """
+    made, seen = learner(target_draws=5), list[Tensor]()
+
+    def outputs(x: Tensor, a: Tensor, heads: int | None = None) -> Tensor:
+        seen.append(a.view(5, ROWS))
+        return torch.stack([a, -a])
+
+    made.critics.target.outputs = outputs  # type: ignore[method-assign]
+    target, _ = made.target_of(batch())
+    assert target.shape == (ROWS,)
+    torch.testing.assert_close(target, 2.0 - 0.5 * seen[0].abs().amin(dim=0))
+    assert seen[0].std(dim=0).min() > 0.0
+
+
+def test_the_max_target_counts_entropy_and_ends_with_the_episode() -> None:
+    """With Q = 0 the best draw is the one of highest entropy bonus; after a termination only 2 remains."""
+    made = learner(target_draws=4, alpha=0.1, entropy_in_target=True)
+    answers(made.critics.target, lambda a: torch.zeros(len(a)))
+    state = made.generator.get_state()
+    data = replace(batch(), discount=torch.tensor([0.5, 0.0]).repeat(ROWS // 2))
+    target, _ = made.target_of(data)
+    made.generator.set_state(state)
+    x = data.next_obs.repeat(4, 1)
+    with torch.no_grad():
+        _, log_prob = made.actor.sample(x, made.context.normal(4 * ROWS))
+    bonus = (-0.1 * log_prob).view(4, ROWS).amax(dim=0)
+    torch.testing.assert_close(target, 2.0 + data.discount * bonus)
+
+
+@pytest.mark.parametrize("settings", [{"actor": "deterministic"}, {"critic_loss": "c51"}])
+def test_a_max_target_needs_draws_and_values(settings: dict[str, Any]) -> None:
+    """TD3 has one action; distributions have no order."""
+    with pytest.raises(ConfigError, match="target_draws"):
+        learner(target_draws=2, **settings)
+
+
 def test_target_smoothing_is_clipped_noise_around_the_target_actor() -> None:
     """TD3 (Fujimoto et al. 2018): with std 10 and clip 0.3 the evaluated action is +-0.3 almost
     everywhere.
@@ -235,6 +275,8 @@ def test_actors_leave_no_gradient_in_either_critic() -> None:
         ({"gamma": 1.5}, "gamma"),
         ({"tau": 0.0}, "tau"),
         ({"init_std": 10.0}, "init_std"),
+        ({"init_std": 1e-3}, "exp.log_std_min. = 0.0067"),
+        ({"log_std_min": 3.0}, "log_std_min"),
         ({"alpha": 0.0, "auto_alpha": True}, "auto_alpha"),
         ({"return_floor": True, "entropy_in_target": True}, "entropy_in_target"),
     ],

@@ -12,7 +12,7 @@ from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor, GaussianActor
 from robo_rl.nets.critic import CriticEnsemble, bounds
 from robo_rl.nets.gradients.compiled import CompiledStack
-from robo_rl.nets.gradients.gaussian import draw
+from robo_rl.nets.gradients.gaussian import DeviationRange, draw
 from robo_rl.nets.gradients.layer import Scratch
 from robo_rl.nets.gradients.stack import ensemble_stack, sequential_stack
 
@@ -29,17 +29,17 @@ class CompiledActor:
 
 
 class CompiledGaussian(CompiledActor):
-    """`mode` and `sample` of a Gaussian actor. bias: its `log_std_bias`."""
+    """`mode` and `sample` of a Gaussian actor. deviation: its range."""
 
-    def __init__(self, stack: CompiledStack, dim: int, bias: float) -> None:
+    def __init__(self, stack: CompiledStack, dim: int, deviation: DeviationRange) -> None:
         super().__init__(stack, dim)
-        self.bias = bias
+        self.deviation = deviation
 
     def sample(
         self, x: Float[Tensor, "b i"], eps: Float[Tensor, "b d"]
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"]]:
         """(u, its log-density), see `GaussianActor.sample`."""
-        drawn = draw(self.stack.evaluate(x)[0], self.bias, eps)
+        drawn = draw(self.stack.evaluate(x)[0], self.deviation, eps)
         return drawn.u, drawn.log_prob
 
 
@@ -67,7 +67,7 @@ def compiled_actor(actor: Actor, scratch: Scratch) -> CompiledActor | None:
     if not isinstance(stack, CompiledStack) or not actor.config.squash:
         return None
     if isinstance(actor, GaussianActor):
-        return CompiledGaussian(stack, actor.config.dim, actor.log_std_bias)
+        return CompiledGaussian(stack, actor.config.dim, DeviationRange(actor))
     return CompiledActor(stack, actor.config.dim)
 
 

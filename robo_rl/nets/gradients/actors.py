@@ -7,24 +7,24 @@ from torch import Tensor
 
 from robo_rl.core.shapes import Float
 from robo_rl.nets.actor import Actor, GaussianActor
-from robo_rl.nets.gradients.gaussian import Draw, draw
+from robo_rl.nets.gradients.gaussian import DeviationRange, Draw, draw
 from robo_rl.nets.gradients.layer import Scratch
 from robo_rl.nets.gradients.stack import AnyStack, sequential_stack
 from robo_rl.nets.optim.flat import FlatAdam
 
 
 class GaussianPasses:
-    """`sample` of a `GaussianActor`, and `backward` of the last sample. bias: its `log_std_bias`."""
+    """`sample` of a `GaussianActor`, and `backward` of the last sample. deviation: its range."""
 
-    def __init__(self, stack: AnyStack, bias: float) -> None:
-        self.stack, self._bias = stack, bias
+    def __init__(self, stack: AnyStack, deviation: DeviationRange) -> None:
+        self.stack, self._deviation = stack, deviation
         self._drawn: Draw
 
     def sample(
         self, x: Float[Tensor, "b i"], eps: Float[Tensor, "b d"]
     ) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"]]:
         """(u, its log-density), see `GaussianActor.sample`."""
-        self._drawn = draw(self.stack.forward(x)[0], self._bias, eps)
+        self._drawn = draw(self.stack.forward(x)[0], self._deviation, eps)
         return self._drawn.u, self._drawn.log_prob
 
     def backward(self, du: Float[Tensor, "b d"], dlog_prob: Tensor) -> None:
@@ -58,5 +58,5 @@ def actor_passes(actor: Actor, scratch: Scratch, optimizer: FlatAdam | None = No
     if stack is None or not actor.config.squash:
         return None
     if isinstance(actor, GaussianActor):
-        return GaussianPasses(stack, actor.log_std_bias)
+        return GaussianPasses(stack, DeviationRange(actor))
     return DeterministicPasses(stack)

@@ -20,12 +20,19 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from robo_rl.core.shapes import Float
-from robo_rl.nets.actor import LOG_STD_MAX, LOG_STD_MIN
+from robo_rl.nets.actor import LOG_STD_MAX, GaussianActor
 
-HALF = 0.5 * (LOG_STD_MAX - LOG_STD_MIN)
-MID = 0.5 * (LOG_STD_MAX + LOG_STD_MIN)
-_HALF, _MID = torch.tensor(HALF), torch.tensor(MID)  # numbers that can be the first term of a sum
 _CONSTANT = 0.5 * math.log(2.0 * math.pi) + 2.0 * math.log(2.0)
+
+
+class DeviationRange:
+    """bias, mid and half of the formulas above, for the range of an actor's log standard deviation."""
+
+    def __init__(self, actor: GaussianActor) -> None:
+        low = actor.config.log_std_min
+        self.bias, self.half = actor.log_std_bias, 0.5 * (LOG_STD_MAX - low)
+        # as tensors, which can be the first term of a sum
+        self.half_tensor, self.mid_tensor = torch.tensor(self.half), torch.tensor(0.5 * (LOG_STD_MAX + low))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +43,23 @@ class Draw:
     log_prob: Float[Tensor, " b"]
     noise: Float[Tensor, "b d"]
     t: Float[Tensor, "b d"]
+    deviation: DeviationRange
 
     def gradient(self, du: Float[Tensor, "b d"], dlog_prob: Tensor) -> Float[Tensor, "b n"]:
         """dL/d(m, raw), n = 2d, from dL/du and dL/dlog pi, which is one number for all rows."""
         da = torch.addcmul(du, self.u, torch.addcmul(2.0 * dlog_prob, du, self.u, value=-1.0))
-        slope = torch.addcmul(_HALF, self.t, self.t, value=-HALF)
+        slope = torch.addcmul(self.deviation.half_tensor, self.t, self.t, value=-self.deviation.half)
         draw = torch.addcmul(-dlog_prob, da, self.noise).mul_(slope)
         return torch.cat([da, draw], dim=-1)
 
 
-def draw(out: Float[Tensor, "b n"], bias: float, eps: Float[Tensor, "b d"]) -> Draw:
-    """Sample from the outputs (m, raw), n = 2d, of a `GaussianActor` with this `log_std_bias`."""
+def draw(out: Float[Tensor, "b n"], deviation: DeviationRange, eps: Float[Tensor, "b d"]) -> Draw:
+    """Sample from the outputs (m, raw), n = 2d, of a `GaussianActor` with this range of deviations."""
     mean, raw = out.chunk(2, dim=-1)
-    t = torch.tanh(raw + bias)
-    log_std = torch.add(_MID, t, alpha=HALF)
+    t = torch.tanh(raw + deviation.bias)
+    log_std = torch.add(deviation.mid_tensor, t, alpha=deviation.half)
     noise = log_std.exp().mul_(eps)
     a = mean + noise
     half = torch.sub(a, softplus(a, beta=-2.0), alpha=2.0)  # -log(1 - u^2) / 2 + log 2
     negative = log_std.addcmul_(eps, eps, value=0.5).sub_(half, alpha=2.0)
-    return Draw(torch.tanh(a), -eps.shape[1] * _CONSTANT - negative.sum(-1), noise, t)
+    return Draw(torch.tanh(a), -eps.shape[1] * _CONSTANT - negative.sum(-1), noise, t, deviation)

@@ -44,10 +44,10 @@ class CandidateLearner(OffPolicyLearner):
         generator: torch.Generator,
         views: Views = ALL,
     ) -> None:
-        if cfg.conservative > 0.0 or cfg.gate or cfg.critic_loss != "mse":
+        if cfg.conservative > 0.0 or cfg.gate or cfg.critic_loss != "mse" or cfg.target_draws > 1:
             raise ConfigError(
                 "Candidates are chosen by critics of squared errors: set method.learner.critic_loss=mse, "
-                "conservative=0 and gate=false."
+                "conservative=0, target_draws=1 and gate=false."
             )
         steps = action_map.steps
         edits = ResidualMap(action_map.critic_dim // steps, action_map.scale or 1.0, steps)

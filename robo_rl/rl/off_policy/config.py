@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import check_settings, one_of, setting
+from robo_rl.nets.actor import LOG_STD_MAX, LOG_STD_MIN
 from robo_rl.nets.support import Quantiles, Support
 
 DEEP_LOG_STD_MIN = -10.0  # of the actors of deep networks, as in the codes of their authors
@@ -54,6 +55,9 @@ class LearnerConfig:
         "mean",
         help="value of the next decision: minimum over target_subset critics, each critic's own, or the mean",
     )
+    target_draws: int = setting(
+        1, "SAC: draws of the next action; the target takes the one of highest value (CQL)", at_least=1
+    )
     critic_loss: str = one_of(
         "mse",
         "c51",
@@ -65,6 +69,12 @@ class LearnerConfig:
     atoms: int = setting(101, "c51, hl_gauss: number of atoms; quantile: of quantiles", at_least=2)
     v_min: float = setting(-10.0, "c51, hl_gauss: first atom, at most the lowest return")
     v_max: float = setting(10.0, "c51, hl_gauss: last atom, at least the highest return")
+    critic_reduce: str = one_of(
+        "sum",
+        "mean",
+        help="loss over critics: sum, so that each learns as if it were alone, or mean; they differ in what "
+        "grad_clip bounds",
+    )
     actor_reduce: str = one_of(
         "min", "mean", "first", help="Q that the actor maximises: min or mean over critics, or the first"
     )
@@ -99,6 +109,9 @@ class LearnerConfig:
     timeout_is_failure: bool = setting(False, "true: the value after a time-out is 0; false: bootstrapped")
     return_floor: bool = setting(False, "lower bound of targets: the decision's Monte-Carlo return (MCAC)")
     init_std: float = setting(1.0, "SAC: initial standard deviation before the tanh")
+    log_std_min: float | None = setting(
+        None, "SAC: lower end of the log standard deviation; none: -5 for mlp, -10 for other networks"
+    )
     alpha: float = setting(0.02, "SAC: entropy weight; with auto_alpha its initial value", at_least=0.0)
     auto_alpha: bool = setting(False, "SAC: tune alpha to target_entropy")
     target_entropy: float = setting(0.0, "SAC with auto_alpha, in nats per dimension of u")
@@ -165,11 +178,11 @@ def check_learner(cfg: LearnerConfig) -> None:
     _check_critics(cfg)
     _check_optimism(cfg)
     if cfg.network == "xqc" and (
-        cfg.gate or cfg.conservative > 0.0 or cfg.actor != "gaussian" or cfg.batch < 2
+        cfg.gate or cfg.conservative > 0.0 or cfg.actor != "gaussian" or cfg.batch < 2 or cfg.target_draws > 1
     ):
         raise ConfigError(
             "learner.network=xqc learns from joint passes of two decisions by batch norms: set "
-            "learner.actor=gaussian, gate=false, conservative=0 and a batch of at least 2."
+            "learner.actor=gaussian, gate=false, conservative=0, target_draws=1 and a batch of at least 2."
         )
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":
         raise ConfigError(
@@ -187,8 +200,14 @@ def check_learner(cfg: LearnerConfig) -> None:
 
 
 def _check_actor(cfg: LearnerConfig) -> None:
-    if cfg.actor == "gaussian" and not math.exp(-5.0) < cfg.init_std < math.exp(2.0):
-        raise ConfigError(f"learner.init_std must lie in (0.0068, 7.38), found {cfg.init_std}.")
+    low, high = lowest_log_std(cfg), LOG_STD_MAX
+    if cfg.actor == "gaussian" and not low < high:
+        raise ConfigError(f"learner.log_std_min must be below {high:g}, found {low:g}.")
+    if cfg.actor == "gaussian" and not math.exp(low) < cfg.init_std < math.exp(high):
+        raise ConfigError(
+            f"learner.init_std must lie between exp(log_std_min) = {math.exp(low):.2g} and "
+            f"{math.exp(high):.3g}, found {cfg.init_std}."
+        )
     if cfg.deploy_target and cfg.actor != "deterministic":
         raise ConfigError(
             "learner.deploy_target needs a target actor, which SAC has not: set learner.actor=deterministic."
@@ -197,6 +216,11 @@ def _check_actor(cfg: LearnerConfig) -> None:
 
 def _check_critics(cfg: LearnerConfig) -> None:
     support_of(cfg)
+    if cfg.target_draws > 1 and (cfg.actor != "gaussian" or cfg.critic_loss not in ("mse", "hl_gauss")):
+        raise ConfigError(
+            "learner.target_draws takes the highest of several values of SAC's actions: set "
+            "learner.actor=gaussian and critic_loss=mse or hl_gauss, or target_draws=1."
+        )
     if cfg.normalize_obs and cfg.network == "mlp":
         raise ConfigError(
             "learner.normalize_obs is part of the networks bronet, simba_v2 and xqc: set learner.network, or "
@@ -228,6 +252,13 @@ def _check_optimism(cfg: LearnerConfig) -> None:
             "learner.gate returns to the base where the critics prefer it, and learner.optimism explores "
             "against their mean: set one of them to false."
         )
+
+
+def lowest_log_std(cfg: LearnerConfig) -> float:
+    """Lower end of the range of a Gaussian actor's log standard deviation."""
+    if cfg.log_std_min is not None:
+        return cfg.log_std_min
+    return LOG_STD_MIN if cfg.network == "mlp" else DEEP_LOG_STD_MIN
 
 
 def support_of(cfg: LearnerConfig) -> Support | Quantiles | None:

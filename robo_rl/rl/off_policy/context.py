@@ -32,6 +32,11 @@ class LearnerContext:
         """Device of networks, batches and random numbers: the generator's."""
         return self.generator.device
 
+    @property
+    def head_weight(self) -> float:
+        """Weight of each critic in the critics' loss, by `critic_reduce`."""
+        return 1.0 if self.cfg.critic_reduce == "sum" else 1.0 / self.cfg.heads
+
     def evaluate(self, critic: Callable[..., Tensor], *inputs: Any) -> Tensor:
         """Output of critics as float32. Matrix products are computed in `precision`."""
         if self.cfg.precision == "float32":

@@ -93,7 +93,7 @@ class QCritics:
             q = self.loss.q(outputs)
             gap, more = conservative_term(batch, q, self.critic, gaussian(self.actor), self.context)
             loss, info = loss + weight * gap, info | more
-        self.critic_opt.descend(loss)
+        self.critic_opt.descend(self.context.head_weight * loss)
         return info
 
     @torch.no_grad()
@@ -101,6 +101,8 @@ class QCritics:
         """`fit` with the gradient written out."""
         outputs = stack.forward(self.context.critic_input(batch.obs), batch.critic_action)
         grad, info = self.loss.gradient(outputs, target, logs)
+        if (share := self.context.head_weight) != 1.0:
+            grad = grad.mul_(share)
         stack.backward(grad)
         self.critic_opt.descend_gradient()
         return info

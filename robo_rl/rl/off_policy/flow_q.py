@@ -49,10 +49,10 @@ class FlowQLearner(OffPolicyLearner):
         base: Decoder,
         views: Views = ALL,
     ) -> None:
-        if cfg.conservative > 0.0 or cfg.gate or cfg.deploy_target:
+        if cfg.conservative > 0.0 or cfg.gate or cfg.deploy_target or cfg.target_draws > 1:
             raise ConfigError(
                 "A distilled head has no density, no u = 0 and no target actor: set "
-                "method.learner.conservative=0, gate=false and deploy_target=false."
+                "method.learner.conservative=0, target_draws=1, gate=false and deploy_target=false."
             )
         super().__init__(obs_dim, action_map, cfg, generator, views)
         assert isinstance(head, Jump)

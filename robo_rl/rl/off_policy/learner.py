@@ -39,7 +39,7 @@ from robo_rl.rl.off_policy.losses import Info, floored_target, residual_penalty,
 from robo_rl.rl.off_policy.multipliers import Multipliers
 from robo_rl.rl.off_policy.networks import make_networks
 from robo_rl.rl.off_policy.noise_aliased import Decoder, NoiseAliasedCritics
-from robo_rl.rl.off_policy.targets import next_action
+from robo_rl.rl.off_policy.targets import highest, next_action, repeated_next
 
 
 class OffPolicyLearner:
@@ -206,16 +206,19 @@ class OffPolicyLearner:
 
     @torch.no_grad()
     def target_of(self, batch: Batch) -> tuple[Tensor, Info]:
-        """(TD target, logs): the next decision is the actor's, or the base's where the gate prefers it."""
-        explicit = self._explicit
+        """(TD target, logs): the next decision is the actor's, or the base's where the gate prefers it.
+
+        Of several draws of the next decision (`target_draws`), the one of highest value.
+        """
+        explicit, draws, rows = self._explicit, self.cfg.target_draws, len(batch.reward)
+        batch = repeated_next(batch, draws)
         actor, target_actor = (
             (explicit.actor, explicit.target) if explicit else (self.actor, self.target_actor)
         )
         u, bonus = next_action(batch, actor, target_actor, self.multipliers.alpha, self.context)
         backup = self.critics.gated_backup if self.cfg.gate else self.critics.backup
-        if bonus is None:
-            return backup(batch, u, 0.0), {}
-        return backup(batch, u, bonus), {"critic/entropy_bonus": (batch.discount * bonus).mean()}
+        target = highest(backup(batch, u, 0.0 if bonus is None else bonus), draws, rows)
+        return target, {} if bonus is None else {"critic/entropy_bonus": (batch.discount * bonus).mean()}
 
     @torch.no_grad()
     def base_target_of(self, batch: Batch) -> Tensor:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
-from robo_rl.nets.actor import LOG_STD_MIN, Actor, ActorConfig, make_actor
+from robo_rl.nets.actor import Actor, ActorConfig, make_actor
 from robo_rl.nets.critic import CriticEnsemble
-from robo_rl.rl.off_policy.config import DEEP_LOG_STD_MIN, support_of
+from robo_rl.rl.off_policy.config import lowest_log_std, support_of
 from robo_rl.rl.off_policy.context import LearnerContext
 
 
@@ -61,7 +61,7 @@ def _actor(obs_dim: int, context: LearnerContext) -> Actor:
         ActorConfig(
             cfg.actor, in_dim, context.map.dim, tuple(cfg.hidden), norm, cfg.init_std,
             activation=cfg.activation, network=cfg.network, normalize=cfg.normalize_obs,
-            log_std_min=LOG_STD_MIN if cfg.network == "mlp" else DEEP_LOG_STD_MIN,
+            log_std_min=lowest_log_std(cfg),
             clip_std=cfg.network == "xqc",
         )
     )  # fmt: skip

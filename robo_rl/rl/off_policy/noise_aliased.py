@@ -70,12 +70,12 @@ class NoiseAliasedCritics:
         """Q_A to `target`, then Q_W to Q_A."""
         evaluate, state = self.context.evaluate, self.context.critic_input(batch.obs)
         loss, info = critic_loss(evaluate(self.action_critic, state, batch.action), target)
-        self.action_opt.descend(loss)
+        self.action_opt.descend(self.context.head_weight * loss)
         noise = self.regression_noise(batch)
         with torch.no_grad():
             values = evaluate(self.action_critic, state, self.decode(batch.obs, noise))
         alias = (evaluate(self.critic, state, noise) - values).square().mean(dim=1).sum()
-        self.critic_opt.descend(alias)
+        self.critic_opt.descend(self.context.head_weight * alias)
         return info | {"critic/alias_loss": alias.detach()}
 
     @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,6 +27,24 @@ def next_action(
         return u, -alpha * log_prob if cfg.entropy_in_target else None
     noise = context.normal(len(x)).mul_(cfg.target_std).clamp_(-cfg.target_clip, cfg.target_clip)
     return noise.add_(target_actor.mode(x)).clamp_(-1.0, 1.0), None
+
+
+def repeated_next(batch: Batch, draws: int) -> Batch:
+    """The batch with rows of reward, discount and next decision repeated, copy after copy."""
+    if draws == 1:
+        return batch
+    names = ("reward", "discount", "next_obs", "next_ctx")
+    wide: dict[str, Any] = {name: torch.cat([getattr(batch, name)] * draws) for name in names}
+    return replace(batch, **wide)
+
+
+def highest(target: Float[Tensor, "... n"], draws: int, rows: int) -> Float[Tensor, "... b"]:
+    """Highest target of the copies of each row, n = draws * b: CQL's max-target backup (Kumar et al. 2020).
+
+    All draws are valued by the same critics. The discount is not negative, so the highest target is that of
+    the highest value.
+    """
+    return target if draws == 1 else target.unflatten(-1, (draws, rows)).amax(dim=-2)
 
 
 def subset_min(q: Float[Tensor, "k b"], size: int, generator: torch.Generator) -> Float[Tensor, " b"]:

@@ -34,7 +34,7 @@ class JointCritics(QCritics):
         with batch_statistics(self.critic, keep=True):
             outputs = self._joint(self.critic, batch, action)[:, : len(batch.reward)]
         loss, info = self.loss.loss(outputs, target)
-        self.critic_opt.descend(loss)
+        self.critic_opt.descend(self.context.head_weight * loss)
         return info
 
     def bootstrap(self, batch: Batch, action: Float[Tensor, "b k"], bonus: Bonus) -> Tensor:
