@@ -69,7 +69,7 @@ def empty_policy(
 
 
 def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
-    """Load the actor and critics of the run `init` into the learner; optimisers and multipliers restart.
+    """Load the actor, critics and tuned temperature of the run `init` into the learner; optimisers restart.
 
     Raises ConfigError if the method needs `init` and has none, or cannot use it; DataError if `init` is no
     run, CheckpointError if it has no checkpoint or other networks.
@@ -94,6 +94,7 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
             )
         _check_shapes(init, name, found[name], expected[name])
     learner.load_weights({name: found[name] for name in expected})
+    learner.multipliers.start_from(found["multipliers"])
     if learner.scales is not None and "scales" in found:
         learner.scales.load_state_dict(found["scales"])
     tuner.mark_weights_good()

@@ -65,6 +65,12 @@ class Multipliers:
         if self.optimizer is not None:
             self.optimizer.restart()
 
+    @torch.no_grad()
+    def start_from(self, earlier: Mapping[str, Any]) -> None:
+        """Take the temperature of a `state_dict` if it was tuned there and is tuned here; moments stay."""
+        if self.context.cfg.auto_alpha and earlier["optimizer"]:
+            self.log_alpha.copy_(earlier["log_alpha"])
+
     def state_dict(self) -> dict[str, Any]:
         """Multipliers and moments, copied."""
         return {

@@ -49,12 +49,16 @@ PAPER: dict[str, dict[str, Any]] = {
         "burn_in_target": "td",
         "utd": 4,
         "warmup_noise": 0.2 / 0.1,
+        "base_noise": 0.0,
+        "guard_window": 0,
         "learner.actor": "deterministic",
         "learner.hidden": [1024, 1024],
         "learner.layer_norm": True,
         "learner.heads": 10,
         "learner.target_subset": 2,
+        "learner.critic_reduce": "mean",
         "learner.actor_reduce": "mean",
+        "learner.weight_decay": 0.01,
         "learner.n_step": 3,
         "learner.gamma": 0.99,
         "learner.tau": 0.005,
@@ -79,6 +83,8 @@ PAPER: dict[str, dict[str, Any]] = {
         "map.magnitude": 1.5,
         "map.origin": "zero",
         "base_steps": 24_000,
+        "guard_window": 0,
+        "learner.activation": "tanh",
         "utd": 1.25,
         "reward_bias": -1.0,
         "learner.actor": "gaussian",
@@ -228,8 +234,9 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.lr_critic": 3e-4,
         "learner.batch": 256,
         "learner.alpha": 1.0,
-        "learner.target_entropy": 0.0,
+        "learner.target_entropy": -1.0,
         "learner.entropy_in_target": False,
+        "guard_window": 0,
         "mix.online": 1.0,
         "mix.demo": 0.0,
     },
@@ -240,7 +247,8 @@ PAPER: dict[str, dict[str, Any]] = {
         "mix.demo": 1.0,
         "learner.lr_actor": 1e-4,
         "learner.lr_critic": 3e-4,
-        "learner.target_entropy": 0.0,
+        "learner.target_draws": 10,
+        "learner.target_entropy": -1.0,
         "learner.entropy_in_target": False,
     },
     "rlif": {
@@ -253,7 +261,9 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.target_subset": 2,
         "learner.layer_norm": True,
         "learner.actor_norm": False,
+        "learner.hidden": [256] * 3,
         "learner.target_entropy": -0.5,
+        "learner.entropy_in_target": False,
         "mix.intervention": 0.5,
         "mix.online": 0.5,
     },
@@ -268,9 +278,14 @@ PAPER: dict[str, dict[str, Any]] = {
     "policy_decorator": {
         "map.per_chunk": True,
         "map.scale": 0.1,
-        "ramp_steps": 100_000,
-        "base_steps": 8000,
-        "utd": 0.25,
+        "env_steps": 4 * 4_000_000,  # the code counts chunks of 4
+        "ramp_steps": 4 * 100_000,
+        "base_steps": 4 * 8000,
+        "warmup_noise": 1.0,
+        "utd": 0.25 / 4,
+        "guard_window": 0,
+        "learner.log_std_min": -20.0,
+        "learner.init_std": 1.234e-4,
         "learner.hidden": [256] * 3,
         "learner.layer_norm": False,
         "learner.heads": 2,
@@ -812,8 +827,10 @@ def finished_run(
 def test_init_loads_an_earlier_run(
     tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """WSRL loads actor and critics of the earlier run, not the moments of its optimisers."""
+    """WSRL loads actor, critics and temperature of the earlier run, not the moments of its optimisers."""
     earlier = finished_run(tmp_path / "earlier", demos, monkeypatch)
+    alpha = earlier.tuner.learner.multipliers.log_alpha.item()
+    assert alpha != 0.0
     built, env, _ = session(small("wsrl"), demos, monkeypatch)
     env.close()
     start_from(built.tuner, str(tmp_path / "earlier"))
@@ -824,6 +841,13 @@ def test_init_loads_an_earlier_run(
         found, expected = ours.state_dict(), theirs.state_dict()
         assert all(torch.equal(found[key], value) for key, value in expected.items())
     assert all(value.eq(0.0).all() for value in other.actor_opt.tensors())
+    assert other.multipliers.log_alpha.item() == alpha
+    fixed, env, _ = session(
+        small("wsrl", "method.learner.auto_alpha=false", "method.learner.alpha=0.1"), demos, monkeypatch
+    )
+    env.close()
+    start_from(fixed.tuner, str(tmp_path / "earlier"))
+    assert fixed.tuner.learner.multipliers.alpha.item() == pytest.approx(0.1)
 
 
 def test_init_loads_the_statistics_too(
