@@ -30,7 +30,7 @@ METHODS: dict[str, tuple[ActionMap, dict[str, Any]]] = {
     "residual of chunks": (ResidualMap(1, 0.5, 2), {"return_floor": True}),
     "steering": (LatentMap(4, 1, 1.5), {"norm_bound": 0.1}),
     "gaussian steering": (LatentMap(4, 1, 1.5, "gaussian"), {"auto_alpha": True}),
-    "conservative": (ResidualMap(1, 0.5), {"conservative": 1.0}),
+    "conservative": (ResidualMap(1, 0.5), {"conservative": 1.0, "target_draws": 3}),
 }
 
 

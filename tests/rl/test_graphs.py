@@ -32,7 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "fast_sac": {"critic_loss": "c51", "target_reduce": "own", "auto_alpha": True, "actor_delay": 4},
     "hl_gauss": {"critic_loss": "hl_gauss", "return_floor": True},
-    "conservative": {"conservative": 1.0},
+    "conservative": {"conservative": 1.0, "target_draws": 3},
 }  # fmt: skip
 
 
