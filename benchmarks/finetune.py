@@ -14,8 +14,9 @@ All policies of a seed are evaluated on the same 100 episodes, which are not use
 finetune/<task>/<method>/success (mean over seeds, and as `iqm` that of their middle half), .../worst_seed,
 .../env_steps_to_95 (a seed that never reaches it counts with all its steps, and the line says lower_bound),
 .../cpu_s (training, per seed), .../selection_share (of env_steps, those that probed or chose a policy),
-.../worst_drop_points (largest fall below the base at any evaluation), and .../base/success,
-.../base_zero_noise/success of the bases that these seeds started from.
+.../worst_drop_points (largest fall below the base at any evaluation in training; `auto` and `residual_lanes`
+have none, and so no such line, unless the latter gets --set method.compare_share=0 eval_every=5000), and
+.../base/success, .../base_zero_noise/success of the bases that these seeds started from.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class SeedResult:
     env_steps_to_95: int | None  # first evaluation in training at or above 95 %
     env_steps: int
     cpu_s: float
-    worst_drop: float  # largest fall of an evaluation in training below the one at step 0
+    worst_drop: float | None  # largest fall of an evaluation in training below the first; none: no other
     selection_steps: int | None = None  # those that probed or chose a policy; older files have none
     counts_all: bool = False  # env_steps contain selection_steps; older files have them beside env_steps
     decided_by: tuple[str, ...] = ()  # sentences of the run on what chose its policy
@@ -217,10 +218,13 @@ def _run(call: Call) -> SeedResult:
         counts_all=True,
         decided_by=tuple(read_json(out / "results.json").get("decided_by", ())),
         cpu_s=curve.train_cpu_s,
-        worst_drop=max(
-            (curve.rates[0].rate - rate.rate for rate in curve.rates), default=0.0
-        ),  # good bases must not get worse
+        worst_drop=largest_fall([rate.rate for rate in curve.rates]),
     )
+
+
+def largest_fall(rates: list[float]) -> float | None:
+    """Largest fall below the first of these rates, at least 0; None without a second one."""
+    return max(0.0, *(rates[0] - rate for rate in rates[1:])) if len(rates) > 1 else None
 
 
 def summarise(calls: list[Call], results: list[SeedResult]) -> None:
@@ -262,7 +266,10 @@ def summarise(calls: list[Call], results: list[SeedResult]) -> None:
             lower_bound=None in reached,
         )
     emit(f"{name}/cpu_s{suffix}", fmean(result.cpu_s for result in results), "cpu-s", seeds=len(results))
-    emit(f"{name}/worst_drop_points{suffix}", 100 * max(result.worst_drop for result in results), "points")
+    drops = [result.worst_drop for result in results if result.worst_drop is not None]
+    if len(drops) == len(results):
+        per_seed = [100 * drop for drop in drops]
+        emit(f"{name}/worst_drop_points{suffix}", max(per_seed), "points", per_seed=per_seed)
     # Named after the method: other methods may have been run on other seeds, and so on other bases.
     for what, rates in (
         ("base", [r.base for r in results]),

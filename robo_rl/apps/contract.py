@@ -48,7 +48,7 @@ def _flight(config: ContractConfig, bundle: Bundle) -> int:
         f"(driver {link.rate_rad_s:g}), acts at {bundle.env.control_hz:g} Hz (link {link.command_hz:g} Hz)."
     )
     print(
-        f"Next:   robo-rl up quad bundle={config.bundle} driver={file} level=rates hover=<its hover thrust> "
+        f"Next:   robo-rl up quad bundle={config.bundle} driver={file} hover=<its hover thrust> "
         "ground=-0.6   (not armed: nothing moves; docs/robot.md)"
     )
     return 0

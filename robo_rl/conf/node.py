@@ -146,7 +146,7 @@ class RobotDriverNodeConfig(NodeConfig):
         "", "arm: description of the robot, a name or a YAML file; its ranges and speeds bound every command"
     )
     level: str = one_of(
-        "motors", "rates", help="quadcopter: command level of flight/safe; motors are refused over a link"
+        "rates", "motors", help="quadcopter: command level of flight/safe; motors are refused over a link"
     )
     ground_m: float | None = setting(
         None, "quadcopter: height of the ground in odom [m]; none: 0, as the autopilot counts"

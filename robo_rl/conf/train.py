@@ -47,6 +47,12 @@ class TrainConfig(BaseTrainConfig):
         help="actions that a policy's [-1, 1] stands for; limits: those of the dataset's contract; data: the "
         "range of the recorded actions and a margin; auto: data for recordings of a robot, else limits",
     )
+    range_floor: float = setting(
+        0.0,
+        "smallest range by which a dimension of a state is scaled, in its own unit (m, rad); 0: its range in the "
+        "data",
+        at_least=0.0,
+    )
     out: str = setting(REQUIRED, "folder of the run")
     logger: str = logger_setting()
     resume: bool = setting(False, "continue the run in `out` from its last checkpoint")

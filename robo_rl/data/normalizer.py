@@ -27,6 +27,9 @@ class Normalizer(nn.Module):
     `fit` maps the range of the data to [-1, 1]. A dimension that is almost constant in the data is only
     centred (scale 1), because division by its tiny range would turn sensor noise into large inputs. The clamp
     bounds the effect of states far outside the data.
+
+    With a `floor`, a dimension that moved less is scaled as if its range were the floor, so that states a
+    little outside few demonstrations are not clamped.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]], clip: float = 5.0) -> None:
@@ -39,16 +42,22 @@ class Normalizer(nn.Module):
 
     @classmethod
     def fit(
-        cls, data: Mapping[str, Float[Tensor, "n ..."]], min_range: float = 1e-4, clip: float = 5.0
+        cls,
+        data: Mapping[str, Float[Tensor, "n ..."]],
+        min_range: float = 1e-4,
+        clip: float = 5.0,
+        floor: float = 0.0,
     ) -> Normalizer:
-        """Statistics of float arrays whose first axis is the sample. min_range: in the units of the data."""
+        """Statistics of float arrays whose first axis is the sample. min_range, below which a dimension is
+        constant, and floor: in the units of the data.
+        """
         normalizer = cls({key: tuple(value.shape[1:]) for key, value in data.items()}, clip)
         for i, key in enumerate(normalizer.keys):
             low, high = data[key].amin(0), data[key].amax(0)
             half = (high - low) / 2
             normalizer.get_buffer(f"center_{i}").copy_((high + low) / 2)
             normalizer.get_buffer(f"scale_{i}").copy_(
-                torch.where(half < min_range / 2, torch.ones_like(half), half)
+                torch.where(half < min_range / 2, torch.ones_like(half), half.clamp_min(floor / 2))
             )
         return normalizer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,22 @@ def test_one_broken_seed_of_five(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]  # of these seeds, whatever other methods were run on
     assert (value, len(extra["per_seed"])) == (pytest.approx(0.2), 5)
     assert "finetune/push/base/success" not in lines
+    assert lines["finetune/push/residual/worst_drop_points"] == (0.0, {"per_seed": [0.0] * 5})
+    lines.clear()
+    module.summarise(calls, [*results[:4], replace(results[4], worst_drop=None)])
+    assert "finetune/push/residual/worst_drop_points" not in lines  # one seed was not evaluated on the way
+
+
+@pytest.mark.parametrize(
+    ("rates", "fall"), [([], None), ([0.9], None), ([0.5, 0.75, 0.25, 1.0], 0.25), ([0.5, 0.6], 0.0)]
+)
+def test_a_fall_needs_two_evaluations(
+    monkeypatch: pytest.MonkeyPatch, rates: list[float], fall: float | None
+) -> None:
+    """A training without evaluations has not been seen to stay above its base."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    module: Any = import_module("finetune")
+    assert module.largest_fall(rates) == fall
 
 
 def test_runs_in_other_environments_have_names_of_their_own(

@@ -28,6 +28,16 @@ def test_constant_dimensions_are_only_centred() -> None:
     )
 
 
+def test_a_floor_widens_a_narrow_range_and_no_other() -> None:
+    """Ranges of 2 cm and 40 cm with a floor of 10 cm: 1 cm from the centre is 0.2 of half the floor and
+    0.05 of half of 40 cm; a constant dimension is still only centred.
+    """
+    data = torch.tensor([[0.0, 0.0, 0.7], [0.02, 0.4, 0.7]])
+    normalizer = Normalizer.fit({"state": data}, floor=0.1)
+    out = normalizer.normalize({"state": data.mean(0, keepdim=True) + 0.01})["state"]
+    assert out.flatten().tolist() == pytest.approx([0.2, 0.05, 0.01], abs=1e-5)
+
+
 def test_other_keys_pass_and_missing_ones_are_named() -> None:
     """Images are not normalised; a missing state is an error, not zeros."""
     normalizer = Normalizer({"state": (1,)})

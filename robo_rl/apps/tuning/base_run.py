@@ -188,7 +188,8 @@ def fresh_policy(config: TrainConfig, data: TrainData) -> GenerativePolicy | Vla
         points=config.points,
     )
     torch.manual_seed(derive_seed("init", config.seed))
-    return GenerativePolicy.build(data.spec.for_policies(), data.normalizer(), shape)
+    states = data.normalizer(config.range_floor)
+    return GenerativePolicy.build(data.spec.for_policies(), states, shape)
 
 
 def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPolicy:
@@ -209,7 +210,8 @@ def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPoli
         check_targets(data)
     torch.manual_seed(derive_seed("init", config.seed))
     words = vocabulary_of(data.wordings()) if shape.tokens == "words" and INSTRUCTION in data.spec.obs else ()
-    return VlaPolicy(data.spec.for_policies(), data.normalizer(), shape, config.chunk, config.execute, words)
+    states = data.normalizer(config.range_floor)
+    return VlaPolicy(data.spec.for_policies(), states, shape, config.chunk, config.execute, words)
 
 
 def check_targets(data: TrainData) -> None:

@@ -129,12 +129,13 @@ class TrainData:
                     f"{counted(longest, 'frame')}. Give at most that many."
                 )
 
-    def normalizer(self) -> Normalizer:
-        """Statistics of every state observation over all frames of the selected episodes."""
+    def normalizer(self, floor: float = 0.0) -> Normalizer:
+        """Statistics of every state observation over all frames of the selected episodes. floor: see
+        `Normalizer`.
+        """
         keys = [key for key, spec in self.spec.obs.items() if sense_of(key, spec) == "state"]
-        return Normalizer.fit(
-            {key: torch.cat([torch.tensor(e.obs(key)) for e in self.episodes]) for key in keys}
-        )
+        states = {key: torch.cat([torch.tensor(e.obs(key)) for e in self.episodes]) for key in keys}
+        return Normalizer.fit(states, floor=floor)
 
     def wordings(self) -> dict[str, tuple[str, ...]]:
         """Each instruction -> all instructions of its task, by the task in the notes of the episodes.

@@ -30,7 +30,7 @@ def test_bundle_fits_both_links(rates: Bundle, robot: str, capsys: pytest.Captur
     assert main(["contract", f"bundle={rates.folder}", f"robot={robot}"]) == 0
     said = capsys.readouterr().out
     assert f"pd-rates fits a {robot}: thrust and body rates up to 4 rad/s" in said
-    assert "level=rates hover=<its hover thrust> ground=-0.6" in said
+    assert " hover=<its hover thrust> ground=-0.6" in said
 
 
 def test_driver_file_sets_the_limits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +77,6 @@ def test_up_checks_the_contract_first(rates: Bundle, tmp_path: Path) -> None:
     words = {
         "bundle": str(rates.folder),
         "driver": str(file),
-        "level": "rates",
         "hover": "0.56",
         "ground": "-0.6",
     }

@@ -392,14 +392,14 @@ def test_missing_pictures_are_reported_first(tmp_path: Path) -> None:
 def test_unsuitable_flight_bundle_is_reported_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An arm's; and one for motors, on a link for thrust and body rates."""
+    """An arm's; and one for motors, on a link for thrust and body rates, which `quad` is unless told."""
     arm = {"bundle": str(arm_bundle(tmp_path / "arm").folder)}
     with pytest.raises(RoboRLError, match="not for a quadcopter"):
         check(load_set("quad_sim").commands(arm))
     quad = {"bundle": str(quad_bundle(tmp_path / "quad").folder)}
-    check(load_set("quad").commands(quad))
+    check(load_set("quad").commands(quad | {"level": "motors"}))
     with pytest.raises(RoboRLError, match="commands motors"):
-        check(load_set("quad").commands(quad | {"level": "rates"}))
+        check(load_set("quad").commands(quad))
     assert main(["contract", f"bundle={quad['bundle']}", "robot=sim_quad"]) == 2
     assert "robo-rl run bundle=" in capsys.readouterr().err
 
