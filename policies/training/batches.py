@@ -132,14 +132,14 @@ class LoaderWindows:
             batch_sampler=order,
             num_workers=self.workers,
             collate_fn=self.collate,
-            worker_init_fn=_leave_stops_to_parent,
+            worker_init_fn=leave_stops_to_parent,
         )
         for batch in loader:
             columns = {key: value.to(device, non_blocking=True) for key, value in batch.items()}
             yield columns, self.action.normalize(columns.pop("action"))
 
 
-def _leave_stops_to_parent(worker: int) -> None:
+def leave_stops_to_parent(worker: int) -> None:
     """Ignore Ctrl-C and SIGTERM in a loader process, which its parent ends.
 
     A terminal or job scheduler sends both signals to the entire process group. Without its loader, the parent

@@ -1,4 +1,4 @@
-"""Settings of `robo-rl train`."""
+"""Settings of `robo-rl pretrain` and `robo-rl train`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from policies.base.diffusion import DiffusionConfig
 from policies.base.flow import FlowConfig
 from policies.base.process import ProcessConfig
+from policies.pretraining.trainer import VideoValuesConfig
 from policies.training.base import BaseTrainConfig
 from policies.vla.config import VlaConfig
 from robo_rl.conf.fields import REQUIRED, logger_setting, one_of, setting, variant
@@ -35,6 +36,37 @@ POLICIES = {"generative": GenerativeChoice, "vla": VlaConfig}
 
 
 @dataclass
+class PretrainConfig(VideoValuesConfig):
+    """`robo-rl pretrain`: data, picture encoder and training."""
+
+    data: str = setting(REQUIRED, "dataset, or [a,b] of several; only its pictures are read")
+    camera: str | None = setting(
+        None, "camera to learn from, such as image.corner3; none: all, which then have one size"
+    )
+    learn_from: str = one_of(
+        "all", "unfailed", "success", help="episodes to learn from; failed ones show motion, too"
+    )
+    out: str = setting(REQUIRED, "folder of the run")
+    method: str = one_of("video_values", help="what is learned; video_values: values of frames for goals")
+    logger: str = logger_setting()
+    resume: bool = setting(False, "continue the run in `out` from its last checkpoint")
+    overwrite: bool = setting(False, "replace the run in `out`; it is deleted when the new one is done")
+    device: str = setting("auto", "device: auto, cpu, cuda or cuda:<number>")
+    threads: int = setting(0, "threads of torch on the CPU; 0: torch's own number", at_least=0)
+    num_workers: int = setting(0, "number of processes that read pictures", at_least=0)
+    image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
+
+
+@dataclass
+class StartedImageConfig(ImageEncoderConfig):
+    """Encoder of camera images, and the weights that it starts from."""
+
+    init: str | None = setting(
+        None, "run of robo-rl pretrain whose encoder every camera starts from; none: random weights"
+    )
+
+
+@dataclass
 class TrainConfig(BaseTrainConfig):
     """`robo-rl train`: data, policy and training."""
 
@@ -49,8 +81,8 @@ class TrainConfig(BaseTrainConfig):
     )
     range_floor: float = setting(
         0.0,
-        "smallest range by which a dimension of a state is scaled, in its own unit (m, rad); 0: its range in the "
-        "data",
+        "smallest range by which a dimension of a state is scaled, in its own unit (m, rad); 0: its range in "
+        "the data",
         at_least=0.0,
     )
     out: str = setting(REQUIRED, "folder of the run")
@@ -83,5 +115,5 @@ class TrainConfig(BaseTrainConfig):
     policy: Any = variant(POLICIES, "kind of policy; vla reads pictures and an instruction")
     process: ProcessConfig = variant(PROCESSES, "generative process that turns noise into a chunk")
     net: NetConfig = variant(NETS, "network of the policy")
-    image: ImageEncoderConfig = field(default_factory=ImageEncoderConfig)
+    image: StartedImageConfig = field(default_factory=StartedImageConfig)
     points: PointEncoderConfig = field(default_factory=PointEncoderConfig)

@@ -116,6 +116,12 @@ class WindowDataset(Dataset[Batch]):
             np.concatenate([episode.array(name)[: episode.frames] for episode in self._episodes])
         )
 
+    @property
+    def lengths(self) -> Int64[ndarray, " episodes"]:
+        """Number of windows of each episode."""
+        lengths: Int64[ndarray, " episodes"] = self._ends - self._starts
+        return lengths
+
     def __len__(self) -> int:
         return int(self._ends[-1])
 

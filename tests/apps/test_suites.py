@@ -13,7 +13,7 @@ from robo_rl.apps import collect, evaluate, train
 from robo_rl.apps.cli.main import main as cli
 from robo_rl.apps.tuning.train_data import TrainData
 from robo_rl.conf.schema import EvaluateConfig
-from robo_rl.conf.train import TrainConfig
+from robo_rl.conf.train import StartedImageConfig, TrainConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.spec import target_of
 from robo_rl.core.text.instruction import INSTRUCTION, to_text
@@ -121,10 +121,9 @@ def test_settings_of_generative_policies_are_refused_with_a_vla(tmp_path: Path) 
 def test_a_flow_policy_leaves_the_words_out(tmp_path: Path) -> None:
     """It learns from the same data by pictures and state, and says nothing about words in its contract."""
     from policies.checkpoint import load_policy
-    from robo_rl.nets.image_encoder import ImageEncoderConfig
 
     data = pair_data(tmp_path / "data")
-    image = ImageEncoderConfig(widths=[4, 4], features=4, keypoints=4)
+    image = StartedImageConfig(widths=[4, 4], features=4, keypoints=4)
     train.main(train_config(data, tmp_path / "run", image=image, steps=2, batch_size=4, learn_from="all"))
     policy = load_policy(tmp_path / "run" / "policy")
     assert set(policy.obs_spec) == {"state", *CAMERAS}

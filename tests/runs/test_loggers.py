@@ -166,7 +166,7 @@ def test_a_resumed_run_keeps_its_logger(tmp_path: Path) -> None:
         RunDir.create(tmp_path / "run", _Config("wandb", resume=True), resume=True)
 
 
-@pytest.mark.parametrize("verb", ["train", "finetune", "distill", "fly", "swarm", "vision"])
+@pytest.mark.parametrize("verb", ["train", "pretrain", "finetune", "distill", "fly", "swarm", "vision"])
 def test_every_verb_that_trains_takes_a_logger(verb: str) -> None:
     """One setting with the same choices; TensorBoard unless told otherwise."""
     setting = settings(load_schema(VERBS[verb]))["logger"]

@@ -157,6 +157,13 @@ VERBS = {
         "robo-rl train data=data/peg20 out=runs/base resume=true",
         "robo-rl train task=race out=runs/race",
     ),
+    "pretrain": _verb(
+        "pretrain",
+        "train:PretrainConfig",
+        "train",
+        "learn a picture encoder from the pictures of a dataset alone, for train image.init=",
+        "robo-rl pretrain data=data/mt6 out=runs/video",
+    ),
     "finetune": _verb(
         "finetune",
         "finetune:FinetuneVerb",

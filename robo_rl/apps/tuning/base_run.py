@@ -17,6 +17,7 @@ from policies.vla.backbone import TINY
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from policies.vla.tokens import vocabulary_of
+from robo_rl.apps.tuning.encoders.initial import start_from
 from robo_rl.apps.tuning.train_data import TrainData
 from robo_rl.apps.tuning.train_ranks import (
     check_equal,
@@ -34,6 +35,7 @@ from robo_rl.core.spec import sense_of, target_of
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.windows import WindowSpec
+from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import is_rank, process_group, rank_device, reported
 from robo_rl.runs.device import device_of, pick_device, set_cpu_threads, train_in_tf32
@@ -184,12 +186,22 @@ def fresh_policy(config: TrainConfig, data: TrainData) -> GenerativePolicy | Vla
         execute=config.execute,
         net=config.net,
         process=config.process,
-        image=config.image,
+        image=image_settings(config),
         points=config.points,
     )
     torch.manual_seed(derive_seed("init", config.seed))
     states = data.normalizer(config.range_floor)
-    return GenerativePolicy.build(data.spec.for_policies(), states, shape)
+    policy = GenerativePolicy.build(data.spec.for_policies(), states, shape)
+    if config.image.init is not None:
+        start_from(policy, config.image.init)
+    return policy
+
+
+def image_settings(config: TrainConfig) -> ImageEncoderConfig:
+    """Settings of the picture encoders without the weights that they start from, for the policy's file."""
+    return ImageEncoderConfig(
+        **{item.name: getattr(config.image, item.name) for item in fields(ImageEncoderConfig)}
+    )
 
 
 def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPolicy:
@@ -227,8 +239,10 @@ def check_targets(data: TrainData) -> None:
 
 def train_note(config: TrainConfig, data: TrainData) -> dict[str, Any]:
     """Origin of the policy, for policy.json and the bundle's manifest."""
+    started = {} if config.image.init is None else {"image_init": config.image.init}
     return {
         "verb": "train",
+        **started,
         "data": {
             "path": config.data,
             "episodes": len(data.episodes),

@@ -7,6 +7,7 @@ supervised learning needs fewer episodes than a critic (PLD, Xiao et al. 2025, 2
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from policies.registry import SavedPolicy
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.base_run import train
-from robo_rl.conf.train import TrainConfig
+from robo_rl.conf.train import StartedImageConfig, TrainConfig
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.merge import difference, merge
@@ -72,8 +73,9 @@ def _networks(base: GenerativePolicy | VlaPolicy) -> dict[str, Any]:
     shape = base.shape
     if isinstance(shape, VlaConfig):
         return {"policy": shape, "execute": base.execute, "batch_size": VLA_BATCH}
-    parts = ("execute", "net", "process", "image", "points")
-    return {name: getattr(shape, name) for name in parts}
+    parts = ("execute", "net", "process", "points")
+    image = StartedImageConfig(**asdict(shape.image))
+    return {name: getattr(shape, name) for name in parts} | {"image": image}
 
 
 def _mergeable(demos: str | None, recorded: Path) -> list[Path]:

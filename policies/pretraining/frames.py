@@ -1,0 +1,164 @@
+"""Frames of videos, and the frames that one update of value learning reads.
+
+A video is what one camera saw of one episode. Nothing here has state: the frames of an update are a function
+of (seed, update), so resuming is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from policies.training.batches import leave_stops_to_parent
+from robo_rl.core.errors import DataError
+from robo_rl.core.seeding import generator
+from robo_rl.core.settings import setting
+from robo_rl.core.shapes import Bool, Float, Int64, UInt8
+from robo_rl.data.windows import WindowDataset
+
+
+@dataclass
+class GoalConfig:
+    """Choice of goals: a later frame of the video, the frame itself, else any frame of the data."""
+
+    gamma: float = setting(0.99, "discount of a frame; it also spaces the later goals", above=0.0, below=1.0)
+    future_goals: float = setting(
+        0.5, "share of goals that are a later frame of the same video", at_least=0.0, at_most=1.0
+    )
+    current_goals: float = setting(
+        0.2, "share of goals that are the frame itself; the others are any frame", at_least=0.0, at_most=1.0
+    )
+    same_goal: float = setting(
+        0.5, "share of samples whose goal is also their intention", at_least=0.0, at_most=1.0
+    )
+
+
+class VideoFrames(Dataset[UInt8[Tensor, "h w 3"]]):
+    """Frames of videos of one size, one video after the other.
+
+    parts: windows of one observation and one camera each. The last observation of an episode, which has no
+    action, belongs to no window and is left out.
+    """
+
+    def __init__(self, parts: Sequence[WindowDataset]) -> None:
+        self._parts = list(parts)
+        self._part_ends = np.cumsum([len(part) for part in self._parts])
+        self.shape: tuple[int, ...] = self._parts[0].env.obs[self._parts[0].keys[0]].shape
+        self.lengths: Int64[Tensor, " videos"] = torch.from_numpy(
+            np.concatenate([part.lengths for part in self._parts])
+        )
+
+    def __len__(self) -> int:
+        return int(self._part_ends[-1])
+
+    def __getitem__(self, index: int) -> UInt8[Tensor, "h w 3"]:
+        return self.read([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> UInt8[Tensor, "n h w 3"]:
+        return self.read(indices)
+
+    def read(self, indices: Sequence[int]) -> UInt8[Tensor, "n h w 3"]:
+        """Frames in the order of `indices`."""
+        index = np.asarray(indices, dtype=np.int64)
+        owner = np.searchsorted(self._part_ends, index, side="right")
+        frames = torch.empty((len(index), *self.shape), dtype=torch.uint8)
+        for number in np.unique(owner).tolist():
+            part, place = self._parts[number], np.flatnonzero(owner == number)
+            first = self._part_ends[number] - len(part)
+            frames[torch.from_numpy(place)] = part.gather(index[place] - first)[part.keys[0]][:, 0]
+        return frames
+
+    def batches(self, picks: Iterator[Picks], workers: int) -> Iterator[UInt8[Tensor, "4b h w 3"]]:
+        """Frames of each element of `picks`: now, next, goal and intention, one after the other."""
+        loader: DataLoader[Any] = DataLoader(
+            self,
+            batch_sampler=(each.order() for each in picks),
+            num_workers=workers,
+            collate_fn=_as_read,
+            worker_init_fn=leave_stops_to_parent,
+        )
+        yield from loader
+
+
+def _as_read(frames: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The tensor that `VideoFrames.read` returned."""
+    return frames
+
+
+@dataclass(frozen=True)
+class Picks:
+    """Numbers of the frames of one update, and the positions of their crops in [0, 1).
+
+    A frame and the next one have the same crop, so that a shift of the crop is no motion.
+    """
+
+    now: Int64[Tensor, " b"]  # the next frame is now + 1
+    goal: Int64[Tensor, " b"]
+    intent: Int64[Tensor, " b"]
+    crop: Float[Tensor, "3 b 2"]  # of frame and next one, goal, intention
+
+    @property
+    def at_goal(self) -> Bool[Tensor, " b"]:
+        return self.now == self.goal
+
+    @property
+    def at_intent(self) -> Bool[Tensor, " b"]:
+        return self.now == self.intent
+
+    @property
+    def crops(self) -> Float[Tensor, "4b 2"]:
+        """Positions in the order of `order`."""
+        return torch.cat([self.crop[0], *self.crop])
+
+    def order(self) -> list[int]:
+        """Numbers of the frames to read: now, next, goal and intention."""
+        numbers: list[int] = torch.cat([self.now, self.now + 1, self.goal, self.intent]).tolist()
+        return numbers
+
+
+def pick_frames(
+    lengths: Int64[Tensor, " videos"], batch: int, config: GoalConfig, seed: int, step: int
+) -> Picks:
+    """Frames of update `step`. Each frame that has a next one in its video is equally likely."""
+    moves, ends = (lengths - 1).cumsum(0), lengths.cumsum(0)
+    rng = generator("video", seed, step)
+    move = torch.randint(int(moves[-1]), (batch,), generator=rng)
+    video = torch.searchsorted(moves, move, right=True)
+    now, last = move + video, ends[video] - 1  # each earlier video has one frame more than moves
+    intent = _goals(now, last, int(ends[-1]), config, rng)
+    other = _goals(now, last, int(ends[-1]), config, rng)
+    same = torch.rand(batch, generator=rng) < config.same_goal
+    return Picks(now, torch.where(same, intent, other), intent, torch.rand(3, batch, 2, generator=rng))
+
+
+def _goals(
+    now: Int64[Tensor, " b"],
+    last: Int64[Tensor, " b"],
+    total: int,
+    config: GoalConfig,
+    rng: torch.Generator,
+) -> Int64[Tensor, " b"]:
+    """A later frame is k >= 1 frames ahead with probability (1 - gamma) gamma^(k - 1), at most the last."""
+    u = torch.rand(len(now), generator=rng, dtype=torch.float64)
+    ahead = (torch.log1p(-u) / math.log(config.gamma)).floor() + 1.0
+    future = (now + ahead.clamp(max=float(total)).long()).minimum(last)
+    anywhere = torch.randint(total, now.shape, generator=rng)
+    kind = torch.rand(len(now), generator=rng)
+    elsewhere = torch.where(kind < config.current_goals + config.future_goals, future, anywhere)
+    return torch.where(kind < config.current_goals, now, elsewhere)
+
+
+def check_videos(lengths: Int64[Tensor, " videos"], path: str) -> None:
+    """Raise DataError unless some video has two frames."""
+    if not len(lengths) or int(lengths.max()) < 2:
+        raise DataError(
+            f"{path} holds no video with two frames or more, so nothing follows a frame. Record longer "
+            "episodes."
+        )

@@ -1,0 +1,148 @@
+"""Pre-training of a picture encoder from the pictures of datasets, in a run folder with exact resume."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+
+from policies.pretraining.frames import VideoFrames, check_videos
+from policies.pretraining.saved_encoder import save_encoder
+from policies.pretraining.trainer import FREE_SETTINGS, VideoTrainer, VideoValuesConfig
+from policies.pretraining.value import VideoValue
+from robo_rl.apps.tuning.base_run import keep_data
+from robo_rl.apps.tuning.encoders.initial import ENCODER
+from robo_rl.apps.tuning.train_data import TrainData, check_images, dataset_paths, selected_episodes
+from robo_rl.conf.train import PretrainConfig
+from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.provenance import commit
+from robo_rl.core.seeding import derive_seed
+from robo_rl.core.settings import check_settings
+from robo_rl.core.spec import EnvSpec, sense_of
+from robo_rl.data.store import EpisodeStore
+from robo_rl.data.windows import WindowDataset, WindowSpec
+from robo_rl.nets.image_encoder import ImageEncoder
+from robo_rl.runs.device import pick_device, set_cpu_threads, train_in_tf32
+from robo_rl.runs.resumable import resumable
+from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+
+
+def pretrain(config: PretrainConfig) -> RunDir:
+    """Learn values from video, and save their picture encoder in the run."""
+    check_settings(config)
+    device = pick_device(config.device)
+    train_in_tf32(device)
+    set_cpu_threads(config.threads, images=True)
+    data = video_data(config)
+    frames = video_frames(data, config.camera)
+    value = fresh_value(config, frames.shape).to(device)
+    recipe = VideoValuesConfig(
+        **{item.name: getattr(config, item.name) for item in fields(VideoValuesConfig)}
+    )
+    free = FREE_KEYS | FREE_SETTINGS | {"threads"}
+    with RunDir.create(
+        config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
+    ) as run:
+        keep_data(run, data, resume=config.resume)
+        for said in data.sentences():
+            print(f"{said} learn_from=all selects every one.")
+        shown = ("video/loss", "video/value")
+        with resumable(
+            run, total=config.steps, label="pretrain", resume=config.resume, shown=shown
+        ) as session:
+            trainer = VideoTrainer(value, frames, recipe, session.metrics, config.num_workers)
+            if (state := session.take_state()) is not None:
+                trainer.load_state_dict(state)
+            session.run(
+                trainer, checkpoint_every=config.checkpoint_every, faster=how_to_be_faster(config, device)
+            )
+        save_encoder(run.path / ENCODER, value.encoder, config.image, pretrain_note(config, data))
+    return run
+
+
+def video_data(config: PretrainConfig) -> TrainData:
+    """Episodes of the datasets, whose states and actions may differ."""
+    stores = [EpisodeStore(path) for path in dataset_paths(config.data)]
+    for store in stores:
+        check_images(store)
+    return TrainData(tuple(selected_episodes(store, config.learn_from) for store in stores))
+
+
+def video_frames(data: TrainData, camera: str | None) -> VideoFrames:
+    """Frames of the camera, or of all cameras, of every dataset.
+
+    Raises ConfigError for a camera that a dataset lacks or for cameras of several sizes, DataError for data
+    without pictures or without video.
+    """
+    found = [(each, key) for each in data.selections for key in chosen_cameras(each.store, camera)]
+    sizes = {key: each.store.spec.obs[key].shape for each, key in found}
+    shapes = {each.store.spec.obs[key].shape for each, key in found}
+    if len(shapes) > 1:
+        listed = ", ".join(f"{key} {shape[1]} x {shape[0]}" for key, shape in sizes.items())
+        raise ConfigError(
+            f"The pictures in {data.path} have several sizes ({listed} pixels), and an encoder has one. "
+            f"Choose a camera, such as camera={next(iter(sizes))}, or datasets of one size."
+        )
+    for each in data.selections:
+        if not each.positions:
+            raise DataError(f"{each.store.path} holds no episodes. Collect or import some first.")
+    frames = VideoFrames(
+        [
+            WindowDataset(each.store.path, WindowSpec(1, 1), [key], episodes=each.positions)
+            for each, key in found
+        ]
+    )
+    check_videos(frames.lengths, data.path)
+    return frames
+
+
+def chosen_cameras(store: EpisodeStore, camera: str | None) -> list[str]:
+    """Keys of colour pictures in the dataset: `camera`, which may leave out `image.`, or all."""
+    pictures = pictures_of(store.spec)
+    if not pictures:
+        raise DataError(
+            f"{store.path} holds no pictures to learn from, only {', '.join(store.spec.obs)}. Collect it "
+            "with cameras (docs/pixels.md)."
+        )
+    if camera is None:
+        return pictures
+    for key in (camera, f"image.{camera}"):
+        if key in pictures:
+            return [key]
+    raise ConfigError(
+        f"camera={camera} cannot be used: the cameras in {store.path} are {' | '.join(pictures)}."
+    )
+
+
+def pictures_of(env: EnvSpec) -> list[str]:
+    """Keys of colour pictures."""
+    return [key for key, array in env.obs.items() if sense_of(key, array) == "image"]
+
+
+def fresh_value(config: PretrainConfig, shape: tuple[int, ...]) -> VideoValue:
+    """Networks with weights from the seed."""
+    torch.manual_seed(derive_seed("init", config.seed))
+    return VideoValue(ImageEncoder(shape, config.image), config.image.features, config.width)
+
+
+def how_to_be_faster(config: PretrainConfig, device: torch.device) -> str:
+    """Sentence on the settings that make a long training shorter."""
+    gpu = "" if device.type == "cuda" else ", and device=cuda is much faster where there is a GPU"
+    return (
+        f"An update is shorter with a smaller batch_size (now {config.batch_size}); there are fewer with a "
+        f"smaller steps (now {config.steps}){gpu}."
+    )
+
+
+def pretrain_note(config: PretrainConfig, data: TrainData) -> dict[str, Any]:
+    """Origin of the encoder."""
+    return {
+        "verb": "pretrain",
+        "method": config.method,
+        "data": {"path": config.data, "episodes": len(data.episodes), "frames": data.frames},
+        "camera": config.camera,
+        "steps": config.steps,
+        "seed": config.seed,
+        "commit": commit(),
+    }
