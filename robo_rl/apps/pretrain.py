@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from robo_rl.apps.tuning.encoders.initial import ENCODER
+from dataclasses import asdict
+
 from robo_rl.apps.tuning.encoders.video import pretrain
 from robo_rl.conf.train import PretrainConfig
+from robo_rl.core.text.setting_changes import setting_changes
+from robo_rl.nets.image_encoder import ImageEncoderConfig
 
 
 def main(config: PretrainConfig) -> int:
     """Pre-train, and print the next command."""
     run = pretrain(config)
+    changed = setting_changes(config.image, asdict(ImageEncoderConfig()))
+    same = "".join(f" image.{change.key}={change.now}" for change in changed)
     print(
-        f"Encoder: {run.path / ENCODER}\n"
-        f"Next:    robo-rl train data={config.data} out=<new run> image.init={run.path}"
+        f"Encoder: {run.encoder}\n"
+        f"Next:    robo-rl train data={config.data} out=<new run> image.init={run.path}{same}"
     )
     return 0

@@ -36,6 +36,13 @@ POLICIES = {"generative": GenerativeChoice, "vla": VlaConfig}
 
 
 @dataclass
+class VideoValuesChoice:
+    """`method=video_values`: values of frames for goals, by TD over frames."""
+
+    name: str = "video_values"
+
+
+@dataclass
 class PretrainConfig(VideoValuesConfig):
     """`robo-rl pretrain`: data, picture encoder and training."""
 
@@ -47,7 +54,9 @@ class PretrainConfig(VideoValuesConfig):
         "all", "unfailed", "success", help="episodes to learn from; failed ones show motion, too"
     )
     out: str = setting(REQUIRED, "folder of the run")
-    method: str = one_of("video_values", help="what is learned; video_values: values of frames for goals")
+    method: VideoValuesChoice = variant(
+        {"video_values": VideoValuesChoice}, "what is learned; video_values: values of frames for goals"
+    )
     logger: str = logger_setting()
     resume: bool = setting(False, "continue the run in `out` from its last checkpoint")
     overwrite: bool = setting(False, "replace the run in `out`; it is deleted when the new one is done")

@@ -39,7 +39,7 @@ class PastRun:
     settings: Mapping[str, Any]  # dotted keys
     rate: SuccessRate | None  # None: not measured
     curve: LearningCurve | None  # None: no evaluations during training
-    done: bool  # it has a final policy
+    done: bool  # it has a final policy or encoder
 
     @classmethod
     def read(cls, path: str | Path) -> PastRun:
@@ -51,7 +51,7 @@ class PastRun:
             dict(_flat(run.config())),
             _rate(run.path),
             LearningCurve.from_json(read_json(curve)) if curve.is_file() else None,
-            run.policy.is_dir(),
+            run.policy.is_dir() or run.encoder.is_dir(),
         )
 
 

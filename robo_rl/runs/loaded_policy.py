@@ -86,6 +86,11 @@ def find_policy(path: str | Path) -> Path:
     for folder in (Path(path), Path(path) / "policy"):
         if (folder / POLICY_FILE).is_file() or (folder / MANIFEST).is_file():
             return folder
+    if RunDir(Path(path)).encoder.is_dir():
+        raise CheckpointError(
+            f"{path} is a run of robo-rl pretrain, which makes a picture encoder and no policy. Train a "
+            f"policy that starts from it: robo-rl train image.init={path}"
+        )
     if (Path(path) / "run.json").is_file():
         raise CheckpointError(
             f"{path} is a run without a policy, because it has not finished. Continue it by the command that "

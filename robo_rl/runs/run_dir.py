@@ -7,6 +7,7 @@ runs/<name>/config.yaml            all settings
                                    step that is saved again is <step>.1 until its older state is deleted
             checkpoints/<step>.damaged/   a state whose files had changed when the run was resumed
             policy/                the final policy
+            encoder/               the final picture encoder, of `pretrain`
             episodes/              successful episodes of training, where `finetune record=` is set
             progress/              model of progress, where `finetune method.progress_weight=` is set
             .lock                  held by the process that writes the run
@@ -64,6 +65,7 @@ class RunDir:
             path / "policy",
             path / "episodes",
         )
+        self.encoder = path / "encoder"
         self._lock: FolderLock | None = None
         self._aside: Path | None = None  # the run that this one replaces
 

@@ -9,8 +9,7 @@ from policies.pretraining.saved_encoder import SavedEncoder, load_encoder, start
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.state_io import has_state
-
-ENCODER = "encoder"  # folder in the run of robo-rl pretrain
+from robo_rl.runs.run_dir import RunDir
 
 
 def start_from(policy: GenerativePolicy, source: str) -> None:
@@ -20,7 +19,7 @@ def start_from(policy: GenerativePolicy, source: str) -> None:
 
 def find_encoder(source: str) -> SavedEncoder:
     """Encoder of a run of `robo-rl pretrain`, or of its folder encoder/."""
-    for folder in (Path(source) / ENCODER, Path(source)):
+    for folder in (RunDir(Path(source)).encoder, Path(source)):
         if has_state(folder):
             return load_encoder(folder)
     if (Path(source) / "run.json").is_file():

@@ -12,7 +12,6 @@ from policies.pretraining.saved_encoder import save_encoder
 from policies.pretraining.trainer import FREE_SETTINGS, VideoTrainer, VideoValuesConfig
 from policies.pretraining.value import VideoValue
 from robo_rl.apps.tuning.base_run import keep_data
-from robo_rl.apps.tuning.encoders.initial import ENCODER
 from robo_rl.apps.tuning.train_data import TrainData, check_images, dataset_paths, selected_episodes
 from robo_rl.conf.train import PretrainConfig
 from robo_rl.core.errors import ConfigError, DataError
@@ -57,7 +56,7 @@ def pretrain(config: PretrainConfig) -> RunDir:
             session.run(
                 trainer, checkpoint_every=config.checkpoint_every, faster=how_to_be_faster(config, device)
             )
-        save_encoder(run.path / ENCODER, value.encoder, config.image, pretrain_note(config, data))
+        save_encoder(run.encoder, value.encoder, config.image, pretrain_note(config, data))
     return run
 
 
@@ -139,7 +138,7 @@ def pretrain_note(config: PretrainConfig, data: TrainData) -> dict[str, Any]:
     """Origin of the encoder."""
     return {
         "verb": "pretrain",
-        "method": config.method,
+        "method": config.method.name,
         "data": {"path": config.data, "episodes": len(data.episodes), "frames": data.frames},
         "camera": config.camera,
         "steps": config.steps,

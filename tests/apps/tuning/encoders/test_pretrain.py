@@ -13,10 +13,13 @@ from policies.checkpoint import load_policy
 from policies.pretraining.saved_encoder import load_encoder
 from policies.vla.config import VlaConfig
 from robo_rl.apps import pretrain, train
+from robo_rl.apps.cli.config import load_config
 from robo_rl.conf.train import PretrainConfig, StartedImageConfig, TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError, RoboRLError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.runs.history import PastRun
+from robo_rl.runs.loaded_policy import find_policy
 from robo_rl.runs.resumable import RunSession
 from tests.apps.conftest import train_config
 from tests.apps.tuning.dying import Killed, dying
@@ -57,7 +60,11 @@ def test_a_run_learns_from_every_episode_and_names_the_next_command(
     """Failed episodes are used, too."""
     run = tmp_path / "video"
     assert pretrain.main(pretrain_config(data, run, steps=1)) == 0
-    assert f"image.init={run}" in capsys.readouterr().out
+    same = "image.features=6 image.keypoints=3 image.widths=[4,8]"
+    assert f"image.init={run} {same}\n" in capsys.readouterr().out
+    assert PastRun.read(run).done
+    with pytest.raises(CheckpointError, match="makes a picture encoder and no policy"):
+        find_policy(run)
     note = load_encoder(run / "encoder").train
     assert note["data"] == {"path": str(data), "episodes": 3, "frames": 36}
     assert len(lines(run)) == 1
@@ -161,7 +168,6 @@ def test_an_unfinished_run_has_no_encoder(data: Path, video: Path, tmp_path: Pat
         ({}, r"several sizes \(image.top 16 x 16, image.wrist 12 x 12 pixels\).*camera=image.top"),
         ({"camera": "top", "image": ImageEncoderConfig(features=0)}, r"image\.features=0 cannot be used"),
         ({"camera": "top", "gamma": 1.0}, r"gamma=1\.0 cannot be used"),
-        ({"camera": "top", "method": "h2r"}, "method=h2r cannot be used, expected: video_values"),
         ({"camera": "top", "data": "nowhere"}, "nowhere does not exist"),
     ],
 )
@@ -198,6 +204,15 @@ def test_other_data_are_refused_on_resume(data: Path, video: Path, tmp_path: Pat
     config = pretrain_config(record_dots(tmp_path / "more", 4), video, resume=True)
     with pytest.raises(RoboRLError, match="was started with data="):
         pretrain.main(config)
+
+
+def test_the_command_line_names_the_methods() -> None:
+    words = ["data=d", "out=o"]
+    assert (
+        load_config("pretrain", [*words, "method=video_values"], PretrainConfig).method.name == "video_values"
+    )
+    with pytest.raises(RoboRLError, match="video_values"):
+        load_config("pretrain", [*words, "method=h2r"], PretrainConfig)
 
 
 def test_the_seed_decides(data: Path, video: Path, tmp_path: Path) -> None:
