@@ -75,7 +75,7 @@ class VideoFrames(Dataset[UInt8[Tensor, "h w 3"]]):
             frames[torch.from_numpy(place)] = part.gather(index[place] - first)[part.keys[0]][:, 0]
         return frames
 
-    def batches(self, picks: Iterator[Picks], workers: int) -> Iterator[UInt8[Tensor, "4b h w 3"]]:
+    def batches(self, picks: Iterator[Picks], workers: int) -> Iterator[UInt8[Tensor, "rows h w 3"]]:
         """Frames of each element of `picks`: now, next, goal and intention, one after the other."""
         loader: DataLoader[Any] = DataLoader(
             self,
@@ -87,7 +87,7 @@ class VideoFrames(Dataset[UInt8[Tensor, "h w 3"]]):
         yield from loader
 
 
-def _as_read(frames: Sequence[Tensor]) -> Sequence[Tensor]:
+def _as_read(frames: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
     """The tensor that `VideoFrames.read` returned."""
     return frames
 
@@ -113,7 +113,7 @@ class Picks:
         return self.now == self.intent
 
     @property
-    def crops(self) -> Float[Tensor, "4b 2"]:
+    def crops(self) -> Float[Tensor, "rows 2"]:
         """Positions in the order of `order`."""
         return torch.cat([self.crop[0], *self.crop])
 

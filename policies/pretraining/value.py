@@ -79,8 +79,8 @@ def expectile_loss(
 def value_loss(
     value: VideoValue,
     slow: VideoValue,
-    frames: UInt8[Tensor, "4b h w 3"],
-    crop: Float[Tensor, "4b 2"],
+    frames: UInt8[Tensor, "rows h w 3"],
+    crop: Float[Tensor, "rows 2"],
     at_goal: Bool[Tensor, " b"],
     at_intent: Bool[Tensor, " b"],
     gamma: float,
