@@ -48,7 +48,7 @@ class ShardedTrainer(BaseTrainer[BasePolicy]):
         updated = have_moments(self.optimizer)
         moments = [self.optimizer.state.get(each, {}) for each in trained(self.optimizer)]
         mesh = init_device_mesh(self._device.type, (self._ranks.count,))
-        for layer in list(_layers(self.policy)):
+        for layer in reversed(list(_layers(self.policy))):  # a layer before the stack that it is in
             fully_shard(layer, mesh=mesh)
         fully_shard(self._loss, mesh=mesh)
         self._parts = {
