@@ -17,6 +17,7 @@ from policies.vla.cond import Cond
 from policies.vla.expert import ActionExpert
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float, Int64
+from robo_rl.core.text.setting_changes import as_typed
 
 Parts = Sequence[Sequence[int]]  # dimensions of the action of each expert
 
@@ -64,6 +65,6 @@ def check_experts(parts: Parts, action_dim: int) -> None:
     said += ["an expert has none"] if not all(parts) else []
     if said:
         raise ConfigError(
-            f"policy.experts={[list(part) for part in parts]} must name each dimension of the action, 0 to "
+            f"policy.experts={as_typed(parts)} must name each dimension of the action, 0 to "
             f"{action_dim - 1}, once; found {'; '.join(said)}."
         )

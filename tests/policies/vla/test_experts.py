@@ -11,6 +11,7 @@ import torch
 from policies.checkpoint import load_policy, save_policy
 from policies.deploy.bundle_writer import write_bundle
 from policies.deploy.runner import OnnxPolicy
+from policies.training import sharded
 from policies.vla.config import VlaConfig
 from policies.vla.expert import ActionExpert
 from policies.vla.experts import Experts, check_experts
@@ -157,6 +158,15 @@ def test_parts_that_do_not_fit_are_refused(parts: list[list[int]], words: str) -
         check_experts(parts, 4)
     with pytest.raises(ConfigError, match=words):
         small_vla(spec=FOUR, experts=parts)
+
+
+def test_training_in_shards_divides_the_layers_of_an_expert_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FSDP2 takes a module after those inside it."""
+    monkeypatch.setattr(sharded, "LAYER", 1000)
+    vla = policy()
+    layers = list(sharded._layers(vla))
+    for expert in experts(vla):
+        assert all(layers.index(block) < layers.index(expert) for block in expert.blocks)
 
 
 def test_tokens_are_given_by_one_decoder() -> None:
