@@ -135,11 +135,12 @@ def test_a_saved_policy_acts_alike(more: dict[str, Any], tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_graphs_equal_torch(tmp_path: Path) -> None:
-    """Promise 4, for experts whose dimensions are not in the order of the action."""
-    vla, words = policy(), ("right", "go to the left side", "right")
+    """Promise 4, with a memory and points, for experts whose dimensions are not in the action's order."""
+    vla, obs = policy(memory=2, spatial=1.0), seen("right", "go to the left side", "right")
     made = write_bundle(tmp_path / "b", vla, FOUR, name="hand", noise="gaussian", training={})
-    found = OnnxPolicy(made, "cpu").sample(seen(*words), noise(3))
-    torch.testing.assert_close(found, vla.sample(seen(*words), noise(3)), atol=1e-5, rtol=0)
+    obs |= {key: value + 1.0 for key, value in empty_memory(vla, 3).items()}
+    found = OnnxPolicy(made, "cpu").sample(obs, noise(3))
+    torch.testing.assert_close(found, vla.sample(obs, noise(3)), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
