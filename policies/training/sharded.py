@@ -48,7 +48,7 @@ class ShardedTrainer(BaseTrainer[BasePolicy]):
         updated = have_moments(self.optimizer)
         moments = [self.optimizer.state.get(each, {}) for each in trained(self.optimizer)]
         mesh = init_device_mesh(self._device.type, (self._ranks.count,))
-        for layer in list(_layers(self.policy)):
+        for layer in _layers(self.policy):
             fully_shard(layer, mesh=mesh)
         fully_shard(self._loss, mesh=mesh)
         self._parts = {
@@ -120,8 +120,10 @@ class ShardedTrainer(BaseTrainer[BasePolicy]):
 
 
 def _layers(policy: nn.Module) -> Iterator[nn.Module]:
-    """Large layers of stacks: while one is computed, the others stay in parts."""
-    for stack in policy.modules():
+    """Large layers of stacks: while one is computed, the others stay in parts. One that holds others, such as
+    an action expert, comes after them, as FSDP2 needs it.
+    """
+    for stack in reversed(list(policy.modules())):
         if isinstance(stack, nn.ModuleList):
             for layer in stack:
                 if (

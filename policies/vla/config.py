@@ -77,4 +77,9 @@ class VlaConfig:
     draws: int = setting(
         2, "head=flow: noise draws for each window of a batch, which share its prefix", at_least=1
     )
+    experts: list[list[int]] = setting(
+        [],
+        "head=flow: dimensions of the action of each action expert, e.g. [[0,1,2],[3]] for arm and hand; "
+        "empty: one expert for all",
+    )
     process: VlaFlowConfig = field(default_factory=VlaFlowConfig)

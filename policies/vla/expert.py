@@ -110,10 +110,11 @@ class ExpertBlock(nn.Module):
 
 
 class ActionExpert(nn.Module):
-    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, a). kv_heads, head_dim, layers: those of the prefix.
+    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, outputs). kv_heads, head_dim, layers: those of the prefix.
 
-    recalled: numbers at the end of the condition's state that a memory gives. They enter by adaLN, like the
-    process time, which reaches every token of every layer.
+    outputs: dimensions of the action that it gives; None: all. recalled: numbers at the end of the
+    condition's state that a memory gives. They enter by adaLN, like the process time, which reaches every
+    token of every layer.
     """
 
     def __init__(
@@ -127,6 +128,8 @@ class ActionExpert(nn.Module):
         head_dim: int,
         layers: int,
         recalled: int = 0,
+        *,
+        outputs: int | None = None,
     ) -> None:
         super().__init__()
         self.tokens, self.state = nn.Linear(action_dim, width), nn.Linear(state_dim, width)
@@ -138,14 +141,14 @@ class ActionExpert(nn.Module):
         )
         self.blocks = nn.ModuleList([ExpertBlock(width, heads, kv_heads, head_dim) for _ in range(layers)])
         self.last_modulation = nn.Linear(width, 2 * width)
-        self.last = nn.Linear(width, action_dim)
+        self.last = nn.Linear(width, action_dim if outputs is None else outputs)
         for layer in (self.last_modulation, self.last):
             nn.init.zeros_(layer.weight)
             nn.init.zeros_(layer.bias)
 
     def forward(
         self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"], cond: Cond
-    ) -> Float[Tensor, "b Tp a"]:
+    ) -> Float[Tensor, "b Tp o"]:
         code, state = self.time(t), cond.state[:, : self.state_dim]
         if self.recalled is not None:
             code = code + self.recalled(cond.state[:, self.state_dim :])

@@ -19,6 +19,7 @@ from policies.vla.backbone import make_backbone
 from policies.vla.cond import Cond
 from policies.vla.config import VlaConfig, VlaFlowConfig
 from policies.vla.expert import ActionExpert
+from policies.vla.experts import Experts, check_experts, make_expert
 from policies.vla.memory import MomentMemory
 from policies.vla.pictures import crop_side
 from policies.vla.spatial import point_loss
@@ -63,6 +64,7 @@ class VlaPolicy(nn.Module):
     ) -> None:
         super().__init__()
         check_config(config, chunk, execute)
+        check_experts(config.experts, env.action.dim)
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
         self.chunk, self.execute, self.shape = chunk, execute, config
         self.vocabulary = tuple(vocabulary)  # known words, for policy.tokens=words
@@ -86,14 +88,14 @@ class VlaPolicy(nn.Module):
             self.backbone.layers,
             0 if self.memory is None else self.memory.dim,
         )
-        self.net: ActionExpert | TokenExpert
+        self.net: ActionExpert | Experts | TokenExpert
         self.process: Flow | Tokens
         if config.head == "tokens":
             self.process = Tokens(config.bins, chunk * env.action.dim)
             self.net = TokenExpert(self.process, env.action.dim, states, *sizes)
         else:
             self.process = Flow(config.process)
-            self.net = ActionExpert(env.action.dim, chunk, states, *sizes)
+            self.net = make_expert(config.experts, env.action.dim, chunk, states, *sizes)
 
     @property
     def cameras(self) -> int:
@@ -262,7 +264,7 @@ class VlaPolicy(nn.Module):
         return self.condition(prefix, {**{key: obs[key][:, -1:] for key in self.states}, MEMORY: past})
 
     def _velocity(self, cond: Cond) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """The action expert as a network of the process, whose condition is then `cond`."""
+        """The action experts as a network of the process, whose condition is then `cond`."""
 
         def net(x: Tensor, t: Tensor, pooled: Tensor) -> Tensor:
             out: Tensor = self.net(x, t, cond)
@@ -330,7 +332,7 @@ def check_config(config: VlaConfig, chunk: int, execute: int) -> None:
 def check_action_head(config: VlaConfig) -> None:
     """Raise ConfigError for settings of the other head, which have no effect."""
     plain = VlaConfig()
-    others = ("process", "draws") if config.head == "tokens" else ("bins",)
+    others = ("process", "draws", "experts") if config.head == "tokens" else ("bins",)
     for key in others:
         if getattr(config, key) != getattr(plain, key):
             raise ConfigError(f"policy.{key} has no effect with policy.head={config.head}. Leave it out.")

@@ -67,14 +67,7 @@ class Setting:
     @property
     def type_words(self) -> str:
         """Type in words, e.g. "whole number" or "[text, ...]"."""
-        if self.choices:
-            return " | ".join(self.choices)
-        plain = self.plain_type
-        if typing.get_origin(plain) is list:
-            inner = typing.get_args(plain)[0]
-            return f"[{f'{WORDS.get(inner, str(inner))} {self.limits}'.strip()}, ...]"
-        words = WORDS.get(plain, getattr(plain, "__name__", str(plain)))
-        return f"{words} {self.limits}".strip()
+        return " | ".join(self.choices) if self.choices else _type_words(self.plain_type, self.limits)
 
     def allows(self, value: Any) -> bool:
         """False for a number outside the limits, or a list with one."""
@@ -87,6 +80,13 @@ class Setting:
         if self.default is None:
             return "none"
         return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
+
+
+def _type_words(plain: Any, limits: Limits) -> str:
+    if typing.get_origin(plain) is list:
+        return f"[{_type_words(typing.get_args(plain)[0], limits)}, ...]"
+    words = WORDS.get(plain, getattr(plain, "__name__", str(plain)))
+    return f"{words} {limits}".strip()
 
 
 def variants(schema: type) -> dict[str, dict[str, type]]:

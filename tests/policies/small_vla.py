@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,17 +34,24 @@ TP, TA = 4, 2
 
 
 def small_vla(
-    seed: int = 0, spec: EnvSpec = SPEC, memory: int = 0, spatial: float = 0.0, **process: object
+    seed: int = 0,
+    spec: EnvSpec = SPEC,
+    memory: int = 0,
+    spatial: float = 0.0,
+    experts: Sequence[list[int]] = (),
+    **process: object,
 ) -> VlaPolicy:
     """Policy whose expert is not at its zero start, where actions would depend on nothing."""
     torch.manual_seed(seed)
     flow = VlaFlowConfig(**{"steps": 4} | process)  # type: ignore[arg-type]
-    config = VlaConfig(width=32, layers=2, heads=4, kv_heads=2, memory=memory, spatial=spatial, process=flow)
+    more: dict[str, Any] = {"memory": memory, "spatial": spatial, "experts": list(experts)}
+    config = VlaConfig(width=32, layers=2, heads=4, kv_heads=2, process=flow, **more)
     made = VlaPolicy(spec, Normalizer({"state": spec.obs["state"].shape}), config, TP, TA, WORDS)
     for parameter in made.net.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
-    if made.net.recalled is not None:  # its input is of unit size, and random weights amplify rounding
-        torch.nn.init.normal_(made.net.recalled.weight, std=0.05)
+    for name, parameter in made.net.named_parameters():
+        if name.endswith("recalled.weight"):  # its input is of unit size, and random weights amplify rounding
+            torch.nn.init.normal_(parameter, std=0.05)
     return made.eval().requires_grad_(False)
 
 

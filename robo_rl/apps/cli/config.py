@@ -149,6 +149,8 @@ def _explained(verb: str, error: Exception, overrides: list[str], known: dict[st
     given = dict(override.split("=", 1) for override in overrides)
     reason = " ".join(str(error.__cause__ or error).split())
     key = _full_key(error).split("[")[0]
+    if key.isdecimal():  # omegaconf names the place alone of a number where a list of lists is expected
+        key = next((name for name in given if name in known and known[name].type_words.startswith("[[")), "")
     if not key:  # a grammar error quotes the override instead of naming the key
         quoted = f"{error} {error.__cause__} {getattr(error, 'override', '')}"
         key = next((name for name, value in given.items() if f"{name}={value}" in quoted), "")
@@ -157,7 +159,7 @@ def _explained(verb: str, error: Exception, overrides: list[str], known: dict[st
     if re.search(r"Key '\w+' (not in|is not in struct)", reason):
         return f"{key}={given[key]} cannot be used: the {key.partition('.')[0]} chosen has no such setting."
     nothing = " or none" if known[key].optional else ""
-    as_list = known[key].type_words.startswith("[") and not given[key].startswith("[")
+    as_list = re.match(r"\[[^\[]", known[key].type_words) and not given[key].startswith("[")
     hint = f" Write {key}=[{given[key]}], with commas between several." if as_list else ""
     return f"{key}={given[key]} cannot be used, expected: {known[key].type_words}{nothing}.{hint}"
 

@@ -50,6 +50,7 @@ class _Config:
     net: _Net = variant({"small": _Net, "deep": _DeepNet}, "the network")
     optimizer: _Optimizer = field(default_factory=_Optimizer)
     overwrite: bool = False
+    parts: list[list[int]] = setting([], "lists of numbers", at_least=0)
 
 
 def load(*overrides: str) -> _Config:
@@ -91,6 +92,9 @@ def test_text_needs_no_quotes(path: str) -> None:
         ("data=", ["data= is empty, expected: text (where the data are)"]),
         ("base=", ["base= is empty, expected: text or none (a policy)"]),
         ("optimizer.betas=[1,x]", ["optimizer.betas", "[number > 0 and < 1, ...]"]),
+        ("parts=[0,1]", ["parts=[0,1] cannot be used, expected: [[whole number >= 0, ...], ...]."]),
+        ("parts=3", ["parts=3 cannot be used, expected: [[whole number >= 0, ...], ...]."]),
+        ("parts=[[0],[-1]]", ["parts=[[0], [-1]] cannot be used"]),
         ("resume=maybe", ["resume=maybe", "true or false"]),
         ("keep=sucess", ["keep=sucess", "Did you mean 'success'"]),
         ("net.depth=3", ["net.depth=3", "the net chosen has no such setting"]),
@@ -150,6 +154,7 @@ def test_settings_come_from_the_fields() -> None:
     assert found["net.depth"].meaning == "[deep] layers"
     assert found["optimizer.lr"].meaning == "learning rate"
     assert found["optimizer.betas"].type_words == "[number > 0 and < 1, ...]"
+    assert found["parts"].type_words == "[[whole number >= 0, ...], ...]"
     assert "net.name" not in found
 
 

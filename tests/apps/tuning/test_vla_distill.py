@@ -50,8 +50,9 @@ def error(policy: Any, teacher: Any) -> float:
 
 
 @torch.no_grad()
-def test_a_new_head_is_one_euler_step_of_its_teacher() -> None:
-    teacher, obs = small_vla(), seen(*OBS)
+@pytest.mark.parametrize("experts", [[], [[1], [0]]], ids=["one expert", "two experts"])
+def test_a_new_head_is_one_euler_step_of_its_teacher(experts: list[list[int]]) -> None:
+    teacher, obs = small_vla(experts=experts), seen(*OBS)
     with closing(sides_env()) as env:
         rounds = Rounds(verb(), teacher, 1.0, env)
     rows: Any = rounds.labelling.features(obs)
@@ -61,10 +62,15 @@ def test_a_new_head_is_one_euler_step_of_its_teacher() -> None:
     torch.testing.assert_close(rounds.head.jump(rows, drawn(3), zero), drawn(3))  # identity at t = 0
 
 
-@pytest.mark.parametrize("consistency", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
-def test_the_head_approaches_the_teacher_and_keeps_its_prefix(consistency: float) -> None:
+@pytest.mark.parametrize(
+    ("consistency", "experts"),
+    [(0.0, []), pytest.param(0.5, [], marks=pytest.mark.slow), (0.0, [[1], [0]])],
+)
+def test_the_head_approaches_the_teacher_and_keeps_its_prefix(
+    consistency: float, experts: list[list[int]]
+) -> None:
     """The same noise leads to the same chunk, in states that neither has seen."""
-    teacher = small_vla()
+    teacher = small_vla(experts=experts)
     made = trained(teacher, verb(consistency=consistency, steps=100))
     head = made.head
     assert isinstance(head, VlaPolicy)

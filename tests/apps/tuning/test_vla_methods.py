@@ -4,7 +4,7 @@ decision, and a run resumes exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +71,11 @@ METHODS = {
 
 def base_of(name: str, memory: int = 0) -> VlaPolicy:
     return token_vla(memory=memory) if name == TOKENS else small_vla(memory=memory)
+
+
+def by_experts() -> VlaPolicy:
+    """A policy with an action expert for each dimension of the action."""
+    return small_vla(experts=[[1], [0]])
 
 
 @contextmanager
@@ -172,9 +177,10 @@ def test_methods_that_store_prefixes_refuse_a_memory(name: str) -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["steering", "DSRL-NA", "residual"])
-def test_tokens_are_steered_and_corrected(name: str) -> None:
-    """Learners beside the base need its noise port alone, which is that of a flow; the start is the base."""
-    base, obs = token_vla(), seen("right", "go to the left side")
+@pytest.mark.parametrize("make", [token_vla, by_experts], ids=["tokens", "experts"])
+def test_other_heads_are_steered_and_corrected(name: str, make: Callable[[], VlaPolicy]) -> None:
+    """Learners beside the base need its noise port alone; the start is the base."""
+    base, obs = make(), seen("right", "go to the left side")
     with session(name, base) as (made, env):
         begin(made, env)
         noise = torch.zeros_like(drawn(2)) if METHODS[name].map.kind == "steering" else drawn(2)
@@ -190,10 +196,16 @@ def test_decisions_stay_as_far_apart_as_they_are_remembered() -> None:
         with_planning_interval(small_vla(memory=2), 1)
 
 
-@pytest.mark.parametrize("name", ["DPPO", "Flow-SDE", "Flow-Noise", TOKENS])
-def test_denoising_learns_the_expert_alone_from_ratio_one(name: str) -> None:
-    """Promise 3: the first minibatch has the log-probabilities of acting. Prefix and base do not change."""
-    base = base_of(name)
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [("DPPO", False), ("DPPO", True), ("Flow-SDE", False), ("Flow-SDE", True), ("Flow-Noise", False),
+     (TOKENS, False)],
+)  # fmt: skip
+def test_denoising_learns_the_expert_alone_from_ratio_one(name: str, parts: bool) -> None:
+    """Promise 3: the first minibatch has the log-probabilities of acting. Prefix and base do not change.
+    parts: with an expert for each dimension of the action.
+    """
+    base = by_experts() if parts else base_of(name)
     before = {key: value.clone() for key, value in base.state_dict().items()}
     with session(name, base) as (made, env):
         begin(made, env)

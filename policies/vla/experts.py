@@ -1,0 +1,70 @@
+"""Action experts for parts of the action, such as arm and hand, over one prefix.
+
+Expert i gives the network's output in the dimensions D_i of the action, by weights of its own. It reads the
+noisy chunk in all dimensions: the velocity that a flow learns is E[noise - action | x_t, observation], in
+which arm and hand depend on each other. Experts that read D_i alone would draw both independently.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from policies.vla.cond import Cond
+from policies.vla.expert import ActionExpert
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.shapes import Float, Int64
+from robo_rl.core.text.setting_changes import as_typed
+
+Parts = Sequence[Sequence[int]]  # dimensions of the action of each expert
+
+
+class Experts(nn.Module):
+    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, a), each dimension by its expert.
+
+    sizes: further arguments of `ActionExpert`, the same for all.
+    """
+
+    order: Int64[Tensor, " a"]  # place of each dimension in the experts' outputs side by side
+
+    def __init__(self, parts: Parts, action_dim: int, chunk: int, state_dim: int, *sizes: int) -> None:
+        super().__init__()
+        self.state_dim = state_dim
+        self.experts = nn.ModuleList(
+            [ActionExpert(action_dim, chunk, state_dim, *sizes, outputs=len(part)) for part in parts]
+        )
+        order = torch.tensor([dim for part in parts for dim in part]).argsort()
+        self.register_buffer("order", order, persistent=False)
+
+    def forward(
+        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"], cond: Cond
+    ) -> Float[Tensor, "b Tp a"]:
+        each = [expert(x, t, cond) for expert in self.experts]
+        return torch.cat(each, dim=-1).index_select(-1, self.order)
+
+
+def make_expert(parts: Parts, action_dim: int, *sizes: int) -> ActionExpert | Experts:
+    """One expert of all dimensions for at most one part. sizes: further arguments of `ActionExpert`."""
+    return Experts(parts, action_dim, *sizes) if len(parts) > 1 else ActionExpert(action_dim, *sizes)
+
+
+def check_experts(parts: Parts, action_dim: int) -> None:
+    """Raise ConfigError unless there are no parts, or each dimension is in one of them."""
+    if not parts:
+        return
+    times, known = Counter(dim for part in parts for dim in part), range(action_dim)
+    faults = {
+        "in no expert": [dim for dim in known if not times[dim]],
+        "named more than once": sorted(dim for dim in times if times[dim] > 1),
+        "no dimension of the action": sorted(set(times) - set(known)),
+    }
+    said = [f"{', '.join(map(str, dims))}: {what}" for what, dims in faults.items() if dims]
+    said += ["an expert has none"] if not all(parts) else []
+    if said:
+        raise ConfigError(
+            f"policy.experts={as_typed(parts)} must name each dimension of the action, 0 to "
+            f"{action_dim - 1}, once; found {'; '.join(said)}."
+        )
