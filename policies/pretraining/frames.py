@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from policies.training.batches import leave_stops_to_parent
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.seeding import generator
 from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Bool, Float, Int64, UInt8
@@ -153,6 +153,15 @@ def _goals(
     kind = torch.rand(len(now), generator=rng)
     elsewhere = torch.where(kind < config.current_goals + config.future_goals, future, anywhere)
     return torch.where(kind < config.current_goals, now, elsewhere)
+
+
+def check_goals(config: GoalConfig) -> None:
+    """Raise ConfigError if the shares of goals exceed 1 together."""
+    if config.future_goals + config.current_goals > 1.0:
+        raise ConfigError(
+            f"future_goals={config.future_goals} and current_goals={config.current_goals} are shares of the "
+            "same goals and exceed 1 together. Lower one of them."
+        )
 
 
 def check_videos(lengths: Int64[Tensor, " videos"], path: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from policies.pretraining.frames import VideoFrames, check_videos
+from policies.pretraining.frames import VideoFrames, check_goals, check_videos
 from policies.pretraining.saved_encoder import save_encoder
 from policies.pretraining.trainer import FREE_SETTINGS, VideoTrainer, VideoValuesConfig
 from policies.pretraining.value import VideoValue
@@ -30,6 +30,7 @@ from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 def pretrain(config: PretrainConfig) -> RunDir:
     """Learn values from video, and save their picture encoder in the run."""
     check_settings(config)
+    check_goals(config)
     device = pick_device(config.device)
     train_in_tf32(device)
     set_cpu_threads(config.threads, images=True)
@@ -120,9 +121,16 @@ def pictures_of(env: EnvSpec) -> list[str]:
 
 
 def fresh_value(config: PretrainConfig, shape: tuple[int, ...]) -> VideoValue:
-    """Networks with weights from the seed."""
+    """Networks with weights from the seed. Raises ConfigError if the encoder cannot tell positions apart."""
     torch.manual_seed(derive_seed("init", config.seed))
-    return VideoValue(ImageEncoder(shape, config.image), config.image.features, config.width)
+    encoder = ImageEncoder(shape, config.image)
+    halvings = 1 + len(config.image.widths)
+    if config.image.pool == "softmax" and max(encoder.crop_h, encoder.crop_w) <= 2**halvings:
+        raise ConfigError(
+            f"image.widths={config.image.widths} leaves one pixel of the {encoder.crop_w} x {encoder.crop_h} "
+            "that a crop has, and image.pool=softmax reads positions. Give fewer widths, or larger pictures."
+        )
+    return VideoValue(encoder, config.image.features, config.width)
 
 
 def how_to_be_faster(config: PretrainConfig, device: torch.device) -> str:

@@ -167,6 +167,11 @@ def test_an_unfinished_run_has_no_encoder(data: Path, video: Path, tmp_path: Pat
         ({"camera": "side"}, r"camera=side cannot be used: the cameras in .* are image.top \| image.wrist"),
         ({}, r"several sizes \(image.top 16 x 16, image.wrist 12 x 12 pixels\).*camera=image.top"),
         ({"camera": "top", "image": ImageEncoderConfig(features=0)}, r"image\.features=0 cannot be used"),
+        ({"camera": "top", "future_goals": 0.9}, r"future_goals=0\.9 and current_goals=0\.2 are shares"),
+        (
+            {"camera": "top", "image": ImageEncoderConfig()},
+            "leaves one pixel of the 14 x 14",
+        ),
         ({"camera": "top", "gamma": 1.0}, r"gamma=1\.0 cannot be used"),
         ({"camera": "top", "data": "nowhere"}, "nowhere does not exist"),
     ],
