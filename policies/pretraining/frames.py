@@ -7,12 +7,13 @@ of (seed, update), so resuming is exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -21,7 +22,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.seeding import generator
 from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Bool, Float, Int64, UInt8
-from robo_rl.data.windows import WindowDataset
+from robo_rl.core.spec import EnvSpec
 
 
 @dataclass
@@ -40,6 +41,27 @@ class GoalConfig:
     )
 
 
+@runtime_checkable
+class Pictures(Protocol):
+    """Pictures of one camera, of one episode after the other: a `robo_rl.data.windows.WindowDataset` of one
+    observation.
+    """
+
+    env: EnvSpec
+    keys: tuple[str, ...]  # of the camera alone
+
+    @property
+    def lengths(self) -> Int64[ndarray, " episodes"]:
+        """Number of pictures of each episode."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def gather(self, indices: Int64[ndarray, " b"]) -> Mapping[str, Tensor]:
+        """{camera: (b, 1, h, w, 3)}."""
+        ...
+
+
 class VideoFrames(Dataset[UInt8[Tensor, "h w 3"]]):
     """Frames of videos of one size, one video after the other.
 
@@ -47,7 +69,7 @@ class VideoFrames(Dataset[UInt8[Tensor, "h w 3"]]):
     action, belongs to no window and is left out.
     """
 
-    def __init__(self, parts: Sequence[WindowDataset]) -> None:
+    def __init__(self, parts: Sequence[Pictures]) -> None:
         self._parts = list(parts)
         self._part_ends = np.cumsum([len(part) for part in self._parts])
         self.shape: tuple[int, ...] = self._parts[0].env.obs[self._parts[0].keys[0]].shape

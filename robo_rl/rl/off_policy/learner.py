@@ -39,7 +39,7 @@ from robo_rl.rl.off_policy.losses import Info, floored_target, residual_penalty,
 from robo_rl.rl.off_policy.multipliers import Multipliers
 from robo_rl.rl.off_policy.networks import make_networks
 from robo_rl.rl.off_policy.noise_aliased import Decoder, NoiseAliasedCritics
-from robo_rl.rl.off_policy.targets import highest, next_action, repeated_next
+from robo_rl.rl.off_policy.targets import highest, next_action, repeated
 
 
 class OffPolicyLearner:
@@ -211,7 +211,7 @@ class OffPolicyLearner:
         Of several draws of the next decision (`target_draws`), the one of highest value.
         """
         explicit, draws, rows = self._explicit, self.cfg.target_draws, len(batch.reward)
-        batch = repeated_next(batch, draws)
+        batch = repeated(batch, draws)
         actor, target_actor = (
             (explicit.actor, explicit.target) if explicit else (self.actor, self.target_actor)
         )

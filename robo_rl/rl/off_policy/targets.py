@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -29,13 +29,13 @@ def next_action(
     return noise.add_(target_actor.mode(x)).clamp_(-1.0, 1.0), None
 
 
-def repeated_next(batch: Batch, draws: int) -> Batch:
-    """The batch with rows of reward, discount and next decision repeated, copy after copy."""
+def repeated(batch: Batch, draws: int) -> Batch:
+    """The batch with every row repeated, copy after copy, without its pictures."""
     if draws == 1:
         return batch
-    names = ("reward", "discount", "next_obs", "next_ctx")
-    wide: dict[str, Any] = {name: torch.cat([getattr(batch, name)] * draws) for name in names}
-    return replace(batch, **wide)
+    columns = [item.name for item in fields(batch) if item.name not in ("pictures", "next_pictures")]
+    wide: dict[str, Any] = {name: torch.cat([getattr(batch, name)] * draws) for name in columns}
+    return Batch(**wide)
 
 
 def highest(target: Float[Tensor, "... n"], draws: int, rows: int) -> Float[Tensor, "... b"]:
