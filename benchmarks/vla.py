@@ -18,7 +18,8 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
                                             its and its base's tokens in the same, new episodes
     vla/<suite>/without_noise_success      the first policy from zero noise, on the same episodes
     vla/<suite>/spatial_without_noise_success  the policy of spatial_success from zero noise
-    vla/<suite>/after_rl_success           the policy after --rl, on the episodes of vla/<suite>/success
+    vla/<suite>/after_rl_success           the policy after --rl, on the episodes of vla/<suite>/success;
+                                           .../base and .../base_without_noise are those of its bases
 
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
 `robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
@@ -258,6 +259,9 @@ class Measurement:
         still = [self.without_noise(base) for base, _ in runs]
         after = [self.tuned(base, seed) for base, seed in runs]
         start, outcomes = self.pooled(before), self.pooled(after)
+        still_start = self.pooled(still)
+        self.say("after_rl_success/base", joined(start), start)
+        self.say("after_rl_success/base_without_noise", joined(still_start), still_start)
         change = {task: fmean(outcomes[task]) - fmean(start[task]) for task in self.tasks}
         costs = [self.costs(base, seed) for base, seed in runs]
         self.more = {

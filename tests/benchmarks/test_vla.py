@@ -79,14 +79,18 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         report = {"env": "metaworld/mt6", "policy": {"seeds": seeds, "success": success}}
         settings["out"].write_text(json.dumps(report))
 
+    said: dict[str, float] = {}
     monkeypatch.setattr(module, "verb", verb)
+    monkeypatch.setattr(module, "emit", lambda name, value, unit, **more: said.update({name: value}))
     args = Namespace(
-        suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None,
+        suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None, demos=15, batch_size=16,
         rl="steering", rl_seeds=[0, 1], bases=None, rl_steps=24, rl_set=[], workers=0, device="cpu",
     )  # fmt: skip
     measurement = module.Measurement(args, tmp_path)
     outcomes = measurement.after_rl()
     assert tuned == [0, 1]
+    bases = [f"vla/mt6/after_rl_success/{kind}" for kind in ("base", "base_without_noise")]
+    assert said == dict.fromkeys(bases, 0.5)
     assert sum(map(sum, outcomes.values())) == 12 + 10
     assert measurement.more["env_steps"] == [24, 22]
     assert measurement.more["selection_env_steps"] == [4, 4]
