@@ -93,6 +93,7 @@ class Cell:
     seed: int
     variant: str
     folder: Path
+    episodes: int  # of the measurement
     quick: bool
 
     @property
@@ -119,8 +120,9 @@ def main() -> None:
     if args.quick:
         args.tasks, args.variants, args.seeds = ["push"], ["plain", "noise"], 1
     variants, folder = dict.fromkeys(["plain", *args.variants]), own_folder(args.folder)
+    episodes = 10 if args.quick else EPISODES
     cells = [
-        Cell(task, seed, variant, folder, args.quick)
+        Cell(task, seed, variant, folder, episodes, args.quick)
         for seed in range(args.seeds)
         for task in args.tasks
         for variant in variants
@@ -151,7 +153,7 @@ def measure(cell: Cell) -> dict[str, float]:
         updates = 20 if cell.quick else variant.updates
         policies = [trained(replace(variant, updates=updates), data, seed) for seed in seeds]
         cpu_s = cpu_seconds() - start_s
-        rate = success(MeanPolicy(policies), data, variant, 10 if cell.quick else EPISODES)
+        rate = success(MeanPolicy(policies), data, variant, cell.episodes)
         cell.file.parent.mkdir(parents=True, exist_ok=True)
         cell.file.write_text(json.dumps({"success": rate, "cpu_s": cpu_s} | asdict(variant)))
     kept: dict[str, float] = json.loads(cell.file.read_text())
@@ -257,13 +259,13 @@ def smooth_chunks(data: TrainData, variant: Variant) -> Tensor:
 def summarise(results: dict[Cell, dict[str, float]]) -> None:
     """Print the lines of all variants."""
     variants = dict.fromkeys(cell.variant for cell in results)
-    tasks = dict.fromkeys(cell.task for cell in results)
+    tasks, episodes = dict.fromkeys(cell.task for cell in results), next(iter(results)).episodes
     rates = {(cell.variant, cell.task, cell.seed): found["success"] for cell, found in results.items()}
     for variant in variants:
         mine = {key[1:]: rate for key, rate in rates.items() if key[0] == variant}
         for task in tasks:
             per_seed = [rate for (of, _), rate in mine.items() if of == task]
-            about: dict[str, Any] = {"per_seed": per_seed, "demos": DEMOS[task], "episodes": EPISODES}
+            about: dict[str, Any] = {"per_seed": per_seed, "demos": DEMOS[task], "episodes": episodes}
             emit(f"few_demos/{task}/{variant}/success", fmean(per_seed), "fraction", **about)
         cpu_s = fmean(found["cpu_s"] for cell, found in results.items() if cell.variant == variant)
         emit(f"few_demos/{variant}/cpu_s", cpu_s, "cpu-s")
