@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -72,6 +73,13 @@ def test_lock_is_closed() -> None:
                 assert canonicalize_name(requirement.name) in pins, f"{name} needs {requirement}"
 
 
+@cache
+def providers() -> dict[str, list[str]]:
+    """Module -> the installed packages that provide it. Reads the files of all packages: once is enough."""
+    return dict(metadata.packages_distributions())
+
+
+@cache
 def skipped_without() -> dict[str, str]:
     """Module -> a test file that is skipped without it, by its calls of `importorskip`."""
     found: dict[str, str] = {}
@@ -89,7 +97,7 @@ def distribution_of(module: str) -> str:
     """Canonical name of the package that provides `import module`."""
     top = module.split(".")[0]
     known = {package.module: package.distribution for package in PACKAGES}
-    installed = metadata.packages_distributions().get(top, [top])[0]
+    installed = providers().get(top, [top])[0]
     return canonicalize_name(known.get(top, installed))
 
 
