@@ -31,7 +31,7 @@ from vla_head import observation, random_policy
 
 from policies.checkpoint import load_policy
 from policies.vla.policy import VlaPolicy
-from robo_rl.apps.tuning.train_data import TrainData
+from robo_rl.apps.training.train_data import TrainData
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import generator
 from robo_rl.core.text.instruction import INSTRUCTION, to_bytes

@@ -105,7 +105,7 @@ def train(
     *, data: str | Path | Sequence[str | Path], out: str | Path, progress: bool = False, **settings: Any
 ) -> Run:
     """Train a base policy on a dataset, or on several, as `robo-rl train` does."""
-    from robo_rl.apps.tuning.base_run import train as run_training
+    from robo_rl.apps.training.base_run import train as run_training
 
     places = data if isinstance(data, str | Path) else f"[{','.join(map(str, data))}]"
     config = _settings("train", TrainConfig, settings, data=places, out=out)

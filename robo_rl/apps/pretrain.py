@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from robo_rl.apps.tuning.encoders.video import pretrain
+from robo_rl.apps.training.video import pretrain
 from robo_rl.conf.train import PretrainConfig
 from robo_rl.core.text.setting_changes import setting_changes
 from robo_rl.nets.image_encoder import ImageEncoderConfig

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from robo_rl.apps.tuning.base_run import train
-from robo_rl.apps.tuning.train_data import dataset_paths
+from robo_rl.apps.training.base_run import train
+from robo_rl.apps.training.train_data import dataset_paths
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.store import EpisodeStore

@@ -11,7 +11,7 @@ import pytest
 from policies.vla.config import VlaConfig
 from robo_rl.apps import collect, evaluate, train
 from robo_rl.apps.cli.main import main as cli
-from robo_rl.apps.tuning.train_data import TrainData
+from robo_rl.apps.training.train_data import TrainData
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.conf.train import StartedImageConfig, TrainConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError

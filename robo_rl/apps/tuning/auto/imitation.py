@@ -18,7 +18,7 @@ from policies.checkpoint import load_policy
 from policies.registry import SavedPolicy
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
-from robo_rl.apps.tuning.base_run import train
+from robo_rl.apps.training.base_run import train
 from robo_rl.conf.train import StartedImageConfig, TrainConfig
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.data.episodes.reader import EpisodeStore

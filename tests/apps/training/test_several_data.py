@@ -11,14 +11,14 @@ import torch
 
 from robo_rl import api
 from robo_rl.apps import train
-from robo_rl.apps.tuning.train_data import dataset_paths
+from robo_rl.apps.training.train_data import dataset_paths
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.joined_windows import JoinedWindows
 from robo_rl.data.merge import merge
 from robo_rl.data.windows import WindowDataset, WindowSpec
 from tests.apps.conftest import train_config
-from tests.apps.tuning.test_learn_from import dataset
+from tests.apps.training.test_learn_from import dataset
 from tests.data.recordings import ENV, STATE_ENV
 
 FEW = {"steps": 2, "checkpoint_every": 0, "log_every": 1}

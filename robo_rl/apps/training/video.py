@@ -11,8 +11,8 @@ from policies.pretraining.frames import VideoFrames, check_goals, check_videos
 from policies.pretraining.saved_encoder import save_encoder
 from policies.pretraining.trainer import FREE_SETTINGS, VideoTrainer, VideoValuesConfig
 from policies.pretraining.value import VideoValue
-from robo_rl.apps.tuning.base_run import keep_data
-from robo_rl.apps.tuning.train_data import TrainData, check_images, dataset_paths, selected_episodes
+from robo_rl.apps.training.base_run import keep_data
+from robo_rl.apps.training.train_data import TrainData, check_images, dataset_paths, selected_episodes
 from robo_rl.conf.train import PretrainConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.provenance import commit

@@ -17,9 +17,9 @@ from policies.vla.backbone import TINY
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from policies.vla.tokens import vocabulary_of
-from robo_rl.apps.tuning.encoders.initial import start_from
-from robo_rl.apps.tuning.train_data import TrainData
-from robo_rl.apps.tuning.train_ranks import (
+from robo_rl.apps.training.initial_encoders import start_from
+from robo_rl.apps.training.train_data import TrainData
+from robo_rl.apps.training.train_ranks import (
     check_equal,
     check_processes,
     follow,

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning.train_ranks import check_equal, check_processes, launch_training
+from robo_rl.apps.training.train_ranks import check_equal, check_processes, launch_training
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.data.store import DatasetWriter
