@@ -24,8 +24,8 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
 --only measures some of them; --single-tasks names the tasks of single_task_success. --rl is a method of
 `robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
 seeds. The line has the success of each seed, that of the base as it is deployed and without noise, and the
-change of each task, all on the same episodes. --rl teacher: a new VLA learns from episodes of a teacher that
-sees the simulator's true state (see `vla_teacher`), by the settings of --set. --bases names policies that
+change of each task, all on the same episodes. --rl teacher: a pupil, a new VLA or its base (--pupil), learns
+from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set. --bases names policies that
 were trained with different seeds (--name ... --set seed=...): success with and without noise is then over all
 of them, and after_rl_success has a base for each of --rl-seeds.
 --checkpoint measures a run that is not finished.
@@ -71,6 +71,7 @@ TOKENS = {"policy.head": "tokens"}
 FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
 PPO_TOKENS = {"method": "ppo_tokens", "num_envs": 16, "checkpoint_every": 20000, "final_episodes": 10}
 FINAL_SEED = 1  # episodes of tokens_after_rl_success; evaluations during training use 0
+PUPILS = {"new": "pupil", "base": "base_further"}  # of a teacher, and their folders
 SELECTION = 5  # episodes of each task in an evaluation during RL
 ByTask = dict[str, list[bool]]  # outcomes of the episodes of each task
 
@@ -94,7 +95,13 @@ def main() -> None:
     options.add_argument(
         "--taught", type=int, default=50, help="--rl teacher: recorded episodes of each task"
     )
-    options.add_argument("--pupil-steps", type=int, default=4000, help="--rl teacher: updates of the new VLA")
+    options.add_argument("--pupil-steps", type=int, default=4000, help="--rl teacher: updates of the pupil")
+    options.add_argument(
+        "--pupil",
+        choices=PUPILS,
+        default="new",
+        help="--rl teacher: new weights, or the base trained further",
+    )
     options.add_argument("--rl-set", nargs="*", default=[], help="more of its settings, key=value")
     options.add_argument("--workers", type=int, default=0, help="simulator processes of each verb")
     options.add_argument("--device", default="cpu", help="of fine-tuning: cpu or cuda")
@@ -316,9 +323,11 @@ class Measurement:
         lesson, args = self.lesson(policy, seed), self.args
         lesson.teach(args.rl_steps, len(self.tasks), args.rl_set)
         data = lesson.record(args.taught * len(self.tasks))
+        pupil = lesson.home / PUPILS[args.pupil]
         more = VLA | self.given | {"seed": seed, "steps": args.pupil_steps}
-        self.train(f"[{lesson.demos},{data}]", lesson.pupil, more)
-        return self.without_noise(str(lesson.pupil))
+        more |= {"init": policy} if args.pupil == "base" else {}
+        self.train(f"[{lesson.demos},{data}]", pupil, more)
+        return self.without_noise(str(pupil))
 
     def tuned(self, policy: str, seed: int) -> ByTask:
         """Outcomes of one seed of the method; a training that was stopped continues."""

@@ -1,8 +1,8 @@
 """Parts of benchmarks/vla.py --rl teacher: a VLA learns from a teacher that sees the simulator's true state.
 
 The teacher is a residual over the VLA (`method.privileged=true`). Episodes that the VLA begins and the
-teacher finishes are recorded, and a new VLA learns from them and the demonstrations, with new weights and the
-same recipe (after PLD, Xiao et al. 2025, 2511.00091).
+teacher finishes are recorded. From them and the demonstrations a pupil learns by the recipe of the base: with
+new weights, or with those of the base (after PLD, Xiao et al. 2025, 2511.00091).
 """
 
 from __future__ import annotations
@@ -23,17 +23,13 @@ TAKEOVER, LANES, LONGEST = 0.5, 6, 200  # of the recorded episodes; the last in 
 
 @dataclass(frozen=True)
 class Lesson:
-    """One seed: the base, its teacher, the recorded episodes and the pupil, each in a folder below `home`."""
+    """One seed: the base, its teacher and the recorded episodes, each in a folder below `home`."""
 
     base: str
     demos: Path
     env: str
     seed: int
     home: Path
-
-    @property
-    def pupil(self) -> Path:
-        return self.home / "pupil"
 
     def teach(self, env_steps: int, tasks: int, more: list[str]) -> None:
         """Train the teacher; a training that was stopped continues. more: settings, key=value."""

@@ -47,7 +47,15 @@ def save_policy(folder: Path, policy: SavedPolicy, train: Mapping[str, Any] | No
 
 
 def load_policy(folder: Path, device: str | torch.device = "cpu") -> SavedPolicy:
-    """Policy of a folder, frozen and in eval mode.
+    """Policy of a folder, frozen and in eval mode. Raises CheckpointError as `load_to_train` does."""
+    policy = load_to_train(folder)
+    assert isinstance(policy, nn.Module)
+    policy.to(device).eval().requires_grad_(False)
+    return policy
+
+
+def load_to_train(folder: Path) -> SavedPolicy:
+    """Policy of a folder on the CPU; gradients are on for the weights that its kind trains.
 
     Raises CheckpointError for a broken file, another format version, or tensors that do not fit.
     """
@@ -56,7 +64,6 @@ def load_policy(folder: Path, device: str | torch.device = "cpu") -> SavedPolicy
     weights = _read_weights(folder / WEIGHTS_FILE, data["weights_crc32"])
     policy = build({"kind": data["kind"], "config": config})
     load_weights(policy, weights, f"{folder / WEIGHTS_FILE}")
-    policy.to(device).eval().requires_grad_(False)
     assert isinstance(policy, SavedPolicy)
     return policy
 

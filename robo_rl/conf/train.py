@@ -94,6 +94,11 @@ class TrainConfig(BaseTrainConfig):
         "the data",
         at_least=0.0,
     )
+    init: str | None = setting(
+        None,
+        "run or policy that is trained further, with its shape, normaliser and action limits; none: a new "
+        "policy",
+    )
     out: str = setting(REQUIRED, "folder of the run")
     logger: str = logger_setting()
     resume: bool = setting(False, "continue the run in `out` from its last checkpoint")

@@ -53,7 +53,7 @@ IN_APPS = {  # program -> what it uses of robo_rl.apps
     "denoising": {"cli.config", "tuning.denoising"},
     "denoising_round": {"cli.config", "tuning.denoising"},
     "device_loop": {"cli.config", "tuning.compose"},
-    "few_demos": {"tuning.train_data"},
+    "few_demos": {"training.train_data"},
     "kill_app": {"recording.episodes"},  # the app's own code
     "learner": {"cli.config", "tuning.compose", "tuning.warm_start"},
     "node_start": {"node", "nodes.node_table"},  # the program that is measured, and its nodes
@@ -63,7 +63,7 @@ IN_APPS = {  # program -> what it uses of robo_rl.apps
         *("recording.web.access", "recording.web.review", "recording.web.server", "recording.web.serving"),
     },
     "vla_pipeline": {"cli.config", "tuning.compose"},
-    "vla_words": {"tuning.train_data"},
+    "vla_words": {"training.train_data"},
 }
 
 

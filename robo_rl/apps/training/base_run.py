@@ -18,7 +18,8 @@ from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from policies.vla.tokens import vocabulary_of
 from robo_rl.apps.training.initial_encoders import start_from
-from robo_rl.apps.training.train_data import TrainData
+from robo_rl.apps.training.initial_policy import check_fit, load_initial, misfits, with_shape_of
+from robo_rl.apps.training.train_data import TrainData, check_targets
 from robo_rl.apps.training.train_ranks import (
     check_equal,
     check_processes,
@@ -31,7 +32,6 @@ from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings
-from robo_rl.core.spec import sense_of, target_of
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.windows import WindowSpec
@@ -66,12 +66,18 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     """Train as one of `ranks`; rank 0 writes the run."""
     train_in_tf32(device)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
-    data = TrainData.select(config.data, config.learn_from, config.action_range)
+    initial = None if config.init is None else load_initial(config.init)
+    if initial is not None:
+        config = with_shape_of(initial, config)
+    limits = None if initial is None else initial.action_spec
+    data = TrainData.select(config.data, config.learn_from, config.action_range, limits)
     set_cpu_threads(config.threads, images=data.has_pictures)
     data.check_windows(chunk=config.chunk, obs_steps=config.obs_steps)
     check_equal(config, data.fingerprint(), ranks)
     source = training_windows(config, data)
-    policy = fresh_policy(config, data).to(device)
+    if initial is not None:
+        check_fit(initial, data)
+    policy = (fresh_policy(config, data) if initial is None else initial).to(device)
     if not ranks.leads:
         follow(trainer_class(config)(policy, source, recipe, ranks=ranks), config.checkpoint_every, ranks)
         return RunDir(Path(config.out))
@@ -82,6 +88,8 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         keep_data(run, data, resume=config.resume)
         for said in data.sentences():
             print(f"{said} learn_from=all selects every one.")
+        for said in [] if initial is None else misfits(initial, data):
+            print(said)
         _lead(config, recipe, policy, source, run, train_note(config, data), ranks)
     return run
 
@@ -219,27 +227,17 @@ def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPoli
     if shape.backbone != TINY:  # policy.json refers to the folder from wherever it is read
         shape = replace(shape, backbone=str(Path(shape.backbone).resolve()))
     if shape.spatial > 0.0:
-        check_targets(data)
+        check_targets(data, "set policy.spatial=0")
     torch.manual_seed(derive_seed("init", config.seed))
     words = vocabulary_of(data.wordings()) if shape.tokens == "words" and INSTRUCTION in data.spec.obs else ()
     states = data.normalizer(config.range_floor)
     return VlaPolicy(data.spec.for_policies(), states, shape, config.chunk, config.execute, words)
 
 
-def check_targets(data: TrainData) -> None:
-    """Raise ConfigError if a picture of the data has no place to act, which policy.spatial learns."""
-    pictures = [key for key, array in data.spec.obs.items() if sense_of(key, array) == "image"]
-    if missing := [target_of(key) for key in pictures if target_of(key) not in data.spec.obs]:
-        raise ConfigError(
-            f"policy.spatial learns where in the pictures to act, which {data.path} does not hold "
-            f"({', '.join(missing)}). Collect it again from a simulated suite (robo-rl collect "
-            "suite=metaworld/mt6), or set policy.spatial=0."
-        )
-
-
 def train_note(config: TrainConfig, data: TrainData) -> dict[str, Any]:
     """Origin of the policy, for policy.json and the bundle's manifest."""
-    started = {} if config.image.init is None else {"image_init": config.image.init}
+    sources = {"init": config.init, "image_init": config.image.init}
+    started = {key: source for key, source in sources.items() if source is not None}
     return {
         "verb": "train",
         **started,

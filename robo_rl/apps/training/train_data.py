@@ -14,7 +14,7 @@ import torch
 
 from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.spec import EnvSpec, image_fault, sense_of
+from robo_rl.core.spec import ActionSpec, EnvSpec, image_fault, sense_of, target_of
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
 from robo_rl.data.episodes.reader import Episode
@@ -48,14 +48,18 @@ def dataset_paths(data: str) -> list[str]:
 class TrainData:
     """Selected episodes of one or several datasets, which have the same observations and actions.
 
-    action_range: the actions that [-1, 1] stands for, see `robo_rl.data.normalizer`.
+    action_range: the actions that [-1, 1] stands for, see `robo_rl.data.normalizer`. limits: those of a
+    policy that is trained further, in place of a range of the data.
     """
 
     selections: tuple[EpisodeSelection, ...]
     action_range: str = "limits"
+    limits: ActionSpec | None = None
 
     @classmethod
-    def select(cls, data: str, learn_from: str, action_range: str = "limits") -> TrainData:
+    def select(
+        cls, data: str, learn_from: str, action_range: str = "limits", limits: ActionSpec | None = None
+    ) -> TrainData:
         """Episodes of `data=` by the rule `learn_from`. Raises DataError for datasets that do not fit each
         other, ConfigError for a bad `data=`.
         """
@@ -63,7 +67,7 @@ class TrainData:
         for store in stores:
             check_images(store)
         check_alike(stores)
-        made = cls(tuple(selected_episodes(store, learn_from) for store in stores), action_range)
+        made = cls(tuple(selected_episodes(store, learn_from) for store in stores), action_range, limits)
         check_episodes(made.episodes)
         return made
 
@@ -77,6 +81,8 @@ class TrainData:
         narrowed = self.action_range == "data" or (self.action_range == "auto" and not first.simulated)
         if not narrowed:
             return first
+        if self.limits is not None and self.limits.dim == first.action.dim:
+            return replace(first, action=self.limits)
         actions = np.concatenate([episode.action for episode in self.episodes])
         return replace(first, action=used_range(first.action, actions))
 
@@ -199,3 +205,17 @@ def selected_episodes(store: EpisodeStore, learn_from: str) -> EpisodeSelection:
             f"{selection.reasons}. Record successful ones, or use all by learn_from=all."
         )
     return selection
+
+
+def check_targets(data: TrainData, otherwise: str) -> None:
+    """Raise ConfigError if a picture of the data has no place to act, which policy.spatial learns.
+
+    otherwise: what the user can do without such data.
+    """
+    pictures = [key for key, array in data.spec.obs.items() if sense_of(key, array) == "image"]
+    if missing := [target_of(key) for key in pictures if target_of(key) not in data.spec.obs]:
+        raise ConfigError(
+            f"policy.spatial learns where in the pictures to act, which {data.path} does not hold "
+            f"({', '.join(missing)}). Collect it again from a simulated suite (robo-rl collect "
+            f"suite=metaworld/mt6), or {otherwise}."
+        )

@@ -1,0 +1,118 @@
+"""`robo-rl train init=`: a policy that is trained further, with its shape, normaliser and action limits."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import torch
+
+from policies.base.generative import GenerativePolicy
+from policies.checkpoint import check_compatible, load_to_train
+from policies.vla.config import VlaConfig
+from policies.vla.policy import VlaPolicy
+from policies.vla.tokens import vocabulary_of
+from robo_rl.apps.training.train_data import TrainData, check_targets
+from robo_rl.conf.train import GenerativeChoice, StartedImageConfig, TrainConfig
+from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.text.counts import counted
+from robo_rl.core.text.setting_changes import change_words, setting_changes
+from robo_rl.data.normalizer import Normalizer
+from robo_rl.runs.loaded_policy import find_policy
+
+SHAPE = ("obs_steps", "chunk", "execute", "policy", "process", "net", "image", "points", "range_floor")
+TOLD = 1e-3  # share of the numbers in the data, above which the user is told of it
+ROUNDING = 1e-5  # of normalised actions
+
+
+def load_initial(init: str) -> GenerativePolicy | VlaPolicy:
+    """Policy of a run, a checkpoint or a policy folder; what its kind trains has gradients.
+
+    Raises CheckpointError if there is none, or one that does not learn from a dataset.
+    """
+    policy = load_to_train(find_policy(init))
+    if not isinstance(policy, GenerativePolicy | VlaPolicy):
+        raise CheckpointError(
+            f"init={init} holds a policy of kind '{policy.kind}', which robo-rl train cannot train further. "
+            "Give a run of robo-rl train."
+        )
+    return policy
+
+
+def with_shape_of(policy: GenerativePolicy | VlaPolicy, config: TrainConfig) -> TrainConfig:
+    """The settings, with those of the policy's shape. Raises ConfigError if another shape was given."""
+    own = replace(config, obs_steps=policy.obs_steps, chunk=policy.chunk, execute=policy.execute)
+    if isinstance(policy, VlaPolicy):
+        own = replace(own, policy=policy.shape)
+    else:
+        shape = policy.shape
+        image = StartedImageConfig(**asdict(shape.image))
+        own = replace(
+            own,
+            policy=GenerativeChoice(),
+            net=shape.net,
+            process=shape.process,
+            image=image,
+            points=shape.points,
+        )
+    default = TrainConfig()
+    own = replace(own, range_floor=default.range_floor)
+    given = {key for key in SHAPE if getattr(config, key) != getattr(default, key)}
+    if isinstance(policy, VlaPolicy) and config.policy == VlaConfig():
+        given -= {"policy"}  # policy=vla alone names the kind that it is
+    if changes := [each for each in setting_changes(config, asdict(own)) if each.key.split(".")[0] in given]:
+        saved, now = change_words(changes)
+        raise ConfigError(
+            f"{now} cannot be used with init={config.init}: its policy has {saved}, and keeps its shape and "
+            "its normaliser. Leave the setting out, or train a new policy without init=."
+        )
+    return own
+
+
+def check_fit(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> None:
+    """Raise CheckpointError if the policy needs other observations or actions than the data have."""
+    check_compatible(policy, data.spec, data.path)
+    if isinstance(policy, VlaPolicy) and policy.shape.spatial > 0.0:
+        check_targets(data, "use a policy that was trained with policy.spatial=0")
+
+
+def misfits(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> list[str]:
+    """A sentence for each part of the data that is outside what the policy can read, do or tell apart."""
+    found = []
+    if (share := clipped_states(policy, data)) > TOLD:
+        found.append(
+            f"{share:.1%} of the numbers in the states are so far outside the data of init= that the "
+            "policy's normaliser clips them."
+        )
+    if (share := clipped_actions(policy, data)) > TOLD:
+        found.append(
+            f"{share:.1%} of the numbers in the actions exceed the limits of the policy, which executes them "
+            "as its limits."
+        )
+    if unknown := unknown_words(policy, data):
+        found.append(
+            f"{counted(len(unknown), 'word')} of the instructions, such as '{unknown[0]}', are not in the "
+            "policy's vocabulary. They share one token, so no two of them can be told apart."
+        )
+    return found
+
+
+def clipped_states(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> float:
+    """Share of the numbers in the states that the policy's normaliser clips."""
+    normalizer: Normalizer = policy.normalizer if isinstance(policy, VlaPolicy) else policy.encoder.normalizer
+    states = {key: torch.cat([torch.tensor(e.obs(key)) for e in data.episodes]) for key in normalizer.keys}
+    scaled = normalizer.normalize(states)
+    numbers = [scaled[key].abs().flatten() >= normalizer.clip for key in normalizer.keys]
+    return float(torch.cat(numbers).double().mean()) if numbers else 0.0
+
+
+def clipped_actions(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> float:
+    """Share of the numbers in the actions that exceed the policy's limits."""
+    actions = torch.cat([torch.tensor(episode.action) for episode in data.episodes])
+    return float((policy.action_spec.normalize(actions).abs() > 1.0 + ROUNDING).double().mean())
+
+
+def unknown_words(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> list[str]:
+    """Words of the instructions that are not in the vocabulary of a policy that has one."""
+    if not isinstance(policy, VlaPolicy) or not policy.vocabulary:
+        return []
+    return sorted(set(vocabulary_of(data.wordings())) - set(policy.vocabulary))
