@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         LoadedPolicy,
         RoboRLError,
         Run,
+        collect,
         distill,
         evaluate,
         export,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         load_bundle,
         load_policy,
         make_env,
+        pretrain,
         train,
     )
 
@@ -33,6 +35,7 @@ __all__ = [
     "LoadedPolicy",
     "RoboRLError",
     "Run",
+    "collect",
     "distill",
     "evaluate",
     "export",
@@ -40,6 +43,7 @@ __all__ = [
     "load_bundle",
     "load_policy",
     "make_env",
+    "pretrain",
     "train",
 ]
 

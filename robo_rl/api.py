@@ -2,8 +2,9 @@
 
     import robo_rl as rr
 
-    base = rr.train(data="data/peg20", out="runs/base")
-    tuned = rr.finetune(base=base.path, demos="data/peg20", out="runs/tuned", method="residual", seed=1)
+    data = rr.collect("metaworld/peg-insert-side-v3", out="data/peg20", noise=0.1)
+    base = rr.train(data=data.path, out="runs/base")
+    tuned = rr.finetune(base=base.path, demos=data.path, out="runs/tuned", method="residual", seed=1)
     print(tuned.rate)  # 88/100 = 88 % [80, 93]
     bundle = rr.export(tuned.path, out="runs/tuned/bundle")
 
@@ -29,8 +30,8 @@ from robo_rl.apps.evaluate import Evaluation
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
-from robo_rl.conf.schema import EvaluateConfig, ExportConfig
-from robo_rl.conf.train import TrainConfig
+from robo_rl.conf.schema import CollectConfig, EvaluateConfig, ExportConfig
+from robo_rl.conf.train import PretrainConfig, TrainConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.plugins import load_plugins
@@ -48,6 +49,7 @@ __all__ = [
     "LoadedPolicy",
     "RoboRLError",
     "Run",
+    "collect",
     "distill",
     "evaluate",
     "export",
@@ -55,6 +57,7 @@ __all__ = [
     "load_bundle",
     "load_policy",
     "make_env",
+    "pretrain",
     "train",
 ]
 
@@ -101,16 +104,38 @@ def load_bundle(path: str | Path) -> Bundle:
     return _load_bundle(Path(path))
 
 
+def collect(env: str, *, out: str | Path, progress: bool = False, **settings: Any) -> Dataset:
+    """Record episodes of the scripted expert, or of `policy=`, as `robo-rl collect` does."""
+    from robo_rl.apps.collect import main
+
+    config = _settings("collect", CollectConfig, settings, env=env, out=out)
+    with _output(progress):
+        main(config)
+    return Dataset(config.out)
+
+
 def train(
     *, data: str | Path | Sequence[str | Path], out: str | Path, progress: bool = False, **settings: Any
 ) -> Run:
     """Train a base policy on a dataset, or on several, as `robo-rl train` does."""
     from robo_rl.apps.training.base_run import train as run_training
 
-    places = data if isinstance(data, str | Path) else f"[{','.join(map(str, data))}]"
-    config = _settings("train", TrainConfig, settings, data=places, out=out)
+    config = _settings("train", TrainConfig, settings, data=_places(data), out=out)
     with _output(progress):
         return Run(run_training(config).path)
+
+
+def pretrain(
+    *, data: str | Path | Sequence[str | Path], out: str | Path, progress: bool = False, **settings: Any
+) -> Run:
+    """Learn a picture encoder from pictures alone, as `robo-rl pretrain` does, for `train(image={"init":
+    run.path})`.
+    """
+    from robo_rl.apps.training.video import pretrain as run_pretraining
+
+    config = _settings("pretrain", PretrainConfig, settings, data=_places(data), out=out)
+    with _output(progress):
+        return Run(run_pretraining(config).path)
 
 
 def finetune(*, out: str | Path, progress: bool = False, **settings: Any) -> Run:
@@ -158,6 +183,11 @@ def _settings(verb: str, schema: type[T], settings: dict[str, Any], **named: str
     """Settings of the verb, checked as on the command line."""
     load_plugins()
     return load_config(verb, [f"{key}={value}" for key, value in flat(named | settings)], schema)
+
+
+def _places(data: str | Path | Sequence[str | Path]) -> str | Path:
+    """`data=` of one dataset or of several."""
+    return data if isinstance(data, str | Path) else f"[{','.join(map(str, data))}]"
 
 
 def _measured(path: Path, policy: str, before: str) -> Run:

@@ -11,6 +11,7 @@ import pytest
 
 import robo_rl as rr
 from robo_rl.core.errors import ConfigError
+from tests.policies.dot_video import record_dots
 
 
 def test_import_needs_no_torch() -> None:
@@ -52,6 +53,22 @@ def test_train_evaluate_and_distil(dataset: Path, tmp_path: Path, capsys: pytest
     assert head.rate is not None
     assert head.before is not None
     assert capsys.readouterr() == ("", "")
+
+
+def test_collect_returns_the_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = rr.collect("arm6/reach", out=tmp_path / "reach", episodes=2, noise=0.0)
+    assert [episode.meta.success for episode in data] == [True, True]
+    assert capsys.readouterr() == ("", "")
+    with pytest.raises(ConfigError, match="has no setting 'episode'"):
+        rr.collect("arm6/reach", out=tmp_path / "other", episode=2)
+
+
+def test_pretrain_gives_train_an_encoder(tmp_path: Path) -> None:
+    data = record_dots(tmp_path / "dots", 2)
+    shape = {"widths": [4, 8], "features": 6, "keypoints": 3}
+    video = rr.pretrain(data=[data], out=tmp_path / "video", steps=1, batch_size=2, image=shape)
+    image = shape | {"init": str(video.path)}
+    assert rr.train(data=data, out=tmp_path / "base", steps=1, batch_size=2, image=image).policy_path.is_dir()
 
 
 def test_export_and_load(run: Path, dataset: Path, tmp_path: Path) -> None:
