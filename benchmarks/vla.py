@@ -25,9 +25,9 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
 `robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
 seeds. The line has the success of each seed, that of the base as it is deployed and without noise, and the
 change of each task, all on the same episodes. --rl teacher: a pupil, a new VLA or its base (--pupil), learns
-from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set. --bases names policies that
-were trained with different seeds (--name ... --set seed=...): success with and without noise is then over all
-of them, and after_rl_success has a base for each of --rl-seeds.
+from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set. --bases names
+policies that were trained with different seeds (--name ... --set seed=...): success with and without noise is
+then over all of them, and after_rl_success has a base for each of --rl-seeds.
 --checkpoint measures a run that is not finished.
 """
 
