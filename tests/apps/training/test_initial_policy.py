@@ -51,7 +51,9 @@ def further(data: Path, base: Path, out: Path, **changes: Any) -> TrainConfig:
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    return load_policy(run / "policy").state_dict()  # type: ignore[attr-defined]
+    policy = load_policy(run / "policy")
+    assert isinstance(policy, torch.nn.Module)
+    return policy.state_dict()
 
 
 def test_it_starts_from_the_weights_and_keeps_shape_and_normaliser(base: Path, tmp_path: Path) -> None:
