@@ -63,7 +63,7 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--memory", type=int, default=5, help="remembered decisions")
     options.add_argument("--demos", type=int, default=200, help="demonstrations")
-    options.add_argument("--steps", type=int, default=600, help="updates of each policy")
+    options.add_argument("--steps", type=int, default=900, help="updates of each policy")
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="seeds of training")
     options.add_argument("--episodes", type=int, default=100, help="evaluation episodes of each policy")
     options.add_argument("--decisions", type=int, default=500, help="timed decisions")
