@@ -87,7 +87,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     ) as run:
         keep_data(run, data, resume=config.resume)
         for said in data.sentences():
-            print(f"{said} learn_from=all selects every one.")
+            print(said)
         for said in [] if initial is None else misfits(initial, data):
             print(said)
         _lead(config, recipe, policy, source, run, train_note(config, data), ranks)

@@ -112,8 +112,9 @@ class TrainData:
         return bool(senses - {"state", "privileged", "text", "target"})
 
     def sentences(self) -> list[str]:
-        """One sentence for each dataset of which episodes were left out."""
-        return [said for selection in self.selections if (said := selection.sentence())]
+        """For each dataset of which episodes were left out: how many, why, and what selects them all."""
+        said = [selection.sentence() for selection in self.selections]
+        return [f"{each} learn_from=all selects every one." for each in said if each]
 
     def fingerprint(self) -> dict[str, int]:
         """Numbers that differ for other episodes."""

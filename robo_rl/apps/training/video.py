@@ -46,7 +46,7 @@ def pretrain(config: PretrainConfig) -> RunDir:
     ) as run:
         keep_data(run, data, resume=config.resume)
         for said in data.sentences():
-            print(f"{said} learn_from=all selects every one.")
+            print(said)
         shown = ("video/loss", "video/value")
         with resumable(
             run, total=config.steps, label="pretrain", resume=config.resume, shown=shown

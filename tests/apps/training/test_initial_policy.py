@@ -147,6 +147,15 @@ def test_words_that_a_vla_does_not_know_are_named(tmp_path: Path, capsys: pytest
     assert policy.vocabulary == small_vla().vocabulary
 
 
+def test_a_vla_that_knows_where_to_act_needs_targets(tmp_path: Path) -> None:
+    save_policy(tmp_path / "vla", small_vla(spatial=1.0))
+    seen = told(tmp_path / "data", "lift the left one")
+    config = [f"data={seen}", f"out={tmp_path / 'run'}", f"init={tmp_path / 'vla'}", "steps=1", "device=cpu"]
+    with pytest.raises(ConfigError, match=r"does not hold .* or use a policy that was trained with"):
+        train.main(load_config("train", config, TrainConfig))
+    assert not (tmp_path / "run").exists()
+
+
 def recording(path: Path, size: float) -> Path:
     """One episode of a robot whose numbers have this size."""
     writer = DatasetWriter.create(path, ROBOT, min_free_bytes=0, durable=False)

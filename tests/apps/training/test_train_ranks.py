@@ -26,7 +26,8 @@ from tests.rl.worlds import SPEC
 
 ROOT = Path(__file__).resolve().parents[3]
 LONG_S = 120.0
-SMALL = ("batch_size=32", "net.width=16", "net.depth=1", "device=cpu", "log_every=10")
+RUN = ("batch_size=32", "device=cpu", "log_every=10")
+SMALL = (*RUN, "net.width=16", "net.depth=1")
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +120,19 @@ def test_two_processes_train_the_policy_of_one(whole: Path, data: Path, tmp_path
     weights, expected = (load_file(run / "policy" / "weights.safetensors") for run in (whole, out))
     for name, value in expected.items():
         torch.testing.assert_close(weights[name], value, rtol=0.0, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_two_processes_train_a_policy_further_as_one_does(whole: Path, data: Path, tmp_path: Path) -> None:
+    """The policy of init= and the same batches: weights agree up to rounding."""
+    further = ["train", f"data={data}", f"init={whole}", "steps=100", "lr=1.0e-3", *RUN]
+    assert robo_rl([*further, f"out={tmp_path / 'one'}"]) == 0
+    assert robo_rl([*further, f"out={tmp_path / 'two'}", *TWO]) == 0
+    one, two = (load_file(tmp_path / out / "policy" / "weights.safetensors") for out in ("one", "two"))
+    start = load_file(whole / "policy" / "weights.safetensors")
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=0.0, atol=1e-4)
+    assert any(not torch.allclose(value, start[name], atol=1e-2) for name, value in one.items())
 
 
 @pytest.mark.slow

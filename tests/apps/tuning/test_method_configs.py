@@ -667,6 +667,7 @@ def test_every_published_method_is_checked() -> None:
         "residual_dense",
         "fast_residual",
         "residual_lanes",
+        "residual_cautious",
         "denoising",
     }
 
