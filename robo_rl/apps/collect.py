@@ -140,11 +140,13 @@ class Collection:
                     "are kept. Lower the noise, keep failures by keep=all, or allow more attempts."
                 )
             action = self._clipped(self.driver.act())
+            intervened = self.driver.intervened()
             following, reward, terminated, _, info = self.env.step(action)
             for row, episode in enumerate(lanes):
                 episode.obs.append(self._row(obs, row))
                 episode.action.append(action[row].numpy())
                 episode.reward.append(float(reward[row]))
+                episode.human += [] if intervened is None else [bool(intervened[row])]
             obs = following
             self.driver.observe(obs)
             ended = torch.nonzero(info["final_mask"]).flatten().tolist()

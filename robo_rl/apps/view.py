@@ -48,6 +48,9 @@ class UninformedDemonstrator:
         )
         return self._spec.denormalize(2.0 * unit - 1.0)
 
+    def intervened(self) -> None:
+        return None
+
 
 def main(config: ViewConfig) -> int:
     """Show the episodes in a window, or film them and write a sheet of stills."""

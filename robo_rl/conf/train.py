@@ -83,6 +83,12 @@ class TrainConfig(BaseTrainConfig):
     learn_from: str = one_of(
         *RULES, help="episodes to learn from; unfailed: complete ones without a failure label; success; all"
     )
+    learn_steps: str = one_of(
+        "all",
+        "human",
+        help="steps at which learned chunks begin: all, or in episodes with interventions only those in "
+        "which a human, or a teacher, acted",
+    )
     action_range: str = one_of(
         *ACTION_RANGES,
         help="actions that a policy's [-1, 1] stands for; limits: those of the dataset's contract; data: the "

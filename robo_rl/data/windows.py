@@ -75,6 +75,7 @@ class WindowDataset(Dataset[Batch]):
         keys: observation keys to load; None: all.
         episodes: store indices of the episodes; None: all.
         complete_only: leave out episodes that `recover` salvaged.
+        human_only: in episodes with interventions, windows begin only at steps in which a human acted.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class WindowDataset(Dataset[Batch]):
         *,
         episodes: Sequence[int] | None = None,
         complete_only: bool = False,
+        human_only: bool = False,
     ) -> None:
         store = EpisodeStore(path, complete_only=complete_only)
         self.spec, self.env, self._path = spec, store.spec, Path(path)
@@ -96,6 +98,8 @@ class WindowDataset(Dataset[Batch]):
             raise DataError(f"{path} holds no episodes to train on. Collect or import some first.")
         self._ends = np.cumsum([episode.frames for episode in self._episodes])
         self._starts = self._ends - [episode.frames for episode in self._episodes]
+        # frame of every window's first action, counted over all episodes; None: every frame
+        self._begins = np.flatnonzero(self._human()) if human_only else None
         # Shared by worker processes, so each file is read for its checksum once, by the first that needs it.
         self._verified = torch.zeros(len(self._episodes), len(self.keys), dtype=torch.bool).share_memory_()
         self._open()
@@ -116,14 +120,25 @@ class WindowDataset(Dataset[Batch]):
             np.concatenate([episode.array(name)[: episode.frames] for episode in self._episodes])
         )
 
+    def _human(self) -> Bool[ndarray, " frames"]:
+        """True at steps in which a human acted, and in all of an episode without interventions."""
+        human = [np.asarray(episode.intervention) for episode in self._episodes]
+        return np.concatenate([acted if acted.any() else np.ones_like(acted) for acted in human])
+
     @property
     def lengths(self) -> Int64[ndarray, " episodes"]:
         """Number of windows of each episode."""
+        if self._begins is not None:
+            return np.bincount(self._owners(self._begins), minlength=len(self._ends))
         lengths: Int64[ndarray, " episodes"] = self._ends - self._starts
         return lengths
 
+    def _owners(self, frame: Int64[ndarray, " b"]) -> Int64[ndarray, " b"]:
+        """Numbers of the episodes to which these frames belong."""
+        return np.searchsorted(self._ends, frame, side="right")
+
     def __len__(self) -> int:
-        return int(self._ends[-1])
+        return int(self._ends[-1]) if self._begins is None else len(self._begins)
 
     def __getitem__(self, index: int) -> Batch:
         return {key: value[0] for key, value in self.gather([index]).items()}
@@ -140,7 +155,8 @@ class WindowDataset(Dataset[Batch]):
             raise IndexError(
                 f"Windows are numbered 0 to {len(self) - 1}, found {index.min()} to {index.max()}."
             )
-        episode = np.searchsorted(self._ends, index, side="right")
+        index = index if self._begins is None else self._begins[index]
+        episode = self._owners(index)
         first, last = self._starts[episode], self._ends[episode] - 1
         actions = np.minimum(index[:, None] + np.arange(self.spec.chunk), last[:, None])
         wanted = index[:, None] + self.spec.offsets
@@ -219,17 +235,19 @@ def load_tensors(
     keys: Sequence[str] | None = None,
     *,
     episodes: Sequence[int] | None = None,
+    human_only: bool = False,
 ) -> Batch:
     """All windows of a small dataset, {key: (N, To, *shape), "action": (N, Tp, a)}.
 
-    keys: None loads every observation but images. Raises DataError for images, which need a WindowDataset.
+    keys: None loads every observation but images. human_only: see `WindowDataset`. Raises DataError for
+    images, which need a WindowDataset.
     """
     meta = EpisodeStore(path).meta
     small = [key for key in meta.env.obs if in_memory(meta, key)]
     chosen = small if keys is None else list(keys)
     if large := [key for key in chosen if key in meta.env.obs and key not in small]:
         raise DataError(f"{large} are too large to load at once. Use a WindowDataset for images.")
-    dataset = WindowDataset(path, spec, chosen, episodes=episodes)
+    dataset = WindowDataset(path, spec, chosen, episodes=episodes, human_only=human_only)
     return dataset.gather(np.arange(len(dataset)))
 
 

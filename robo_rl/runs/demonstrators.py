@@ -19,6 +19,7 @@ from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.shapes import Bool
 from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.takeover import Takeover
 from robo_rl.runs.device import pick_device
@@ -41,6 +42,10 @@ class Demonstrator(Protocol):
 
     def act(self) -> Tensor:
         """(n, a) actions in the units of the environment."""
+        ...
+
+    def intervened(self) -> Bool[Tensor, " n"] | None:
+        """Lanes whose newest action corrects that of a base; None where there is no base."""
         ...
 
 
@@ -66,6 +71,9 @@ class ExpertDemonstrator:
     def act(self) -> Tensor:
         return self._expert.act(self._obs, self._seed, self._step)
 
+    def intervened(self) -> None:
+        return None
+
 
 class PolicyDemonstrator:
     """A trained policy with its noise, optionally scaled."""
@@ -82,6 +90,9 @@ class PolicyDemonstrator:
 
     def act(self) -> Tensor:
         return self._executor.policy.action_spec.denormalize(self._executor.act(self._noise))
+
+    def intervened(self) -> None:
+        return None
 
 
 class HybridDemonstrator:
@@ -111,6 +122,9 @@ class HybridDemonstrator:
 
     def act(self) -> Tensor:
         return self._policy.action_spec.denormalize(self._executor.act(self._noise, self._refine))
+
+    def intervened(self) -> Bool[Tensor, " n"]:
+        return ~self._takeover.base_acts(self._step)
 
     def _refine(self, obs: Obs, action: Tensor) -> Tensor:
         base = self._takeover.base_acts(self._step).unsqueeze(1)

@@ -17,7 +17,7 @@ from robo_rl.core.conditioning import HELD
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from robo_rl.data.episodes.file_reads import FileReads
-from robo_rl.data.store import EpisodeStore
+from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.data.windows import WindowBatch, WindowDataset, WindowSpec, collate, load_tensors, window_loader
 from tests.data.recordings import ENV, STATE_ENV, action, obs, record
 
@@ -146,6 +146,35 @@ def test_keys_and_episodes_can_be_chosen(images: Path) -> None:
     assert set(load_tensors(images, WindowSpec(1, 2))) == {"state", "image.wrist", "image.front", "action"}
     with pytest.raises(DataError, match=r"\['state', 'image.front', 'image.wrist'\]|\['image.front'"):
         WindowDataset(images, WindowSpec(1, 2), ["image.top"])
+
+
+@given(
+    humans=st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=4),
+    obs_steps=st.integers(1, 3),
+    chunk=st.integers(1, 4),
+)
+@settings(max_examples=20, deadline=None)
+def test_windows_that_begin_where_a_human_acted(humans: list[list[bool]], obs_steps: int, chunk: int) -> None:
+    """Those of all windows, in order; all windows of an episode without interventions."""
+    with TemporaryDirectory() as folder:
+        writer = DatasetWriter.create(Path(folder) / "set", STATE_ENV, min_free_bytes=0, durable=False)
+        for seed, human in enumerate(humans):
+            with writer.episode(seed=seed) as episode:
+                for frame, acted in enumerate(human):
+                    seen, done = obs(seed, frame, STATE_ENV), action(seed, frame)
+                    episode.add(seen, done, reward=0.0, terminated=False, intervention=acted)
+                episode.commit(success=True)
+        spec = WindowSpec(obs_steps, chunk)
+        begins = [acted or not any(human) for human in humans for acted in human]
+        dataset = WindowDataset(writer.path, spec, human_only=True)
+        every = WindowDataset(writer.path, spec).gather(np.flatnonzero(begins))
+        found, loaded = dataset.gather(range(len(dataset))), load_tensors(writer.path, spec, human_only=True)
+        assert dataset.lengths.tolist() == [sum(human) or len(human) for human in humans]
+        for key, value in every.items():
+            torch.testing.assert_close(found[key], value, rtol=0, atol=0)
+            torch.testing.assert_close(loaded[key], value, rtol=0, atol=0)
+        with pytest.raises(IndexError, match="Windows are numbered"):
+            dataset.gather([len(dataset)])
 
 
 def test_more_episodes_than_open_files(images: Path) -> None:

@@ -73,6 +73,8 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     data = TrainData.select(config.data, config.learn_from, config.action_range, limits)
     set_cpu_threads(config.threads, images=data.has_pictures)
     data.check_windows(chunk=config.chunk, obs_steps=config.obs_steps)
+    if config.learn_steps == "human":
+        data.check_human()
     check_equal(config, data.fingerprint(), ranks)
     source = training_windows(config, data)
     if initial is not None:
@@ -88,6 +90,8 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         keep_data(run, data, resume=config.resume)
         for said in data.sentences():
             print(said)
+        if len(source) < data.frames:
+            print(f"Chunks begin at {len(source)} of {data.frames} steps, those in which a human acted.")
         for said in [] if initial is None else misfits(initial, data):
             print(said)
         _lead(config, recipe, policy, source, run, train_note(config, data), ranks)
@@ -152,7 +156,7 @@ def training_windows(config: TrainConfig, data: TrainData) -> WindowSource:
     """Windows of the data; those of a vision-language-action policy with varied instructions."""
     past = config.policy.memory if isinstance(config.policy, VlaConfig) else 0
     spec = WindowSpec(config.obs_steps, config.chunk, past, config.execute)
-    source = data.windows(spec, config.num_workers)
+    source = data.windows(spec, config.num_workers, human_only=config.learn_steps == "human")
     if isinstance(config.policy, VlaConfig) and INSTRUCTION in data.spec.obs and varies(config.policy):
         return RewordedWindows(source, data.wordings(), config.policy)
     return source

@@ -116,6 +116,14 @@ class TrainData:
         said = [selection.sentence() for selection in self.selections]
         return [f"{each} learn_from=all selects every one." for each in said if each]
 
+    def check_human(self) -> None:
+        """Raise ConfigError if learn_steps=human would select every step, because no human intervened."""
+        if not any(np.any(episode.intervention) for episode in self.episodes):
+            raise ConfigError(
+                f"learn_steps=human selects the steps in which a human acted, and {self.path} has none "
+                "(column intervention). Record interventions, or leave the setting out."
+            )
+
     def fingerprint(self) -> dict[str, int]:
         """Numbers that differ for other episodes."""
         numbers = [[episode.number for episode in selection.episodes] for selection in self.selections]
@@ -159,15 +167,24 @@ class TrainData:
             for text, task in alike.items()
         }
 
-    def windows(self, spec: WindowSpec, num_workers: int) -> WindowSource:
-        """Windows in memory for states and words; through a loader for images and point clouds."""
+    def windows(self, spec: WindowSpec, num_workers: int, *, human_only: bool = False) -> WindowSource:
+        """Windows in memory for states and words; through a loader for images and point clouds.
+
+        human_only: see `WindowDataset`.
+        """
         parts = [(selection.store.path, selection.positions) for selection in self.selections]
         action, keys = self.spec.action, tuple(self.spec.obs)
         if self.has_pictures:
-            sets = [WindowDataset(path, spec, keys, episodes=positions) for path, positions in parts]
+            sets = [
+                WindowDataset(path, spec, keys, episodes=positions, human_only=human_only)
+                for path, positions in parts
+            ]
             joined = sets[0] if len(sets) == 1 else JoinedWindows(sets)
             return LoaderWindows(joined, action, num_workers, collate)
-        tables = [load_tensors(path, spec, keys, episodes=positions) for path, positions in parts]
+        tables = [
+            load_tensors(path, spec, keys, episodes=positions, human_only=human_only)
+            for path, positions in parts
+        ]
         columns = {key: torch.cat([table[key] for table in tables]) for key in tables[0]}
         return TensorWindows(columns, action.normalize(columns.pop("action")))
 

@@ -1,4 +1,4 @@
-"""`robo-rl train learn_from=...`: failures and interrupted episodes are used only on request."""
+"""`robo-rl train`: which episodes, and which of their steps, it learns from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from policies.checkpoint import load_policy
 from robo_rl.apps import train
-from robo_rl.core.errors import DataError
+from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.store import DatasetWriter, recover
 from robo_rl.runs import estimate
@@ -67,6 +67,29 @@ def test_learn_from_selects_the_episodes(rule: str, episodes: int, tmp_path: Pat
     """One success, one failure and two unlabelled episodes."""
     data = dataset(tmp_path / "data", (True, False, None, None))
     assert trained(data, tmp_path / "run", learn_from=rule)[1]["episodes"] == episodes
+
+
+@pytest.mark.parametrize("env", [STATE_ENV, ENV], ids=["states", "pictures"])
+def test_learn_steps_selects_where_chunks_begin(
+    env: EnvSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In every second step of the recordings a human acted."""
+    data = dataset(tmp_path / "data", (True, True), env)
+    every, _ = trained(data, tmp_path / "all")
+    assert "Chunks begin" not in capsys.readouterr().out
+    human, _ = trained(data, tmp_path / "human", learn_steps="human")
+    assert "Chunks begin at 4 of 8 steps, those in which a human acted." in capsys.readouterr().out
+    assert human != every
+
+
+def test_learn_steps_needs_interventions(tmp_path: Path) -> None:
+    writer = DatasetWriter.create(tmp_path / "data", STATE_ENV, min_free_bytes=0, durable=False)
+    with writer.episode(seed=0) as episode:
+        add_frames(episode, 0, 1, STATE_ENV)  # the first step of `add_frames` is no human's
+        episode.commit(success=True)
+    with pytest.raises(ConfigError, match=r"learn_steps=human .* has none"):
+        train.main(train_config(tmp_path / "data", tmp_path / "run", learn_steps="human"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_unlabelled_data_are_used_completely(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -254,7 +254,7 @@ def test_the_base_acts_until_the_policy_takes_over(demos: EpisodeStore) -> None:
             planned = base.action_spec.normalize(driver.act())
             own = alone.act(noise)
             corrected = (planned - own).abs().amax(dim=1) > 1e-3
-            assert corrected.tolist() == [True, step >= 1, False]
+            assert corrected.tolist() == driver.intervened().tolist() == [True, step >= 1, False]
             driver.observe(obs)
             alone.observe(obs)
 
