@@ -4,6 +4,8 @@
     python benchmarks/learner.py --returns --seeds 3               # and returns after 100,000 steps
     python benchmarks/learner.py --methods bro --returns           # methods with networks of their own
 
+The returns of finished trainings are kept in --folder: the same command continues where it was stopped.
+
 Both learn on one thread, with networks of equal sizes and SB3's default settings (method=sac and method=td3
 have the same). `--methods` measures other methods, with all values of their files, and nothing else. A
 gradient step is a batch from the replay, both losses and both optimisers; the two take
@@ -15,7 +17,7 @@ x 256, batch 256: matrix products take most of the time), learner/<sac|td3>/64x6
 ones: overhead does), learner/<method>/<updates_per_cpu_s|bfloat16_ratio|compiled_ratio> for
 every method of METHODS with the same networks and batch, learner/<method>/updates_per_cpu_s and
 learner/<method>/<env>/return for `--methods`, learner/adam/flat_ratio_vs_<foreach|fused>,
-learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return.
+learner/<sac|td3>/<env>/return and learner/<sac|td3>/<env>/sb3_return, with the p of a permutation test.
 """
 
 from __future__ import annotations
@@ -26,22 +28,24 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from common import emit, parser, verb
+from common import commit, emit, own_folder, parser, verb
 from learner_costs import emit_adam, emit_compiled, emit_costs, emit_updates
 
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.tuning.compose import build_session
 from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.parent_death_signal import exit_with_parent
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import mean_over_seeds
@@ -68,6 +72,7 @@ def main() -> None:
     options.add_argument("--envs", default=",".join(ENVS), help="Gymnasium ids, separated by commas")
     options.add_argument("--learners", default=",".join(LEARNERS), help="sac, td3 or both")
     options.add_argument("--jobs", type=int, default=2, help="number of parallel trainings")
+    options.add_argument("--folder", type=Path, default=Path("runs/learner"), help="returns are kept here")
     options.add_argument(
         "--methods", default="", help="measure these methods with their own settings, and nothing else"
     )
@@ -77,10 +82,11 @@ def main() -> None:
     )
     args = options.parse_args()
     torch.set_num_threads(1)
-    env_steps, count = (2000, 1) if args.quick else (args.env_steps, args.seeds)
-    seeds = range(args.first_seed, args.first_seed + count)
+    if args.quick:
+        args.env_steps, args.seeds = 2000, 1
+    args.folder = own_folder(args.folder)
     if args.methods:
-        of_methods(args, env_steps, seeds)
+        of_methods(args)
         return
     learners = args.learners.split(",")
     for name in learners:
@@ -97,16 +103,17 @@ def main() -> None:
     if args.returns:
         for env in args.envs.split(","):
             for name in learners:
-                returns(name, env, env_steps, seeds, args.jobs, [args.width, args.width])
+                returns(args, name, env, [args.width, args.width])
 
 
-def of_methods(args: argparse.Namespace, env_steps: int, seeds: range) -> None:
+def of_methods(args: argparse.Namespace) -> None:
     """Updates per CPU-second of --methods with their own networks, and with --returns their returns."""
     for name in args.methods.split(","):
         emit_updates(name, our_updates(name, None), rounds=1 if args.quick else 5)
         for env in args.envs.split(",") if args.returns else ():
-            steps = WARM_UP + 20 if args.quick else env_steps
-            returns(name, env, steps, seeds, args.jobs, None, args.device)
+            if args.quick:
+                args.env_steps = WARM_UP + 20
+            returns(args, name, env, None)
 
 
 def ratio(name: str, width: int, label: str, rounds: int) -> None:
@@ -187,62 +194,107 @@ def sb3(name: str, env: str, seed: int, **settings: Any) -> Any:
     return kind("MlpPolicy", env, seed=seed, device="cpu", **rest)
 
 
-def returns(
-    name: str,
-    env: str,
-    env_steps: int,
-    seeds: range,
-    jobs: int,
-    hidden: list[int] | None,
-    device: str = "auto",
-) -> None:
-    """Mean deterministic return after `env_steps`, for each seed; each training is reported as it ends.
+@dataclass(frozen=True)
+class Training:
+    """One training of a library, whose mean return is kept in a file.
+
+    hidden: layers; None: all values are the method's own. device: of our learning.
+    """
+
+    label: str  # return, or sb3_return
+    name: str
+    env: str
+    env_steps: int
+    seed: int
+    hidden: list[int] | None
+    device: str
+
+    def file(self, folder: Path) -> Path:
+        """File of the result; its name says all that it depends on but the commit."""
+        layers = "own" if self.hidden is None else "x".join(map(str, self.hidden))
+        parts = (self.name, self.env, self.env_steps, layers, self.device, self.label, f"seed{self.seed}")
+        return folder / ("-".join(map(str, parts)) + ".json")
+
+    def run(self, folder: Path) -> dict[str, Any]:
+        """Mean return and the commit at which it was trained, from the file if there is one."""
+        file = self.file(folder)
+        if not file.exists():
+            train = our_return if self.label == "return" else sb3_return
+            found = {"return": train(self), "commit": commit()}
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(file, found)
+        result: dict[str, Any] = read_json(file)
+        return result
+
+
+def returns(args: argparse.Namespace, name: str, env: str, hidden: list[int] | None) -> None:
+    """Mean deterministic return after --env-steps, for each seed; each training is reported as it ends.
 
     hidden: of both libraries; None: all values are the method's own, and SB3 is left out.
     """
-    ours: dict[str, Any] = {"return": partial(our_return, device=device)}
-    runs = ours if hidden is None else {"sb3_return": sb3_return} | ours
-    totals: dict[str, dict[int, float]] = {label: {} for label in runs}
-    with ProcessPoolExecutor(jobs, initializer=exit_with_parent) as pool:
-        trainings = {
-            pool.submit(train, name, env, env_steps, seed, hidden): (label, seed)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    labels = ("return",) if hidden is None else ("sb3_return", "return")
+    device = args.device if hidden is None else "auto"
+    found: dict[str, dict[int, dict[str, Any]]] = {label: {} for label in labels}
+    with ProcessPoolExecutor(args.jobs, initializer=exit_with_parent) as pool:
+        jobs = {
+            pool.submit(each.run, args.folder): each
             for seed in seeds
-            for label, train in runs.items()
+            for each in (Training(label, name, env, args.env_steps, seed, hidden, device) for label in labels)
         }
-        for training in as_completed(trainings):
-            label, seed = trainings[training]
-            totals[label][seed] = training.result()
-            print(f"{name} {env} seed {seed}: {label} {totals[label][seed]:.1f}", file=sys.stderr, flush=True)
-    for label, by_seed in totals.items():
-        per_seed = [round(by_seed[seed], 1) for seed in seeds]
-        interval = {}
-        if len(seeds) > 1:
+        for job in as_completed(jobs):
+            label, seed = jobs[job].label, jobs[job].seed
+            found[label][seed] = job.result()
+            print(f"{name} {env} seed {seed}: {label} {found[label][seed]['return']:.1f}", file=sys.stderr)
+    totals = {label: [round(of[seed]["return"], 1) for seed in seeds] for label, of in found.items()}
+    for label, per_seed in totals.items():
+        more: dict[str, Any] = {"trained_at": sorted({each["commit"] for each in found[label].values()})}
+        if len(per_seed) > 1:
             mean = mean_over_seeds(per_seed)
-            interval = {"bootstrap95": [mean.low, mean.high]}
-        emit(f"learner/{name}/{env}/{label}", round(sum(per_seed) / len(seeds), 1), "sum of rewards",
-             per_seed=per_seed, env_steps=env_steps, seeds=len(seeds), first_seed=seeds[0], hidden=hidden,
-             **interval)  # fmt: skip
+            more |= {"bootstrap95": [mean.low, mean.high]}
+        if label == "return" and "sb3_return" in totals and len(per_seed) > 1:
+            more |= {"p_vs_sb3": p_of_difference(per_seed, totals["sb3_return"])}
+        more |= {"env_steps": args.env_steps, "seeds": len(seeds), "first_seed": seeds[0], "hidden": hidden}
+        emit(
+            f"learner/{name}/{env}/{label}",
+            round(fmean(per_seed), 1),
+            "sum of rewards",
+            per_seed=per_seed,
+            **more,
+        )
 
 
-def our_return(
-    name: str, env: str, env_steps: int, seed: int, hidden: list[int] | None, device: str = "auto"
-) -> float:
-    from robo_rl.core.files.durable import read_json
+def p_of_difference(one: Sequence[float], other: Sequence[float]) -> float:
+    """p of a difference of means at least as large in either direction, if labels were exchanged by chance.
 
-    own_start = hidden is None and env_steps > 10 * WARM_UP  # a shorter run would end within it
-    layers = [] if hidden is None else [f"method.learner.hidden={hidden}".replace(" ", "")]
+    Of all exchanges, or of 200,000 random ones if there are more (with eleven seeds each).
+    """
+    from scipy.stats import permutation_test
+
+    def difference(x: Any, y: Any, axis: int) -> Any:
+        return x.mean(axis=axis) - y.mean(axis=axis)
+
+    found = permutation_test((one, other), difference, vectorized=True, n_resamples=200_000, rng=0)
+    return float(round(found.pvalue, 4))
+
+
+def our_return(training: Training) -> float:
+    """Mean return of our learner's policy."""
+    # with values of its own a shorter run would end within the method's start
+    own_start = training.hidden is None and training.env_steps > 10 * WARM_UP
+    layers = f"method.learner.hidden={training.hidden}".replace(" ", "")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         verb(
             "finetune",
-            f"method={name}",
-            f"env=gym/{env}",
+            f"method={training.name}",
+            f"env=gym/{training.env}",
             f"out={out}",
-            f"seed={seed}",
-            f"env_steps={env_steps}",
-            f"device={device}",
+            f"seed={training.seed}",
+            f"env_steps={training.env_steps}",
+            f"device={training.device}",
             *([] if own_start else [f"method.base_steps={WARM_UP}"]),
-            *layers,
+            *([] if training.hidden is None else [layers]),
             "num_envs=1",
             "eval_every=0",
             f"final_episodes={EVAL_EPISODES}",
@@ -250,14 +302,15 @@ def our_return(
             "checkpoint_every=1000000000",
         )
         totals = read_json(out / "results.json")["policy"]["returns"]
-    return float(sum(totals) / len(totals))
+    return float(fmean(totals))
 
 
-def sb3_return(name: str, env: str, env_steps: int, seed: int, hidden: list[int]) -> float:
-    model = sb3(name, env, seed, policy_kwargs={"net_arch": hidden})
-    model.learn(env_steps)
+def sb3_return(training: Training) -> float:
+    """Mean return of Stable-Baselines3's policy."""
     from stable_baselines3.common.evaluation import evaluate_policy
 
+    model = sb3(training.name, training.env, training.seed, policy_kwargs={"net_arch": training.hidden})
+    model.learn(training.env_steps)
     mean, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=EVAL_EPISODES, deterministic=True)
     return float(mean)
 
