@@ -25,9 +25,11 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
 `robo-rl finetune`, run once for each of --rl-seeds, and --rl-set more of its settings; k and n are over all
 seeds. The line has the success of each seed, that of the base as it is deployed and without noise, and the
 change of each task, all on the same episodes. --rl teacher: a pupil, a new VLA or its base (--pupil), learns
-from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set. --bases names
-policies that were trained with different seeds (--name ... --set seed=...): success with and without noise is
-then over all of them, and after_rl_success has a base for each of --rl-seeds.
+from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set; --taught-steps
+teacher: only from the steps in which the teacher acted, and not from those of the base before them.
+
+--bases names policies that were trained with different seeds (--name ... --set seed=...): success with and
+without noise is then over all of them, and after_rl_success has a base for each of --rl-seeds.
 --checkpoint measures a run that is not finished.
 """
 
@@ -94,6 +96,12 @@ def main() -> None:
     options.add_argument("--rl-task", default="window-open-v3", help="task of tokens_after_rl_success")
     options.add_argument(
         "--taught", type=int, default=50, help="--rl teacher: recorded episodes of each task"
+    )
+    options.add_argument(
+        "--taught-steps",
+        choices=("all", "teacher"),
+        default="all",
+        help="--rl teacher: steps of the recorded episodes that the pupil learns",
     )
     options.add_argument("--pupil-steps", type=int, default=4000, help="--rl teacher: updates of the pupil")
     options.add_argument(
@@ -271,7 +279,8 @@ class Measurement:
         self.say("after_rl_success/base_without_noise", joined(still_start), still_start)
         change = {task: fmean(outcomes[task]) - fmean(start[task]) for task in self.tasks}
         costs = [self.costs(base, seed) for base, seed in runs]
-        self.more = {
+        taught = {"pupil": args.pupil, "taught_steps": args.taught_steps, "pupil_updates": args.pupil_steps}
+        self.more = (taught if args.rl == "teacher" else {}) | {
             "method": args.rl,
             "settings": args.rl_set,
             "env_steps": [cost["env_steps"] for cost in costs],  # all, less where time ended it
@@ -323,9 +332,10 @@ class Measurement:
         lesson, args = self.lesson(policy, seed), self.args
         lesson.teach(args.rl_steps, len(self.tasks), args.rl_set)
         data = lesson.record(args.taught * len(self.tasks))
-        pupil = lesson.home / PUPILS[args.pupil]
+        pupil = lesson.home / (PUPILS[args.pupil] + ("" if args.taught_steps == "all" else "_corrected"))
         more = VLA | self.given | {"seed": seed, "steps": args.pupil_steps}
         more |= {"init": policy} if args.pupil == "base" else {}
+        more |= {"learn_steps": "human"} if args.taught_steps == "teacher" else {}
         self.train(f"[{lesson.demos},{data}]", pupil, more)
         return self.without_noise(str(pupil))
 
