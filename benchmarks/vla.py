@@ -279,8 +279,7 @@ class Measurement:
         self.say("after_rl_success/base_without_noise", joined(still_start), still_start)
         change = {task: fmean(outcomes[task]) - fmean(start[task]) for task in self.tasks}
         costs = [self.costs(base, seed) for base, seed in runs]
-        taught = {"pupil": args.pupil, "taught_steps": args.taught_steps, "pupil_updates": args.pupil_steps}
-        self.more = (taught if args.rl == "teacher" else {}) | {
+        self.more = {
             "method": args.rl,
             "settings": args.rl_set,
             "env_steps": [cost["env_steps"] for cost in costs],  # all, less where time ended it
@@ -293,6 +292,12 @@ class Measurement:
             "change": change,
             "least_change_of_a_task": min(change.values()),
         }
+        if args.rl == "teacher":
+            self.more |= {
+                "pupil": args.pupil,
+                "pupil_updates": args.pupil_steps,
+                "taught_steps": args.taught_steps,
+            }
         return outcomes
 
     def bases(self, kind: str = "") -> list[str]:
@@ -314,7 +319,8 @@ class Measurement:
         """One seed of --rl teacher."""
         suite = self.args.suite
         data, env = self.folder / f"data_{suite}", f"metaworld/{NAMES[suite]}"
-        return Lesson(policy, data, env, seed, self.run_of(policy, seed))
+        episodes, alone = self.args.taught * len(self.tasks), self.args.taught_steps == "teacher"
+        return Lesson(policy, data, env, seed, self.run_of(policy, seed), episodes, alone)
 
     def costs(self, policy: str, seed: int) -> dict[str, Any]:
         """Environment steps of one seed, those that chose a policy, and CPU seconds."""
@@ -331,12 +337,12 @@ class Measurement:
         """Outcomes of the VLA that has learned from a teacher, from zero noise as the teacher's base acts."""
         lesson, args = self.lesson(policy, seed), self.args
         lesson.teach(args.rl_steps, len(self.tasks), args.rl_set)
-        data = lesson.record(args.taught * len(self.tasks))
+        data = ",".join(map(str, [lesson.demos, *lesson.record()]))
         pupil = lesson.home / (PUPILS[args.pupil] + ("" if args.taught_steps == "all" else "_corrected"))
         more = VLA | self.given | {"seed": seed, "steps": args.pupil_steps}
         more |= {"init": policy} if args.pupil == "base" else {}
         more |= {"learn_steps": "human"} if args.taught_steps == "teacher" else {}
-        self.train(f"[{lesson.demos},{data}]", pupil, more)
+        self.train(f"[{data}]", pupil, more)
         return self.without_noise(str(pupil))
 
     def tuned(self, policy: str, seed: int) -> ByTask:

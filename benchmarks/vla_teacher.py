@@ -2,7 +2,8 @@
 
 The teacher is a residual over the VLA (`method.privileged=true`). Episodes that the VLA begins and the
 teacher finishes are recorded. From them and the demonstrations a pupil learns by the recipe of the base: with
-new weights, or with those of the base (after PLD, Xiao et al. 2025, 2511.00091).
+new weights, or with those of the base (after PLD, Xiao et al. 2025, 2511.00091). A pupil that learns the
+teacher's steps alone needs some from the beginning of episodes: the teacher then acts in half of them alone.
 """
 
 from __future__ import annotations
@@ -22,14 +23,38 @@ TAKEOVER, LANES, LONGEST = 0.5, 6, 200  # of the recorded episodes; the last in 
 
 
 @dataclass(frozen=True)
+class Recording:
+    """Recorded episodes of a lesson: the folder's name, how many, the base's largest share, and the seed."""
+
+    name: str
+    episodes: int
+    takeover: float
+    seed: int
+
+
+@dataclass(frozen=True)
 class Lesson:
-    """One seed: the base, its teacher and the recorded episodes, each in a folder below `home`."""
+    """One seed: the base, its teacher and the recorded episodes, each in a folder below `home`.
+
+    episodes: number of recorded ones. half_alone: the teacher acts in half of them from the first step.
+    """
 
     base: str
     demos: Path
     env: str
     seed: int
     home: Path
+    episodes: int
+    half_alone: bool = False
+
+    @property
+    def recordings(self) -> list[Recording]:
+        """What is recorded; different episodes in each folder."""
+        if not self.half_alone:
+            return [Recording("data", self.episodes, TAKEOVER, self.seed + 1)]
+        half = self.episodes // 2
+        corrected = Recording("corrected", half, TAKEOVER, self.seed + 1)
+        return [corrected, Recording("alone", self.episodes - half, 0.0, self.seed + 1001)]
 
     def teach(self, env_steps: int, tasks: int, more: list[str]) -> None:
         """Train the teacher; a training that was stopped continues. more: settings, key=value."""
@@ -39,31 +64,46 @@ class Lesson:
             again = {"resume": (out / "run.json").exists(), "final_episodes": 5 * tasks}
             verb("finetune", *more, **given, **again, seed=self.seed)
 
-    def record(self, episodes: int) -> Path:
-        """Episodes that the base begins and the teacher finishes. Those that are there are kept."""
-        out = self.home / "data"
-        start_s = cpu_seconds()
-        where = {"policy": self.home / "teacher", "env": self.env, "out": out, "takeover": TAKEOVER}
-        verb("collect", episodes=episodes, num_envs=LANES, num_workers=0, seed=self.seed + 1, **where)
-        cost = self.home / "collect.json"  # of the call that recorded
-        if not cost.exists():
-            cost.write_text(json.dumps({"cpu_s": cpu_seconds() - start_s}))
-        return out
+    def record(self) -> list[Path]:
+        """Folders of the recorded episodes. Those that are there are kept."""
+        for each in self.recordings:
+            start_s = cpu_seconds()
+            verb(
+                "collect",
+                policy=self.home / "teacher",
+                env=self.env,
+                out=self.home / each.name,
+                takeover=each.takeover,
+                episodes=each.episodes,
+                num_envs=LANES,
+                num_workers=0,
+                seed=each.seed,
+            )
+            cost = self._cost(each)  # of the call that recorded
+            if not cost.exists():
+                cost.write_text(json.dumps({"cpu_s": cpu_seconds() - start_s}))
+        return [self.home / each.name for each in self.recordings]
+
+    def _cost(self, recording: Recording) -> Path:
+        """File with the CPU seconds of a recording."""
+        return self.home / ("collect.json" if recording.name == "data" else f"collect_{recording.name}.json")
 
     def costs(self) -> dict[str, Any]:
-        """Environment steps of the teacher and of the recording, and CPU seconds of both.
+        """Environment steps of the teacher and of the recordings, and CPU seconds of both.
 
-        The steps of the recording are an upper bound: a failed attempt counts with the longest episode.
+        The steps of a recording are an upper bound: a failed attempt counts with the longest episode.
         """
         result = json.loads((self.home / "teacher" / "results.json").read_text())
-        store = EpisodeStore(self.home / "data")
-        tried = attempts(store, self.seed + 1) + LANES  # those that were running at the end as well
-        recorded = sum(episode.frames for episode in store) + LONGEST * (tried - len(store))
+        steps, cpu_s = result["env_steps"], result["curve"]["train_cpu_s"]
+        for each in self.recordings:
+            store = EpisodeStore(self.home / each.name)
+            tried = attempts(store, each.seed) + LANES  # those that were running at the end as well
+            steps += sum(episode.frames for episode in store) + LONGEST * (tried - len(store))
+            cpu_s += json.loads(self._cost(each).read_text())["cpu_s"]
         return {
-            "env_steps": result["env_steps"] + recorded,
+            "env_steps": steps,
             "selection": result["steps"].get("selection", 0),
-            "train_cpu_s": result["curve"]["train_cpu_s"]
-            + json.loads((self.home / "collect.json").read_text())["cpu_s"],
+            "train_cpu_s": cpu_s,
         }
 
 

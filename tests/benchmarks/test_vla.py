@@ -133,11 +133,16 @@ def test_a_lesson_is_taught_once_and_all_steps_count(tmp_path: Path, monkeypatch
                 episode.commit(success=True, final_obs=obs)
 
     monkeypatch.setattr(module, "verb", verb)
-    lesson = module.Lesson("base", tmp_path / "demos", "metaworld/mt6", 0, tmp_path / "lesson")
+    given = ("base", tmp_path / "demos", "metaworld/mt6", 0, tmp_path / "lesson", 2)
+    lesson = module.Lesson(*given)
     for _ in range(2):
         lesson.teach(100, 6, [])
-        lesson.record(2)
+        assert lesson.record() == [tmp_path / "lesson" / "data"]
     assert called == ["finetune", "collect", "collect"]
     costs = lesson.costs()
     assert (costs["env_steps"], costs["selection"]) == (100 + 7 + 200 * (3 + 6), 8)
     assert costs["train_cpu_s"] >= 5.0
+    halves = module.Lesson(*given, half_alone=True)
+    assert [(each.episodes, each.takeover) for each in halves.recordings] == [(1, 0.5), (1, 0.0)]
+    halves.record()
+    assert halves.costs()["env_steps"] == 100 + 2 * (7 + 200 * (3 + 6))
