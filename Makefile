@@ -22,7 +22,8 @@ SHAPE_TESTS := tests/core tests/nets tests/rl tests/sim/tasks/stl tests/sim/task
   $(addprefix tests/sim/,engines/quad/test_craft.py engines/quad/test_dynamics.py flight/test_flight_observer.py \
     tasks/flight/test_tracking.py) \
   tests/hardware/test_last_metre.py $(addprefix tests/hardware/loop/test_,plan.py timing.py)
-NOT_SHAPES := not learns and not teach and not lowers and not solved and not resumed and not controllers and not decorator
+NOT_SHAPES := not learns and not rises and not teach and not lowers and not solved and not resumed and not controllers \
+  and not decorator and not hot_loop
 ARGS ?=
 DOCS = NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict
 # One thread per process: two test workers on two cores would otherwise fight over them.

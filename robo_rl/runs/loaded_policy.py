@@ -72,8 +72,8 @@ def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:
 def find_policy(path: str | Path) -> Path:
     """Folder of the policy: `path` itself, or its `policy/`.
 
-    <run>@<step> names the policy of a checkpoint, as `robo-rl train` writes it. Raises CheckpointError if
-    there is no policy.
+    <run>@<step> names the policy of a checkpoint, as `robo-rl train` and `finetune` write it. Raises
+    CheckpointError if there is no policy.
     """
     if is_remote(path):
         raise ConfigError(
@@ -92,9 +92,11 @@ def find_policy(path: str | Path) -> Path:
             f"policy that starts from it: robo-rl train image.init={path}"
         )
     if (Path(path) / "run.json").is_file():
+        newest = max((at for at, folder in RunDir(Path(path)).steps() if _has_policy(folder)), default=None)
+        so_far = "another run" if newest is None else f"{path}@{newest} for its newest checkpoint"
         raise CheckpointError(
             f"{path} is a run without a policy, because it has not finished. Continue it by the command that "
-            "started it and resume=true, or give another run."
+            f"started it and resume=true, or give {so_far}."
         )
     raise CheckpointError(
         f"{not_a(Path(path), 'a policy')} Give a finished run, a policy folder such as "
@@ -102,16 +104,21 @@ def find_policy(path: str | Path) -> Path:
     )
 
 
+def _has_policy(checkpoint: Path) -> bool:
+    """True if a checkpoint holds the policy of its step."""
+    return (RunDir(checkpoint).policy / POLICY_FILE).is_file()
+
+
 def _checkpoint_policy(run: RunDir, step: int) -> Path:
     """Policy folder in the checkpoint of `step`."""
-    folders = {at: folder / run.policy.name for at, folder in run.steps()}
-    there = sorted(at for at, folder in folders.items() if (folder / POLICY_FILE).is_file())
+    folders = dict(run.steps())
+    there = sorted(at for at, folder in folders.items() if _has_policy(folder))
     if step in there:
-        return folders[step]
+        return RunDir(folders[step]).policy
     if not there:
         raise CheckpointError(
-            f"The checkpoints of {run.path} hold no policy; only those of robo-rl train do. Give {run.path} "
-            "for the final policy."
+            f"The checkpoints of {run.path} hold no policy; those of robo-rl train and finetune do. Give "
+            f"{run.path} for the final policy."
         )
     raise CheckpointError(
         f"{run.path} has no checkpoint of step {step}, it has {', '.join(map(str, there))}. Name one of "

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -144,12 +145,13 @@ def run_method(
             checkpoint_every=config.checkpoint_every,
             due=training.learned_offline,
             savable=training.savable,
+            extra=training.save_current,
         )
     if isinstance(tuning.tuner.collector, RemoteCollector):
         print(write_actors(tuning.tuner.collector, run))
         if config.ray_address is not None:  # no children of this process, unlike those of a local cluster
             training.curve.train_cpu_s += tuning.tuner.collector.waiting.actors_cpu_s
-    spent = training.finish()
+    training.pause()
     if method.compare_share:
         ended = Trained(
             tuning.policy,
@@ -170,7 +172,7 @@ def run_method(
     kept, curve = choice.kept, training.curve
     curve.selection_steps += choice.env_steps
     curve.train_cpu_s += choice.cpu_s
-    steps = spent | {"selection": curve.selection_steps}
+    steps = training.spent | {"selection": curve.selection_steps}
     save_policy(
         run.policy, kept.policy, train_note(config, method, steps, kept.noise_scale, curve.train_cpu_s)
     )
@@ -324,12 +326,19 @@ class _Training:
             return self.curve.env_steps[-1] < self.step
         return crossed(before, self.step, self.config.eval_every)
 
-    def finish(self) -> dict[str, int]:
-        """Stop the clock; returns the environment steps of the base and of learning."""
-        self._pause()
+    @property
+    def spent(self) -> dict[str, int]:
+        """Environment steps so far, of the base and of learning."""
         lanes = self.tuner.collector.num_lanes
         of_base = min(self.step, lanes * math.ceil(self.method.base_steps / lanes))
         return {"base": of_base, "training": self.step - of_base}
+
+    def save_current(self, checkpoint: Path) -> None:
+        """Save the policy of this step in a checkpoint."""
+        curve, scale = self.curve, self.tuning.noise_scale
+        steps = self.spent | {"selection": curve.selection_steps}
+        note = train_note(self.config, self.method, steps, scale, curve.train_cpu_s)
+        save_policy(RunDir(checkpoint).policy, self.tuning.policy, note)
 
     def keep_best(self) -> str:
         """Load the weights of the best evaluation into the learner; returns a message for the user."""
@@ -351,7 +360,7 @@ class _Training:
         rates = self.episodes.rates()
         return StageRecord(self.method.name, self.step, rates.get("base"), rates.get("policy"))
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
         """Add the time since training continued.
 
         Reading the workers' CPU time takes as long as a small update, so this is not done at every step.
@@ -364,7 +373,7 @@ class _Training:
             self._since_s = None
 
     def _evaluate(self) -> None:
-        self._pause()
+        self.pause()
         result = measure(self.tuning.policy, self.tuning.noise_scale, self.eval_env, self._selection)
         self.curve.env_steps.append(self.step)
         self.curve.wall_s.append(self._wall_s)
@@ -378,7 +387,7 @@ class _Training:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes: tuner, environments, evaluations."""
-        self._pause()
+        self.pause()
         return {
             "tuner": self.tuner.state_dict(),
             "best": None if self.best is None else self.best.to_state(),

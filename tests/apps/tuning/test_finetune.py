@@ -174,6 +174,12 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "resume=true" in said
+    (at,) = (int(folder.name) for folder in (out / "checkpoints").glob("[0-9]*"))
+    short = ["episodes=1", "num_envs=1", "num_workers=0", "max_episode_steps=5"]
+    assert robo_rl(["evaluate", f"policy={out}@{at}", *short]) == 0
+    capsys.readouterr()
+    assert robo_rl(["evaluate", f"policy={out}", *short]) == 2
+    assert f"or give {out}@{at} for its newest checkpoint." in capsys.readouterr().err
     assert robo_rl([*given, "resume=true"]) == 0
     few = ["steps=50", "rounds=1", "rollout_steps=200", "round_steps=100", "eval_episodes=4", "net.width=16"]
     head = ["distill", f"teacher={out}", f"out={tmp_path / 'head'}", "max_episode_steps=40", *few]
