@@ -10,7 +10,8 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
     vla/<suite>/success                    told the task in a wording of training; .../success/<task> alike
     vla/<suite>/new_wording_success        told the task in wordings that no demonstration has
     vla/<suite>/other_instruction_success  told the opposite task: success in the task that was not named
-    vla/<suite>/single_task_success        flow policies of one task each, from the same pictures
+    vla/<suite>/single_task_success        flow policies of one task each, from the same pictures;
+                                           .../single_task_without_noise_success from zero noise
     vla/<suite>/spatial_success            a policy that also learns where to act, from the same data
     vla/<suite>/tokens_success              a policy whose actions are tokens, from the same data
     vla/<suite>/tokens_without_noise_success  the same from zero noise: the median of each token
@@ -63,6 +64,7 @@ PARTS = (
     "tokens_without_noise_success",
     "tokens_after_rl_success",
     "without_noise_success",
+    "single_task_without_noise_success",
     "spatial_without_noise_success",
     "after_rl_success",
 )
@@ -143,6 +145,7 @@ class Measurement:
             "new_wording_success": self.new_wordings,
             "other_instruction_success": self.other_instruction,
             "single_task_success": self.single_tasks,
+            "single_task_without_noise_success": lambda: self.single_tasks(noise=False),
             "tokens_success": lambda: self.of_trainings("_tokens", TOKENS),
             "tokens_without_noise_success": lambda: self.of_trainings("_tokens", TOKENS, noise=False),
             "tokens_after_rl_success": self.tokens_after_rl,
@@ -236,13 +239,14 @@ class Measurement:
             outcomes |= self.success(policy, f"other_than_{task}", only=[task], instruction=told)
         return outcomes
 
-    def single_tasks(self) -> ByTask:
+    def single_tasks(self, noise: bool = True) -> ByTask:
         """Outcomes of flow policies that learn one task each, from as many demonstrations of it."""
         outcomes = ByTask()
         for task in self.args.single_tasks or self.tasks:
             data = self.collect(f"{task}+", self.folder / f"data_{task}")
             self.train(data, self.folder / f"flow_{task}", FLOW)
-            outcomes |= self.success(str(self.folder / f"flow_{task}"), "success", only=[task])
+            name, settings = ("success", {}) if noise else ("success_without_noise", {"noise": 0.0})
+            outcomes |= self.success(str(self.folder / f"flow_{task}"), name, only=[task], **settings)
         return outcomes
 
     def tokens_after_rl(self) -> ByTask:
