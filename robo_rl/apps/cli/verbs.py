@@ -164,6 +164,13 @@ VERBS = {
         "learn a picture encoder from the pictures of a dataset alone, for train image.init=",
         "robo-rl pretrain data=data/mt6 out=runs/video",
     ),
+    "overlay": _verb(
+        "overlay",
+        "datasets.overlay:OverlayConfig",
+        "sim",
+        "draw a robot arm over the hand in videos of people, for pretrain on the result",
+        "robo-rl overlay data=data/hands robot=arm6 out=data/overlaid",
+    ),
     "finetune": _verb(
         "finetune",
         "finetune:FinetuneVerb",
