@@ -25,6 +25,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -145,18 +146,21 @@ def one_seed(seed: int, size: Size, folder: Path) -> dict[str, float]:
         starts[name] = (*NETWORK, f"image.init={run}")
     found = {}
     for name, start in starts.items():
-        finished("train", folder / name, *start, data=demos, steps=size.steps, **training)
-        found[name] = success(folder / name, size)
+        run = folder / f"{name}-policy"
+        finished("train", run, *start, data=demos, steps=size.steps, **training)
+        found[name] = success(run, size)
     return found
 
 
 def record(folder: Path, episodes: int, image_size: int, seed: int) -> None:
     """Datasets `hands` and `true` of the same episodes, the first with the hand's pose and masks.
 
-    Recordings that exist are kept; `true` is complete before `hands` is begun.
+    Finished recordings are kept, others are made anew.
     """
     if (folder / "hands" / "complete").exists():
         return
+    for name in ("hands", "true"):
+        shutil.rmtree(folder / name, ignore_errors=True)
     env = make_task_env(
         "lift", 1, cameras=CAMERA, senses="rgb+segmentation", image_size=image_size, state="robot"
     )

@@ -16,6 +16,7 @@ from robo_rl.apps import overlay
 from robo_rl.conf.datasets.overlay import OverlayConfig
 from robo_rl.core.errors import ConfigError, DataError, RoboRLError, UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.store import DatasetWriter, EpisodeStore, EpisodeWriter
 from robo_rl.data.validate import validate
 
@@ -37,13 +38,14 @@ def record_hands(
     frames: Sequence[int] = (4, 3),
     leave_out: Sequence[str] = (),
     skin: tuple[int, int, int] = SKIN,
+    codec: Codec = "raw",
     **hand: Any,
 ) -> Path:
     """Episodes of these lengths in which a square in the colour of skin moves over grey noise."""
     rng = np.random.default_rng(0)
     obs = {key: array for key, array in OBS.items() if key not in leave_out}
     spec = EnvSpec("robot/hands", obs, ActionSpec((-1.0,), (1.0,)), 10, 10.0)
-    writer = DatasetWriter.create(path, spec, stamps=("t_capture_ns",), durable=False)
+    writer = DatasetWriter.create(path, spec, image_codec=codec, stamps=("t_capture_ns",), durable=False)
     background = np.repeat(rng.integers(90, 160, (SIDE_PX, SIDE_PX, 1), np.uint8), 3, -1)
     for number, length in enumerate(frames):
         with writer.episode(task="wipe", seed=number, info={"person": "ann"}) as episode:
@@ -110,6 +112,16 @@ def test_a_hand_without_masks_is_found_by_its_colour(data: Path, tmp_path: Path)
         overlay.main(config(source, out))
     for one, two in zip(EpisodeStore(tmp_path / "masks"), EpisodeStore(tmp_path / "colour"), strict=True):
         np.testing.assert_array_equal(one.obs("image.front"), two.obs("image.front"))
+
+
+def test_jpeg_pictures_stay_jpeg(data: Path, tmp_path: Path) -> None:
+    """With the losses of two compressions."""
+    overlay.main(config(data, tmp_path / "raw"))
+    overlay.main(config(record_hands(tmp_path / "hands", codec="jpeg"), tmp_path / "jpeg"))
+    raw, lossy = (EpisodeStore(tmp_path / name) for name in ("raw", "jpeg"))
+    assert lossy.meta.image_codec == "jpeg"
+    one, two = (store.episode(0).obs("image.front").astype(int) for store in (raw, lossy))
+    assert np.abs(one - two).mean() < 8.0
 
 
 def test_frames_out_of_reach_are_counted_and_too_many_are_refused(
