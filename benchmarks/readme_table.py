@@ -46,7 +46,7 @@ TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     "Quadcopters: obstacles, swarms, missions": ("obstacles", "swarm", "mission"),
     "Engines": ("engine", "quad"),
     "Transfer to another engine": ("transfer",),
-    "Data": ("store", "windows", "teleop", "formats", "corruption"),
+    "Data": ("store", "windows", "teleop", "formats", "corruption", "overlay"),
     "Recording app": ("app",),
     "Devices and processes": ("device", "gpu", "scale"),
     "Robot side": ("loop", "driver", "controller", "node", "attack", "hold", "teleop_ik"),

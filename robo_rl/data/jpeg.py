@@ -45,6 +45,6 @@ def load_cv2() -> Any:
         import cv2
     except ModuleNotFoundError as error:
         raise MissingDependencyError(
-            f"JPEG images need the package 'opencv-python-headless'. Run: {pip_install('train')}"
+            f"Pictures need the package 'opencv-python-headless'. Run: {pip_install('train')}"
         ) from error
     return cv2

@@ -92,18 +92,19 @@ class KinematicChain:
         return torch.cat([cross(axis, arm), axis], -1).transpose(1, 2)
 
     def inverse(
-        self, goal: Pose, start_rad: Float[Tensor, "n j"], steps: int = 30
+        self, goal: Pose, start_rad: Float[Tensor, "n j"], steps: int = 30, turned: bool = True
     ) -> tuple[Float[Tensor, "n j"], Float[Tensor, " n"]]:
         """Joint positions near `start_rad` that bring the tool to `goal`, and the remaining
-        error (m + rad).
+        error (m + rad). turned: False for the position of `goal` alone.
         """
-        q, rest = start_rad, start_rad
+        q, rest, rows = start_rad, start_rad, 6 if turned else 3
         for _ in range(steps):
             tool, links = self.place(q)
-            move = damped_step(self.jacobian(links, tool.m), pose_error(goal, tool), rest - q, 1e-2, 0.05)
+            error, jacobian = pose_error(goal, tool)[:, :rows], self.jacobian(links, tool.m)[:, :rows]
+            move = damped_step(jacobian, error, rest - q, 1e-2, 0.05)
             q = (q + move.clamp(-0.3, 0.3)).maximum(self.low_rad).minimum(self.high_rad)
         tool, _ = self.place(q)
-        return q, pose_error(goal, tool).norm(dim=-1)
+        return q, pose_error(goal, tool)[:, :rows].norm(dim=-1)
 
 
 def damped_step(

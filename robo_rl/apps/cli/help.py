@@ -9,7 +9,8 @@ from importlib import import_module
 from textwrap import fill
 
 from robo_rl.apps.cli.aliases import flight_names, scene_words
-from robo_rl.apps.cli.verbs import MOST_USED, VERBS, Verb
+from robo_rl.apps.cli.most_used import MOST_USED
+from robo_rl.apps.cli.verbs import VERBS, Verb
 
 MAX_COLUMN = 28
 INTRO = """\

@@ -164,6 +164,13 @@ VERBS = {
         "learn a picture encoder from the pictures of a dataset alone, for train image.init=",
         "robo-rl pretrain data=data/mt6 out=runs/video",
     ),
+    "overlay": _verb(
+        "overlay",
+        "datasets.overlay:OverlayConfig",
+        "sim",
+        "draw a robot arm over the hand in videos of people, for pretrain on the result",
+        "robo-rl overlay data=data/hands robot=arm6 out=data/overlaid",
+    ),
     "finetune": _verb(
         "finetune",
         "finetune:FinetuneVerb",
@@ -372,29 +379,5 @@ VERBS = {
         "print versions, and the names of environments, policies and methods",
         "robo-rl info",
         "robo-rl info --json",
-    ),
-}
-
-# Settings that `--help` lists first, of verbs with many: those that most runs set.
-MOST_USED = {
-    "train": (
-        *("data", "learn_from", "out", "steps", "batch_size", "lr", "obs_steps", "chunk", "execute"),
-        *("process", "net", "seed", "device", "logger", "resume", "overwrite"),
-    ),
-    "finetune": (
-        *("out", "base", "method", "demos", "env_steps", "env", "record", "seed", "num_envs", "num_workers"),
-        *("device", "eval_every", "eval_episodes", "final_episodes", "logger", "resume", "overwrite"),
-    ),
-    "fly": (
-        *("task", "out", "level", "craft", "randomize", "updates", "method", "speed_m_s", "track", "density"),
-        *("engine", "eval_episodes", "seed", "seeds", "video", "resume", "overwrite"),
-    ),
-    "swarm": (
-        *("drones", "density", "out", "also", "craft", "engine", "updates", "worlds", "eval_episodes"),
-        *("seed", "seeds", "video", "resume", "overwrite"),
-    ),
-    "distill": (
-        *("teacher", "out", "env", "steps", "rounds", "rollout_steps", "net", "consistency", "num_envs"),
-        *("eval_episodes", "seed", "logger", "resume", "overwrite"),
     ),
 }

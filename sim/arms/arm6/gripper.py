@@ -16,7 +16,12 @@ KP, KV, FORCE_N = 160.0, 25.0, 20.0  # of the servo: closes within a quarter of 
 
 @cache
 def gripping_model() -> Any:
-    """Compiled model; shared, because nothing changes it. The fingers touch nothing, as the whole arm."""
+    """Compiled model; shared, because nothing changes it."""
+    return gripping_spec().compile()
+
+
+def gripping_spec() -> Any:
+    """New mujoco.MjSpec of the arm and its scene. The fingers touch nothing, as the whole arm."""
     spec = mujoco.MjSpec.from_file(str(ASSET))
     flange = spec.body("flange")
     for name, side in ((GRIPPER, 1.0), ("gripper_mirror", -1.0)):
@@ -32,7 +37,7 @@ def gripping_model() -> Any:
     servo.set_to_position(kp=KP, kv=KV)
     servo.forcerange = [-FORCE_N, FORCE_N]
     servo.forcelimited = mujoco.mjtLimited.mjLIMITED_TRUE
-    return spec.compile()
+    return spec
 
 
 def gripping_arm() -> SimulatedArm:

@@ -14,7 +14,8 @@ import pytest
 
 from robo_rl.apps.cli import main as cli
 from robo_rl.apps.cli.help import load_schema
-from robo_rl.apps.cli.verbs import MOST_USED, VERBS, Verb
+from robo_rl.apps.cli.most_used import MOST_USED
+from robo_rl.apps.cli.verbs import VERBS, Verb
 from robo_rl.conf.fields import settings
 from robo_rl.conf.schema import InfoConfig
 from robo_rl.core.errors import DiskFullError, EnvError
