@@ -182,8 +182,12 @@ class EnvSpec:
 
     @property
     def simulated(self) -> bool:
-        """True if `sim.registry` can make it. Policies with any other contract run on the robot only."""
-        return not self.name.startswith(f"{ROBOT_SUITE}/")
+        """True if `sim.registry` can make it. Policies with any other contract run on the robot only.
+
+        Its names have a suite, as in arm/lift; robot/<name> and a name without a suite are robots.
+        """
+        suite, of_suite, _ = self.name.partition("/")
+        return bool(of_suite) and suite != ROBOT_SUITE
 
     def for_datasets(self) -> EnvSpec:
         """The same contract without observations `privileged.<name>`, which only scripted experts read."""

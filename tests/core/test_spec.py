@@ -141,3 +141,10 @@ def test_unit_names_all_numbers_or_none(make: Callable[[str], object]) -> None:
         names = unit.count(",") + 2 if ";" in unit else 2
         with pytest.raises(ConfigError, match=f"'{unit}' names {names} numbers, but there are 3"):
             make(unit)
+
+
+@pytest.mark.parametrize(("name", "simulated"), [("arm/lift", True), ("robot/lab", False), ("my_arm", False)])
+def test_a_name_without_a_suite_is_a_robot(name: str, simulated: bool) -> None:
+    """A dataset of one's own is easily called so; its policy is exported, and never sent to a simulator."""
+    action = ActionSpec((-1.0,), (1.0,), "rad")
+    assert EnvSpec(name, {"state": ArraySpec((1,), "float32")}, action, 10, 20.0).simulated is simulated

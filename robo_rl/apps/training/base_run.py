@@ -26,7 +26,7 @@ from robo_rl.apps.training.train_ranks import (
     follow,
     launch_training,
 )
-from robo_rl.conf.train import TrainConfig
+from robo_rl.conf.train import StartedImageConfig, TrainConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
@@ -92,8 +92,13 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
             print(said)
         if len(source) < data.frames:
             print(f"Chunks begin at {len(source)} of {data.frames} steps, those in which a human acted.")
-        for said in [] if initial is None else misfits(initial, data):
-            print(said)
+        if initial is None and config.image != StartedImageConfig() and not data.has_pictures:
+            print("The data have no pictures, so image.* has no effect.")
+        if initial is not None:
+            shape = f"obs_steps={config.obs_steps}, chunk={config.chunk}, execute={config.execute}"
+            print(f"{config.init} is trained further, with its {shape}.")
+            for said in misfits(initial, data):
+                print(said)
         _lead(config, recipe, policy, source, run, train_note(config, data), ranks)
     return run
 
