@@ -91,7 +91,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         for said in data.sentences():
             print(said)
         if len(source) < data.frames:
-            print(f"Chunks begin at {len(source)} of {data.frames} steps, those in which a human acted.")
+            print(data.human_sentence())
         for said in [] if initial is None else misfits(initial, data):
             print(said)
         _lead(config, recipe, policy, source, run, train_note(config, data), ranks)

@@ -14,6 +14,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Float64, Shaped
 from robo_rl.core.text.named_numbers import parse_unit
 from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.data.episodes.recover import empty_sentence
 from robo_rl.data.windows import in_memory
 
 IMAGES = 200  # images of a camera of which statistics are taken
@@ -30,7 +31,7 @@ def dataset_stats(path: str | Path) -> dict[str, Any]:
     """
     store = EpisodeStore(path)
     if not len(store):
-        raise DataError(f"{path} holds no episodes. Collect, record or import some first.")
+        raise DataError(empty_sentence(path))
     env = store.spec
     numbers: dict[str, list[dict[str, Any]]] = {}
     for key, spec in env.obs.items():
