@@ -91,7 +91,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         for said in data.sentences():
             print(said)
         if len(source) < data.frames:
-            print(f"Chunks begin at {len(source)} of {data.frames} steps, those in which a human acted.")
+            print(data.human_sentence())
         if initial is None and config.image != StartedImageConfig() and not data.has_pictures:
             print("The data have no pictures, so image.* has no effect.")
         if initial is not None:

@@ -89,9 +89,6 @@ def video_frames(data: TrainData, camera: str | None, *, instructions: bool = Fa
             f"The pictures in {data.path} have several sizes ({listed} pixels), and an encoder has one. "
             f"Choose a camera, such as camera={next(iter(sizes))}, or datasets of one size."
         )
-    for each in data.selections:
-        if not each.positions:
-            raise DataError(f"{each.store.path} holds no episodes. Collect or import some first.")
     frames = VideoFrames(
         [
             WindowDataset(each.store.path, WindowSpec(1, 1), [key], episodes=each.positions)
