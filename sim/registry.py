@@ -23,6 +23,7 @@ from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.core.text.instruction import MOST_BYTES
 from robo_rl.core.text.nearest import is_misspelt
 from sim.adapters.metaworld_instructions import WORDINGS, is_suite, task_number, tasks_of
+from sim.tasks.table import OF_YOUR_OWN
 from sim.vec.expert import Expert, WatchingExpert
 from sim.vec.workers import WorkerVecEnv
 
@@ -245,7 +246,13 @@ def _split(kind: str, name: str) -> tuple[str, str]:
         own = [each for each in every if each.startswith(f"{suite}/")]
         elsewhere = [each for each in every if each.endswith(f"/{bare or name}")]
         slip = is_misspelt(name, own)  # metaworld/reach is no misspelt arm/reach
-        raise UnknownNameError(kind, name, own if slip else elsewhere or own or every, "robo-rl info")
+        raise UnknownNameError(
+            kind,
+            name,
+            own if slip else elsewhere or own or every,
+            "robo-rl info",
+            OF_YOUR_OWN if suite in SCENES else "",
+        )
     return suite, task
 
 

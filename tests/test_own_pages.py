@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from robo_rl.apps.cli import main as cli
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.arms.robot import PANDA
 from sim.engines.table import ENGINES
 from sim.registry import make_env
-from sim.tasks.table import MANIPULATION
+from sim.tasks.table import MANIPULATION, suite_of
 from sim.vec.conformance import check_vec_env
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "own-robot-task-engine.md"
@@ -71,6 +72,41 @@ def test_a_task_of_ones_own_keeps_the_contract(
 ) -> None:
     monkeypatch.setitem(MANIPULATION, "nudge", ("my_tasks:NudgeTask", None))  # type: ignore[misc]
     check_vec_env(make_env("arm/nudge", 3, max_episode_steps=9), steps=20)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (("def solved", "def solve"), "my_tasks:NudgeTask lacks solved, see docs/own-robot-task-engine.md"),
+        (("obs_parts:", "obs_part:"), "my_tasks:NudgeTask lacks obs_parts"),
+        (("class NudgeTask", "class NudgTask"), "is my_tasks:NudgeTask, but my_tasks has no NudgeTask"),
+        ((">= view.goal", "- view.goal"), "returns float64 of the shape (2,); expected bool"),
+        (('"joints", 7', '"joints", 6'), "nudge returns 11 numbers, obs_parts names 10"),
+        (('{"way": 1.0}', '{"road": 1.0}'), "weights of nudge names road, terms() returns way"),
+    ],
+)
+def test_a_mistake_in_a_task_is_one_sentence(
+    wrong: tuple[str, str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task is checked when its environment is made, before an episode is collected."""
+    code = next(code for code in BLOCK.findall(PAGE.read_text()) if code.startswith("# my_tasks.py"))
+    assert wrong[0] in code
+    (tmp_path / "my_tasks.py").write_text(code.replace(*wrong))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(MANIPULATION, "nudge", ("my_tasks:NudgeTask", None))
+    monkeypatch.delitem(sys.modules, "my_tasks", raising=False)
+    try:
+        with pytest.raises(ConfigError, match=re.escape(says)):
+            make_env("arm/nudge", 2)
+    finally:
+        sys.modules.pop("my_tasks", None)
+
+
+def test_an_unknown_task_names_the_way_to_add_one() -> None:
+    with pytest.raises(UnknownNameError, match="task of your own: name its module in ROBO_RL_PLUGINS"):
+        make_env("arm/nudge", 1)
+    with pytest.raises(UnknownNameError, match="task of your own: name its module in ROBO_RL_PLUGINS"):
+        suite_of("nudge")
 
 
 def test_a_module_of_ones_own_is_loaded_first(

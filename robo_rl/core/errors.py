@@ -21,9 +21,13 @@ class RoboRLError(Exception):
 
 
 class UnknownNameError(RoboRLError):
-    """A name that is not in a registry. `listed_by`: the command that lists all names."""
+    """A name that is not in a registry. `listed_by`: the command that lists all names. `advice`: a last
+    sentence.
+    """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], listed_by: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], listed_by: str = "", advice: str = ""
+    ) -> None:
         names = sorted(known)
         close = nearest(name, names, NEAREST)
         hint = f" Did you mean '{close[0]}'?" if close else ""
@@ -31,7 +35,7 @@ class UnknownNameError(RoboRLError):
         if len(names) > MOST_NAMES:
             shown = f"Nearest of {len(names)}: {', '.join(close)}." if close else f"There are {len(names)}."
             shown += f" All of them: {listed_by}" if listed_by else ""
-        super().__init__(f"Unknown {kind} '{name}'.{hint} {shown}")
+        super().__init__(f"Unknown {kind} '{name}'.{hint} {shown}" + (f" {advice}" if advice else ""))
 
 
 class ConfigError(RoboRLError):

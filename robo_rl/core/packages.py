@@ -7,6 +7,7 @@ from importlib import util
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]  # of a checkout: the folder of setup.cfg
+OURS = ("robo_rl", "policies", "sim", "hardware")  # import packages of robo-rl
 
 
 @dataclass(frozen=True)

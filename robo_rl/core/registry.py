@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from robo_rl.core.errors import MissingDependencyError, UnknownNameError
-from robo_rl.core.packages import pip_install
+from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
+from robo_rl.core.packages import OURS, pip_install
 
 Table = Mapping[str, tuple[str, str | None]]
 
@@ -15,16 +15,26 @@ Table = Mapping[str, tuple[str, str | None]]
 def lookup(kind: str, table: Table, name: str) -> Any:
     """Imported entry `name` of the table.
 
-    Raises UnknownNameError for a name that is not in the table, and MissingDependencyError, with the command
-    that installs it, if a third-party package of the entry is absent.
+    Raises UnknownNameError for a name that is not in the table, ConfigError for a user's own entry whose
+    module or attribute does not exist, and MissingDependencyError, with the command that installs it, if a
+    third-party package of the entry is absent.
     """
     if name not in table:
         raise UnknownNameError(kind, name, table)
     path, extra = table[name]
     module, attribute = path.split(":")
+    own = module.split(".")[0] not in OURS
     try:
-        return getattr(import_module(module), attribute)
+        found = import_module(module)
+        if own and not hasattr(found, attribute):
+            raise ConfigError(f"{kind.capitalize()} '{name}' is {path}, but {module} has no {attribute}.")
+        return getattr(found, attribute)
     except ModuleNotFoundError as error:
+        if own and error.name == module:
+            raise ConfigError(
+                f"{kind.capitalize()} '{name}' is {path}, but there is no module {module}. Start in its "
+                "folder with PYTHONPATH=. set, or install it."
+            ) from error
         ours = (error.name or "").split(".")[0] == module.split(".")[0]  # a defect, not a missing package
         if extra is None or ours:
             raise

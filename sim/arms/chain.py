@@ -21,7 +21,9 @@ from sim.engines.scene import Scene
 
 
 class KinematicChain:
-    """Geometry of one arm in one scene."""
+    """Geometry of one arm in one scene. Raises UnknownNameError for a joint or tool that the scene lacks, and
+    ConfigError for joints that are no chain of hinges.
+    """
 
     def __init__(
         self, scene: Scene, robot: ArmRobot, device: Any = "cpu", dtype: torch.dtype = torch.float64
@@ -29,6 +31,8 @@ class KinematicChain:
         model = scene.model
         tool_body, tool_m, tool_quat = scene.site(robot.tool)
         self.bodies = _path(model, tool_body)
+        for name in robot.joints:
+            scene.qvel(name)  # raises for an unknown joint
         self.links = [int(model.joint(name).bodyid[0]) for name in robot.joints]
         missing = [
             name for name, link in zip(robot.joints, self.links, strict=True) if link not in self.bodies

@@ -58,7 +58,8 @@ def load_robot(name: str) -> ArmRobot:
         raise UnknownNameError("arm", name, (*ROBOTS, "<file>.yaml"))
     if not path.is_file():
         raise ConfigError(
-            f"There is no file {path} with a robot in it. Give one of {', '.join(ROBOTS)}, or write it."
+            f"{path} does not exist. Give a robot of robo-rl ({', '.join(ROBOTS)}) or the path of your YAML "
+            "file."
         )
     try:
         data = yaml.safe_load(path.read_text())
@@ -116,6 +117,8 @@ def robot_from(data: object, path: Path) -> ArmRobot:
         raise ConfigError(
             f"{path}: joints, home_rad and speed_rad_s have different lengths; expected one entry per joint."
         )
+    if not all(0.0 < speed < math.inf for speed in robot.speed_rad_s):
+        raise ConfigError(f"{path}: speed_rad_s is {list(speed_rad_s)}; expected speeds above 0.")
     return robot
 
 

@@ -16,6 +16,7 @@ from robo_rl.core.shapes import Bool, Float, Int
 from sim.bodies.protocol import CanFail, Drive, SceneTask
 from sim.compile.kernels import compile_kernel
 from sim.engines.protocol import Physics
+from sim.scenes.task_outputs import check_outputs
 
 FASTEST = 1e3  # m/s or rad/s
 
@@ -49,7 +50,9 @@ class Judged(NamedTuple):
 
 
 class TaskKernels:
-    """Both functions of a task and its body, for n worlds."""
+    """Both functions of a task and its body, for n worlds. Raises ConfigError for a task whose functions
+    return other shapes than it says.
+    """
 
     def __init__(
         self, task: SceneTask, drive: Drive, physics: Physics, rules: TaskRules, *, compiled: bool
@@ -58,6 +61,7 @@ class TaskKernels:
         n = len(physics.qpos)
         begun = drive.start(torch.full((n, drive.numbers), 0.5, device=physics.qpos.device))
         goal, memory = begun.goal.contiguous(), begun.memory.contiguous()
+        check_outputs(task, drive.view(physics, goal), n)
         action, state = memory.new_zeros(n, drive.action.dim), _parts(physics)
         self._run_command = compile_kernel(self._command, (memory, action, *state), eager=not compiled)
         counts = begin_counts(n, memory.device)

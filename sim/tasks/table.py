@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from inspect import get_annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,13 +41,29 @@ class Suite(NamedTuple):
 
     tasks: Tasks
     body: str
+    members: str  # protocol of its tasks
     defaults: Mapping[str, str]  # `robot` and `control` where the options give none
 
 
 SUITES = {
-    "arm": Suite(MANIPULATION, "sim.arms.drive:ArmBody", {"robot": "panda", "control": "cartesian"}),
-    "mobile": Suite(MOBILE, "sim.mobile.body:MobileBody", {"robot": "freight", "control": "twist"}),
-    "hand": Suite(IN_HAND, "sim.hands.drive:HandBody", {"robot": "hand4", "control": "joint_position"}),
+    "arm": Suite(
+        MANIPULATION,
+        "sim.arms.drive:ArmBody",
+        "sim.arms.drive:ManipulationTask",
+        {"robot": "panda", "control": "cartesian"},
+    ),
+    "mobile": Suite(
+        MOBILE,
+        "sim.mobile.body:MobileBody",
+        "sim.mobile.drive:BaseTask",
+        {"robot": "freight", "control": "twist"},
+    ),
+    "hand": Suite(
+        IN_HAND,
+        "sim.hands.drive:HandBody",
+        "sim.hands.drive:HandTask",
+        {"robot": "hand4", "control": "joint_position"},
+    ),
 }
 NAME_OPTIONS = (
     "engine",
@@ -75,6 +92,8 @@ TASK_SETTINGS = {
     "pour": ("beads",),
     "reorient": ("goal",),
 }
+OF_YOUR_OWN = "A task of your own: name its module in ROBO_RL_PLUGINS."
+_PAGE = "docs/own-robot-task-engine.md"
 _NOT_IN_NAME = (
     "compiled",
     "device",
@@ -206,7 +225,7 @@ def suite_of(task: str) -> str:
     for name, suite in SUITES.items():
         if task in suite.tasks:
             return name
-    raise UnknownNameError("task", task, all_tasks())
+    raise UnknownNameError("task", task, all_tasks(), advice=OF_YOUR_OWN)
 
 
 def all_tasks() -> tuple[str, ...]:
@@ -215,7 +234,9 @@ def all_tasks() -> tuple[str, ...]:
 
 
 def make_task(name: str, options: TaskOptions) -> SceneTask:
-    """The task with its settings. Raises UnknownNameError, ConfigError for a setting of another task."""
+    """The task with its settings. Raises UnknownNameError, ConfigError for a setting of another task and for
+    a task that lacks a member.
+    """
     suite = suite_of(name)
     kind: Any = lookup("task", SUITES[suite].tasks, name)
     given = {
@@ -231,7 +252,16 @@ def make_task(name: str, options: TaskOptions) -> SceneTask:
                 f"{suite}/{name} has no {setting_name}={given[setting_name]} to set; {has} has."
             )
     task: SceneTask = kind(**given)
+    if missing := [member for member in _members(SUITES[suite].members) if not hasattr(task, member)]:
+        raise ConfigError(f"{SUITES[suite].tasks[name][0]} lacks {', '.join(missing)}, see {_PAGE}.")
     return task
+
+
+def _members(path: str) -> list[str]:
+    """Names of the attributes and methods of a protocol, and of those it extends."""
+    protocol = lookup("protocol", {"members": (path, None)}, "members")
+    each = [own for kind in reversed(protocol.__mro__) for own in (*get_annotations(kind), *vars(kind))]
+    return [own for own in dict.fromkeys(each) if not own.startswith("_")]
 
 
 def make_body(name: str, task: SceneTask, options: TaskOptions) -> Body:

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from robo_rl.conf.dotted import quoted
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from sim.tasks.table import NAME_OPTIONS, all_tasks, suite_of
+from sim.tasks.table import NAME_OPTIONS, OF_YOUR_OWN, all_tasks, suite_of
 
 FLIGHT_TASKS = {
     "hover": "hover",
@@ -100,7 +100,7 @@ def _flight(given: dict[str, str], arguments: list[str]) -> tuple[str, list[str]
     """
     task = given.get("task", "hover")
     if task not in flight_names():
-        raise UnknownNameError("task", task, (*flight_names(), *all_tasks()))
+        raise UnknownNameError("task", task, (*flight_names(), *all_tasks()), advice=OF_YOUR_OWN)
     if "data" in given:
         raise ConfigError(
             f"task={task} is learned from scratch, without data=. Leave data={given['data']} out, or leave "

@@ -12,6 +12,7 @@ from typing import Any
 from robo_rl.apps.cli.aliases import by_engine
 from robo_rl.apps.cli.multirun import FLAGS, multirun
 from robo_rl.apps.cli.settings_file import check_keys, expand
+from robo_rl.apps.cli.user_code import user_line
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.core.errors import (
     MissingDependencyError,
@@ -19,10 +20,10 @@ from robo_rl.core.errors import (
     UnknownNameError,
 )
 from robo_rl.core.files.path_error import explained
+from robo_rl.core.packages import OURS
 from robo_rl.core.plugins import load_plugins
 
 GROUPS = {name.split()[0] for name in VERBS if " " in name}  # first words of two-word verbs, e.g. "data"
-OURS = ("robo_rl", "policies", "sim", "hardware")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,16 +38,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         # An interrupted import of an extension module looks like a failed import.
         cause = error.__cause__ or error.__context__
-        return _stopped(cause) if isinstance(cause, KeyboardInterrupt) else _defect()
+        return _stopped(cause) if isinstance(cause, KeyboardInterrupt) else _defect(error)
     except BrokenPipeError:  # the reader of our output has ended (`robo-rl info | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
         if (known := explained(error)) is not None:
             return _say(str(known), known.exit_code)
-        return _defect()
-    except Exception:  # a defect: print the traceback and where to report it
-        return _defect()
+        return _defect(error)
+    except Exception as error:
+        return _defect(error)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -136,8 +137,18 @@ def _say(sentence: str, code: int) -> int:
     return code
 
 
-def _defect() -> int:
-    traceback.print_exc()
+def _defect(error: Exception) -> int:
+    """Print the traceback, and where the error is: in a user's own file, or in robo-rl. Returns 1."""
+    traceback.print_exception(error)
+    if (at := user_line(error)) is not None:
+        where = f"{at.file} line {at.line}"
+        return _say(
+            f"the error is in {where}, see the lines above."
+            if at.innermost
+            else f"the error is in what {where} asks of robo-rl, see the lines above. If that line is right, "
+            "report it with the output of `robo-rl doctor`.",
+            1,
+        )
     return _say(
         "this is an error in robo-rl itself; please report it with the lines above and the output of "
         "`robo-rl doctor`.",

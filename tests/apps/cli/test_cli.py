@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -200,12 +203,43 @@ def test_defect_prints_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A defect is printed in full, with a request to report it."""
-    fake_verb(monkeypatch, lambda config: 1 // 0)
+    fake_verb(monkeypatch, partial(operator.floordiv, 1))  # has no line in a file of its own
     assert cli.main(["fake"]) == 1
     said = capsys.readouterr().err
     assert "Traceback" in said
-    assert "ZeroDivisionError" in said
+    assert "TypeError" in said
+    assert "error in robo-rl itself" in said
     assert "robo-rl doctor" in said
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("def run(config):\n    return {}['cub']\n", "the error is in {file} line 2, see"),
+        ("def run(config):\n    return sorted(3)\n", "the error is in {file} line 2, see"),
+        (
+            "import statistics\ndef run(config):\n    statistics.mean(3)\n",
+            "the error is in {file} line 3, see",
+        ),
+        (
+            "from sim.tasks.scripted import between\ndef run(config):\n    between('a', 0, 1.0)\n",
+            "the error is in what {file} line 3 asks of robo-rl",
+        ),
+    ],
+)
+def test_error_in_a_users_file_names_its_line(
+    code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is to be reported where a user's own task fails; Python's own library is no user's file."""
+    file = tmp_path / "my_tasks.py"
+    space: dict[str, Any] = {}
+    exec(compile(code, str(file), "exec"), space)
+    fake_verb(monkeypatch, space["run"])
+    assert cli.main(["fake"]) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert words.format(file=file) in said
+    assert "error in robo-rl itself" not in said
 
 
 def test_missing_module_of_robo_rl_is_a_defect(

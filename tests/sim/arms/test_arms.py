@@ -121,6 +121,11 @@ def test_unsupported_joints_are_refused(joint: str, names: tuple[str, ...], says
         KinematicChain(*_two(joint, names))
 
 
+def test_unknown_joint_is_named() -> None:
+    with pytest.raises(UnknownNameError, match=r"Unknown joint 'j8'.*Known: j0, j1"):
+        KinematicChain(*_two("", ("j0", "j8")))
+
+
 def test_inverse_kinematics_arrives_and_stays_in_range(chain: KinematicChain) -> None:
     goal_m = torch.tensor([[0.5, 0.1, 0.2], [0.4, -0.2, 0.3]], dtype=torch.float64)
     down = torch.tensor([[0.0, 1.0, 0.0, 0.0]], dtype=torch.float64).expand(2, 4)
@@ -222,6 +227,7 @@ def test_own_robot_from_a_yaml_file(tmp_path: Path) -> None:
         ("home_rad: ", "home_rad: [x] #", "home_rad"),
         ("speed_rad_s: ", "speed_rad_s: [1.0] #", "one entry per joint"),
         ("open_m: 0.04", "opne_m: 0.04", "opne_m"),
+        ("speed_rad_s: [", "speed_rad_s: [-1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 0.0] #", "expected speeds above 0"),
     ):
         path.write_text("\n".join(lines).replace(old, new))
         with pytest.raises((ConfigError, UnknownNameError), match=says):
@@ -234,6 +240,8 @@ def test_own_robot_from_a_yaml_file(tmp_path: Path) -> None:
         load_robot(str(path))
     with pytest.raises(UnknownNameError, match="panda"):
         load_robot("pandaa")
+    with pytest.raises(ConfigError, match=r"gone\.yaml does not exist. Give a robot of robo-rl \(panda\)"):
+        load_robot(str(tmp_path / "gone.yaml"))
 
 
 @pytest.mark.parametrize(
