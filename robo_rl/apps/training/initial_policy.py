@@ -24,10 +24,11 @@ TOLD = 1e-3  # share of the numbers in the data, above which the user is told of
 ROUNDING = 1e-5  # of normalised actions
 
 
-def load_initial(init: str) -> GenerativePolicy | VlaPolicy:
+def load_initial(init: str, moment_steps: int = 0) -> GenerativePolicy | VlaPolicy:
     """Policy of a run, a checkpoint or a policy folder; what its kind trains has gradients.
 
-    Raises CheckpointError if there is none, or one that does not learn from a dataset.
+    moment_steps: those of this training, not of the one that made the policy. Raises CheckpointError if there
+    is none, or one that does not learn from a dataset.
     """
     policy = load_to_train(find_policy(init))
     if not isinstance(policy, GenerativePolicy | VlaPolicy):
@@ -35,6 +36,8 @@ def load_initial(init: str) -> GenerativePolicy | VlaPolicy:
             f"init={init} holds a policy of kind '{policy.kind}', which robo-rl train cannot train further. "
             "Give a run of robo-rl train."
         )
+    if isinstance(policy, VlaPolicy):
+        policy.shape = replace(policy.shape, moment_steps=moment_steps)
     return policy
 
 
@@ -57,7 +60,8 @@ def with_shape_of(policy: GenerativePolicy | VlaPolicy, config: TrainConfig) -> 
     default = TrainConfig()
     own = replace(own, range_floor=default.range_floor)
     given = {key for key in SHAPE if getattr(config, key) != getattr(default, key)}
-    if isinstance(policy, VlaPolicy) and config.policy == VlaConfig():
+    plain = VlaConfig(moment_steps=own.policy.moment_steps) if isinstance(policy, VlaPolicy) else None
+    if config.policy == plain:
         given -= {"policy"}  # policy=vla alone names the kind that it is
     if changes := [each for each in setting_changes(config, asdict(own)) if each.key.split(".")[0] in given]:
         saved, now = change_words(changes)
