@@ -12,6 +12,7 @@ from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
 from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
 from policies.training.batches import ALONE, WindowSource
+from policies.training.moments import moment_steps
 from policies.training.wordings import RewordedWindows, varies
 from policies.vla.backbone import TINY
 from policies.vla.config import VlaConfig
@@ -66,7 +67,8 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     """Train as one of `ranks`; rank 0 writes the run."""
     train_in_tf32(device)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
-    initial = None if config.init is None else load_initial(config.init)
+    first = config.policy.moment_steps if isinstance(config.policy, VlaConfig) else 0
+    initial = None if config.init is None else load_initial(config.init, first)
     if initial is not None:
         config = with_shape_of(initial, config)
     limits = None if initial is None else initial.action_spec
@@ -80,6 +82,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     if initial is not None:
         check_fit(initial, data)
     policy = (fresh_policy(config, data) if initial is None else initial).to(device)
+    moment_steps(policy, config.steps, ranks)  # refused before there is a folder
     if not ranks.leads:
         follow(trainer_class(config)(policy, source, recipe, ranks=ranks), config.checkpoint_every, ranks)
         return RunDir(Path(config.out))

@@ -23,10 +23,11 @@ TOLD = 1e-3  # share of the numbers in the data, above which the user is told of
 ROUNDING = 1e-5  # of normalised actions
 
 
-def load_initial(init: str) -> GenerativePolicy | VlaPolicy:
+def load_initial(init: str, moment_steps: int = 0) -> GenerativePolicy | VlaPolicy:
     """Policy of a run, a checkpoint or a policy folder; what its kind trains has gradients.
 
-    Raises CheckpointError if there is none, or one that does not learn from a dataset.
+    moment_steps: those of this training, not of the one that made the policy. Raises CheckpointError if there
+    is none, or one that does not learn from a dataset.
     """
     policy = load_to_train(find_policy(init))
     if not isinstance(policy, GenerativePolicy | VlaPolicy):
@@ -34,6 +35,8 @@ def load_initial(init: str) -> GenerativePolicy | VlaPolicy:
             f"init={init} holds a policy of kind '{policy.kind}', which robo-rl train cannot train further. "
             "Give a run of robo-rl train."
         )
+    if isinstance(policy, VlaPolicy):
+        policy.shape = replace(policy.shape, moment_steps=moment_steps)
     return policy
 
 
