@@ -51,8 +51,9 @@ def convert(config: DataImportConfig) -> int:
         )
     if source.suffix in (".npz", ".npy"):
         raise DataError(
-            f"{source} is a numpy file, which is not read. Write its arrays as a zarr v2 replay buffer, or "
-            'by DatasetWriter in Python (docs/data.md, "From arrays of your own" and "Write it").'
+            f"{source} is a numpy file, which is not read. Write its arrays as a zarr v2 replay buffer, to "
+            "import with keys=[state:data/<array>,action:data/<array>], or by DatasetWriter in Python "
+            '(docs/data.md, "From arrays of your own" and "Write it").'
         )
     if (kind := recognised(source)) is not None:
         _refuse_foreign(config, OF_RECORDINGS, "a dataset of another program")

@@ -254,15 +254,19 @@ def test_wrong_namespace_is_reported(
     [
         ("nowhere", "nowhere does not exist"),
         ("empty", "No recordings are in .*empty"),
-        ("mine.npz", r"No recordings are in .*zarr v2 replay buffer with keys=\[state:data/.*DatasetWriter"),
+        ("mine.txt", r"No recordings are in .*zarr v2 replay buffer with keys=\[state:data/.*DatasetWriter"),
+        ("mine.npz", r"numpy file, .*zarr v2 replay buffer, .*keys=\[state:data/.*DatasetWriter"),
     ],
 )
 def test_robot_setting_without_recordings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: str
 ) -> None:
-    """The message names the three ways in: recordings, a replay buffer, and DatasetWriter."""
+    """The message names the three ways in: recordings, a replay buffer, and DatasetWriter; of a numpy file,
+    the latter two.
+    """
     (tmp_path / "empty").mkdir()
-    (tmp_path / "mine.npz").touch()
+    for file in ("mine.txt", "mine.npz"):
+        (tmp_path / file).touch()
     assert run(f"source={tmp_path}/{name}", "robot=sim_arm", f"out={tmp_path}/data") == 2
     assert re.search(sentence, capsys.readouterr().err)
 
