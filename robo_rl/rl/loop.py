@@ -90,6 +90,15 @@ class FinetuneConfig:
     )
 
 
+def check_steps_left(config: FinetuneConfig, first: str = "the base alone executes") -> None:
+    """Raise ConfigError where base_steps take all of env_steps. first: what happens in base_steps."""
+    if config.env_steps <= config.base_steps:
+        raise ConfigError(
+            f"env_steps={config.env_steps} leaves no steps for learning: {first} the first "
+            f"{config.base_steps} (base_steps). Raise env_steps, or lower method.base_steps."
+        )
+
+
 def check_resets(config: FinetuneConfig) -> None:
     """Raise ConfigError for resets out of order, or with a guard, which would undo them."""
     if sorted(set(config.resets)) != list(config.resets):
@@ -118,11 +127,7 @@ class FineTuner:
         check_settings(config)
         if config.base_steps < 1 and config.burn_in:
             raise ConfigError("burn_in needs data from the base: set base_steps > 0, or burn_in=0.")
-        if config.env_steps <= config.base_steps:
-            raise ConfigError(
-                f"env_steps={config.env_steps} leaves no steps for learning: the base alone executes the "
-                f"first {config.base_steps} (base_steps). Raise env_steps, or lower method.base_steps."
-            )
+        check_steps_left(config)
         if config.offline_updates and "demo" not in mix.fractions:
             raise ConfigError("offline_updates need demonstrations: set method.mix.demo above 0.")
         check_resets(config)

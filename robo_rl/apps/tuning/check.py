@@ -15,14 +15,15 @@ from robo_rl.apps.tuning.encoders.true_state import check_privileged
 from robo_rl.apps.tuning.maps import build_map
 from robo_rl.apps.tuning.remote import check_launcher
 from robo_rl.apps.tuning.rewards.progress import check_progress
-from robo_rl.apps.tuning.start import env_name, with_planning_interval
+from robo_rl.apps.tuning.start import env_name, in_training, with_planning_interval
 from robo_rl.apps.tuning.stores import check_demos, size_of, store_widths
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
-from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb
+from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.demos import chosen_episodes
+from robo_rl.rl.loop import check_steps_left
 from robo_rl.rl.mix import used_fractions
 from robo_rl.runs.device import pick_device, run_device
 from robo_rl.runs.loaded_policy import find_policy
@@ -66,6 +67,14 @@ def check_config(config: FinetuneVerb) -> None:
     if method.algorithm not in ON_POLICY:
         check_demos(method, config.demos is not None)
         used_fractions(vars(method.mix))
+    check_steps_left(in_training(config, method), _first_steps(method))
+
+
+def _first_steps(method: MethodConfig) -> str:
+    """What happens in base_steps, as the beginning of "... the first 100"."""
+    if method.map.kind != "direct":
+        return "the base alone executes"
+    return "random actions fill" if method.warmup == "base" else "the policy of init= executes"
 
 
 def other_task(config: FinetuneVerb) -> str:

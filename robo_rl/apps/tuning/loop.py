@@ -30,6 +30,7 @@ from robo_rl.apps.tuning.start import (
     env_name,
     env_options,
     evaluation_lanes,
+    in_training,
     training_episode_limit,
     with_planning_interval,
 )
@@ -75,7 +76,7 @@ def run_method(
     policy, without evaluations and without a comparison. successor: see `compared`.
     """
     total = config.env_steps or method.env_steps
-    method = replace(method, env_steps=total - int(method.compare_share * total))
+    method = in_training(config, method)
     if method.execute is not None and method.map.kind != "direct":
         base = with_planning_interval(base, method.execute)
     demos = None if config.demos is None else EpisodeStore(config.demos, complete_only=True)

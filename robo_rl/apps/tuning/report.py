@@ -56,7 +56,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     with closing(make_env(env_name(config), evaluation_lanes(config), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
         curve = outcome.curve
-        cost = f"{steps_in_words(outcome)}, {curve.train_cpu_s:.0f} s of CPU time"
+        cost = f"{steps_in_words(outcome, config.base is not None)}, {curve.train_cpu_s:.0f} s of CPU time"
         before, test = None, None
         print(f"{config.method.name} after {cost}: {after}")
         result = {"policy": after.to_json(), "env_steps": outcome.env_steps, "steps": outcome.steps}
@@ -97,10 +97,11 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     return int(seen.episodes >= MANY and not seen.successes and not seen.rewarded and not after.rate.k)
 
 
-def steps_in_words(outcome: TuningResult) -> str:
+def steps_in_words(outcome: TuningResult, has_base: bool) -> str:
     """Environment steps of a run, and where they went, with the share that chose a policy."""
+    names = USES if has_base else USES | {"base": "before learning"}
     shares = {"selection": f": {100 * outcome.steps.get('selection', 0) / max(1, outcome.env_steps):.0f} %"}
-    uses = [f"{steps} {USES[use]}{shares.get(use, '')}" for use, steps in outcome.steps.items() if steps]
+    uses = [f"{steps} {names[use]}{shares.get(use, '')}" for use, steps in outcome.steps.items() if steps]
     return f"{outcome.env_steps} steps ({', '.join(uses)})" if len(uses) > 1 else f"{outcome.env_steps} steps"
 
 

@@ -6,6 +6,7 @@ import copy
 import math
 from collections import defaultdict
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -101,6 +102,12 @@ def engine_device(name: str, device: str) -> dict[str, str]:
         return {}
     chooses = takes_option(option_of(name, "engine"), "device") and option_of(name, "device") is None
     return {"device": device} if chooses else {}
+
+
+def in_training(config: FinetuneVerb, method: MethodConfig) -> MethodConfig:
+    """The method with the environment steps of training: without those of the final comparison."""
+    total = config.env_steps or method.env_steps
+    return replace(method, env_steps=total - int(method.compare_share * total))
 
 
 def evaluation_lanes(config: FinetuneVerb) -> int:

@@ -22,6 +22,7 @@ from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning.check import other_task, too_often
 from robo_rl.apps.tuning.loop import Best, _Training
+from robo_rl.apps.tuning.report import steps_in_words
 from robo_rl.apps.tuning.start import engine_device, training_episode_limit, with_planning_interval
 from robo_rl.apps.tuning.watch import TrainingWatch
 from robo_rl.conf.finetune import FinetuneVerb
@@ -196,6 +197,10 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
         (["finetune", "out=x", "env=gym/a:b-v0"], "method=auto (the default) improves a policy: give base="),
         (["finetune", "out=x", "method=residul"], "residual"),
         (["finetune", "out=x", "method.lerner.tau=1"], "learner"),
+        (
+            ["finetune", "out=x", "env=gym/a:b-v0", "method=sac", "env_steps=200"],
+            "env_steps=200 leaves no steps for learning: random actions fill the first 10000 (base_steps).",
+        ),
         (["distill", "out=x", "teacher=/nowhere"], "/nowhere does not exist"),
     ],
 )
@@ -364,6 +369,18 @@ def test_training_ends_with_its_wall_time() -> None:
     training.advance()
     assert training.done
     assert said == ["max_wall_s: training ends after 0 of 100 steps"]
+
+
+@pytest.mark.parametrize(
+    ("has_base", "words"),
+    [
+        (True, "600 steps (200 of the base alone, 400 of learning)"),
+        (False, "600 steps (200 before learning, 400 of learning)"),
+    ],
+)
+def test_steps_of_a_run_from_scratch_name_no_base(has_base: bool, words: str) -> None:
+    outcome: Any = SimpleNamespace(env_steps=600, steps={"base": 200, "training": 400, "selection": 0})
+    assert steps_in_words(outcome, has_base) == words
 
 
 def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
