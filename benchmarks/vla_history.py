@@ -5,7 +5,8 @@
 In recall/buttons a lamp shows which of two buttons to push, goes out, and the hand is released later. One
 dataset of demonstrations; for each of --seeds a policy with --memory decisions and one without, trained alike
 and evaluated on the same episodes, all by the verbs. --folder keeps everything: the same command continues
-where it was stopped. Lines:
+where it was stopped. With --set policy.moment_steps=100, or other settings of training, which need a folder
+of their own, the first two names end in these: /moment_steps=100. Lines:
 
     vla/history/with_memory    success over all seeds, with a 95 % Wilson interval and the rate of each seed;
                                `wrong_button` counts episodes that ended at the other button, the rest of the
@@ -67,6 +68,7 @@ def main() -> None:
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="seeds of training")
     options.add_argument("--episodes", type=int, default=100, help="evaluation episodes of each policy")
     options.add_argument("--decisions", type=int, default=500, help="timed decisions")
+    options.add_argument("--set", nargs="*", default=[], help="more settings of training, key=value")
     options.add_argument("--folder", type=Path, default=Path("runs/vla_history"), help="data and runs")
     args = options.parse_args()
     if args.quick:
@@ -96,7 +98,10 @@ def outcomes(args: Any, folder: Path, memory: int, seed: int) -> list[Outcome]:
     run = folder / f"memory{memory}_seed{seed}"
     if not (run / "policy" / "policy.json").exists():
         given = {"policy.memory": memory, "seed": seed, "steps": args.steps, "data": folder / "data"}
-        verb("train", out=run, resume=(run / "run.json").exists(), **given, **RECIPE, **WINDOWS)
+        more = dict(each.split("=", 1) for each in args.set)
+        if not memory:
+            more.pop("policy.moment_steps", None)  # of tokens that this policy does not have
+        verb("train", out=run, resume=(run / "run.json").exists(), **{**RECIPE, **WINDOWS, **given, **more})
     file = run / "success.json"
     if not file.exists():
         lanes = min(20, args.episodes)
@@ -114,7 +119,8 @@ def say(name: str, seeds: list[list[Outcome]], args: Any, memory: int) -> None:
     more = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson()), "memory": memory}
     more |= {"seeds": [SuccessRate.of([each.success for each in of_seed]).rate for of_seed in seeds]}
     more |= {"wrong_button": sum(each.wrong_button for each in every), "demos": args.demos}
-    emit(f"vla/history/{name}", rate.rate, "fraction", **more, updates=args.steps)
+    end = "".join(f"/{word.removeprefix('policy.')}" for word in args.set)
+    emit(f"vla/history/{name}{end}", rate.rate, "fraction", **more, updates=args.steps)
 
 
 def latencies_ms(memory: int, decisions: int) -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 {manifest.json, policy.json, weights.safetensors, policy.onnx, [refine.onnx], [prefix.onnx]}. The manifest
 names observation keys with shapes, units and rates, the action space, limits, normaliser statistics,
-horizons, noise, training data and measured success with its interval, and holds a checksum of every file.
+horizons, noise, training data and measured success with its interval, and holds a checksum of every file and
+of itself.
 Loading checks all of it and refuses with the reason. It needs no torch, because robot nodes load bundles.
 `bundle_writer` writes them.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ from robo_rl.core.text.instruction import to_bytes
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+OWN_SUM = "sha256"  # key of the manifest's own checksum
 Noise = Literal["zero", "gaussian"]
 LEAST_HZ, MOST_HZ = 0.1, 100_000.0  # of observations and control
 MOST_STEPS = 10_000  # of observations and actions in one decision
@@ -108,6 +111,12 @@ def load_bundle(folder: Path) -> Bundle:
         _check_file(folder, file, sha256)
     if noise not in ("zero", "gaussian"):
         raise CheckpointError(f"{folder / MANIFEST} has noise '{noise}', expected 'zero' or 'gaussian'.")
+    # earlier versions have written none
+    if (kept := manifest.get(OWN_SUM)) is not None and kept != sha256_of_manifest(manifest):
+        raise CheckpointError(
+            f"{folder / MANIFEST} is not the one that was exported: its values do not have the {OWN_SUM} "
+            "that it states. It was changed, or damaged in transfer; copy the bundle again."
+        )
     graph, words = (None, None) if prefix is None else (folder / prefix["file"], prefix["instruction"])
     memory = None if prefix is None or prefix["memory"] is None else tuple(prefix["memory"])
     return Bundle(folder, manifest, env, obs_steps, chunk, execute, noise, envelope, graph, words, memory)
@@ -181,6 +190,12 @@ def env_faults(ours: EnvSpec, env: EnvSpec) -> list[str]:
     if abs(env.control_hz - ours.control_hz) > 1e-3 * ours.control_hz:
         faults.append(f"it runs at {env.control_hz:g} Hz, expected {ours.control_hz:g} Hz")
     return faults
+
+
+def sha256_of_manifest(manifest: Mapping[str, Any]) -> str:
+    """Checksum of a manifest's values but the checksum itself, independent of order and spaces."""
+    body = {key: value for key, value in manifest.items() if key != OWN_SUM}
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def sha256_of(path: Path) -> str:

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from policies.checkpoint import save_policy
-from policies.deploy.bundle import FORMAT, MANIFEST, Bundle, Noise, load_bundle, sha256_of
+from policies.deploy.bundle import (
+    FORMAT,
+    MANIFEST,
+    OWN_SUM,
+    Bundle,
+    Noise,
+    load_bundle,
+    sha256_of,
+    sha256_of_manifest,
+)
 from policies.deploy.export import ExportedGraph, export_policy, normalizer_statistics
 from policies.deploy.prefix_export import export_with_prefix
 from policies.registry import SavedPolicy
@@ -66,7 +75,8 @@ def write_bundle(
             body["prefix"] = prefix.to_json() | {"rate_hz": rate_hz, "instruction": instruction}
         if envelope is not None:
             body["envelope"] = envelope.to_json()
-        write_json(partial / MANIFEST, body | {"files": _checksums(partial)})
+        body["files"] = _checksums(partial)
+        write_json(partial / MANIFEST, body | {OWN_SUM: sha256_of_manifest(body)})
         _swap(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

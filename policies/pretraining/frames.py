@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy import ndarray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from policies.pretraining.instructions import VideoInstructions
 from policies.training.batches import leave_stops_to_parent
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.seeding import generator
@@ -38,6 +39,12 @@ class GoalConfig:
     )
     same_goal: float = setting(
         0.5, "share of samples whose goal is also their intention", at_least=0.0, at_most=1.0
+    )
+    instruction_goals: float = setting(
+        0.0,
+        "share of samples whose goal and intention are the instruction of their episode instead of frames",
+        at_least=0.0,
+        at_most=1.0,
     )
 
 
@@ -67,10 +74,11 @@ class VideoFrames(Dataset[UInt8[Tensor, "h w 3"]]):
 
     parts: windows of one observation and one camera each. The last observation of an episode, which has no
     action, belongs to no window and is left out.
+    instructions: those of the videos; None: instructions are no goals.
     """
 
-    def __init__(self, parts: Sequence[Pictures]) -> None:
-        self._parts = list(parts)
+    def __init__(self, parts: Sequence[Pictures], instructions: VideoInstructions | None = None) -> None:
+        self._parts, self.instructions = list(parts), instructions
         self._part_ends = np.cumsum([len(part) for part in self._parts])
         self.shape: tuple[int, ...] = self._parts[0].env.obs[self._parts[0].keys[0]].shape
         self.lengths: Int64[Tensor, " videos"] = torch.from_numpy(
@@ -125,14 +133,21 @@ class Picks:
     goal: Int64[Tensor, " b"]
     intent: Int64[Tensor, " b"]
     crop: Float[Tensor, "3 b 2"]  # of frame and next one, goal, intention
+    words: Int64[Tensor, "b m"] | None = None  # instruction in place of goal and intention; else zeros
+    done: Bool[Tensor, " b"] | None = None  # the instruction is reached at this frame, which has no next one
 
     @property
     def at_goal(self) -> Bool[Tensor, " b"]:
-        return self.now == self.goal
+        return self._reached(self.goal)
 
     @property
     def at_intent(self) -> Bool[Tensor, " b"]:
-        return self.now == self.intent
+        return self._reached(self.intent)
+
+    def _reached(self, goal: Int64[Tensor, " b"]) -> Bool[Tensor, " b"]:
+        if self.words is None or self.done is None:
+            return self.now == goal
+        return torch.where(self.words.any(1), self.done, self.now == goal)
 
     @property
     def crops(self) -> Float[Tensor, "rows 2"]:
@@ -141,14 +156,24 @@ class Picks:
 
     def order(self) -> list[int]:
         """Numbers of the frames to read: now, next, goal and intention."""
-        numbers: list[int] = torch.cat([self.now, self.now + 1, self.goal, self.intent]).tolist()
+        then = self.now + 1 if self.done is None else self.now + (~self.done).long()
+        numbers: list[int] = torch.cat([self.now, then, self.goal, self.intent]).tolist()
         return numbers
 
 
 def pick_frames(
-    lengths: Int64[Tensor, " videos"], batch: int, config: GoalConfig, seed: int, step: int
+    lengths: Int64[Tensor, " videos"],
+    batch: int,
+    config: GoalConfig,
+    seed: int,
+    step: int,
+    instructions: VideoInstructions | None = None,
 ) -> Picks:
-    """Frames of update `step`. Each frame that has a next one in its video is equally likely."""
+    """Frames of update `step`. Each frame that has a next one in its video is equally likely.
+
+    Where an instruction is the goal and is reached at the end of its video, the frame is that end with
+    probability `current_goals`. The end of other videos is never drawn: it has no next frame for a target.
+    """
     moves, ends = (lengths - 1).cumsum(0), lengths.cumsum(0)
     rng = generator("video", seed, step)
     move = torch.randint(int(moves[-1]), (batch,), generator=rng)
@@ -157,7 +182,19 @@ def pick_frames(
     intent = _goals(now, last, int(ends[-1]), config, rng)
     other = _goals(now, last, int(ends[-1]), config, rng)
     same = torch.rand(batch, generator=rng) < config.same_goal
-    return Picks(now, torch.where(same, intent, other), intent, torch.rand(3, batch, 2, generator=rng))
+    picks = Picks(now, torch.where(same, intent, other), intent, torch.rand(3, batch, 2, generator=rng))
+    if instructions is None:
+        return picks
+    # Drawn last, so that the other rows are those of a training without instructions.
+    told = torch.rand(batch, generator=rng) < config.instruction_goals
+    ends_here = torch.rand(batch, generator=rng) < config.current_goals
+    done = told & ends_here & instructions.reached[video]
+    return replace(
+        picks,
+        now=torch.where(done, last, now),
+        words=instructions.words[video] * told[:, None],
+        done=done,
+    )
 
 
 def _goals(

@@ -74,7 +74,14 @@ class VideoTrainer:
     def advance(self) -> None:
         """One update. Raises RoboRLError if the loss is not finite when it is logged."""
         config = self.config
-        picks_of = partial(pick_frames, self._frames.lengths, config.batch_size, config, config.seed)
+        picks_of = partial(
+            pick_frames,
+            self._frames.lengths,
+            config.batch_size,
+            config,
+            config.seed,
+            instructions=self._frames.instructions,
+        )
         if self._batches is None:
             # Without a reference to this trainer, so that the reading processes end with it.
             order = map(picks_of, range(self.step, config.steps))
@@ -83,8 +90,9 @@ class VideoTrainer:
         crop, at_goal, at_intent = (
             part.to(self._device, non_blocking=True) for part in (picks.crops, picks.at_goal, picks.at_intent)
         )
+        words = None if picks.words is None else picks.words.to(self._device, non_blocking=True)
         loss, logs = value_loss(
-            self.value, self.slow, frames, crop, at_goal, at_intent, config.gamma, config.expectile
+            self.value, self.slow, frames, crop, at_goal, at_intent, config.gamma, config.expectile, words
         )
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()

@@ -4,7 +4,7 @@
 
 V is about minus the discounted number of frames from s until g is seen, by someone who wants to reach z: the
 intention-conditioned value function of Ghosh et al. 2023 (ICVF, 2304.04782), which V-PTR (Bhateja et al.
-2023, 2309.13041) learns from video.
+2023, 2309.13041) learns from video. g and z are frames, or both are one instruction.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from robo_rl.core.shapes import Bool, Float, UInt8
+from policies.pretraining.instructions import InstructionFeatures
+from robo_rl.core.shapes import Bool, Float, Int64, UInt8
 from robo_rl.nets.image_encoder import ImageEncoder
 from robo_rl.nets.mlp import mlp
 
@@ -38,12 +39,17 @@ class _Multilinear(nn.Module):
 
 
 class VideoValue(nn.Module):
-    """V of pictures: one encoder for frames, goals and intentions, and two estimates from its features."""
+    """V of pictures: one encoder for frames, goals and intentions, and two estimates from its features.
 
-    def __init__(self, encoder: ImageEncoder, features: int, width: int) -> None:
+    vocabulary: number of words of the instructions, which can be goals; 0: only frames are goals.
+    """
+
+    def __init__(self, encoder: ImageEncoder, features: int, width: int, vocabulary: int = 0) -> None:
         super().__init__()
         self.encoder = encoder
         self.estimates = nn.ModuleList([_Multilinear(features, width) for _ in range(ESTIMATES)])
+        if vocabulary:  # made last, so that the weights above do not depend on it
+            self.instruction = InstructionFeatures(vocabulary, features)
 
     def encode(
         self, frames: UInt8[Tensor, "n h w 3"], crop: Float[Tensor, "n 2"] | None = None
@@ -51,6 +57,14 @@ class VideoValue(nn.Module):
         """Features of the pictures. crop: positions of training crops; None: the centre."""
         features: Tensor = self.encoder(frames, crop)
         return features
+
+    def told(
+        self, features: Float[Tensor, "b f"], words: Int64[Tensor, "b m"] | None
+    ) -> Float[Tensor, "b f"]:
+        """Features of the instruction in rows with words, `features` in the others."""
+        if words is None:
+            return features
+        return torch.where(words.any(1, keepdim=True), self.instruction(words), features)
 
     def forward(
         self, now: Float[Tensor, "b f"], goal: Float[Tensor, "b f"], intent: Float[Tensor, "b f"]
@@ -85,8 +99,11 @@ def value_loss(
     at_intent: Bool[Tensor, " b"],
     gamma: float,
     expectile: float,
+    words: Int64[Tensor, "b m"] | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """(loss, logs) of frames in the order of `Picks.order`. slow: the target network.
+
+    words: instructions that are goal and intention in place of the frames; zeros, or None: the frames are.
 
     The advantage of the step to s' for the intention z, all of the target network, is
     goal_target(s is z, min_k V_k(s', z, z)) - mean_k V_k(s, z, z).
@@ -94,11 +111,12 @@ def value_loss(
     b = len(at_goal)
     with torch.no_grad():
         now, then, goal, intent = slow.encode(frames, crop).split(b)
+        goal, intent = slow.told(goal, words), slow.told(intent, words)
         target = goal_target(at_goal, slow(then, goal, intent), gamma)
         wanted = goal_target(at_intent, slow(then, intent, intent).amin(0), gamma)
         advantage = wanted - slow(now, intent, intent).mean(0)
     now, goal, intent = value.encode(_without_next(frames, b), _without_next(crop, b)).split(b)
-    estimate = value(now, goal, intent)
+    estimate = value(now, value.told(goal, words), value.told(intent, words))
     loss = expectile_loss(advantage, target - estimate, expectile)
     return loss, {
         "video/loss": loss.detach(),

@@ -1,7 +1,8 @@
 """Base training: behaviour cloning of a generative policy, with exact resume.
 
 One update is an AdamW step on the mean of `policy.bc_loss` with warm-up, a cosine learning rate and a clipped
-gradient norm, followed by one step of the weights' moving average, which is the resulting policy.
+gradient norm, followed by one step of the weights' moving average, which is the resulting policy. With
+policy.moment_steps the first updates train moment tokens alone, and this begins after them; see `moments`.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_weights
 from policies.training.batches import ALONE, Draws, WindowSource, draws
 from policies.training.data_parallel import averaged_loss, share_state
+from policies.training.moments import moment_logits, moment_loss, moment_steps, views
 from policies.vla.policy import VlaPolicy
 from policies.vla.tiny import TinyBackbone
 from robo_rl.core.errors import CheckpointError, ConfigError, RoboRLError
 from robo_rl.core.protocols import Logger, Obs
 from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.core.text.setting_changes import change_words, setting_changes
 from robo_rl.nets.optim.ema import ema_decay, ema_update
 from robo_rl.nets.optim.graphs import GraphCache, update_graphs
@@ -60,13 +63,16 @@ class BaseTrainConfig:
     keep_checkpoints: int = setting(2, "number of newest checkpoints to keep", at_least=1)
 
 
-def learning_rate(step: int, config: BaseTrainConfig) -> float:
+def learning_rate(step: int, config: BaseTrainConfig, first: int = 0) -> float:
     """Learning rate at a step: linear warm-up over `warmup_steps`, then a half cosine to final_lr * lr at
-    `steps`.
+    `steps`. Before `first`, where the warm-up begins, it is lr.
     """
+    if step < first:
+        return config.lr
+    step -= first
     if step < config.warmup_steps:
         return config.lr * (step + 1) / config.warmup_steps
-    done = (step - config.warmup_steps) / max(1, config.steps - config.warmup_steps)
+    done = (step - config.warmup_steps) / max(1, config.steps - first - config.warmup_steps)
     cosine = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
     return config.lr * (config.final_lr + (1.0 - config.final_lr) * cosine)
 
@@ -94,6 +100,7 @@ class BaseTrainer(Generic[BasePolicy]):
     ) -> None:
         check_settings(config)
         _check_shards(config, ranks)
+        self._first = moment_steps(policy, config.steps, ranks)  # update with which imitation begins
         self.config, self._data, self._logger, self._ranks = config, data, logger, ranks
         self._device = next(policy.parameters()).device
         self.policy: BasePolicy = policy
@@ -126,7 +133,10 @@ class BaseTrainer(Generic[BasePolicy]):
         loss, norm = self._update(*self._next_batch())
         self.step += 1
         if self.step % config.log_every == 0 or self.done:
-            _report(self.step, self._ranks.mean(loss), norm, config, self._logger)
+            name = "base/moment_loss" if self.step <= self._first else "base/loss"
+            rate = learning_rate(self.step - 1, config, self._first)
+            shown = self._ranks.mean(loss)
+            _report(self.step, {name: shown, "base/grad_norm": norm, "base/lr": rate}, config, self._logger)
 
     def result(self) -> BasePolicy:
         """The moving average, frozen and in eval mode."""
@@ -176,13 +186,31 @@ class BaseTrainer(Generic[BasePolicy]):
         """One optimiser step. Returns the loss and the gradient norm before clipping, on the device."""
         config, draw = self.config, self._draws(action)
         for group in self.optimizer.param_groups:
-            _set_rate(group, learning_rate(self.step, config))
+            _set_rate(group, learning_rate(self.step, config, self._first))
+        if self.step < self._first:
+            return self._contrast(obs)
+        if 0 < self._first == self.step:  # averages of the other loss's gradients
+            self.optimizer.state.clear()
         if self._graphs.off:
             loss, norm = self._descend(obs, action, draw)
         else:
             loss, norm = self._replayed(obs, action, draw)
-        self._follow(ema_decay(self.step, config.ema_power, config.ema_max))
+        self._follow(ema_decay(self.step - self._first, config.ema_power, config.ema_max))
         return loss, norm
+
+    def _contrast(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        """One step of the moment tokens. AdamW changes no other weight, because none has a gradient."""
+        policy = self.policy
+        assert isinstance(policy, VlaPolicy)
+        assert policy.memory is not None
+        two = views(self.config.seed, self.step, len(obs[INSTRUCTION]), policy.cameras, self._device)
+        loss = moment_loss(moment_logits(policy, obs, two))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward(inputs=[policy.memory.tokens])
+        norm = self._clip()
+        self.optimizer.step()
+        self._follow(0.0)
+        return loss.detach(), norm
 
     def _descend(self, obs: Obs, action: Float[Tensor, "b Tp a"], draw: Draws) -> tuple[Tensor, Tensor]:
         """Gradient, clipping and the optimiser's step."""
@@ -264,18 +292,17 @@ def _set_rate(group: dict[str, Any], rate: float) -> None:
         group["lr"] = rate
 
 
-def _report(step: int, loss: Tensor, norm: Tensor, config: BaseTrainConfig, logger: Logger | None) -> None:
-    if not math.isfinite(float(loss)):
+def _report(
+    step: int, values: dict[str, float | Tensor], config: BaseTrainConfig, logger: Logger | None
+) -> None:
+    """Log the values, of which the first is the loss."""
+    loss = float(next(iter(values.values())))
+    if not math.isfinite(loss):
         raise RoboRLError(
-            f"The training loss is {float(loss)} at update {step}. Lower lr={config.lr}, or look for NaN in "
+            f"The training loss is {loss} at update {step}. Lower lr={config.lr}, or look for NaN in "
             "the data (robo-rl data validate)."
         )
     if logger is not None:
-        values: dict[str, float | Tensor] = {
-            "base/loss": loss,
-            "base/grad_norm": norm,
-            "base/lr": learning_rate(step - 1, config),
-        }
         logger.log(step, values)
 
 

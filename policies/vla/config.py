@@ -38,6 +38,11 @@ class VlaConfig:
         0, "earlier decisions that the policy remembers; 0: it sees the newest observation alone", at_least=0
     )
     moments: int = setting(2, "tokens that a memory keeps of a decision", at_least=1, at_most=64)
+    moment_steps: int = setting(
+        0,
+        "with a memory, first updates, in which its tokens alone learn, by a contrastive loss; 0: none",
+        at_least=0,
+    )
     width: int = setting(96, "width of prefix and action expert, divisible by heads", at_least=8)
     layers: int = setting(3, "layers of prefix and action expert", at_least=1, at_most=100)
     heads: int = setting(4, "attention heads", at_least=1)

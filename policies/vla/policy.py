@@ -320,12 +320,22 @@ def check_config(config: VlaConfig, chunk: int, execute: int) -> None:
     """Raise ConfigError for sizes that do not fit together."""
     check_settings(config, "policy.")
     check_action_head(config)
+    check_moment_steps(config)
     if not 1 <= execute <= chunk:
         raise ConfigError(f"A policy needs 1 <= execute <= chunk, found execute={execute}, chunk={chunk}.")
     if config.width % (2 * config.heads) or config.heads % config.kv_heads:
         raise ConfigError(
             f"policy.width={config.width} must be divisible by 2 * heads={2 * config.heads}, and "
             f"policy.heads={config.heads} by kv_heads={config.kv_heads}."
+        )
+
+
+def check_moment_steps(config: VlaConfig) -> None:
+    """Raise ConfigError if there are no moment tokens to learn."""
+    if config.moment_steps and not config.memory:
+        raise ConfigError(
+            f"policy.moment_steps={config.moment_steps} trains the tokens of a memory and needs "
+            "policy.memory > 0, found 0."
         )
 
 

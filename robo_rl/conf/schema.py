@@ -50,7 +50,7 @@ class DataMergeConfig:
 
 @dataclass
 class DataImportConfig:
-    """`robo-rl data import`. A buffer takes env=, or robot= and some of the settings below it."""
+    """`robo-rl data import`. A buffer takes env=, robot= with some of the settings below it, or rate_hz=."""
 
     source: str = setting(
         REQUIRED,
@@ -79,7 +79,10 @@ class DataImportConfig:
         None, "description of the robot in the recordings or the buffer: a name, or a YAML file"
     )
     rate_hz: float | None = setting(
-        None, "frames per second [Hz]; none: the rate of the commands or of the slowest camera", at_least=0.1
+        None,
+        "frames per second [Hz]; none: the rate of the commands or of the slowest camera. A buffer without "
+        "env= and robot= needs it",
+        at_least=0.1,
     )
     action: str | None = setting(
         None, "topic of the actions, or joint_states; none: command/safe, otherwise teleop/command"

@@ -104,8 +104,13 @@ class ActionSpec:
         object.__setattr__(self, "low", _floats(self.low, "low"))
         object.__setattr__(self, "high", _floats(self.high, "high"))
         _text(self.unit, "unit")
-        pairs = zip(self.low, self.high, strict=False)
-        if len(self.low) != len(self.high) or any(not -math.inf < lo < hi < math.inf for lo, hi in pairs):
+        if len(self.low) != len(self.high):
+            raise ConfigError(
+                f"Action limits need one low and one high for every dimension, found {len(self.low)} in low "
+                f"and {len(self.high)} in high."
+            )
+        pairs = zip(self.low, self.high, strict=True)
+        if any(not -math.inf < lo < hi < math.inf for lo, hi in pairs):
             raise ConfigError(
                 f"Action limits need finite low < high in every dimension, found {self.low} and {self.high}."
             )
@@ -175,15 +180,24 @@ class EnvSpec:
 
     def __post_init__(self) -> None:
         _text(self.name, "name")
-        for key in self.obs:
+        for key, array in self.obs.items():
             _text(key, "obs")
+            if not isinstance(array, ArraySpec):
+                raise ConfigError(
+                    f"Observation '{key}' of a contract is {array!r}, an ArraySpec was expected, such as "
+                    "ArraySpec((6,))."
+                )
         object.__setattr__(self, "max_episode_steps", _whole(self.max_episode_steps, "max_episode_steps"))
         object.__setattr__(self, "control_hz", _number(self.control_hz, "control_hz"))
 
     @property
     def simulated(self) -> bool:
-        """True if `sim.registry` can make it. Policies with any other contract run on the robot only."""
-        return not self.name.startswith(f"{ROBOT_SUITE}/")
+        """True if `sim.registry` can make it. Policies with any other contract run on the robot only.
+
+        Its names have a suite, as in arm/lift; robot/<name> and a name without a suite are robots.
+        """
+        suite, of_suite, _ = self.name.partition("/")
+        return bool(of_suite) and suite != ROBOT_SUITE
 
     def for_datasets(self) -> EnvSpec:
         """The same contract without observations `privileged.<name>`, which only scripted experts read."""

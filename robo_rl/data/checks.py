@@ -34,6 +34,8 @@ RE_RECORD = "Inspect the episode; delete it if the sensor or driver was faulty."
 LIMIT_TOLERANCE = 1e-4  # fraction of an action's range; float32 rounding at the limit stays below it
 RATE_TOLERANCE = 0.05  # fraction of the control rate
 FROZEN_S = 0.5  # a camera that repeats an image for longer is reported
+LEAST_RANGE = 1e-4  # of a number that moves, in its unit, as for `Normalizer.fit`
+LEAST_STEP = 1e-4  # of a number that moves, as a fraction of its range in the episode
 BLOCK_ROWS_BYTES = 1 << 26
 
 
@@ -172,7 +174,9 @@ def _content_faults(episode: Episode, sound: set[str]) -> Iterator[Fault]:
         yield from _limits(episode)
     if STAMPS in sound:
         yield from _stamps(episode)
-    yield from _frozen_cameras(episode, sound)
+    moving = _moving(episode, sound)
+    yield from _at_rest(episode, moving)
+    yield from _frozen_cameras(episode, sound, moving)
     if JPEG_ENDS in sound:
         for key in episode.dataset.jpeg_keys:
             if key in sound:
@@ -249,18 +253,47 @@ def _rate(episode: Episode, name: str, known: Shaped[ndarray, " k"]) -> Iterator
         )
 
 
-def _frozen_cameras(episode: Episode, sound: set[str]) -> Iterator[Fault]:
-    """Cameras that repeat an image for `FROZEN_S` and longer, while the numbers of the observation change."""
-    env, n = episode.dataset.env, episode.obs_rows
-    moving = np.zeros(n - 1, dtype=bool)
-    for key, spec in env.obs.items():
+def _moving(episode: Episode, sound: set[str]) -> Bool[ndarray, " m"] | None:
+    """True where a number of the observation changes until the next row; None without such numbers.
+
+    A simulated arm at rest still changes by rounding errors. Numbers with a range below `LEAST_RANGE` are
+    therefore constant, and steps below `LEAST_STEP` of the range are none.
+    """
+    n, moving = episode.obs_rows, None
+    for key, spec in episode.dataset.env.obs.items():
         if key in sound and spec.dtype.startswith("float") and len(spec.shape) <= 1:
-            rows = episode.array(key).reshape(n, -1)
-            moving |= (rows[1:] != rows[:-1]).any(axis=1)
-    least = max(5, round(FROZEN_S * env.control_hz))
-    for key, spec in env.obs.items():
+            rows = episode.array(key).reshape(n, -1).astype(np.float64)
+            rows[~np.isfinite(rows)] = 0.0
+            span = rows.max(axis=0) - rows.min(axis=0)
+            steps = np.abs(rows[1:] - rows[:-1]) > LEAST_STEP * span
+            changed = (steps & (span >= LEAST_RANGE)).any(axis=1)
+            moving = changed if moving is None else moving | changed
+    return moving
+
+
+def _at_rest(episode: Episode, moving: Bool[ndarray, " m"] | None) -> Iterator[Fault]:
+    """A recording of `FROZEN_S` and longer in which nothing moves."""
+    if moving is not None and len(moving) >= _least_frames(episode) and not moving.any():
+        text = (
+            f"The robot did not move: no number of its observations changes by {LEAST_RANGE:g} or more in "
+            f"{episode.frames} frames."
+        )
+        yield Fault(episode.number, text, "Delete it if nobody drove the robot.", "no_motion", "warning")
+
+
+def _least_frames(episode: Episode) -> int:
+    """Frames for which an image, or the robot, must stay the same to be reported."""
+    return max(5, round(FROZEN_S * episode.dataset.env.control_hz))
+
+
+def _frozen_cameras(episode: Episode, sound: set[str], moving: Bool[ndarray, " m"] | None) -> Iterator[Fault]:
+    """Cameras that repeat an image for `FROZEN_S` and longer, while the numbers of the observation change."""
+    if moving is None or not moving.any():
+        return
+    least = _least_frames(episode)
+    for key, spec in episode.dataset.env.obs.items():
         readable = key in sound and (JPEG_ENDS in sound or key not in episode.dataset.jpeg_keys)
-        if not readable or spec.dtype != "uint8" or not moving.any():
+        if not readable or spec.dtype != "uint8":
             continue
         repeats = _repeats(episode, key)
         start, length = _longest_run(repeats & moving) if len(repeats) == len(moving) else (0, 0)

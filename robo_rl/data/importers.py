@@ -17,6 +17,7 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.schema import Codec
+from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
 from robo_rl.data.plausible import check_action, check_finite
 from robo_rl.data.zarr_buffer import EPISODE_ENDS, ZarrBuffer
 
@@ -72,6 +73,30 @@ def import_replay_buffer(
             if progress is not None:
                 progress(episode + 1, len(ends))
     return len(ends)
+
+
+def inferred_contract(source: str | Path, keys: Mapping[str, str], rate_hz: float) -> EnvSpec:
+    """Contract "robot/<name>" of a buffer: its arrays, and limits a little wider than its actions.
+
+    Raises DataError if `source` is no buffer, lacks an array, or no contract can describe it.
+    """
+    buffer = ZarrBuffer(source)
+    if "action" not in keys:
+        raise DataError("keys names no array of actions. Add action:data/<array>.")
+    mapping = _sources(keys)
+    _require_arrays(mapping, buffer)
+    ends = _episode_ends(buffer, mapping)
+    first = {key: buffer.read(name, slice(0, 1)) for key, name in keys.items() if key not in STEP_KEYS}
+    require_obs(first, source)
+    obs = {
+        key: (row.shape[1:], "uint8" if key.startswith("image.") else row.dtype.name)
+        for key, row in first.items()
+    }
+    action = buffer.read(keys["action"], slice(0, int(ends[-1]))).astype(np.float32)
+    if action.ndim != 2:
+        raise DataError(f"{source}/{keys['action']} has the shape {action.shape}; actions need (n, a).")
+    longest = int(np.diff(ends, prepend=0).max())
+    return inferred(ForeignSpec(Path(source).stem, obs, *extremes([action]), longest, rate_hz))
 
 
 def longest_episode(source: str | Path) -> int:
@@ -138,9 +163,7 @@ def _image(key: str, images: Shaped[ndarray, "n h w 3"]) -> Shaped[ndarray, "n h
 
 
 def _checked(keys: KeyMap, env: EnvSpec, buffer: ZarrBuffer) -> dict[str, ReplayBufferSource]:
-    mapping = {
-        key: ReplayBufferSource((value,)) if isinstance(value, str) else value for key, value in keys.items()
-    }
+    mapping = _sources(keys)
     if missing := (env.obs.keys() | {"action"}) - mapping.keys():
         raise DataError(
             f"keys has no entry for {sorted(missing)}, which '{env.name}' needs. Add pairs such as "
@@ -148,13 +171,24 @@ def _checked(keys: KeyMap, env: EnvSpec, buffer: ZarrBuffer) -> dict[str, Replay
         )
     if unknown := mapping.keys() - env.obs.keys() - set(STEP_KEYS):
         raise DataError(f"keys names {sorted(unknown)}, but '{env.name}' has {sorted(env.obs)}.")
+    _require_arrays(mapping, buffer)
+    return mapping
+
+
+def _sources(keys: KeyMap) -> dict[str, ReplayBufferSource]:
+    return {
+        key: ReplayBufferSource((value,)) if isinstance(value, str) else value for key, value in keys.items()
+    }
+
+
+def _require_arrays(mapping: Mapping[str, ReplayBufferSource], buffer: ZarrBuffer) -> None:
+    """Raise DataError for an array that the buffer lacks."""
     for key, source in mapping.items():
         if absent := set(source.arrays) - set(buffer.names):
             raise DataError(
                 f"'{key}' needs {sorted(absent)}, {buffer.path} has {list(buffer.names)}. "
                 "Name one of these in its pair."
             )
-    return mapping
 
 
 def _episode_ends(

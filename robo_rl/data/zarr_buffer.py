@@ -44,9 +44,10 @@ class ZarrBuffer:
             data: Any = self._group["data"]
             self.names = tuple(sorted(f"data/{name}" for name in data.array_keys()))
         except Exception as error:  # zarr reports broken metadata by errors of many types
+            absent = isinstance(error, FileNotFoundError | KeyError)
             raise DataError(
                 f"{self.path} is not a replay buffer: a zarr group with data/* and {EPISODE_ENDS} was "
-                f"expected ({error!r}). Check the path."
+                f"expected{'' if absent else f' ({error!r})'}. Check the path."
             ) from error
 
     def attribute(self, name: str) -> Any:

@@ -66,6 +66,8 @@ class StageRecord:
         return {"name": self.name, "env_steps": self.env_steps, **known, "measured": self.measured}
 
     def __str__(self) -> str:
+        if self.before is None and self.after is None:
+            return f"{self.name}: no episode has ended ({self.measured}), {self.env_steps} steps"
         rates = " -> ".join("unknown" if rate is None else str(rate) for rate in (self.before, self.after))
         return f"{self.name}: {rates} ({self.measured}), {self.env_steps} steps"
 

@@ -313,9 +313,9 @@ def test_data_import_maps_keys(tmp_path: Path) -> None:
     assert [episode.frames for episode in EpisodeStore(tmp_path / "out")] == [2]
     with pytest.raises(ConfigError, match="expected key:array"):
         data_import.parse_keys(["state"])
-    with pytest.raises(ConfigError, match=r"env=pusht/state.* or .*robot=.* not both"):
+    with pytest.raises(ConfigError, match="Give env= or robot=, not both"):
         data_import.main(DataImportConfig(str(tmp_path / "buffer.zarr"), "y", ENV, robot="sim_arm"))
-    with pytest.raises(ConfigError, match="The buffer x needs either env="):
+    with pytest.raises(ConfigError, match="Name the array of the buffer x for each key: keys="):
         data_import.contract(DataImportConfig("x", "y"))
     with pytest.raises(ConfigError, match="Name the array"):
         data_import.contract(DataImportConfig("x", "y", ENV))

@@ -40,9 +40,7 @@ def test_unit_limits_pass_bit_for_bit() -> None:
     assert torch.equal(spec.denormalize(action), action)
 
 
-@pytest.mark.parametrize(
-    ("low", "high"), [((0.0,), (0.0,)), ((1.0,), (0.0,)), ((0.0, 0.0), (1.0,)), ((float("nan"),), (1.0,))]
-)
+@pytest.mark.parametrize(("low", "high"), [((0.0,), (0.0,)), ((1.0,), (0.0,)), ((float("nan"),), (1.0,))])
 def test_invalid_limits_are_refused(low: tuple[float, ...], high: tuple[float, ...]) -> None:
     """Zero width would divide by zero in every policy."""
     with pytest.raises(ConfigError, match="low < high"):
@@ -101,11 +99,16 @@ def test_any_sequence_of_numbers_becomes_a_tuple() -> None:
         (lambda: EnvSpec("a/b", {}, PIXELS, 5, "10"), "control_hz of a contract is '10'"),  # type: ignore[arg-type]
         (lambda: EnvSpec(None, {}, PIXELS, 5, 10.0), "name of a contract is None"),  # type: ignore[arg-type]
         (lambda: EnvSpec("a/b", {3: PIXELS}, PIXELS, 5, 10.0), "obs of a contract is 3"),  # type: ignore[dict-item]
+        (
+            lambda: EnvSpec("a/b", {"state": (6,)}, PIXELS, 5, 10.0),  # type: ignore[dict-item]
+            r"'state' .* is \(6,\), .* ArraySpec\(\(6,\)\)",
+        ),
         (lambda: ArraySpec((0,)), r"the shape \(0,\) of a contract is 0"),
         (lambda: ArraySpec(3), "shape 3 of a contract is no sequence"),  # type: ignore[arg-type]
         (lambda: ArraySpec((3,), np.uint8), "dtype of a contract is"),  # type: ignore[arg-type]
         (lambda: ActionSpec(-1.0, 1.0), "low of the action is -1.0, one number per dimension"),  # type: ignore[arg-type]
         (lambda: ActionSpec(("0",), (1.0,)), "low of the action of a contract is '0'"),  # type: ignore[arg-type]
+        (lambda: ActionSpec((0.0, 0.0, 0.0), (1.0, 1.0)), "found 3 in low and 2 in high"),
         (lambda: ActionSpec((0.0,), (1.0,), None), "unit of a contract is None"),  # type: ignore[arg-type]
     ],
 )
@@ -141,3 +144,10 @@ def test_unit_names_all_numbers_or_none(make: Callable[[str], object]) -> None:
         names = unit.count(",") + 2 if ";" in unit else 2
         with pytest.raises(ConfigError, match=f"'{unit}' names {names} numbers, but there are 3"):
             make(unit)
+
+
+@pytest.mark.parametrize(("name", "simulated"), [("arm/lift", True), ("robot/lab", False), ("my_arm", False)])
+def test_a_name_without_a_suite_is_a_robot(name: str, simulated: bool) -> None:
+    """A dataset of one's own is easily called so; its policy is exported, and never sent to a simulator."""
+    action = ActionSpec((-1.0,), (1.0,), "rad")
+    assert EnvSpec(name, {"state": ArraySpec((1,), "float32")}, action, 10, 20.0).simulated is simulated

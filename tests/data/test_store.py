@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -259,6 +260,45 @@ def test_numpy_scalars_and_notes_are_stored(tmp_path: Path) -> None:
             writer.episode(info=info)
 
 
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [(None, None), (True, True), (np.bool_(False), False), (1, True), (0, False), (np.float64(1.0), True)],
+)
+def test_labels_of_success(given: Any, stored: bool | None, tmp_path: Path) -> None:
+    """Flags, 0 and 1 are labels; simulators return both."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        add_frames(episode, 0, 1, STATE_ENV)
+        episode.commit(success=given)
+    assert EpisodeStore(tmp_path / "set")[0].success is stored
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("given", ["no", "false", "None", 2.5, [False], float("nan")])
+def test_anything_else_is_no_label_of_success(given: Any, tmp_path: Path) -> None:
+    """bool("no") is True: a failure would be stored as a success. The episode can still be committed."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        add_frames(episode, 0, 1, STATE_ENV)
+        with pytest.raises(DataError, match=r"^success=.* is no label of an episode: give True, False, or"):
+            episode.commit(success=given)
+        add_frames(episode, 0, 1, STATE_ENV)
+        episode.commit(success=False)
+    assert EpisodeStore(tmp_path / "set")[0].success is False
+
+
+def test_an_observation_with_other_keys_is_named(tmp_path: Path) -> None:
+    """The last observation by its argument."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        with pytest.raises(DataError, match=r"^The observation has the keys \['joints'\]"):
+            episode.add({"joints": state(0, 0)}, action(0, 0))
+        add_frames(episode, 0, 1, STATE_ENV)
+        with pytest.raises(DataError, match=r"^final_obs has the keys \[\], the dataset stores \['state'\]"):
+            episode.commit(final_obs={})
+        episode.commit()
+
+
 def test_an_ended_episode_takes_no_more_frames(tmp_path: Path) -> None:
     """A frame after the commit has no episode."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
@@ -273,8 +313,10 @@ def test_leaving_the_block_early_keeps_the_frames(tmp_path: Path) -> None:
     """After an exception, Ctrl-C or a forgotten commit, `recover` restores the frames, marked incomplete."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     interrupt(writer, 1, 6, STATE_ENV)
-    with pytest.raises(DataError, match="neither committed nor discarded"), writer.episode(seed=2) as episode:
+    with pytest.raises(DataError) as error, writer.episode(seed=2) as episode:
         add_frames(episode, 2, 4, STATE_ENV)
+    assert "The episode of 4 frames was neither committed nor discarded." in str(error.value)
+    assert f"robo-rl data validate path={tmp_path / 'set'} recover=true" in str(error.value)
     assert len(EpisodeStore(tmp_path / "set")) == 0
     assert [(s.frames, s.complete) for s in recover(tmp_path / "set")] == [(6, False), (4, False)]
     salvaged = EpisodeStore(tmp_path / "set").episode(0)
@@ -282,6 +324,17 @@ def test_leaving_the_block_early_keeps_the_frames(tmp_path: Path) -> None:
     np.testing.assert_array_equal(salvaged.obs("state"), [state(1, i) for i in range(6)])
     assert len(EpisodeStore(tmp_path / "set", complete_only=True)) == 0
     assert recover(tmp_path / "set") == []
+
+
+def test_a_store_is_a_sequence_of_episodes(tmp_path: Path) -> None:
+    """Indices as of a list: negative ones count from the end, others raise IndexError."""
+    store = EpisodeStore(record(tmp_path / "set", [2, 3, 4]))
+    assert [store[i].number for i in (0, np.int64(1), -1, -3)] == [0, 1, 2, 0]
+    for index in (3, -4):
+        with pytest.raises(IndexError, match=f"has 3 episodes, there is none at index {index}"):
+            store[index]
+    assert repr(store) == f"EpisodeStore('{tmp_path / 'set'}': 3 episodes, 9 frames of test/arm)"
+    assert repr(store[0]) == "Episode(000000 of test/arm: 2 frames, success True)"
 
 
 def test_recover_is_refused_while_recording(tmp_path: Path) -> None:

@@ -328,3 +328,19 @@ def test_a_camera_that_repeats_an_image_is_reported(tmp_path: Path, codec: str) 
     found = [fault for fault in validate(tmp_path / "set") if fault.kind == "frozen_camera"]
     assert [(fault.episode, fault.severity) for fault in found] == [(0, "warning")] * 2
     assert "frames 4 to 15" in found[0].fault
+
+
+def test_a_recording_in_which_nobody_moved_the_robot(tmp_path: Path) -> None:
+    """Rounding errors of a simulated arm at rest are no motion: its cameras are right to repeat an image."""
+    writer = DatasetWriter.create(tmp_path / "set", ENV, stamps=(), min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        for i in range(20):
+            seen = recordings.obs(0, 0) | {"state": np.array([0.0, 1.0, 7e-38 * i], np.float32)}
+            episode.add(seen, action(0, i))
+        episode.commit()
+    writer.close()
+    (fault,) = validate(tmp_path / "set")
+    assert (fault.kind, fault.severity) == ("no_motion", "warning")
+    assert (
+        "The robot did not move: no number of its observations changes by 0.0001 or more in 20" in fault.fault
+    )

@@ -89,7 +89,7 @@ VERBS = {
         "datasets.episodes",
         "datasets.review:DataListConfig",
         "train",
-        "list the episodes of a dataset: length, success, take-overs, size, task",
+        "list the episodes of a dataset: length, success, human frames, size, task",
         "robo-rl data list path=data/peg20",
         "robo-rl data list path=data/peg20 --json",
     ),

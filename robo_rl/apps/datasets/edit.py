@@ -20,7 +20,7 @@ _LABELS: dict[str, Label] = {"keep": "keep", "true": True, "false": False, "none
 def main(config: DataEditConfig) -> int:
     """Carry out one edit and print what it did and how to undo it."""
     report = _edit(config)
-    print(f"{config.path}: {'would be: ' if report.dry_run else ''}{report.sentence}")
+    print(f"{config.path}: {report.sentence}")
     if report.dry_run:
         print("Nothing was changed. Leave out dry_run=true to carry it out.")
     elif config.keep_undo:

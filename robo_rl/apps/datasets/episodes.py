@@ -37,7 +37,7 @@ def main(config: DataListConfig) -> int:
 
 def table(rows: list[EpisodeRow]) -> str:
     """Rows in columns; the fault of an episode that cannot be read instead of its facts."""
-    titles = ("episode", "frames", "seconds", "success", "take-overs", "MB", "task")
+    titles = ("episode", "frames", "seconds", "success", "human frames (parts)", "MB", "task")
     cells = [titles, *(_cells(row) for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(titles) - 1)]
     return "\n".join(
@@ -59,6 +59,6 @@ def _cells(row: EpisodeRow) -> tuple[str, ...]:
     task = row.task if len(row.task) <= _TASK_CHARS else row.task[: _TASK_CHARS - 3] + "..."
     task = "".join(letter if letter.isprintable() else " " for letter in task)
     note = "" if row.complete else " (interrupted)"
-    takeovers = f"{row.interventions} ({row.intervention_frames})" if row.interventions else "-"
+    human = f"{row.intervention_frames} ({row.interventions})" if row.interventions else "-"
     seconds = f"{row.seconds:.1f}"
-    return name, str(row.frames), seconds, _SUCCESS[row.success], takeovers, size, (task + note).strip()
+    return name, str(row.frames), seconds, _SUCCESS[row.success], human, size, (task + note).strip()

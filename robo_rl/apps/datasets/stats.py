@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from robo_rl.conf.datasets.replay import DataStatsConfig
+from robo_rl.core.text.counts import counted
 from robo_rl.data.review.stats import dataset_stats
 
 _COLUMNS = ("min", "p1", "p50", "p99", "max", "mean", "std")
@@ -32,6 +33,11 @@ def stats_text(found: dict[str, Any]) -> str:
     for key, image in found["images"].items():
         mean, std = (" ".join(f"{each:.3f}" for each in image[name]) for name in ("mean", "std"))
         lines.append(f"{key}: mean {mean}, std {std} (of 1)")
+    for key, bad in found["not_finite"].items():
+        lines.append(
+            f"'{key}' is not finite in {counted(bad['rows'], 'row')}, first in row {bad['row']} of episode "
+            f"{bad['episode']:06d}: left out here. All faults: robo-rl data validate path={found['path']}"
+        )
     lengths, success = found["lengths_s"], found["success"]
     lines += [
         f"episodes: {found['episodes']}, {lengths['min']:.1f} to {lengths['max']:.1f} s, "

@@ -17,11 +17,17 @@ from robo_rl.data.episodes.rehearsal import rehearsal
 from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.formats.registry import recognised
 from robo_rl.data.formats.replay_buffer import exported_contract
-from robo_rl.data.importers import KeyMap, array_shape, import_replay_buffer, longest_episode
+from robo_rl.data.importers import (
+    KeyMap,
+    array_shape,
+    import_replay_buffer,
+    inferred_contract,
+    longest_episode,
+)
 from robo_rl.data.pusht import pusht_keys, pusht_spec
 from robo_rl.runs.progress import progress, show
 
-OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")  # with these a buffer needs no env=
+OF_A_ROBOT = ("robot", "rate_hz", "image_width", "velocities", "goal")
 OF_RECORDINGS = ("action", "cameras", "depth", "success", "gap_s", "idle_s", "namespace")
 
 
@@ -43,6 +49,11 @@ def convert(config: DataImportConfig) -> int:
             f"source={config.source} does not exist. Give a folder of recordings, one of them, a zarr v2 "
             "replay buffer, a LeRobot folder, or a robomimic file."
         )
+    if source.suffix in (".npz", ".npy"):
+        raise DataError(
+            f"{source} is a numpy file, which is not read. Write its arrays as a zarr v2 replay buffer, or "
+            'by DatasetWriter in Python (docs/data.md, "From arrays of your own" and "Write it").'
+        )
     if (kind := recognised(source)) is not None:
         _refuse_foreign(config, OF_RECORDINGS, "a dataset of another program")
         return import_foreign(config, kind, parse_keys(config.keys))
@@ -63,7 +74,9 @@ def convert(config: DataImportConfig) -> int:
     if config.env is None and config.robot is None and not config.keys and exported_contract(source):
         return import_foreign(config, "zarr", {})
     if config.robot is None:
-        _refuse_foreign(config, OF_A_ROBOT, "a replay buffer without robot=")
+        # without env= and robot=, only the rate must be given
+        others = [name for name in OF_A_ROBOT if name != "rate_hz" or config.env is not None]
+        _refuse_foreign(config, others, "a replay buffer without robot=")
     spec, keys = contract(config)
     codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
     with progress(None, "import", "episode") as bar:
@@ -98,18 +111,24 @@ def _refuse_foreign(config: DataImportConfig, names: Sequence[str], what: str) -
 def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
     """Contract of the buffer's data, and the array of each key."""
     keys = parse_keys(config.keys)
-    if (config.env is None) == (config.robot is None):
-        raise ConfigError(
-            f"The buffer {config.source} needs either env=<environment>, e.g. env=pusht/state, or "
-            "robot=<description of a robot>, and not both."
-        )
+    if config.env is not None and config.robot is not None:
+        raise ConfigError("Give env= or robot=, not both: each of them states the contract.")
     if config.env is not None and config.env.startswith("pusht/"):
         return pusht_spec(config.env), keys or pusht_keys(config.env)
     if not keys:
+        of = config.env or config.robot
         raise ConfigError(
-            f"Name the array of the buffer for each key of {config.env or config.robot}: "
-            "keys=['state:data/state','action:data/action']."
+            f"Name the array of the buffer {config.source} for each key{f' of {of}' if of else ''}: "
+            "keys=['state:data/state','action:data/action']. The published file of Push-T needs only "
+            "env=pusht/state."
         )
+    if config.env is None and config.robot is None:
+        if config.rate_hz is None:
+            raise ConfigError(
+                f"The buffer {config.source} states no rate. Give rate_hz=<frames per second>, or robot= or "
+                "env=, which also state units and limits."
+            )
+        return inferred_contract(config.source, keys, config.rate_hz), keys
     return (_robot_contract(config, keys) if config.env is None else _simulated(config.env)), keys
 
 

@@ -12,6 +12,7 @@ from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
 from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
 from policies.training.batches import ALONE, WindowSource
+from policies.training.moments import moment_steps
 from policies.training.wordings import RewordedWindows, varies
 from policies.vla.backbone import TINY
 from policies.vla.config import VlaConfig
@@ -26,7 +27,7 @@ from robo_rl.apps.training.train_ranks import (
     follow,
     launch_training,
 )
-from robo_rl.conf.train import TrainConfig
+from robo_rl.conf.train import StartedImageConfig, TrainConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
@@ -66,7 +67,8 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     """Train as one of `ranks`; rank 0 writes the run."""
     train_in_tf32(device)
     recipe = BaseTrainConfig(**{item.name: getattr(config, item.name) for item in fields(BaseTrainConfig)})
-    initial = None if config.init is None else load_initial(config.init)
+    first = config.policy.moment_steps if isinstance(config.policy, VlaConfig) else 0
+    initial = None if config.init is None else load_initial(config.init, first)
     if initial is not None:
         config = with_shape_of(initial, config)
     limits = None if initial is None else initial.action_spec
@@ -80,6 +82,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     if initial is not None:
         check_fit(initial, data)
     policy = (fresh_policy(config, data) if initial is None else initial).to(device)
+    moment_steps(policy, config.steps, ranks)  # refused before there is a folder
     if not ranks.leads:
         follow(trainer_class(config)(policy, source, recipe, ranks=ranks), config.checkpoint_every, ranks)
         return RunDir(Path(config.out))
@@ -91,9 +94,14 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         for said in data.sentences():
             print(said)
         if len(source) < data.frames:
-            print(f"Chunks begin at {len(source)} of {data.frames} steps, those in which a human acted.")
-        for said in [] if initial is None else misfits(initial, data):
-            print(said)
+            print(data.human_sentence())
+        if initial is None and config.image != StartedImageConfig() and not data.has_pictures:
+            print("The data have no pictures, so image.* has no effect.")
+        if initial is not None:
+            shape = f"obs_steps={config.obs_steps}, chunk={config.chunk}, execute={config.execute}"
+            print(f"{config.init} is trained further, with its {shape}.")
+            for said in misfits(initial, data):
+                print(said)
         _lead(config, recipe, policy, source, run, train_note(config, data), ranks)
     return run
 

@@ -8,26 +8,26 @@ import torch
 
 from policies.base.generative import GenerativePolicy
 from policies.checkpoint import check_compatible, load_to_train
-from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from policies.vla.tokens import vocabulary_of
 from robo_rl.apps.training.train_data import TrainData, check_targets
 from robo_rl.conf.train import GenerativeChoice, StartedImageConfig, TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.text.counts import counted
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.core.text.setting_changes import change_words, setting_changes
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.runs.loaded_policy import find_policy
 
-SHAPE = ("obs_steps", "chunk", "execute", "policy", "process", "net", "image", "points", "range_floor")
 TOLD = 1e-3  # share of the numbers in the data, above which the user is told of it
 ROUNDING = 1e-5  # of normalised actions
 
 
-def load_initial(init: str) -> GenerativePolicy | VlaPolicy:
+def load_initial(init: str, moment_steps: int = 0) -> GenerativePolicy | VlaPolicy:
     """Policy of a run, a checkpoint or a policy folder; what its kind trains has gradients.
 
-    Raises CheckpointError if there is none, or one that does not learn from a dataset.
+    moment_steps: those of this training, not of the one that made the policy. Raises CheckpointError if there
+    is none, or one that does not learn from a dataset.
     """
     policy = load_to_train(find_policy(init))
     if not isinstance(policy, GenerativePolicy | VlaPolicy):
@@ -35,6 +35,8 @@ def load_initial(init: str) -> GenerativePolicy | VlaPolicy:
             f"init={init} holds a policy of kind '{policy.kind}', which robo-rl train cannot train further. "
             "Give a run of robo-rl train."
         )
+    if isinstance(policy, VlaPolicy):
+        policy.shape = replace(policy.shape, moment_steps=moment_steps)
     return policy
 
 
@@ -56,16 +58,28 @@ def with_shape_of(policy: GenerativePolicy | VlaPolicy, config: TrainConfig) -> 
         )
     default = TrainConfig()
     own = replace(own, range_floor=default.range_floor)
-    given = {key for key in SHAPE if getattr(config, key) != getattr(default, key)}
-    if isinstance(policy, VlaPolicy) and config.policy == VlaConfig():
-        given -= {"policy"}  # policy=vla alone names the kind that it is
-    if changes := [each for each in setting_changes(config, asdict(own)) if each.key.split(".")[0] in given]:
+    if config.action_range != default.action_range:
+        raise ConfigError(
+            f"action_range={config.action_range} cannot be used with init={config.init}: its policy keeps "
+            "the range of actions that it was trained with. Leave the setting out."
+        )
+    given = _given(config)
+    if changes := [each for each in setting_changes(config, asdict(own)) if each.key in given]:
         saved, now = change_words(changes)
         raise ConfigError(
             f"{now} cannot be used with init={config.init}: its policy has {saved}, and keeps its shape and "
             "its normaliser. Leave the setting out, or train a new policy without init=."
         )
     return own
+
+
+def _given(config: TrainConfig) -> set[str]:
+    """Dotted names of the settings that are not the default; of a group of another kind, its name too."""
+    default, groups = TrainConfig(), ("policy", "process", "net")
+    kinds = {key: type(getattr(config, key)) for key in groups}
+    same_kinds = replace(default, **{key: kind() for key, kind in kinds.items()})
+    others = {key for key, kind in kinds.items() if kind is not type(getattr(default, key))}
+    return others | {each.key for each in setting_changes(config, asdict(same_kinds))}
 
 
 def check_fit(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> None:
@@ -85,9 +99,12 @@ def misfits(policy: GenerativePolicy | VlaPolicy, data: TrainData) -> list[str]:
         )
     if (share := clipped_actions(policy, data)) > TOLD:
         found.append(
-            f"{share:.1%} of the numbers in the actions exceed the limits of the policy, which executes them "
-            "as its limits."
+            f"{share:.1%} of the numbers in the actions lie outside the range of actions that the policy was "
+            "trained with, and are learned as its border. To learn them as they are, train a new policy on "
+            "all of the data, without init=."
         )
+    if unread := sorted(data.spec.obs.keys() - policy.obs_spec.keys() - {INSTRUCTION}):
+        found.append(f"The policy does not read {', '.join(unread)} of the data.")
     if unknown := unknown_words(policy, data):
         found.append(
             f"{counted(len(unknown), 'word')} of the instructions, such as '{unknown[0]}', are not in the "

@@ -18,6 +18,7 @@ from robo_rl.core.spec import ActionSpec, EnvSpec, image_fault, sense_of, target
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
 from robo_rl.data.episodes.reader import Episode
+from robo_rl.data.episodes.recover import empty_sentence
 from robo_rl.data.joined_windows import JoinedWindows
 from robo_rl.data.normalizer import Normalizer, used_range
 from robo_rl.data.plausible import check_episodes
@@ -124,6 +125,16 @@ class TrainData:
                 "(column intervention). Record interventions, or leave the setting out."
             )
 
+    def human_sentence(self) -> str:
+        """Sentence on the steps at which chunks begin with learn_steps=human."""
+        acted = [int(np.sum(episode.intervention)) for episode in self.episodes]
+        rest = sum(e.frames for e, steps in zip(self.episodes, acted, strict=True) if not steps)
+        others = f", and {rest} of episodes without interventions" if rest else ""
+        return (
+            f"Chunks begin at {sum(acted) + rest} of {self.frames} steps: {sum(acted)} in which a human "
+            f"acted{others}."
+        )
+
     def fingerprint(self) -> dict[str, int]:
         """Numbers that differ for other episodes."""
         numbers = [[episode.number for episode in selection.episodes] for selection in self.selections]
@@ -215,9 +226,11 @@ def check_alike(stores: Sequence[EpisodeStore]) -> None:
 
 
 def selected_episodes(store: EpisodeStore, learn_from: str) -> EpisodeSelection:
-    """Episodes to learn from. Raises DataError if the rule selects none."""
+    """Episodes to learn from. Raises DataError if there are none, or the rule selects none."""
     selection = select_episodes(store, learn_from)
-    if len(store) and not selection.positions:
+    if not len(store):
+        raise DataError(empty_sentence(store.path))
+    if not selection.positions:
         raise DataError(
             f"learn_from={learn_from} selects none of the {len(store)} episodes in {store.path}: "
             f"{selection.reasons}. Record successful ones, or use all by learn_from=all."

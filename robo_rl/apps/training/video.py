@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 import torch
 
 from policies.pretraining.frames import VideoFrames, check_goals, check_videos
+from policies.pretraining.instructions import VideoInstructions
 from policies.pretraining.saved_encoder import save_encoder
 from policies.pretraining.trainer import FREE_SETTINGS, VideoTrainer, VideoValuesConfig
 from policies.pretraining.value import VideoValue
+from policies.vla.tokens import words_in
 from robo_rl.apps.training.base_run import keep_data
 from robo_rl.apps.training.train_data import TrainData, check_images, dataset_paths, selected_episodes
 from robo_rl.conf.train import PretrainConfig
@@ -19,6 +22,8 @@ from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import check_settings
 from robo_rl.core.spec import EnvSpec, sense_of
+from robo_rl.core.text.instruction import INSTRUCTION, to_text
+from robo_rl.data.selection import EpisodeSelection, select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec
 from robo_rl.nets.image_encoder import ImageEncoder
@@ -35,8 +40,8 @@ def pretrain(config: PretrainConfig) -> RunDir:
     train_in_tf32(device)
     set_cpu_threads(config.threads, images=True)
     data = video_data(config)
-    frames = video_frames(data, config.camera)
-    value = fresh_value(config, frames.shape).to(device)
+    frames = video_frames(data, config.camera, instructions=config.instruction_goals > 0.0)
+    value = fresh_value(config, frames).to(device)
     recipe = VideoValuesConfig(
         **{item.name: getattr(config, item.name) for item in fields(VideoValuesConfig)}
     )
@@ -69,11 +74,11 @@ def video_data(config: PretrainConfig) -> TrainData:
     return TrainData(tuple(selected_episodes(store, config.learn_from) for store in stores))
 
 
-def video_frames(data: TrainData, camera: str | None) -> VideoFrames:
-    """Frames of the camera, or of all cameras, of every dataset.
+def video_frames(data: TrainData, camera: str | None, *, instructions: bool = False) -> VideoFrames:
+    """Frames of the camera, or of all cameras, of every dataset. instructions: read those, too.
 
     Raises ConfigError for a camera that a dataset lacks or for cameras of several sizes, DataError for data
-    without pictures or without video.
+    without pictures, without video or without the wanted instructions.
     """
     found = [(each, key) for each in data.selections for key in chosen_cameras(each.store, camera)]
     sizes = {key: each.store.spec.obs[key].shape for each, key in found}
@@ -84,17 +89,43 @@ def video_frames(data: TrainData, camera: str | None) -> VideoFrames:
             f"The pictures in {data.path} have several sizes ({listed} pixels), and an encoder has one. "
             f"Choose a camera, such as camera={next(iter(sizes))}, or datasets of one size."
         )
-    for each in data.selections:
-        if not each.positions:
-            raise DataError(f"{each.store.path} holds no episodes. Collect or import some first.")
     frames = VideoFrames(
         [
             WindowDataset(each.store.path, WindowSpec(1, 1), [key], episodes=each.positions)
             for each, key in found
-        ]
+        ],
+        video_instructions([each for each, _ in found], data.path) if instructions else None,
     )
     check_videos(frames.lengths, data.path)
     return frames
+
+
+def video_instructions(videos: Sequence[EpisodeSelection], path: str) -> VideoInstructions:
+    """Instruction at the last frame of each episode of `videos`, one selection after the other. It is reached
+    there unless the episode is marked as failed or incomplete. path: the datasets, for messages.
+
+    Raises DataError for an episode without an instruction, and if none is reached.
+    """
+    texts: list[str] = []
+    reached: list[bool] = []
+    for each in videos:
+        unfailed = set(select_episodes(each.store, "unfailed").positions)
+        reached += [position in unfailed for position in each.positions]
+        for episode in each.episodes:
+            last = episode.frames - 1
+            has = INSTRUCTION in each.store.spec.obs
+            texts.append(to_text(episode.obs(INSTRUCTION, last, last + 1)[0]) if has else "")
+            if not words_in(texts[-1]):
+                raise DataError(
+                    f"instruction_goals needs episodes with instructions, and episode {episode.number} in "
+                    f"{each.store.path} has none. Leave the setting out, or record instructions."
+                )
+    if not any(reached):
+        raise DataError(
+            f"instruction_goals needs an episode that did what its instruction says, and all in {path} are "
+            "marked as failed or incomplete. Leave the setting out, or add other episodes."
+        )
+    return VideoInstructions.of(texts, reached)
 
 
 def chosen_cameras(store: EpisodeStore, camera: str | None) -> list[str]:
@@ -120,17 +151,18 @@ def pictures_of(env: EnvSpec) -> list[str]:
     return [key for key, array in env.obs.items() if sense_of(key, array) == "image"]
 
 
-def fresh_value(config: PretrainConfig, shape: tuple[int, ...]) -> VideoValue:
+def fresh_value(config: PretrainConfig, frames: VideoFrames) -> VideoValue:
     """Networks with weights from the seed. Raises ConfigError if the encoder cannot tell positions apart."""
     torch.manual_seed(derive_seed("init", config.seed))
-    encoder = ImageEncoder(shape, config.image)
+    encoder = ImageEncoder(frames.shape, config.image)
     halvings = 1 + len(config.image.widths)
     if config.image.pool == "softmax" and max(encoder.crop_h, encoder.crop_w) <= 2**halvings:
         raise ConfigError(
             f"image.widths={config.image.widths} leaves one pixel of the {encoder.crop_w} x {encoder.crop_h} "
             "that a crop has, and image.pool=softmax reads positions. Give fewer widths, or larger pictures."
         )
-    return VideoValue(encoder, config.image.features, config.width)
+    vocabulary = frames.instructions.vocabulary if frames.instructions else 0
+    return VideoValue(encoder, config.image.features, config.width, vocabulary)
 
 
 def how_to_be_faster(config: PretrainConfig, device: torch.device) -> str:

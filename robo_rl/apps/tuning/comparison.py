@@ -269,5 +269,5 @@ def _sentence(found: Race, kept: Contender, rival: Contender, stays: bool, by_tr
     winner = kept if stays else rival
     why = ", by its training episodes" if by_training else ""
     if (rates := found.rates()) is None:
-        return f"no steps are left for a comparison: {winner.name} is kept{why}"
+        return f"no steps are left to compare {kept.name} with {rival.name}: {winner.name} is kept{why}"
     return f"{kept.name} {rates[0]}, {rival.name} {rates[1]} on the same episodes: {winner.name} is kept{why}"

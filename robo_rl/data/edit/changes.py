@@ -56,7 +56,7 @@ def delete_episodes(
     """
     root, chosen, there = _chosen(path, episodes)
     report = EditReport(
-        f"{counted(len(chosen), 'episode')} deleted, {there - len(chosen)} left.",
+        f"{counted(len(chosen), 'episode')} {_would_be(dry_run)}deleted, {there - len(chosen)} left.",
         chosen, there, there - len(chosen), dry_run,
     )  # fmt: skip
     if not dry_run:
@@ -91,8 +91,9 @@ def relabel_episodes(
     plan = [_relabelled(Episode(_folder(root, n), dataset), success, task, by) for n in chosen]
     new = [f"success {str(success).lower()}"] * (success != "keep") + [f"task '{task}'"] * (task is not None)
     report = EditReport(
-        f"{counted(len(chosen), 'episode')} labelled {' and '.join(new)}.", chosen, there, there, dry_run
-    )
+        f"{counted(len(chosen), 'episode')} {_would_be(dry_run)}labelled {' and '.join(new)}.",
+        chosen, there, there, dry_run,
+    )  # fmt: skip
     if not dry_run:
         entry = {"edit": "relabel", "episodes": list(chosen), "success": success, "task": task, "by": by}
         with edited_copy(root, entry, keep_undo=keep_undo) as copy:
@@ -121,8 +122,8 @@ def split_at(
         )
     second = max(numbers(root)) + 1
     report = EditReport(
-        f"Episode {episode} split: its first {counted(frame, 'frame')} stay {episode}, the other "
-        f"{whole.frames - frame} are episode {second}.",
+        f"Episode {episode} {_would_be(dry_run)}split: its first {counted(frame, 'frame')} stay {episode}, "
+        f"the other {whole.frames - frame} are episode {second}.",
         (episode, second), there, there + 1, dry_run,
     )  # fmt: skip
     if not dry_run:
@@ -143,8 +144,13 @@ def undo(path: str | Path, *, dry_run: bool = False) -> EditReport:
     entry, back = undo_edit(root, dry_run=dry_run)
     after = before if dry_run else len(numbers(root))
     episodes = tuple(int(number) for number in entry.get("episodes", ()))
-    sentence = f"The last edit is {'carried out again' if back else 'undone'}: {entry.get('edit')}."
+    done = f"{_would_be(dry_run) or 'is '}{'carried out again' if back else 'undone'}"
+    sentence = f"The last edit {done}: {entry.get('edit')}."
     return EditReport(sentence, episodes, before, after, dry_run)
+
+
+def _would_be(dry_run: bool) -> str:
+    return "would be " if dry_run else ""
 
 
 def parse_episodes(words: Sequence[str]) -> list[int]:

@@ -26,7 +26,7 @@ class EpisodeRow:
     task: str = ""
     operator: str = ""
     recorded_at: str = ""
-    interventions: int = 0  # number of take-overs
+    interventions: int = 0  # number of parts in which a human acted, all of a recording by hand being one
     intervention_frames: int = 0
     bytes: int = 0
     fault: str = ""

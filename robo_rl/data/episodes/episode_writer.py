@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from shutil import rmtree
 from types import TracebackType
@@ -19,6 +20,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.shapes import Shaped
+from robo_rl.core.text.counts import counted
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.commit import (
     DISCARDED,
@@ -150,7 +152,7 @@ class EpisodeWriter:
     def commit(
         self,
         *,
-        success: Flag | None = None,
+        success: Flag | SupportsFloat | None = None,
         final_obs: Obs | None = None,
         complete: bool = True,
         task: str | None = None,
@@ -159,32 +161,33 @@ class EpisodeWriter:
 
         complete: False for an episode whose recording was interrupted. task: replaces that of the start.
         final_obs: the observation after the last action, with which every frame is a complete transition.
-        Raises DataError for an episode without frames, and DiskFullError when the disk is full: free some
-        space and commit again.
+        Raises DataError for an episode without frames and for a `success` other than True, False, 1, 0 and
+        None, and DiskFullError when the disk is full: free some space and commit again.
         """
         self._require_running()
+        label = _label(success)
         if self.frames == 0:
             raise DataError("An episode without frames cannot be committed. Discard it.")
         with report_full_disk(self._root, "the end of the episode"):
             if self._number is None:  # otherwise an earlier attempt reached the rename
-                self._seal(success, final_obs, complete, task)
+                self._seal(label, final_obs, complete, task)
                 self._number = publish(self._root, self._directory)
             if self._options.durable:
                 sync_parents(self._root)
         self.close()
         return self._number
 
-    def _seal(self, success: Flag | None, final_obs: Obs | None, complete: bool, task: str | None) -> None:
+    def _seal(self, success: bool | None, final_obs: Obs | None, complete: bool, task: str | None) -> None:
         self._sealing = True
         self._settle()
         if final_obs is not None:
-            self._append(self._obs_rows(final_obs))
+            self._append(self._obs_rows(final_obs, "final_obs"))
         meta = replace(
             self._meta,
             frames=self.frames,
             final_obs=final_obs is not None,
             complete=complete,
-            success=None if success is None else bool(success),
+            success=success,
             task=self._meta.task if task is None else task,
             arrays=self._arrays(),
         )
@@ -212,9 +215,9 @@ class EpisodeWriter:
         self.close()
         if forgotten and kind is None:
             raise DataError(
-                f"The episode of {self.frames} frames was neither committed nor discarded. Its frames are "
+                f"The episode of {counted(self.frames, 'frame')} was neither committed nor discarded. It is "
                 f"kept in {self._directory}; call commit() or discard() before the end of the with block, "
-                "and recover this one."
+                f"and recover this one: robo-rl data validate path={self._root} recover=true"
             )
 
     def _require_running(self) -> None:
@@ -224,11 +227,11 @@ class EpisodeWriter:
     def _column(self, name: str) -> Column:
         return next(column for column in self._columns if column.name == name)
 
-    def _obs_rows(self, obs: Obs) -> Rows:
+    def _obs_rows(self, obs: Obs, what: str = "The observation") -> Rows:
         specs = self._dataset.env.obs
         if obs.keys() != specs.keys():
             raise DataError(
-                f"The observation has the keys {sorted(obs)}, the dataset stores {sorted(specs)}. "
+                f"{what} has the keys {sorted(obs)}, the dataset stores {sorted(specs)}. "
                 "Give exactly those, or create a dataset with another EnvSpec."
             )
         rows = {
@@ -280,6 +283,15 @@ class EpisodeWriter:
 
     def _arrays(self) -> dict[str, ArrayMeta]:
         return {c.name: array_meta(c, self._files[c.name]) for c in self._columns}
+
+
+def _label(success: object) -> bool | None:
+    """A label of success. Raises DataError for anything but a flag, 0, 1 or None: bool("no") is True."""
+    if success is None or isinstance(success, bool | np.bool_):
+        return None if success is None else bool(success)
+    if isinstance(success, Real) and success in (0, 1):  # simulators report 1.0
+        return bool(success)
+    raise DataError(f"success={success!r} is no label of an episode: give True, False, or None if unknown.")
 
 
 def array_meta(column: Column, file: PayloadFile) -> ArrayMeta:

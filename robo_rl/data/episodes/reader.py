@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import SupportsIndex
 
 import numpy as np
 from numpy import ndarray
@@ -12,6 +14,7 @@ from numpy import ndarray
 from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Bool, Float32, Int64, Shaped
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.counts import counted
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.commit import numbers
 from robo_rl.data.episodes.schema import (
@@ -35,6 +38,10 @@ class Episode:
         self.dataset = dataset
         self.meta = EpisodeMeta.load(path / EPISODE_JSON)
         self._verified: set[str] = set()
+
+    def __repr__(self) -> str:
+        frames = counted(self.frames, "frame")
+        return f"Episode({self.path.name} of {self.dataset.env.name}: {frames}, success {self.success})"
 
     @property
     def frames(self) -> int:
@@ -169,10 +176,24 @@ class EpisodeStore:
     def __iter__(self) -> Iterator[Episode]:
         return iter(self._episodes)
 
+    def __getitem__(self, index: SupportsIndex) -> Episode:
+        """Episode at an index; negative ones count from the end. Raises IndexError outside the dataset."""
+        at = operator.index(index)
+        if not -len(self) <= at < len(self):
+            raise IndexError(self._none_at(at))
+        return self._episodes[at]
+
+    def __repr__(self) -> str:
+        episodes, frames = counted(len(self), "episode"), counted(self.totals.frames, "frame")
+        return f"EpisodeStore('{self.path}': {episodes}, {frames} of {self.spec.name})"
+
+    def _none_at(self, index: int) -> str:
+        return f"{self.path} has {counted(len(self), 'episode')}, there is none at index {index}."
+
     def episode(self, index: int) -> Episode:
         """Episode at an index. Raises DataError for an index after the last one."""
         if not 0 <= index < len(self):
-            raise DataError(f"{self.path} has {len(self)} episodes, there is none at index {index}.")
+            raise DataError(self._none_at(index))
         return self._episodes[index]
 
     @property

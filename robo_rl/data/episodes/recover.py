@@ -88,6 +88,11 @@ def staging_sentence(path: str | Path) -> str:
     return f"staging/: {waiting}, interrupted. Recover: robo-rl data validate path={path} recover=true"
 
 
+def empty_sentence(path: str | Path) -> str:
+    """Message for a dataset without committed episodes: what waits in staging/, or how to get some."""
+    return f"{path} holds no episodes. {staging_sentence(path) or 'Collect, record or import some first.'}"
+
+
 def _recover_one(root: Path, dataset: DatasetMeta, staged: Path) -> Salvaged | None:
     begun = any(p.is_dir() for p in staged.iterdir())  # recording.json is written before the first array
     if staged.suffix == DISCARDED or not begun:

@@ -30,7 +30,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_list_shows_every_episode(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "list", f"path={dataset}"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split()[:4] == ["000000", "12", "0.6", "yes"]
+    assert lines[1].split()[:6] == ["000000", "12", "0.6", "yes", "6", "(6)"]
+    assert "human frames (parts)" in lines[0]
     assert "2 episodes, 1/2 successful" in lines[3]
     assert main(["data", "list", f"path={dataset}", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -94,8 +95,25 @@ def test_stats_are_those_of_the_arrays(dataset: Path, capsys: pytest.CaptureFixt
     assert "success: 1 yes, 1 no" in text
 
 
+def test_stats_leave_out_rows_that_are_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One bad row makes no column unknown, and is named."""
+    path = record(tmp_path / "set", [3], env=STATE_ENV)
+    with closing(DatasetWriter.open(path, min_free_bytes=0)) as writer, writer.episode() as episode:
+        for i in range(4):
+            bad = np.nan if i == 2 else 0.0
+            episode.add({"state": np.array([bad, 0, 0], np.float32)}, [0.0, 0.0], reward=bad)
+        episode.commit()
+    assert main(["data", "stats", f"path={path}"]) == 0
+    said = capsys.readouterr().out
+    assert "'state' is not finite in 1 row, first in row 2 of episode 000001: left out here." in said
+    assert "'reward' is not finite in 1 row" in said
+    assert "nan" not in said.replace("not finite", "")
+
+
 def test_edit_by_words_and_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = record(tmp_path / "set", [3, 3, 3])
+    assert main(["data", "edit", f"path={path}", "delete=[0,2]", "dry_run=true"]) == 0
+    assert f"{path}: 2 episodes would be deleted, 1 left." in capsys.readouterr().out
     assert main(["data", "edit", f"path={path}", "delete=[0,2]"]) == 0
     assert "undo=true" in capsys.readouterr().out
     assert main(["data", "edit", f"path={path}", "relabel=[1]", "success=none", "task=push"]) == 0

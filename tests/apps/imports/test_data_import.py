@@ -82,7 +82,7 @@ def test_keys_select_the_pictures(buffer: str, robot: str, tmp_path: Path) -> No
         ),
         ([KEYS, "gap_s=1"], "gap_s= does not apply to a replay buffer"),
         ([KEYS, "velocities=false"], "'state' is float32[4], the dataset stores float32[2]"),
-        ([], "Name the array of the buffer for each key"),
+        ([], "/buffer.zarr for each key of "),
     ],
 )
 def test_mistakes_print_one_sentence(
@@ -91,3 +91,51 @@ def test_mistakes_print_one_sentence(
     assert _import(f"source={buffer}", f"robot={robot}", f"out={tmp_path / 'set'}", *words) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "set").exists()
+
+
+def test_import_of_a_buffer_without_robot_and_environment(buffer: str, tmp_path: Path) -> None:
+    """The contract is inferred from the arrays; limits are 5 % wider than the actions, from -1 to 2."""
+    keys = KEYS.replace("]", ",'image.top:data/rgb']")
+    assert _import(f"source={buffer}", keys, "rate_hz=20", f"out={tmp_path / 'set'}") == 0
+    store = EpisodeStore(tmp_path / "set")
+    assert (store.spec.name, store.spec.control_hz, store.spec.max_episode_steps) == ("robot/buffer", 20.0, 4)
+    shapes = {key: (spec.shape, spec.dtype) for key, spec in store.spec.obs.items()}
+    assert shapes == {"state": ((4,), "float32"), "image.top": ((2, 4, 3), "uint8")}
+    low = np.array([-1.0, -1.0 + 3 / 13])
+    np.testing.assert_allclose(store.spec.action.low, low - 0.05 * 36 / 13, rtol=1e-6)
+    assert [episode.frames for episode in store] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([KEYS], "states no rate. Give rate_hz=<frames per second>"),
+        (["rate_hz=20"], "/buffer.zarr for each key: keys="),
+        (["rate_hz=20", "keys=['state:data/joints']"], "keys names no array of actions. Add action:data/"),
+        (["rate_hz=20", "keys=['action:data/target']"], "has no observations"),
+        (["rate_hz=20", KEYS.replace("joints", "q")], "'state' needs ['data/q']"),
+        ([KEYS, "goal=m"], "goal= does not apply to a replay buffer without robot="),
+    ],
+)
+def test_mistakes_without_robot_and_environment(
+    words: list[str], said: str, buffer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _import(f"source={buffer}", f"out={tmp_path / 'set'}", *words) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize("name", ["demo.npz", "plain"])
+def test_other_sources_are_named_without_errors_of_zarr(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A numpy file, and a folder without a group of zarr."""
+    if name == "plain":
+        (tmp_path / name).mkdir()
+    else:
+        np.savez(tmp_path / name, state=np.zeros(3))
+    assert _import(f"source={tmp_path / name}", f"out={tmp_path / 'set'}") == 2
+    said = capsys.readouterr().err
+    expected = "is not a replay buffer" if name == "plain" else "is a numpy file, which is not read."
+    assert expected in said
+    assert "PosixPath" not in said

@@ -89,13 +89,18 @@ def test_killed_and_resumed_gives_the_same_weights(
     assert all(torch.equal(resumed[name], value) for name, value in ended.items())
 
 
-def test_a_shape_may_be_repeated_and_not_changed(data: Path, base: Path, tmp_path: Path) -> None:
+def test_a_shape_may_be_repeated_and_not_changed(
+    data: Path, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     same = further(data, base, tmp_path / "same", chunk=4, net=MlpDenoiserConfig(width=16, depth=1), steps=1)
     assert train.main(same) == 0
+    assert "is trained further, with its obs_steps=2, chunk=4, execute=2." in capsys.readouterr().out
     for changes, said in (
         ({"chunk": 16}, r"chunk=16 cannot be used with init=.*has chunk=4"),
         ({"net": Unet1dConfig()}, r"net=unet1d cannot be used .*net=mlp"),
         ({"range_floor": 0.1}, r"range_floor=0\.1 cannot be used"),
+        ({"action_range": "limits"}, r"action_range=limits cannot be used .* keeps the range of actions"),
+        ({"net": MlpDenoiserConfig(width=64)}, r"net.width=64 cannot be used .*has net.width=16, and"),
     ):
         with pytest.raises(ConfigError, match=said):
             train.main(further(data, base, tmp_path / "other", **changes))
@@ -130,7 +135,7 @@ def test_recordings_are_learned_in_the_action_range_of_the_policy(
     limits = [load_policy(tmp_path / run / "policy").action_spec for run in ("base", "next")]
     assert limits[0] == limits[1]
     assert limits[0].high[0] < 0.2
-    assert "100.0% of the numbers in the actions exceed the limits of the policy" in said
+    assert "100.0% of the numbers in the actions lie outside the range" in said
     assert "of the numbers in the states are so far outside" in said
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import pytest
 
 from policies.checkpoint import load_policy
 from robo_rl.apps import train
+from robo_rl.apps.training.train_data import TrainData
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.store import DatasetWriter, recover
+from robo_rl.data.windows import WindowSpec
 from robo_rl.runs import estimate
 from tests.apps.conftest import train_config
 from tests.data.recordings import ENV, STATE_ENV, add_frames, interrupt
@@ -62,6 +66,18 @@ def test_failures_and_interrupted_episodes_are_not_used(
     assert "left out: 1 marked as failed, 1 interrupted. learn_from=all selects every one." in said
 
 
+@pytest.mark.parametrize("name", ["robot/arm", "test/state"])
+def test_a_dataset_without_committed_episodes(name: str, tmp_path: Path) -> None:
+    """The sentence says what waits in staging/ and how to recover it."""
+    data, config = tmp_path / "data", train_config(tmp_path / "data", tmp_path / "run")
+    with closing(DatasetWriter.create(data, replace(STATE_ENV, name=name), min_free_bytes=0)) as writer:
+        with pytest.raises(DataError, match=r"data holds no episodes. Collect, record or import some first."):
+            train.main(config)
+        interrupt(writer, 0, 3, STATE_ENV)
+    with pytest.raises(DataError, match=r"1 episode, interrupted. Recover: .* path=.*data recover=true"):
+        train.main(config)
+
+
 @pytest.mark.parametrize(("rule", "episodes"), [("unfailed", 3), ("success", 1), ("all", 4)])
 def test_learn_from_selects_the_episodes(rule: str, episodes: int, tmp_path: Path) -> None:
     """One success, one failure and two unlabelled episodes."""
@@ -78,8 +94,21 @@ def test_learn_steps_selects_where_chunks_begin(
     every, _ = trained(data, tmp_path / "all")
     assert "Chunks begin" not in capsys.readouterr().out
     human, _ = trained(data, tmp_path / "human", learn_steps="human")
-    assert "Chunks begin at 4 of 8 steps, those in which a human acted." in capsys.readouterr().out
+    assert "Chunks begin at 4 of 8 steps: 4 in which a human acted." in capsys.readouterr().out
     assert human != every
+
+
+def test_learn_steps_counts_episodes_without_interventions_apart(tmp_path: Path) -> None:
+    """Chunks begin at all their steps, though no human acted in them."""
+    data = dataset(tmp_path / "data", (True, True))
+    with closing(DatasetWriter.open(data, min_free_bytes=0)) as writer, writer.episode() as episode:
+        add_frames(episode, 0, 1, STATE_ENV)
+        episode.commit()
+    selected = TrainData.select(str(data), "unfailed")
+    assert len(selected.windows(WindowSpec(1, 1), 0, human_only=True)) == 5
+    assert selected.human_sentence() == (
+        "Chunks begin at 5 of 9 steps: 4 in which a human acted, and 1 of episodes without interventions."
+    )
 
 
 def test_learn_steps_needs_interventions(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from policies.pretraining.saved_encoder import load_encoder
 from policies.vla.config import VlaConfig
 from robo_rl.apps import pretrain, train
 from robo_rl.apps.cli.config import load_config
+from robo_rl.apps.training.video import video_data, video_frames
 from robo_rl.conf.train import PretrainConfig, StartedImageConfig, TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError, RoboRLError
 from robo_rl.core.spec import ArraySpec, EnvSpec
@@ -25,6 +26,7 @@ from tests.apps.conftest import train_config
 from tests.apps.tuning.dying import Killed, dying
 from tests.data.recordings import STATE_ENV, record
 from tests.policies.dot_video import CAMERA, ENV, record_dots
+from tests.policies.told_videos import TOLD_ENV, record_light
 
 SMALL = {"widths": [4, 8], "features": 6, "keypoints": 3}
 WRIST = replace(ENV, obs={**ENV.obs, "image.wrist": ArraySpec((12, 12, 3), "uint8")})
@@ -88,6 +90,63 @@ def test_killed_and_resumed_gives_the_same_encoder_and_curve(
         pretrain.main(pretrain_config(data, run))
     with pytest.raises(ConfigError, match=r"was started with gamma=0\.99"):
         pretrain.main(pretrain_config(data, run, resume=True, gamma=0.5))
+
+
+LIGHT = ImageEncoderConfig(widths=[4], features=6, pool="mean")
+
+
+def test_instructions_as_goals_survive_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The encoder is saved without the vectors of words, and differs from that of frames alone."""
+    seen = record_light(tmp_path / "light", 2)
+    runs = {name: tmp_path / name for name in ("whole", "killed", "plain")}
+    for name, share in (("whole", 0.5), ("plain", 0.0)):
+        pretrain.main(pretrain_config(seen, runs[name], image=LIGHT, instruction_goals=share))
+    with monkeypatch.context() as patched:
+        patched.setattr(RunSession, "save", dying(RunSession.save, 2))
+        with pytest.raises(Killed):
+            pretrain.main(pretrain_config(seen, runs["killed"], image=LIGHT, instruction_goals=0.5))
+    with pytest.raises(ConfigError, match=r"was started with instruction_goals=0\.5"):
+        pretrain.main(pretrain_config(seen, runs["killed"], image=LIGHT, resume=True))
+    pretrain.main(pretrain_config(seen, runs["killed"], image=LIGHT, instruction_goals=0.5, resume=True))
+    assert lines(runs["killed"]) == lines(runs["whole"])
+    whole, killed, plain = (run / "encoder" / "state.safetensors" for run in runs.values())
+    assert whole.read_bytes() == killed.read_bytes()
+    weights, others = load_encoder(whole.parent).weights, load_encoder(plain.parent).weights
+    assert weights.keys() == others.keys()
+    assert not weights["stem.weight"].equal(others["stem.weight"])
+
+
+def test_instructions_are_reached_in_complete_episodes_that_are_not_failed(tmp_path: Path) -> None:
+    """Labelled, unlabelled, failed and interrupted ones, seen by two cameras in a row."""
+    two = replace(TOLD_ENV, obs={**TOLD_ENV.obs, "image.second": TOLD_ENV.obs[CAMERA]})
+    labels: dict[str, dict[str, bool | None]] = {
+        "good": {"success": True},
+        "open": {"success": None},
+        "bad": {"success": False},
+        "cut": {"success": None, "complete": False},
+    }
+    paths = [record_light(tmp_path / name, 1, env=two, **each) for name, each in labels.items()]  # type: ignore[arg-type]
+    data = video_data(pretrain_config(paths[0], tmp_path, data=f"[{','.join(map(str, paths))}]"))
+    told = video_frames(data, None, instructions=True).instructions
+    assert told is not None
+    assert told.reached.tolist() == [True] * 4 + [False] * 4
+    assert told.words.tolist() == [[3, 2, 1]] * 8  # make it brighter
+
+
+def test_data_without_instructions_are_refused_as_goals(tmp_path: Path) -> None:
+    seen = record_light(tmp_path / "light", 2)
+    mute = record_light(tmp_path / "mute", 2, env=replace(TOLD_ENV, obs={CAMERA: TOLD_ENV.obs[CAMERA]}))
+    empty = record_light(tmp_path / "empty", 2, text="?")
+    failed = record_light(tmp_path / "failed", 2, success=False)
+    for source, words in (
+        (f"[{seen},{mute}]", "needs episodes with instructions, and episode 0 in .*mute has none"),
+        (str(empty), "episode 0 in .*empty has none"),
+        (str(failed), "all in .*failed are marked as failed or incomplete"),
+    ):
+        config = pretrain_config(seen, tmp_path / "run", data=source, image=LIGHT, instruction_goals=0.1)
+        with pytest.raises(DataError, match=words):
+            pretrain.main(config)
+        assert not (tmp_path / "run").exists()
 
 
 def image(init: Path | None, **changes: object) -> StartedImageConfig:

@@ -16,7 +16,7 @@ import torch
 
 import policies.deploy.bundle_writer as bundle_module
 from policies.checkpoint import load_policy
-from policies.deploy.bundle import Bundle, check_env, load_bundle
+from policies.deploy.bundle import OWN_SUM, Bundle, check_env, load_bundle, sha256_of_manifest
 from policies.deploy.bundle_writer import write_bundle
 from robo_rl.core.errors import CheckpointError, ConfigError, DiskFullError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
@@ -37,9 +37,10 @@ def folder(button_bundle: Bundle, tmp_path: Path) -> Path:
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a manifest and its checksum."""
     data = json.loads((folder / "manifest.json").read_text())
     change(data)
-    (folder / "manifest.json").write_text(json.dumps(data))
+    (folder / "manifest.json").write_text(json.dumps(data | {OWN_SUM: sha256_of_manifest(data)}))
 
 
 def test_the_manifest_is_the_contract(button_bundle: Bundle) -> None:
@@ -84,6 +85,27 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     """An incomplete copy."""
     (folder / name).unlink()
     with pytest.raises(CheckpointError, match=name):
+        load_bundle(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda manifest: manifest["horizons"].update(execute=1),
+        lambda manifest: manifest["normalizer"]["state"]["center"].__setitem__(0, 9.0),
+        lambda manifest: manifest["measured"].update(k=99),
+    ],
+)
+def test_a_manifest_edited_by_hand_is_refused(
+    folder: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    """Such numbers fit the contract and would move the arm wrongly."""
+    data = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(data, indent=4, sort_keys=True))
+    load_bundle(folder)  # order and spaces are free
+    change(data)
+    (folder / "manifest.json").write_text(json.dumps(data))
+    with pytest.raises(CheckpointError, match="not the one that was exported"):
         load_bundle(folder)
 
 

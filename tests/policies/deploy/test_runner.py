@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from policies.base.noise import EpisodeNoise
-from policies.deploy.bundle import Bundle, load_bundle
+from policies.deploy.bundle import OWN_SUM, Bundle, load_bundle, sha256_of_manifest
 from policies.deploy.runner import OnnxPolicy, bundle_noise, run_closed_loop
 from policies.executor import ChunkExecutor
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -72,12 +72,12 @@ def test_missing_observations_are_named(button_bundle: Bundle) -> None:
 
 
 def test_a_graph_that_its_manifest_does_not_describe_is_refused(button_bundle: Bundle) -> None:
-    """Horizons edited by hand: not covered by checksums, but inconsistent with the graph."""
+    """Horizons edited by a program that also mends the checksum: inconsistent with the graph."""
     manifest = button_bundle.folder / "manifest.json"
     before = manifest.read_text()
     data = json.loads(before)
     data["horizons"]["obs_steps"] = 3
-    manifest.write_text(json.dumps(data))
+    manifest.write_text(json.dumps(data | {OWN_SUM: sha256_of_manifest(data)}))
     try:
         with pytest.raises(CheckpointError, match="manifest states"):
             OnnxPolicy(load_bundle(button_bundle.folder))

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from policies.base.noise import EpisodeNoise
-from policies.deploy.bundle import Bundle, load_bundle, sha256_of
+from policies.deploy.bundle import OWN_SUM, Bundle, load_bundle, sha256_of, sha256_of_manifest
 from policies.deploy.runner import OnnxPolicy
 from policies.executor import ChunkExecutor
 from policies.remote.contract import MOST_ROWS, PolicyContract, bundle_contract, normalizer_id
@@ -192,7 +192,7 @@ def test_identity_of_a_normaliser_follows_its_numbers(button_bundle: Bundle, tmp
     shutil.copytree(button_bundle.folder, folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["normalizer"]["state"]["center"][0] += 0.5
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_text(json.dumps(manifest | {OWN_SUM: sha256_of_manifest(manifest)}))
     assert sha256_of(folder / "policy.json")
     assert bundle_contract(load_bundle(folder)).normalizer != bundle_contract(button_bundle).normalizer
 
