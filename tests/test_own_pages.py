@@ -46,7 +46,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
     finally:
         MANIPULATION.pop("nudge", None)
         ENGINES.pop("counting", None)
-        for module in ("my_tasks", "my_engine"):
+        for module in ("my_tasks", "my_engine", "my_envs"):
             sys.modules.pop(module, None)
 
 
@@ -65,6 +65,18 @@ def test_the_page_runs(made: list[dict[str, Any]]) -> None:
     before = engine._engine.substeps
     engine.step(torch.zeros(2, 5))
     assert engine._engine.substeps == before + 10
+
+
+@pytest.mark.usefixtures("made")
+def test_the_environment_of_the_page_is_found_by_its_module() -> None:
+    """Its file was written by `made`; the control rate is that of its metadata."""
+    env = make_env("gym/my_envs:Mine-v0", 1)
+    assert (env.spec.control_hz, env.spec.max_episode_steps) == (20.0, 50)
+    obs, success = env.reset(EpisodeSeeds(("own", 0))), False
+    for _ in range(20):
+        obs, _, _, _, info = env.step(-obs["state"])
+        success = success or bool(info["success"][0])
+    assert success
 
 
 def test_a_task_of_ones_own_keeps_the_contract(

@@ -13,7 +13,7 @@ from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointJog, JointState, JointTrajectory, Text, Twist
-from hardware.nodes.shared.dropped import DropTeller
+from hardware.nodes.shared.dropped import DropTeller, jump_words
 from hardware.nodes.shared.emergency_stop import EmergencyStop
 from hardware.nodes.shared.filter_watch import unarmed
 from hardware.nodes.shared.operator_lease import OperatorLease
@@ -117,7 +117,10 @@ class SafetyFilterNode:
         if self.filter.on_command(message, source, received_s):
             self._tick()
         else:
-            self._drops.tell(source, self.filter.dropped, received_s)
+            reason, numbers = self.filter.dropped, ""
+            if reason is Reason.JUMP_AT_START:
+                numbers = jump_words(self.filter.robot, message, self.filter.measured_rad)
+            self._drops.tell(source, reason, received_s, numbers)
 
     def _on_teleop(self, message: JointTrajectory, received_s: float) -> None:
         if self.filter.drives("teleop") and not self._lease.grants(TELEOP.name, received_s):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hardware.checks.arm_contract import check_contract, check_goal, goal_names
 from hardware.checks.flight_contract import check_link
-from hardware.description import load_description
+from hardware.description import RobotDescription, load_description
 from hardware.loop.observation import IMAGE
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from policies.deploy.bundle import Bundle, load_bundle
@@ -26,14 +26,21 @@ def main(config: ContractConfig) -> int:
     goal = goal_names(bundle)
     if goal and config.robot == "sim_arm":
         check_goal(bundle, SIM_GOAL, SIM_TASK)
-    cameras = f", cameras {', '.join(robot.cameras)}" if robot.cameras else ""
     told = f", has the goal input {', '.join(goal)}" if goal else ""
     print(
         f"{bundle.name} fits {robot.name}: {len(robot.joints)} joints within their ranges, acts at "
-        f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){cameras}{told}."
+        f"{bundle.env.control_hz:g} Hz (robot {robot.command_hz:g} Hz){camera_words(bundle, robot)}{told}."
     )
     print(f"Next:   {next_step(config, bundle)}")
     return 0
+
+
+def camera_words(bundle: Bundle, robot: RobotDescription) -> str:
+    """The bundle's cameras, and those of the robot that it does not use."""
+    used = [name for name in robot.cameras if any(key.endswith(f".{name}") for key in bundle.env.obs)]
+    if used or not robot.cameras:
+        return f", uses cameras {', '.join(used)}" if used else ""
+    return f", uses no camera (the robot has {', '.join(robot.cameras)})"
 
 
 def _flight(config: ContractConfig, bundle: Bundle) -> int:

@@ -12,6 +12,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.runs.success_note import read_success_note
 
@@ -24,6 +25,8 @@ def main(config: ExportConfig) -> int:
         f"Bundle: {config.out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from "
         f"torch by {parity:.1g}"
     )
+    if rate := missing_rate(bundle.env.name, bundle.env.control_hz):
+        print(f"        {rate}")
     if bundle.prefix is not None:
         cameras = ", ".join(bundle.manifest["prefix"]["cameras"])
         print(f"        prefix of {cameras} and the instruction; head at {bundle.env.control_hz:g} Hz")

@@ -19,7 +19,7 @@ from policies.remote.token import check_token_folder, read_token
 from robo_rl.apps.nodes.node_sets import load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
-from robo_rl.apps.recording.dataset import spec_of
+from robo_rl.apps.recording.dataset import check_fits, spec_of
 from robo_rl.apps.recording.web.access import open_without_token
 from robo_rl.conf.record import RecordConfig, RecordingSettings
 from robo_rl.core.errors import ConfigError, RoboRLError
@@ -84,11 +84,15 @@ def running_robot(config: RecordConfig) -> str:
 
 
 def check(config: RecordConfig) -> None:
-    """Raise ConfigError for settings that no node could start with, before any is started."""
+    """Raise ConfigError for settings that no node could start with, and DataError for a folder that cannot
+    take the episodes, before any node is started.
+    """
     namespace_of(config.namespace)
     robot = load_description(config.robot)
-    spec_of(config, robot)
-    if not (Path(config.out) / DATASET_JSON).exists():
+    spec = spec_of(config, robot)
+    if (Path(config.out) / DATASET_JSON).exists():
+        check_fits(Path(config.out), spec)
+    else:
         refuse_taken(Path(config.out))
     if config.token is not None and not Path(config.token).exists():
         check_token_folder(config.token)

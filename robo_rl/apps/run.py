@@ -16,6 +16,7 @@ from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from sim.registry import make_env
@@ -49,6 +50,8 @@ def main(config: RunConfig) -> int:
         make_env(config.env or bundle.env.name, 1, max_episode_steps=config.max_episode_steps)
     ) as env:
         check_env(bundle, env.spec)
+        if rate := "" if config.rate_hz else missing_rate(env.spec.name, rate_hz):
+            print(rate)
         with progress(None, "run", "tick") as bar:
             report = run_closed_loop(
                 env,

@@ -16,6 +16,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs, VecEnv
 from robo_rl.core.seeding import generator
 from robo_rl.core.spec import ActionSpec
+from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.video import HOLD_S, Recorder, VideoWriter, write_contact_sheet
 from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
@@ -67,6 +68,8 @@ def main(config: ViewConfig) -> int:
             shown = show(env, _driver(config, env), seeds, config.env)
             print(f"{config.env}: {sum(shown)}/{len(shown)} episodes succeeded{_next(config)}")
             return 0
+        if rate := missing_rate(config.env, env.spec.control_hz):
+            print(rate)
         recorder, success = film(env, _driver(config, env), seeds, out / "episodes.mp4", config.env)
     write_contact_sheet(out / "sheet.png", [row for row in recorder.thumbs if row], success)
     print(

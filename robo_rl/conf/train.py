@@ -81,7 +81,9 @@ class TrainConfig(BaseTrainConfig):
 
     data: str = setting(REQUIRED, "dataset, or [a,b] of several; left out with task=<a flight>")
     learn_from: str = one_of(
-        *RULES, help="episodes to learn from; unfailed: complete ones without a failure label; success; all"
+        *RULES,
+        help="episodes to learn from; unfailed: complete ones without a failure label; success: those with a "
+        "success label; all: every one",
     )
     learn_steps: str = one_of(
         "all",

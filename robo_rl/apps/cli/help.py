@@ -27,7 +27,21 @@ robo-rl --version       the version
 -m seed=1,2,3           one run per value, each in its own folder below out=; several keys: all combinations
 
 A run is a folder with its settings, commit and seed; resume=true continues a run that was stopped.
-Exit codes: 0 done, 1 error in robo-rl, 2 wrong input, 3 environment died, 4 disk full, 130 Ctrl-C."""
+Exit codes: 0 done, 1 error in robo-rl, 2 wrong input, 3 environment died, 4 disk full, 130 Ctrl-C.
+up and record end with 0 after Ctrl-C, their usual end."""
+
+HEADINGS = {  # first verb of a group in the list of all verbs -> its heading
+    "doctor": "Start",
+    "collect": "Data",
+    "train": "Train",
+    "fly": "Fly, and identify a simulator's parameters",
+    "distill": "Speed up and measure",
+    "export": "Deploy",
+    "runs": "Runs and sharing",
+}
+ADVICE = {
+    ("finetune", "method"): "; docs/methods.md helps to choose, start with auto"
+}  # (verb, group of values)
 
 Row = tuple[str, str, str, str]  # setting, type, value, meaning
 
@@ -35,8 +49,16 @@ Row = tuple[str, str, str, str]  # setting, type, value, meaning
 def overview(group: str | None = None) -> str:
     """Help for `robo-rl`, or for the verbs of one group such as "data"."""
     verbs = {name: verb for name, verb in VERBS.items() if group is None or name.startswith(group + " ")}
-    lines = [f"  {name:<14} {verb.summary}\n  {'':<14}   {verb.examples[0]}" for name, verb in verbs.items()]
+    lines = [
+        f"{heading_of(name, group)}  {name:<14} {verb.summary}\n  {'':<14}   {verb.examples[0]}"
+        for name, verb in verbs.items()
+    ]
     return INTRO + "\n" + "\n".join(lines) + "\n\n" + OUTRO
+
+
+def heading_of(name: str, group: str | None) -> str:
+    """Heading above a verb in the list of all verbs; empty where none begins."""
+    return f"\n{HEADINGS[name]}\n" if group is None and name in HEADINGS else ""
 
 
 def load_schema(verb: Verb) -> type:
@@ -69,7 +91,7 @@ def verb_help(name: str, overrides: Sequence[str] = (), everything: bool = False
     if scenes := _scene_rows(name):
         lines += [
             "",
-            "Tasks in scenes are given by name instead of env=, with these options:",
+            "Simulated arm, mobile and hand tasks: task=<name> instead of env=, with these options:",
             "",
         ]
         lines += _columns([("Setting", "Type", "Default", "Meaning"), *scenes])
@@ -102,8 +124,14 @@ def setting_rows(name: str, schema: type, overrides: Sequence[str]) -> list[Row]
                 default_option(name, group),
             )
             names = " | ".join(options.pop(group))
+            advice = ADVICE.get((name, group), "")
             rows.append(
-                (group, "name or file", chosen, f"sets {group}.*: {names}, or a YAML file of your own")
+                (
+                    group,
+                    "name or file",
+                    chosen,
+                    f"sets {group}.*: {names}, or a YAML file of your own{advice}",
+                )
             )
         rows.append((key, setting.type_words, shown, setting.meaning))
     return rows

@@ -5,8 +5,19 @@ from __future__ import annotations
 # Settings that `--help` lists first, of verbs with many: those that most runs set.
 MOST_USED = {
     "train": (
-        *("data", "learn_from", "out", "steps", "batch_size", "lr", "obs_steps", "chunk", "execute"),
-        *("process", "net", "seed", "device", "logger", "resume", "overwrite"),
+        *(
+            "data",
+            "learn_from",
+            "learn_steps",
+            "out",
+            "init",
+            "steps",
+            "batch_size",
+            "lr",
+            "obs_steps",
+            "chunk",
+        ),
+        *("execute", "process", "net", "seed", "device", "resume", "overwrite"),
     ),
     "finetune": (
         *("out", "base", "method", "demos", "env_steps", "env", "record", "seed", "num_envs", "num_workers"),

@@ -30,7 +30,7 @@ def main(config: DataReplayConfig) -> int:
     if config.env is None and not episode.dataset.env.simulated:
         raise ConfigError(
             f"{config.path} was recorded on a robot, '{name}'. Replay it on that robot while it runs: "
-            f"robot={name.removeprefix('robot/')}; or name a simulated task with the same observations and "
+            f"robot=<its description>.yaml; or name a simulated task with the same observations and "
             "actions by env=."
         )
     seed = episode.meta.seed if config.seed is None else config.seed

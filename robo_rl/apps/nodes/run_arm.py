@@ -8,7 +8,7 @@ import numpy as np
 
 from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus
-from hardware.checks.arm_contract import check_contract, check_goal
+from hardware.checks.arm_contract import check_contract, check_goal, goal_names
 from hardware.description import RobotDescription, load_description
 from hardware.loop.inference import InferenceProcess
 from hardware.loop.sampler import check_guidable
@@ -25,6 +25,7 @@ from policies.remote.address import parse_address
 from robo_rl.apps.nodes.preflight_goal import SIM_GOAL, SIM_TASK
 from robo_rl.apps.nodes.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
+from robo_rl.core.errors import CheckpointError
 from robo_rl.core.seeding import derive_seed
 from sim.arms.arm6.body import HOME_RAD, SimulatedArm
 from sim.arms.arm6.lanes import start_of
@@ -73,6 +74,11 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     """
     robot, body = load_description("sim_arm"), SimulatedArm()
     check_contract(bundle, robot)
+    if not goal_names(bundle):
+        raise CheckpointError(
+            f"robo-rl run robot=sim_arm scores how a policy reaches its goal, and the bundle '{bundle.name}' "
+            f"observes no goal. Run it without a score: robo-rl up arm_sim bundle={bundle.folder}"
+        )
     check_goal(bundle, SIM_GOAL, SIM_TASK)
     buses = {
         name: world.bus(name) for name in ("sim_robot", "arm_policy", "action_head", "safety_filter", "task")

@@ -150,6 +150,13 @@ def _serve(config: RecordAppNodeConfig, settings: Any, desk: Any) -> Any:
     address = f"{'https' if secure else 'http'}://{name}:{port}/"
     print(f"record: the page is at {address}", flush=True)
     print(f"record: a phone or headset drives at {address}phone (docs/recording.md)", flush=True)
-    if config.open and has_screen():
-        webbrowser.open(address)
+    if has_screen():
+        if config.open:
+            webbrowser.open(address)
+    elif loopback:
+        print(
+            f"record: no display here; from your computer: ssh -L {port}:localhost:{port} <this host>, then "
+            "open the page there; or ui=terminal",
+            flush=True,
+        )
     return thread.close

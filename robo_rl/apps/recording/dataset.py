@@ -12,7 +12,7 @@ from robo_rl.apps.recording.episodes import Tally, tally_of
 from robo_rl.conf.record import RecordingSettings
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
-from robo_rl.data.episodes.dataset_writer import DatasetWriter
+from robo_rl.data.episodes.dataset_writer import DatasetWriter, check_contract_of
 from robo_rl.data.episodes.recover import recover
 from robo_rl.data.episodes.schema import DATASET_JSON, STAMP_COLUMNS, Codec, DatasetMeta
 
@@ -54,6 +54,15 @@ def stamp_columns(spec: EnvSpec) -> tuple[str, ...]:
     )
 
 
+def check_fits(path: Path, spec: EnvSpec) -> EnvSpec:
+    """Contract of the dataset in `path`, which has its own longest episode. Raises DataError where its
+    episodes have another contract than `spec`.
+    """
+    known = DatasetMeta.load(path).env
+    check_contract_of(path, known, replace(spec, max_episode_steps=known.max_episode_steps))
+    return known
+
+
 def open_dataset(config: RecordingSettings, spec: EnvSpec) -> OpenDataset:
     """Create the dataset, or open it and salvage what a killed app left.
 
@@ -67,9 +76,7 @@ def open_dataset(config: RecordingSettings, spec: EnvSpec) -> OpenDataset:
             path, spec, image_codec=codec, stamps=stamp_columns(spec), min_free_bytes=floor
         )
         return OpenDataset(writer, Tally(), ())
-    known = DatasetMeta.load(path).env
-    same = replace(spec, max_episode_steps=known.max_episode_steps)
-    writer = DatasetWriter.open(path, same, min_free_bytes=floor)
+    writer = DatasetWriter.open(path, check_fits(path, spec), min_free_bytes=floor)
     salvaged = [
         f"Episode {each.number} was interrupted: its {each.frames} frames were salvaged, without a label."
         for each in recover(path)

@@ -99,11 +99,8 @@ class DatasetWriter:
         """
         root = Path(path)
         meta = DatasetMeta.load(root)
-        if env is not None and env != meta.env:
-            raise DataError(
-                f"{root} holds episodes of another contract than {env.name}: found in the dataset "
-                f"{differences(meta.env, env)}. Record into a new dataset by another out=."
-            )
+        if env is not None:
+            check_contract_of(root, meta.env, env)
         return cls(root, meta, RecordOptions(min_free_bytes, durable), FolderLock(root, "dataset"))
 
     def episode(
@@ -148,6 +145,15 @@ class DatasetWriter:
             for staged in (self.path / STAGING).iterdir():
                 if staged.is_dir():
                     rmtree(staged)
+
+
+def check_contract_of(root: Path, found: EnvSpec, env: EnvSpec) -> None:
+    """Raise DataError where the dataset in `root`, of the contract `found`, cannot take episodes of `env`."""
+    if found != env:
+        raise DataError(
+            f"{root} holds episodes of another contract than {env.name}: found in the dataset "
+            f"{differences(found, env)}. Record into a new dataset by another out=."
+        )
 
 
 def refuse_taken(root: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from robo_rl.apps.cli import main as cli
-from robo_rl.apps.cli.help import load_schema
+from robo_rl.apps.cli.help import HEADINGS, load_schema
 from robo_rl.apps.cli.most_used import MOST_USED
 from robo_rl.apps.cli.verbs import VERBS, Verb
 from robo_rl.conf.fields import settings
@@ -47,6 +47,8 @@ def test_help_is_fast_and_names_every_verb() -> None:
     for name, verb in VERBS.items():
         assert name in done.stdout
         assert verb.examples[0] in done.stdout
+    for name, heading in HEADINGS.items():
+        assert f"\n{heading}\n  {name} " in done.stdout
 
 
 def test_ctrl_c_during_imports_prints_one_sentence() -> None:

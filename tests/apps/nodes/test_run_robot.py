@@ -27,12 +27,13 @@ from hardware.safety.reasons import Reason
 from hardware.topics import JOINT_STATES
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.cli.main import main
-from robo_rl.apps.contract import next_step
+from robo_rl.apps.contract import camera_words, next_step
 from robo_rl.apps.nodes.node_life import leave
 from robo_rl.apps.nodes.run_arm import arm_cell
 from robo_rl.apps.nodes.run_robot import Cell, _Director
 from robo_rl.apps.run import next_step as after_run
 from robo_rl.conf.schema import ContractConfig, RunConfig
+from robo_rl.core.errors import CheckpointError
 from robo_rl.core.seeding import derive_seed
 from sim.registry import make_env
 from tests.hardware.bundles import ENVELOPE, arm_bundle, quad_bundle
@@ -266,6 +267,27 @@ def test_contract_prints_the_next_command(reach: Bundle, capsys: pytest.CaptureF
     assert after_run(fly) == f"robo-rl run bundle={reach.folder} robot=sim_quad"
     assert after_run(replace(fly, envelope=None)) == ""  # the simulated craft refuses it, too
     assert after_run(replace(fly, env=replace(fly.env, name="quad/race"))) == ""
+
+
+def test_a_bundle_without_a_goal_is_sent_to_up(reach: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run` scores how a goal is reached, so it refuses a bundle that observes none; `up` runs it."""
+    monkeypatch.setattr("robo_rl.apps.nodes.run_arm.goal_names", lambda bundle: ())
+    config = RunConfig(str(reach.folder), robot="sim_arm")
+    with pytest.raises(CheckpointError, match=r"observes no goal.*: robo-rl up arm_sim bundle="):
+        arm_cell(config, reach, InProcessWorld(clock=time.monotonic))
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (("state",), ", uses no camera (the robot has front, wrist)"),
+        (("state", "image.wrist"), ", uses cameras wrist"),
+    ],
+)
+def test_contract_names_the_cameras_that_the_bundle_uses(keys: tuple[str, ...], words: str) -> None:
+    bundle: Any = SimpleNamespace(env=SimpleNamespace(obs=dict.fromkeys(keys)))
+    robot: Any = SimpleNamespace(cameras={"front": None, "wrist": None})
+    assert camera_words(bundle, robot) == words
 
 
 def test_a_missing_file_of_a_driver_is_named(reach: Bundle, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,6 +71,8 @@ def test_a_taken_out_is_refused_before_a_robot_moves(tmp_path: Path) -> None:
     spec = spec_of(config, load_description("sim_arm"))
     DatasetWriter.create(tmp_path / "data", spec, min_free_bytes=0).close()
     check(replace(config, out=str(tmp_path / "data")))
+    with pytest.raises(DataError, match="another contract than robot/sim_arm_gripper: found in the dataset"):
+        check(replace(config, robot="sim_arm_gripper", out=str(tmp_path / "data")))
 
 
 def test_a_token_in_no_folder_is_refused_before_a_robot_moves(tmp_path: Path) -> None:

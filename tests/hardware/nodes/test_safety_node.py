@@ -133,11 +133,17 @@ def test_states_of_other_joints_are_reported_every_5_s() -> None:
     ("offset_rad", "why"),
     [
         (math.nan, "the command contains NaN or an infinite value"),
-        (0.5, Reason.JUMP_AT_START.sentence),
+        (
+            0.5,
+            f"{Reason.JUMP_AT_START.sentence}. Joint a: command 0.50 rad, arm 0.00 rad, limit "
+            "start_jump_rad=0.3. Move the arm to where the demonstrations start, or raise start_jump_rad",
+        ),
     ],
 )
 def test_dropped_commands_are_reported(offset_rad: float, why: str) -> None:
-    """Fifty a second, one line in 5 s; the filter's state only shows that no command was accepted."""
+    """Fifty a second, one line in 5 s; the filter's state only shows that no command was accepted. It is said
+    again while it lasts.
+    """
     cell, said = Cell(), list[str]()
     cell.world.kill("filter")
     bus, other = cell.world.bus("watched"), cell.world.bus("other")
@@ -146,7 +152,9 @@ def test_dropped_commands_are_reported(offset_rad: float, why: str) -> None:
     other.timer(0.02, lambda: send(command(np.full(3, offset_rad), round(50 * cell.world.now()))))
     cell.until(4.0)
     assert watched.filter.phase is Phase.ARMED
-    assert said == [f"watched: what teleop sends is dropped: {why}."]
+    assert said == [line := f"watched: what teleop sends is dropped: {why}."]
+    cell.until(9.0)
+    assert said == [line, line]
 
 
 KILLED_S = [1.0, 1.0001, 1.005, 1.0123, 1.0199]
