@@ -27,6 +27,7 @@ from hardware.bus.dds.bus import DdsBus
 from hardware.description import load_description
 from hardware.messages import JointState, JointTrajectory
 from hardware.topics import JOINT_STATES, SAFE
+from policies.deploy.bundle import OWN_SUM, sha256_of_manifest
 from robo_rl.core.spec import ActionSpec
 from tests.hardware.bundles import arm_bundle, arm_env
 
@@ -97,7 +98,7 @@ def restless_bundle(folder: Path) -> Path:
     manifest = folder / "manifest.json"
     body = json.loads(manifest.read_text())
     body["noise"]["mode"] = "gaussian"
-    manifest.write_text(json.dumps(body))
+    manifest.write_text(json.dumps(body | {OWN_SUM: sha256_of_manifest(body)}))
     return folder
 
 

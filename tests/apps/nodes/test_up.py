@@ -22,7 +22,7 @@ from hardware.bus.dds.bus import DdsBus
 from hardware.bus.dds.cdr import ros_types
 from hardware.recording.bag_reader import Bag
 from hardware.topics import CHUNK, SAFE, image_topic
-from policies.deploy.bundle import MANIFEST, Bundle
+from policies.deploy.bundle import MANIFEST, OWN_SUM, Bundle, sha256_of_manifest
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.nodes.node_sets import load_set, set_names
 from robo_rl.apps.nodes.node_table import NODES
@@ -332,7 +332,7 @@ def told_otherwise(bundle: Bundle, folder: Path, unit: str) -> str:
     shutil.copytree(bundle.folder, folder)
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["env"]["obs"]["state"]["unit"] = unit
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    (folder / MANIFEST).write_text(json.dumps(manifest | {OWN_SUM: sha256_of_manifest(manifest)}))
     return str(folder)
 
 
