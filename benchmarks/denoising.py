@@ -1,6 +1,6 @@
 """Learning inside the denoising of a base policy, beside steering, residual and auto on the same bases.
 
-    python benchmarks/denoising.py --task peg-insert-side --method dppo,flow_sde,flow_noise --seeds 3
+    python benchmarks/denoising.py --task peg-insert-side --method dppo,flow_sde,flow_noise
     python benchmarks/denoising.py --task arm-lift --method dppo,flow_sde,flow_noise,steering,residual,auto
 
 Seeds, demonstrations and bases of peg-insert-side are those of benchmarks/finetune.py; with the same --folder

@@ -36,7 +36,7 @@ class ActorConfig:
     network: str = "mlp"  # or a name of `nets.deep.network`, which has its own norms and activations
     normalize: bool = False  # features are normalised by statistics that the learner writes; not for mlp
     log_std_min: float = LOG_STD_MIN  # gaussian: lower end of the range of the log standard deviation
-    clip_std: bool = False  # gaussian: the output itself, clipped to the range; init_std is not used
+    clip_std: bool = False  # gaussian: the log standard deviation is clipped to its range, not squashed
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"hidden": list(self.hidden)}
@@ -104,22 +104,22 @@ class GaussianActor(Actor):
     C).
 
     m starts at 0 and s at `init_std`. The log standard deviation is squashed smoothly into [-5, 2], or from
-    `log_std_min` on.
+    `log_std_min` on; with `clip_std` it is clipped to that range, as in the paper's code.
     """
 
     def __init__(self, config: ActorConfig) -> None:
         super().__init__(config, 2 * config.dim)
-        span = (math.log(config.init_std) - config.log_std_min) / (LOG_STD_MAX - config.log_std_min)
-        self.log_std_bias = math.atanh(2.0 * span - 1.0)
+        start = math.log(config.init_std)
+        span = (start - config.log_std_min) / (LOG_STD_MAX - config.log_std_min)
+        self.log_std_bias = start if config.clip_std else math.atanh(2.0 * span - 1.0)
 
     def distribution(self, x: Float[Tensor, "b i"]) -> tuple[Float[Tensor, "b dim"], Float[Tensor, "b dim"]]:
         """Mean and log standard deviation before the tanh."""
         mean, raw = self.net(x).chunk(2, dim=-1)
+        low, shifted = self.config.log_std_min, raw + self.log_std_bias
         if self.config.clip_std:
-            return mean, raw.clamp(self.config.log_std_min, LOG_STD_MAX)
-        squash = 0.5 * (torch.tanh(raw + self.log_std_bias) + 1.0)
-        low = self.config.log_std_min
-        return mean, low + (LOG_STD_MAX - low) * squash
+            return mean, shifted.clamp(low, LOG_STD_MAX)
+        return mean, low + (LOG_STD_MAX - low) * 0.5 * (torch.tanh(shifted) + 1.0)
 
     def sample(
         self, x: Float[Tensor, "b i"], eps: Float[Tensor, "b dim"]

@@ -56,6 +56,7 @@ IN_APPS = {  # program -> what it uses of robo_rl.apps
     "few_demos": {"training.train_data"},
     "kill_app": {"recording.episodes"},  # the app's own code
     "learner": {"cli.config", "tuning.compose", "tuning.warm_start"},
+    "learner_equality": {"cli.config"},
     "node_start": {"node", "nodes.node_table"},  # the program that is measured, and its nodes
     "recording_app": {  # the app itself
         *("recording.callers", "recording.dataset", "recording.desk", "recording.episodes"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -43,14 +45,25 @@ def test_context_is_seen_behind_the_features() -> None:
     assert not torch.equal(actor.act(features, ctx), actor.act(features, -ctx))
 
 
-def test_restart_resets_the_weights() -> None:
+@pytest.mark.parametrize("clip_std", [False, True])
+def test_restart_resets_the_weights(clip_std: bool) -> None:
     """Restart gives u = 0 and the initial standard deviation."""
-    actor = GaussianActor(ActorConfig("gaussian", 3, 2, (8,), init_std=0.5))
+    actor = GaussianActor(ActorConfig("gaussian", 3, 2, (8,), init_std=0.5, clip_std=clip_std))
     torch.nn.init.normal_(actor.net[-1].weight)
     actor.restart()
     mean, log_std = actor.distribution(torch.randn(4, 3))
     assert mean.eq(0.0).all()
     torch.testing.assert_close(log_std.exp(), torch.full((4, 2), 0.5))
+
+
+def test_a_clipped_deviation_by_hand() -> None:
+    """log s is the output plus log(init_std), but never above 2 or below `log_std_min`."""
+    config = ActorConfig("gaussian", 3, 3, (), init_std=math.e, clip_std=True, log_std_min=-4.0)
+    actor = GaussianActor(config)
+    with torch.no_grad():
+        actor.net[-1].get_parameter("bias")[3:] = torch.tensor([-6.0, -0.5, 1.5])
+    found = actor.distribution(torch.zeros(1, 3))[1]
+    torch.testing.assert_close(found, torch.tensor([[-4.0, 0.5, 2.0]]))
 
 
 def test_a_configuration_comes_back_from_json() -> None:

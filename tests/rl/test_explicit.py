@@ -29,6 +29,7 @@ RESIDUAL = ResidualMap(2, 0.3)
 KINDS: dict[str, tuple[ActionMap, dict[str, Any]]] = {
     "sac": (DirectMap(2), {"layer_norm": False, "auto_alpha": True, "alpha": 0.1, "entropy_in_target": True,
                            "actor_reduce": "min"}),
+    "clip_std": (DirectMap(2), {"clip_std": True, "log_std_min": -0.02, "actor_reduce": "min"}),
     "td3": (DirectMap(2), {"actor": "deterministic", "actor_reduce": "first", "actor_delay": 2}),
     "residual": (RESIDUAL, {"actor": "deterministic", "gate": True, "penalty": 0.1, "grad_clip": 0.5}),
     "redq": (RESIDUAL, {"heads": 4, "target_subset": 2, "actor_reduce": "mean", "activation": "silu"}),

@@ -36,7 +36,6 @@ class Plain:
             [head(part, k) for k in (0, 1)] for part in (learner.critic, learner.critics.target)
         )
         self.log_alpha = torch.zeros((), requires_grad=True)
-        self.offset = getattr(learner.actor, "log_std_bias", 0.0)
         self.rng = torch.Generator()
         self.rng.set_state(learner.generator.get_state())
         weights = [p for critic in self.critics for p in critic.parameters()]
@@ -74,7 +73,7 @@ class Plain:
 
     def _sample(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = self.actor(obs).chunk(2, dim=-1)
-        spread = Normal(mean, (-5.0 + 3.5 * (1.0 + torch.tanh(raw + self.offset))).exp())
+        spread = Normal(mean, raw.clamp(-20.0, 2.0).exp())
         before = mean + spread.stddev * torch.randn(len(obs), ACT, generator=self.rng)
         u = torch.tanh(before)
         return u, (spread.log_prob(before) - TanhTransform().log_abs_det_jacobian(before, u)).sum(-1)

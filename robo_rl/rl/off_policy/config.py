@@ -112,6 +112,9 @@ class LearnerConfig:
     log_std_min: float | None = setting(
         None, "SAC: lower end of the log standard deviation; none: -5 for mlp, -10 for other networks"
     )
+    clip_std: bool = setting(
+        False, "SAC: the log standard deviation is clipped to its range; false: squashed into it by a tanh"
+    )
     alpha: float = setting(0.02, "SAC: entropy weight; with auto_alpha its initial value", at_least=0.0)
     auto_alpha: bool = setting(False, "SAC: tune alpha to target_entropy")
     target_entropy: float = setting(0.0, "SAC with auto_alpha, in nats per dimension of u")

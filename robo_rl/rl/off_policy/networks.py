@@ -62,7 +62,7 @@ def _actor(obs_dim: int, context: LearnerContext) -> Actor:
             cfg.actor, in_dim, context.map.dim, tuple(cfg.hidden), norm, cfg.init_std,
             activation=cfg.activation, network=cfg.network, normalize=cfg.normalize_obs,
             log_std_min=lowest_log_std(cfg),
-            clip_std=cfg.network == "xqc",
+            clip_std=cfg.clip_std,
         )
     )  # fmt: skip
 

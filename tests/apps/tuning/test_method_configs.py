@@ -300,6 +300,8 @@ PAPER: dict[str, dict[str, Any]] = {
     },
     "sac": {
         "map.kind": "direct",
+        "learner.clip_std": True,
+        "learner.log_std_min": -20.0,
         "learner.hidden": [256, 256],
         "learner.layer_norm": False,
         "learner.heads": 2,
