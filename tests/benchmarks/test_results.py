@@ -216,7 +216,7 @@ def test_the_front_table_takes_the_newest_of_several_machines() -> None:
     """One row per headline: value, number of seeds, and the peer of the same machine."""
     slow = {"value": 0.8, "unit": "fraction", "per_seed": [0.7, 0.9], "date": "2026-02-01"}
     fast = {"value": 0.7, "unit": "fraction", "per_seed": [0.7], "date": "2026-01-01"}
-    name = "finetune/pick-place/auto"
+    name = "finetune/assembly/auto"
     results: dict[str, dict[str, dict[str, Any]]] = {
         "a": {f"{name}/success": fast, f"{name}/base/success": {"value": 0.3, "unit": "fraction"}},
         "b": {f"{name}/success": slow, f"{name}/base/success": {"value": 0.4, "unit": "fraction"}},

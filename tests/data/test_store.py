@@ -287,6 +287,31 @@ def test_anything_else_is_no_label_of_success(given: Any, tmp_path: Path) -> Non
     assert EpisodeStore(tmp_path / "set")[0].success is False
 
 
+@pytest.mark.wrong_types
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"terminated": "no"},
+        {"intervention": "false"},
+        {"terminated": 2},
+        {"reward": "much"},
+        {"reward": None},
+    ],
+)
+def test_unclear_flags_and_rewards_of_a_frame_are_refused(wrong: dict[str, Any], tmp_path: Path) -> None:
+    """The frame is not stored; 0 and 1, as simulators return them, are flags."""
+    name, value = next(iter(wrong.items()))
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    obs, action = {"state": np.zeros(3, "float32")}, np.zeros(2, "float32")
+    with writer.episode() as episode:
+        with pytest.raises(DataError, match=f"^{name}={value!r} is no (flag of a frame|number)"):
+            episode.add(obs, action, **wrong)
+        episode.add(obs, action, reward=np.float64(1.0), terminated=np.float64(1.0), intervention=1)
+        episode.commit()
+    stored = EpisodeStore(tmp_path / "set")[0]
+    assert (stored.reward.tolist(), stored.terminated.tolist()) == ([1.0], [True])
+
+
 def test_an_observation_with_other_keys_is_named(tmp_path: Path) -> None:
     """The last observation by its argument."""
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import FolderLock
-from robo_rl.core.shapes import Shaped
+from robo_rl.core.shapes import Float, Shaped
 from robo_rl.core.text.counts import counted
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.commit import (
@@ -112,23 +112,25 @@ class EpisodeWriter:
         action: ArrayLike,
         *,
         reward: SupportsFloat = 0.0,
-        terminated: Flag = False,
-        intervention: Flag = False,
+        terminated: Flag | SupportsFloat = False,
+        intervention: Flag | SupportsFloat = False,
         stamps: Mapping[str, int] | None = None,
     ) -> None:
         """Append one frame: the observation, and the action that was executed from it, in physical units.
 
         stamps: time stamps [ns] by column; missing ones are stored as -1, unknown. Raises DataError for
-        missing or unknown keys, wrong shapes and types, and DiskFullError when the disk fills. The frame is
-        then not stored at all; the frames before it can be committed.
+        missing or unknown keys, wrong shapes and types, a reward that is no number, and flags other than
+        True, False, 1 and 0, and DiskFullError when the disk fills. The frame is then not stored at all; the
+        frames before it can be committed.
         """
         self._require_running()
         if self._sealing:
             raise DataError("The commit of this episode has begun: it takes no more frames. Commit it again.")
         require_free(self._root, self._options.min_free_bytes // 4)
         rows = self._obs_rows(obs)
-        for column, value in (("reward", reward), ("terminated", terminated), ("intervention", intervention)):
-            rows[column] = np.asarray(value, dtype="float32" if column == "reward" else "bool")
+        rows["reward"] = _number("reward", reward)
+        for column, value in (("terminated", terminated), ("intervention", intervention)):
+            rows[column] = np.asarray(_flag(column, value))
         rows["action"] = _row(self._column("action"), action)
         if self._dataset.stamps:
             rows[STAMPS] = self._stamps(stamps or {})
@@ -287,11 +289,27 @@ class EpisodeWriter:
 
 def _label(success: object) -> bool | None:
     """A label of success. Raises DataError for anything but a flag, 0, 1 or None: bool("no") is True."""
-    if success is None or isinstance(success, bool | np.bool_):
+    if success is None or _is_flag(success):
         return None if success is None else bool(success)
-    if isinstance(success, Real) and success in (0, 1):  # simulators report 1.0
-        return bool(success)
     raise DataError(f"success={success!r} is no label of an episode: give True, False, or None if unknown.")
+
+
+def _flag(name: str, value: object) -> bool:
+    """A flag of a frame. Raises DataError for anything but True, False, 0 and 1."""
+    if _is_flag(value):
+        return bool(value)
+    raise DataError(f"{name}={value!r} is no flag of a frame: give True or False.")
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool | np.bool_) or (isinstance(value, Real) and value in (0, 1))
+
+
+def _number(name: str, value: SupportsFloat) -> Float[ndarray, ""]:
+    try:
+        return np.asarray(float(value), dtype="float32")
+    except (TypeError, ValueError):
+        raise DataError(f"{name}={value!r} is no number.") from None
 
 
 def array_meta(column: Column, file: PayloadFile) -> ArrayMeta:

@@ -58,6 +58,16 @@ def test_colour_and_depth_are_drawn_once(engine: str, monkeypatch: pytest.Monkey
     assert len(drawn) == 4
 
 
+def test_objects_that_are_not_there_are_named() -> None:
+    """One sentence with the objects that there are, in place of a KeyError."""
+    view = _env(1).view
+    for read in (view.object_pose, view.speed_m_s, view.spin_rad_s):
+        with pytest.raises(
+            UnknownNameError, match=r"^Unknown free object 'cub'. Did you mean 'cube'\? Known: cube"
+        ):
+            read("cub")
+
+
 @pytest.mark.parametrize("camera", ["view", "front"])
 def test_point_cloud_lies_on_the_surfaces(camera: str) -> None:
     """Above the table, within the box; and the points near the cube are on its faces, to a pixel's width."""
