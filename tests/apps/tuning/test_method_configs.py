@@ -78,6 +78,8 @@ PAPER: dict[str, dict[str, Any]] = {
     },
     "dawn": {"map.kind": "residual", "mix.base": 0.25, "learner.layer_norm": True, "burn_in": 0},
     "dsrl_sac": {
+        "learner.clip_std": True,
+        "learner.log_std_min": -20.0,
         "algorithm": "off_policy",
         "map.kind": "steering",
         "map.magnitude": 1.5,
@@ -195,6 +197,8 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.entropy_in_target": True,
     },
     "rlpd": {
+        "learner.clip_std": True,
+        "learner.log_std_min": -20.0,
         "map.kind": "direct",
         "base_steps": 5000,
         "burn_in": 0,
@@ -219,6 +223,8 @@ PAPER: dict[str, dict[str, Any]] = {
         "mix.demo": 0.5,
     },
     "wsrl": {
+        "learner.clip_std": True,
+        "learner.log_std_min": -11.51,
         "map.kind": "direct",
         "warmup": "actor",
         "base_steps": 5000,
@@ -241,6 +247,8 @@ PAPER: dict[str, dict[str, Any]] = {
         "mix.demo": 0.0,
     },
     "calql_offline": {
+        "learner.clip_std": True,
+        "learner.log_std_min": -11.51,
         "offline_updates": 20_000,
         "learner.conservative": 1.0,
         "learner.conservative_actions": 10,
@@ -252,6 +260,8 @@ PAPER: dict[str, dict[str, Any]] = {
         "learner.entropy_in_target": False,
     },
     "rlif": {
+        "learner.clip_std": True,
+        "learner.log_std_min": -20.0,
         "reward_source": "interventions",
         "intervene": "expert",
         "intervention.error": 0.05,
