@@ -93,12 +93,12 @@ def limited_tilt(quat_wxyz: Float[ndarray, " 4"], tilt_rad: float) -> Float[ndar
     """
     quat: ndarray = np.asarray(quat_wxyz, float) / np.linalg.norm(quat_wxyz)
     up = rotation_of(quat)[:, 2]
-    angle = math.acos(float(np.clip(up[2], -1.0, 1.0)))
+    side = math.hypot(up[0], up[1])
+    angle = math.atan2(side, up[2])  # acos would be wrong by 1e-8 rad near upside down
     if angle <= tilt_rad:
         return quat
-    side = math.hypot(up[0], up[1])
     # Upside down, the horizontal axis is not defined, so the x axis is used.
-    axis = np.array([-up[1], up[0], 0.0]) / side if side > 1e-9 else np.array([1.0, 0.0, 0.0])
+    axis = np.array([-up[1], up[0], 0.0]) / side if side > 1e-12 else np.array([1.0, 0.0, 0.0])
     yaw = quat_product(_turn(axis, -angle), quat)
     tilted: ndarray = quat_product(_turn(axis, tilt_rad), yaw)
     return tilted

@@ -26,7 +26,6 @@ from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.host_reads import HostReads
-from robo_rl.rl.collect import READ_EVERY
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.tuners import Human
@@ -36,6 +35,7 @@ FILES = sorted((CONF / "method").glob("*.yaml"))
 # `auto` runs others; `ppo_tokens` is trained in tests/apps/tuning/test_vla_methods.py
 METHODS = [path.stem for path in FILES if path.stem not in ("auto", "ppo_tokens")]
 LANES = 3
+READ_EVERY = 20  # control steps between two looks at the results, here
 ON_GPU = "cuda"
 
 # method -> dotted setting -> the value of its paper or of the code that came with it.
@@ -620,10 +620,13 @@ def session(
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_no_method_reads_the_device_in_its_loop(name: str, demos: EpisodeStore) -> None:
+def test_no_method_reads_the_device_in_its_loop(
+    name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the form for a GPU: no read between two looks at the results, no tensor on another device. PPO reads
     once per rollout.
     """
+    monkeypatch.setattr("robo_rl.rl.collect.READ_EVERY", READ_EVERY)
     config = small(name, "method.utd=0.4")
     human = config.intervene != "none"
     env = DeviceWorld(LANES, intervened=human)

@@ -56,6 +56,15 @@ def test_tilt_is_limited_in_its_own_direction(quat: np.ndarray) -> None:
         assert up[:2] / math.hypot(*up[:2]) == pytest.approx(before[:2] / math.hypot(*before[:2]), abs=1e-6)
 
 
+@pytest.mark.parametrize("off", [0.0, 1e-13, 1e-10, 1e-8, 1e-5])
+def test_tilt_is_limited_close_to_upside_down(off: float) -> None:
+    """Half a turn about an axis between x and y, and `off` rad more."""
+    turned = math.pi / 2 + off / 2
+    axis = np.array([0.37506962, 0.92699664, 0.0]) / math.hypot(0.37506962, 0.92699664)
+    cut = limited_tilt(np.array([math.cos(turned), *(math.sin(turned) * axis)]), 0.5)
+    assert math.acos(rotation_of(cut)[2, 2]) == pytest.approx(0.5, abs=1e-12)
+
+
 def test_bounds_match_hand_computation() -> None:
     """Nose 1 rad to the left, tilted forwards by 0.9: forwards by 0.5, same heading. PX4 counts from
     north.
