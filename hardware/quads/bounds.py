@@ -50,12 +50,14 @@ def refuse_motors(setpoint: Setpoint, robot: str) -> None:
 
 
 def bounded(setpoint: Setpoint, limits: QuadLimits, robot: str) -> Setpoint:
-    """The setpoint within the limits.
+    """The setpoint within the limits; `motors_off` stays what it is.
 
     Raises DriverError for motor commands, and for values that are not finite or have the wrong size.
     """
     refuse_motors(setpoint, robot)
     _check(setpoint, robot)
+    if motors_off(setpoint):
+        return setpoint  # also where `thrust_low` is above 0
     if isinstance(setpoint, BodyRates):
         rates = np.clip(setpoint.rates_rad_s, -limits.rate_rad_s, limits.rate_rad_s)
         return BodyRates(rates, _thrust(setpoint.thrust, limits))
@@ -75,6 +77,14 @@ def bounded(setpoint: Setpoint, limits: QuadLimits, robot: str) -> Setpoint:
             rates_rad_s=np.clip(setpoint.rates_rad_s, -limits.rate_rad_s, limits.rate_rad_s),
         )
     return setpoint
+
+
+def motors_off(setpoint: Setpoint) -> bool:
+    """True for no thrust and no rates at all, by which the flight filter switches the motors off.
+
+    A stop after such a setpoint must not land the craft, because the rotors would turn again.
+    """
+    return isinstance(setpoint, BodyRates) and setpoint.thrust == 0.0 and not np.any(setpoint.rates_rad_s)
 
 
 def bounded_rates(setpoint: Setpoint, limits: QuadLimits, robot: str) -> BodyRates:

@@ -2,7 +2,7 @@
 
 Watchdogs: the guard process (`hardware/guard/guard.py`) lets the craft's high-level commander land it. Should
 it fail, the firmware levels the craft 0.5 s after the last setpoint and stops its motors after 2 s, or when
-it has tumbled.
+it has tumbled. After a setpoint that switched the motors off, they stay off.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from hardware.driver import WATCHDOG_S
-from hardware.quads.bounds import QuadLimits, bounded
+from hardware.quads.bounds import QuadLimits, bounded, motors_off
 from hardware.quads.crazyflie.firmware import (
     ARMED,
     FLYING,
@@ -61,7 +61,7 @@ class CrazyflieDriver:
         self._uri, self._arm, self._cache = uri, arm, cache
         self._robot = f"the Crazyflie at {uri}"
         self._link: CrazyflieLink | None = None
-        self._unlocked, self._wrote, self._stopped = False, False, False
+        self._unlocked, self._wrote, self._stopped, self._off = False, False, False, False
         self._stab_mode: int | None = None
         self._landed_s = -math.inf
 
@@ -118,7 +118,7 @@ class CrazyflieDriver:
             self._prepare(link, STAB_MODES[type(setpoint)])
         if self._arm and not self._wrote and not state.armed:
             link.cf.supervisor.send_arming_request(True)
-        self._wrote = True
+        self._wrote, self._off = True, motors_off(setpoint)
         return send_setpoint(link.cf.commander, setpoint, self._robot)
 
     def stop(self, reason: str) -> None:
@@ -126,7 +126,7 @@ class CrazyflieDriver:
             return
         self._stopped = True
         height_m = 0.5 if self._link.state is None else float(self._link.state[0]["stateEstimateZ.z"]) / 1e3
-        if stands(self._link.info, height_m):
+        if self._off or stands(self._link.info, height_m):
             self._link.cf.commander.send_stop_setpoint()
             return
         duration_s = landing_duration_s(height_m)
@@ -141,7 +141,8 @@ class CrazyflieDriver:
             self.stop("closed")
             self._wait_until_down(link)
             link.close()
-        self._link, self._unlocked, self._wrote, self._stopped = None, False, False, False
+        self._link = None
+        self._unlocked, self._wrote, self._stopped, self._off = False, False, False, False
         self._stab_mode, self._landed_s = None, -math.inf
 
     def _open(self) -> CrazyflieLink:

@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from hardware.driver import WATCHDOG_S
-from hardware.quads.bounds import QuadLimits, bounded_rates
+from hardware.quads.bounds import QuadLimits, bounded_rates, motors_off
 from hardware.quads.crazyflie.firmware import (
     ARMED,
     FLYING,
@@ -81,7 +81,7 @@ class Crazyswarm2Driver:
         self._where, self._backend, self._frame, self._arm = (name, namespace, log), backend, frame, arm
         self._robot = f"the Crazyflie '{name}' of crazyswarm2"
         self._topics: Crazyswarm2Topics | None = None
-        self._unlocked, self._wrote, self._stopped = False, False, False
+        self._unlocked, self._wrote, self._stopped, self._off = False, False, False, False
         self._requested_s, self._requests, self._landed_s = -math.inf, 0, -math.inf
 
     def connect(self) -> None:
@@ -163,7 +163,7 @@ class Crazyswarm2Driver:
         roll, pitch, yaw = np.degrees(sent.rates_rad_s).tolist()
         # The yaw rate of cmd_vel_legacy is positive to the right.
         topics.command((PITCH_SIGNS[self._backend] * pitch, roll, float(number)), -yaw)
-        self._wrote = True
+        self._wrote, self._off = True, motors_off(sent)
         return BodyRates(sent.rates_rad_s, number / FULL_THRUST)
 
     def stop(self, reason: str) -> None:
@@ -172,7 +172,7 @@ class Crazyswarm2Driver:
             return
         self._stopped = True
         height_m = 0.5 if topics.pose is None else float(topics.pose[0].pose.position.z)
-        if stands(self._info(topics), height_m):
+        if self._off or stands(self._info(topics), height_m):
             topics.command((0.0, 0.0, 0.0), 0.0)
             return
         duration_s = landing_duration_s(height_m)
@@ -192,7 +192,8 @@ class Crazyswarm2Driver:
             self.stop("closed")
             self._wait_until_down(topics)
             topics.close()
-        self._topics, self._unlocked, self._wrote, self._stopped = None, False, False, False
+        self._topics = None
+        self._unlocked, self._wrote, self._stopped, self._off = False, False, False, False
         self._requested_s, self._requests, self._landed_s = -math.inf, 0, -math.inf
 
     def _open(self) -> Crazyswarm2Topics:

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from hardware.driver import WATCHDOG_S
-from hardware.quads.bounds import QuadLimits, bounded
+from hardware.quads.bounds import QuadLimits, bounded, motors_off
 from hardware.quads.px4.mavlink_link import Px4Link, mode_name
 from hardware.quads.px4.mavlink_messages import send_setpoint
 from hardware.quads.px4.offboard import LAND, LOST_S, OFFBOARD, OffboardStream
@@ -117,7 +117,7 @@ class Px4Driver:
         if refusal := link.pop_refusal():
             raise DriverError(f"{self._robot} refuses {refusal}{link.last_warning()}. Nothing was sent.")
         now_s = time.monotonic()
-        self._stream.on_setpoint(now_s)
+        self._stream.on_setpoint(now_s, motors_off(sent))
         send_setpoint(link, sent, self._robot)
         hint = f"{link.last_warning()}. Check that no other ground station controls it."
         request = self._stream.next_request(now_s, link.mode == OFFBOARD, link.armed, hint)
@@ -133,7 +133,12 @@ class Px4Driver:
         self._stream.stopped = True
         # Before the next heartbeat, an unanswered request may have been accepted already.
         requested = not self._stream.was_offboard and self._link.may_be_offboard()
-        if self._link.mode == OFFBOARD or requested:  # otherwise a pilot or a failsafe controls the craft
+        if not (self._link.mode == OFFBOARD or requested):
+            return  # a pilot or a failsafe controls the craft
+        if self._stream.off:
+            self._link.disarm_in_flight(tries=3)
+            self._link.send_text(f"robo-rl stops the motors: {reason}")
+        else:
             self._link.set_mode(LAND, tries=3)
             self._link.send_text(f"robo-rl lands: {reason}")
 

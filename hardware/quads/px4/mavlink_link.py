@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hardware.driver import import_vendor
-from hardware.quads.px4.offboard import ARM, CUSTOM_MODE, LAND, OFFBOARD, SET_MODE, Mode
+from hardware.quads.px4.offboard import ARM, CUSTOM_MODE, IN_FLIGHT, LAND, OFFBOARD, SET_MODE, Mode
 from robo_rl.core.errors import DriverError
 
 PX4, QUADROTOR = 12, 2  # MAV_AUTOPILOT, MAV_TYPE
@@ -152,6 +152,14 @@ class Px4Link:
     def request_arming(self) -> None:
         """Request armed motors, without waiting for the answer."""
         self._command(ARM, 1)
+
+    def disarm_in_flight(self, tries: int) -> None:
+        """Stop the motors wherever the craft is, `tries` times until it is accepted."""
+        for _ in range(tries):
+            self._answers.pop(ARM, None)
+            self._command(ARM, 0, IN_FLIGHT)
+            if self._answered(ARM):
+                return
 
     def send_text(self, text: str) -> None:
         """Write a line to the log of the flight; it is cut to 50 bytes."""

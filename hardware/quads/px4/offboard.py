@@ -17,6 +17,7 @@ OFFBOARD: Mode = (6, 0)
 LAND: Mode = (4, 6)
 CUSTOM_MODE = 1  # first parameter of SET_MODE: the mode is PX4's own
 SET_MODE, ARM = 176, 400  # MAV_CMD_DO_SET_MODE, MAV_CMD_COMPONENT_ARM_DISARM
+IN_FLIGHT = 21196  # second parameter of ARM: also where PX4 would refuse, as in the air
 
 STREAM_S = 1.0  # time of setpoints before offboard is requested; PX4 needs more than 2 Hz
 GAP_S = 0.5  # a longer pause between setpoints starts a new stream
@@ -42,6 +43,7 @@ class OffboardStream:
     requested_s: float = -math.inf  # last request
     requests: int = 0  # since the last success
     was_offboard: bool = False
+    off: bool = False  # the last setpoint switched the motors off
     stopped: bool = False
 
     @property
@@ -66,11 +68,11 @@ class OffboardStream:
                 "sent. Connect again to continue."
             )
 
-    def on_setpoint(self, now_s: float) -> None:
-        """Record a setpoint."""
+    def on_setpoint(self, now_s: float, off: bool) -> None:
+        """Record a setpoint. off: it switches the motors off."""
         if now_s - self.written_s > GAP_S:
             self.started_s = now_s
-        self.written_s = now_s
+        self.written_s, self.off = now_s, off
 
     def next_request(self, now_s: float, offboard: bool, armed: bool, hint: str) -> Request | None:
         """The request to send now, if any: offboard mode, then armed motors.

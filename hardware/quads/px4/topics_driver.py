@@ -14,8 +14,17 @@ import time
 import numpy as np
 
 from hardware.driver import WATCHDOG_S
-from hardware.quads.bounds import QuadLimits, bounded_rates
-from hardware.quads.px4.offboard import ARM, CUSTOM_MODE, LAND, LOST_S, OFFBOARD, SET_MODE, OffboardStream
+from hardware.quads.bounds import QuadLimits, bounded_rates, motors_off
+from hardware.quads.px4.offboard import (
+    ARM,
+    CUSTOM_MODE,
+    IN_FLIGHT,
+    LAND,
+    LOST_S,
+    OFFBOARD,
+    SET_MODE,
+    OffboardStream,
+)
 from hardware.quads.px4.topics import Px4Topics
 from hardware.states import QuadState, Setpoint
 from robo_rl.core.errors import DriverError
@@ -123,7 +132,7 @@ class Px4TopicsDriver:
         offboard = self._is_offboard(topics)
         self._stream.check_mode(offboard)
         now_s = time.monotonic()
-        self._stream.on_setpoint(now_s)
+        self._stream.on_setpoint(now_s, motors_off(sent))
         roll, pitch, yaw = swap_body(sent.rates_rad_s).tolist()
         thrust = np.array([0.0, 0.0, -sent.thrust], dtype=np.float32)  # down is positive
         topics.send("offboard_control_mode", body_rate=True)
@@ -144,11 +153,14 @@ class Px4TopicsDriver:
         requested = self._stream.requests > 0 and not self._stream.was_offboard
         if not (self._is_offboard(topics) or requested):
             return  # a pilot or a failsafe controls the craft
-        for _ in range(3):  # commands can be lost, so repeat until the craft is seen to land
-            self._send_command(topics, SET_MODE, CUSTOM_MODE, *LAND)
+        for _ in range(3):  # commands can be lost, so repeat until the craft is seen to obey
+            if self._stream.off:
+                self._send_command(topics, ARM, 0, IN_FLIGHT)
+            else:
+                self._send_command(topics, SET_MODE, CUSTOM_MODE, *LAND)
             deadline_s = time.monotonic() + ANSWER_S
             while time.monotonic() < deadline_s:
-                if topics.status is not None and topics.status[0].nav_state == NAV_LAND:
+                if self._obeys(topics):
                     return
                 time.sleep(0.005)
 
@@ -165,6 +177,13 @@ class Px4TopicsDriver:
 
     def _is_offboard(self, topics: Px4Topics) -> bool:
         return topics.status is not None and topics.status[0].nav_state == NAV_OFFBOARD
+
+    def _obeys(self, topics: Px4Topics) -> bool:
+        """True when the craft lands, or has stopped its motors after a setpoint that switched them off."""
+        if topics.status is None:
+            return False
+        status = topics.status[0]
+        return status.arming_state != ARMED if self._stream.off else status.nav_state == NAV_LAND
 
     def _send_command(self, topics: Px4Topics, command: int, *values: float) -> None:
         parameters = {f"param{i}": float(value) for i, value in enumerate(values, 1)}

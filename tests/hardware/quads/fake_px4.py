@@ -124,6 +124,9 @@ class Autopilot:
                 self.tell("rejected")
             else:
                 self.enter(mode, "command")
+        elif number == 400 and message.param1 == 0.0:
+            self.armed = self.armed and message.param2 != 21196.0  # in the air it obeys only with this number
+            self.tell("disarmed" if not self.armed else "still armed", height=-self.craft.pos[2])
         elif number == 400:
             result = 2 if self.no_arming else 0
             if self.no_arming:

@@ -87,8 +87,9 @@ class Autopilot:
         for command in self.newest("vehicle_command"):
             assert (command.target_system, command.from_external) == (1, True)
             if command.command == 400:
-                self.armed = command.param1 == 1.0
-                self.tell("arming")
+                off = command.param1 == 0.0 and command.param2 == 21196.0  # in the air only with this number
+                self.armed = not off and (self.armed or command.param1 == 1.0)
+                self.tell("disarmed" if off else "arming", height=-self.craft.pos[2])
             elif command.command == 176 and (command.param2, command.param3) == (6.0, 0.0):
                 begun = [t for t in self.beats if t > now - 1.2]
                 ready = len(begun) > 2 and begun[0] < now - 0.9

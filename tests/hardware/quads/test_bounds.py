@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardware.quads.bounds import QuadLimits, bounded, limited_tilt, yaw_of
+from hardware.quads.bounds import QuadLimits, bounded, limited_tilt, motors_off, yaw_of
 from hardware.quads.crazyflie.firmware import thrust_number
 from hardware.quads.crazyflie.packets import roll_pitch
 from hardware.quads.px4.mavlink_messages import yaw_ned
@@ -37,7 +37,7 @@ def test_no_rates_or_thrust_beyond_the_limits_are_sent(rates: list[float], thrus
     sent = bounded(setpoint, LIMITS, "it")
     assert isinstance(sent, BodyRates)
     assert np.abs(sent.rates_rad_s).max() <= 3.0
-    assert 0.1 <= sent.thrust <= 0.8
+    assert 0.1 <= sent.thrust <= 0.8 or motors_off(setpoint)
 
 
 @given(quaternions)
@@ -84,6 +84,17 @@ def test_bounds_match_hand_computation() -> None:
         [pytest.approx(0.6), pytest.approx(0.8)],
         3.0,
     )
+
+
+def test_motors_can_always_be_switched_off() -> None:
+    """No thrust and no rates pass also where a policy's thrust is at least 0.1; anything else is bounded."""
+    off = BodyRates(np.zeros(3), 0.0)
+    assert motors_off(off)
+    assert bounded(off, LIMITS, "it") is off
+    for other in (BodyRates(np.array([0.0, 0.0, 0.01]), 0.0), BodyRates(np.zeros(3), 0.01)):
+        sent = bounded(other, LIMITS, "it")
+        assert isinstance(sent, BodyRates)
+        assert (motors_off(other), sent.thrust) == (False, 0.1)
 
 
 def test_invalid_setpoints_are_refused() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from hardware.driver import open_driver
 from hardware.quads.bounds import yaw_of
 from hardware.quads.crazyflie import link as crazyflie_link
 from hardware.quads.crazyflie.driver import CrazyflieDriver
@@ -126,6 +127,18 @@ def test_stop_on_the_ground_switches_the_motors_off(craft: Peer, port: int) -> N
     quad.write(BodyRates(np.zeros(3), 0.1))
     quad.close()
     assert craft.wait("stop_setpoint")["height"] == 0.0
+    assert not craft.all("land")
+
+
+def test_motors_that_were_switched_off_in_flight_stay_off(craft: Peer, port: int) -> None:
+    """The emergency stop: the filter sends a few setpoints without thrust, then nothing. No landing follows,
+    in which the rotors would turn again.
+    """
+    with open_driver("crazyflie", {"uri": f"udp://127.0.0.1:{port}", "arm": True}) as quad:
+        assert fly(quad, 1.0, lambda _: Position(np.array([0.0, 0.0, 1.5]))).position_m[2] > 1.0
+        for _ in range(5):
+            quad.write(BodyRates(np.zeros(3), 0.0))
+        assert craft.wait("stop_setpoint")["height"] > 0.5  # by the watchdog
     assert not craft.all("land")
 
 

@@ -74,6 +74,19 @@ def test_arm_fly_and_land(backend: str) -> None:
         assert not server.all("landing_interrupted")
 
 
+def test_motors_that_were_switched_off_in_flight_stay_off() -> None:
+    """After the emergency stop no landing follows, in which the rotors would turn again."""
+    with Peer("quads.fake_crazyswarm2") as server:
+        quad = Crazyswarm2Driver("cf231", arm=True)
+        quad.connect()
+        assert fly(quad, 1.5, towards(np.array([0.0, 0.0, 1.5]))).position_m[2] > 0.3
+        quad.write(BodyRates(np.zeros(3), 0.0))
+        quad.close()
+        time.sleep(0.2)
+        assert server.all("rpyt")[-1]["values"] == [0.0, 0.0, 0.0, 0]
+        assert not server.all("land")
+
+
 def test_write_returns_the_bounded_command() -> None:
     """Rates within the limit; thrust as the transmitted number; other setpoints are refused."""
     with Peer("quads.fake_crazyswarm2") as server:

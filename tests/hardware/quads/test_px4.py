@@ -90,6 +90,19 @@ def test_body_rates_fly_to_a_point_and_a_lost_stream_lands(px4: Peer, port: int)
     assert len(px4.all("mode", after_s=silent_s)) == 1  # nobody asked for it back
 
 
+def test_motors_that_were_switched_off_in_flight_stay_off(px4: Peer, port: int) -> None:
+    """After the emergency stop it is disarmed in the air, not landed, which would start the rotors again."""
+    quad = driver(port)
+    quad.connect()
+    in_offboard(quad, LEVEL)
+    stopped_s = time.monotonic()
+    quad.write(BodyRates(np.zeros(3), 0.0))
+    quad.stop("the filter is silent")
+    assert px4.wait("disarmed", after_s=stopped_s)["height"] > 1.0
+    quad.close()
+    assert not px4.all("mode", after_s=stopped_s)
+
+
 def test_position_and_attitude_setpoints(px4: Peer, port: int) -> None:
     quad = driver(port)
     quad.connect()

@@ -71,6 +71,19 @@ def test_arm_fly_and_land(status: str) -> None:
         assert (landing["mode"], landing["why"]) == (18, "command")
 
 
+def test_motors_that_were_switched_off_in_flight_stay_off() -> None:
+    """After the emergency stop it is disarmed in the air, not landed, which would start the rotors again."""
+    with Peer("quads.fake_px4_topics") as px4:
+        quad = Px4TopicsDriver(arm=True)
+        quad.connect()
+        in_offboard(quad)
+        stopped_s = time.monotonic()
+        quad.write(BodyRates(np.zeros(3), 0.0))
+        quad.close()
+        assert px4.wait("disarmed", after_s=stopped_s)["height"] > 1.0
+        assert not px4.all("mode", after_s=stopped_s)
+
+
 def test_faults_are_reported() -> None:
     """No autopilot, a pilot in control, an unsupported setpoint, a position in another frame, silence."""
     quad = Px4TopicsDriver()
