@@ -15,7 +15,7 @@ class LoneBus:
     heard: topic -> (type, callback). sent: topic -> newest message and number of messages.
     """
 
-    namespace = ""
+    namespace, discovery_s = "", 0.0
 
     def __init__(self, name: str) -> None:
         self.name, self.now_s = name, 0.0

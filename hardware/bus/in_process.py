@@ -182,6 +182,8 @@ class InProcessWorld:
 class InProcessBus:
     """Connection of one node to an `InProcessWorld`; see `hardware.bus.protocol.Bus`."""
 
+    discovery_s = 0.0
+
     def __init__(self, world: InProcessWorld, name: str, namespace: str) -> None:
         self.world, self.name, self.namespace = world, name, namespace
         self._full = f"{namespace}/{name}"

@@ -34,6 +34,7 @@ class Bus(Protocol):
 
     name: str  # name of the node
     namespace: str  # "", or such as "/left"
+    discovery_s: float  # time within which publishers that exist already are found, on a usual network
 
     def now(self) -> float:
         """Local monotonic time [s], for ages and deadlines."""

@@ -10,6 +10,7 @@ from numpy import ndarray
 from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.messages import MOTORS, RATES, Flag, FlightCommand, Odometry
+from hardware.nodes.shared.auto_arm import AutoArm
 from hardware.nodes.shared.dropped import DropTeller
 from hardware.nodes.shared.emergency_stop import EmergencyStop
 from hardware.nodes.shared.filter_watch import unarmed
@@ -38,7 +39,7 @@ class FlightFilterNode:
         arm: bool = False,
         say: Callable[[str], None] = print,
     ) -> None:
-        self.filter, self._bus, self._period_s, self._arm_when_ready = filter_, bus, 1.0 / command_hz, arm
+        self.filter, self._bus, self._period_s = filter_, bus, 1.0 / command_hz
         self._sent_s, self._clock, self._say = -math.inf, SendClock(bus), say
         self._drops = DropTeller(bus.name, say)
         self._fault_reported_s = -math.inf  # last report of a fault of the states
@@ -46,7 +47,8 @@ class FlightFilterNode:
         self._send, self._own = FLIGHT_SAFE.publisher(bus), OwnStatus(bus, SAFETY_STATE)
         ODOM.subscribe(bus, self._on_state)
         FLIGHT_RAW.subscribe(bus, self._on_command)
-        EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
+        estop = EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
+        self._auto_arm = AutoArm(bus, arm, estop, self._arm, say)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._arm, self._stop)
@@ -56,7 +58,7 @@ class FlightFilterNode:
 
     def stop(self, why: str) -> str:
         """Land, then fall silent."""
-        self._arm_when_ready = False
+        self._auto_arm.cancel()
         self._own.leave(why)
         self.filter.stop(Reason.LAND_SHUTDOWN)
         self._report()
@@ -77,8 +79,7 @@ class FlightFilterNode:
         if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
             self._fault_reported_s = received_s
             self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is dropped.")
-        if self._arm_when_ready and self._arm()[0]:
-            self._arm_when_ready = False
+        self._auto_arm.attempt()
 
     def _on_command(self, message: FlightCommand, received_s: float) -> None:
         if self.filter.on_command(message, received_s):
@@ -87,18 +88,19 @@ class FlightFilterNode:
             self._drops.tell("the policy", self.filter.dropped, received_s)
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
-        self._arm_when_ready &= not message.on  # releasing the stop does not arm
+        if message.on:
+            self._auto_arm.cancel()  # releasing the stop does not arm
         self.filter.on_emergency(message.on)
         self._tick()
 
     def _on_unheard_estop(self) -> None:
-        self._arm_when_ready = False
+        self._auto_arm.cancel()
         self.filter.stop(Reason.FLIGHT_EMERGENCY_UNHEARD)
         self._tick()
 
     def _on_rivals(self, sentence: str) -> None:
         if sentence:
-            self._arm_when_ready = False  # the end of the second publisher does not arm
+            self._auto_arm.cancel()  # the end of the second publisher does not arm
             self._say(f"{self._bus.name}: {sentence}.")
         self.filter.on_rivals(sentence)
 
@@ -106,7 +108,7 @@ class FlightFilterNode:
         return (False, FINALIZED) if self._lifecycle.finalized else self.filter.arm(self._bus.now())
 
     def _stop(self) -> Answer:
-        self._arm_when_ready = False
+        self._auto_arm.cancel()
         return self.filter.stop()
 
     def _on_timer(self) -> None:

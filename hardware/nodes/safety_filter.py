@@ -13,6 +13,7 @@ from hardware.bus.lifecycle import FINALIZED, manage
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
 from hardware.messages import Flag, JointJog, JointState, JointTrajectory, Text, Twist
+from hardware.nodes.shared.auto_arm import AutoArm
 from hardware.nodes.shared.dropped import DropTeller, jump_words
 from hardware.nodes.shared.emergency_stop import EmergencyStop
 from hardware.nodes.shared.filter_watch import unarmed
@@ -62,7 +63,7 @@ class SafetyFilterNode:
     ) -> None:
         look_s = 1.0 / watchdog_hz(robot)
         self.filter = ArmFilter(robot, look_s=_ON_THE_WAY * look_s)
-        self._bus, self._robot, self._arm_when_ready, self._say = bus, robot, arm, say
+        self._bus, self._robot, self._say = bus, robot, say
         self._drops = DropTeller(bus.name, say)
         self._fault_reported_s = -math.inf  # last report of a fault of the states
         self._reported = Phase.DISARMED, self.filter.reason
@@ -76,7 +77,8 @@ class SafetyFilterNode:
         self._subscribe_velocities(bus)
         INTERVENTION.subscribe(bus, self._on_intervention)
         TELEOP_JOINTS.subscribe(bus, self._on_share)
-        EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
+        estop = EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
+        self._auto_arm = AutoArm(bus, arm, estop, self._arm, say)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._arm, self._stop)
@@ -88,7 +90,7 @@ class SafetyFilterNode:
 
     def stop(self, why: str) -> str:
         """Brake and fall silent."""
-        self._arm_when_ready = False
+        self._auto_arm.cancel()
         moved = self.filter.phase is not Phase.DISARMED
         self._own.leave(why)
         self.filter.stop(Reason.SHUTDOWN)
@@ -110,8 +112,7 @@ class SafetyFilterNode:
         if self.filter.fault and received_s - self._fault_reported_s > _AGAIN_S:
             self._fault_reported_s = received_s
             self._say(f"{self._bus.name}: {self.filter.fault}. Such a state is dropped.")
-        if self._arm_when_ready and self._arm()[0]:
-            self._arm_when_ready = False
+        self._auto_arm.attempt()
 
     def _on_command(self, message: JointTrajectory, source: Source, received_s: float) -> None:
         if self.filter.on_command(message, source, received_s):
@@ -174,18 +175,19 @@ class SafetyFilterNode:
         self._tick()
 
     def _on_estop(self, message: Flag, received_s: float) -> None:
-        self._arm_when_ready &= not message.on  # releasing the stop does not arm
+        if message.on:
+            self._auto_arm.cancel()  # releasing the stop does not arm
         self.filter.on_emergency(message.on)
         self._tick()
 
     def _on_unheard_estop(self) -> None:
-        self._arm_when_ready = False
+        self._auto_arm.cancel()
         self.filter.stop(Reason.EMERGENCY_UNHEARD)
         self._tick()
 
     def _on_rivals(self, sentence: str) -> None:
         if sentence:
-            self._arm_when_ready = False  # the end of the second publisher does not arm
+            self._auto_arm.cancel()  # the end of the second publisher does not arm
             self._say(f"{self._bus.name}: {sentence}.")
         self.filter.on_rivals(sentence)
 
@@ -196,7 +198,7 @@ class SafetyFilterNode:
         return self.filter.arm(self._bus.now())
 
     def _stop(self) -> Answer:
-        self._arm_when_ready = False
+        self._auto_arm.cancel()
         answer = self.filter.stop(Reason.REQUESTED)
         self._tick()
         return answer

@@ -14,14 +14,14 @@ from numpy import ndarray
 
 from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription
-from hardware.messages import Flag, JointState, JointTrajectory, Text
+from hardware.messages import JointState, JointTrajectory, Text
+from hardware.nodes.shared.intervention_flag import InterventionFlag
 from hardware.nodes.shared.send_clock import SendClock
 from hardware.teleop.device import NOTHING, Feedback, OperatorInput, Teleoperator
 from hardware.teleop.drive import OperatorDrive
 from hardware.teleop.hand_motion import USUAL_LIMITS, ToolLimits
 from hardware.teleop.input_check import checked
 from hardware.topics import (
-    INTERVENTION,
     JOINT_STATES,
     RECORDER_REQUEST,
     SAFE,
@@ -33,7 +33,6 @@ from robo_rl.core.errors import DriverError
 from robo_rl.core.shapes import Float
 
 RATE_HZ = 50.0
-ECHO_S = 0.04  # time after which this node's own flags have come back
 FRESH_S = 0.1  # oldest joint_states with which the arm may be moved
 
 
@@ -56,33 +55,30 @@ class TeleopNode:
         self._measured_rad: Float[ndarray, " j"] | None = None
         self._sent_rad: Float[ndarray, " j"] | None = None
         self._seen_s = -np.inf
-        self._on, self._clock = False, SendClock(bus)
+        self._clock = SendClock(bus)
         self._reported, self._gone, self._closed = "", False, False
-        self._since_s = self._ended_s = -np.inf  # begin of the intervention; newest flag, if it is false
         self._let_go = True  # the switch was released since it was last taken away
-        self._send, self._flag = TELEOP.publisher(bus), INTERVENTION.publisher(bus)
+        self._send, self._flag = TELEOP.publisher(bus), InterventionFlag(bus)
         self._request, self._fault = RECORDER_REQUEST.publisher(bus), TELEOP_FAULT.publisher(bus)
         JOINT_STATES.subscribe(bus, self._on_state)
         SAFE.subscribe(bus, self._on_safe)
-        INTERVENTION.subscribe(bus, self._on_intervention)
         bus.timer(1.0 / RATE_HZ, self._tick)
         if joints:
             TELEOP_JOINTS.publisher(bus)(Text("+".join(joints)))
-        self._flag(Flag(False))
 
     def stop(self, why: str) -> str:
         """End the intervention."""
-        was, self._gone = self._on, True
+        was, self._gone = self._flag.on, True
         self._release()
         return f"{why}: {'let go of the arm' if was else 'nothing was held'}"
 
     @property
     def at_rest(self) -> bool:
-        return not self._on
+        return not self._flag.on
 
     def last_word(self) -> None:
         """End the intervention and close the device."""
-        self._flag(Flag(False))
+        self._flag.set(False)
         if not self._closed:
             self._closed = True
             self._device.close()
@@ -97,14 +93,6 @@ class TeleopNode:
             sent_rad = self._ordered(message.names, message.position_rad[-1])
             self._sent_rad = self._sent_rad if sent_rad is None else sent_rad
 
-    def _on_intervention(self, message: Flag, received_s: float) -> None:
-        """Note the newest flag; this node's own come back as well, on most buses."""
-        self._ended_s = -np.inf if message.on else received_s
-
-    def _was_ended(self) -> bool:
-        """True when another program has ended this intervention: the newest flag is its own."""
-        return self._on and self._ended_s > self._since_s and self._bus.now() - self._ended_s > ECHO_S
-
     def _ordered(self, names: Sequence[str], values: Float[ndarray, " n"]) -> Float[ndarray, " j"] | None:
         """Finite values in the order of the description; None where there are none for every joint."""
         if len(names) != len(values) or not set(self._robot.names) <= set(names):
@@ -116,7 +104,7 @@ class TeleopNode:
         operator, measured_rad = self._read_device(), self._measured_rad
         if operator.recorder_request:
             self._request(Text(operator.recorder_request))
-        if self._was_ended():
+        if self._flag.was_ended():
             self._say("Another program ended the intervention. Release the switch, then press it again.")
             self._let_go = False
         self._let_go = self._let_go or not operator.held
@@ -134,9 +122,7 @@ class TeleopNode:
         if target_rad is None:
             self._complain_once(self._drive.fault)
             return
-        if not self._on:
-            self._on, self._since_s = True, self._bus.now()
-            self._flag(Flag(True))
+        self._flag.set(True)
         if self._reported:
             self._reported = ""
             self._report("")
@@ -165,7 +151,7 @@ class TeleopNode:
         if self._gone:
             return
         try:
-            self._device.send_feedback(Feedback(self._on, self._drive.slowed, self._measured_rad))
+            self._device.send_feedback(Feedback(self._flag.on, self._drive.slowed, self._measured_rad))
         except Exception as error:
             self._lose(f"The device failed ({type(error).__name__}: {error}). Start teleoperation again.")
             self._release()
@@ -189,6 +175,4 @@ class TeleopNode:
 
     def _release(self) -> None:
         self._drive.release()
-        if self._on:
-            self._on = False
-            self._flag(Flag(False))
+        self._flag.set(False)

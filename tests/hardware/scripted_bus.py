@@ -11,7 +11,7 @@ from hardware.bus.protocol import Answer, Profile
 class ScriptedBus:
     """`say` delivers a message as if it had been published; `sent` holds the node's messages, by topic."""
 
-    name, namespace = "test", ""
+    name, namespace, discovery_s = "test", "", 0.0
 
     def __init__(self) -> None:
         self.now_s = 0.0

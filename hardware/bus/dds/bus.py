@@ -44,6 +44,8 @@ class DdsBus:
     name, domain or interface.
     """
 
+    discovery_s = 1.0
+
     def __init__(
         self,
         name: str,

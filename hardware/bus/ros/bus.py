@@ -52,6 +52,8 @@ class RosBus:
     warnings; without it they go to the logger of the node. Raises MissingDependencyError without rclpy.
     """
 
+    discovery_s = 1.0
+
     def __init__(
         self,
         name: str,

@@ -7,10 +7,45 @@ import pytest
 
 from hardware.bus.in_process import InProcessWorld
 from hardware.description import load_description
-from hardware.messages import JointJog, Twist
-from hardware.topics import JOINT_JOG, TWIST
+from hardware.messages import Flag, JointJog, Twist
+from hardware.topics import INTERVENTION, JOINT_JOG, TWIST
 from robo_rl.apps.recording.driving.drive import PageDrive
 from robo_rl.core.errors import ConfigError
+
+
+def test_the_page_flags_its_own_interventions_alone() -> None:
+    """True from the first tick, also before arming; false at a hand-over, never at the start."""
+    world = InProcessWorld()
+    flags = list[bool]()
+    INTERVENTION.subscribe(world.bus("filter"), lambda message, _: flags.append(message.on))
+    bus = world.bus("app")
+    bus.timer(0.02, lambda: None)  # lets the time pass
+    drive = PageDrive(bus, load_description("sim_arm"))
+    world.run(lambda: world.now() > 0.1)
+    assert flags == []
+    drive.tick(armed=False, held=False)
+    world.run(lambda: world.now() > 0.15)
+    drive.hand(False)
+    drive.tick(armed=True, held=False)
+    drive.let_go()
+    world.run(lambda: world.now() > 0.2)
+    assert flags == [True, False]
+
+
+def test_an_intervention_that_another_program_ends_is_given_up() -> None:
+    """The page says then that the policy is in control, as the safety filter does."""
+    world = InProcessWorld()
+    bus = world.bus("app")
+    bus.timer(0.02, lambda: None)  # lets the time pass
+    drive = PageDrive(bus, load_description("sim_arm"))
+    send = INTERVENTION.publisher(world.bus("other"))
+    drive.tick(armed=True, held=False)
+    world.run(lambda: world.now() > 0.1)
+    assert (drive.was_ended(), drive.human) == (False, True)
+    send(Flag(False))
+    world.run(lambda: world.now() > 0.2)
+    assert (drive.was_ended(), drive.human) == (True, False)
+    assert not drive.was_ended()
 
 
 def test_the_gripper_moves_beside_the_hand() -> None:

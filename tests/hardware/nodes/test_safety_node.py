@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.bus.in_process import InProcessWorld
+from hardware.bus.in_process import InProcessBus, InProcessWorld
 from hardware.bus.protocol import Bus, Profile
 from hardware.driver import WATCHDOG_S
 from hardware.messages import Diagnostics, Flag
@@ -255,6 +255,34 @@ def test_emergency_stop_cancels_arming_at_the_start(stopped_by: str) -> None:
     cell.until(1.0)
     assert not cell.safe
     assert cell.policy_bus.call("filter/arm", 1.0)[0]
+
+
+def test_a_state_before_the_latched_stop_does_not_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a network, states may come before what other programs said earlier; discovery takes 0.5 s here."""
+    monkeypatch.setattr(InProcessBus, "discovery_s", 0.5)
+    cell = Cell(armed=True)
+    cell.until(0.48)
+    assert cell.node.at_rest
+    ESTOP.publisher(cell.world.bus("button"))(Flag(True))
+    cell.until(1.0)
+    assert cell.node.at_rest
+    other = Cell(armed=True)
+    other.until(0.6)
+    assert other.node.filter.phase is Phase.ARMED
+
+
+def test_a_silent_publisher_of_estop_keeps_a_starting_filter_disarmed() -> None:
+    """Whether the stop is pressed is unknown; the wait is reported once, and ends with the first message."""
+    world, said = InProcessWorld(), list[str]()
+    press = ESTOP.publisher(world.bus("button"))
+    SimArmNode(world.bus("robot"), LagArm(), 50.0, arm())
+    node = SafetyFilterNode(world.bus("filter"), arm(), arm=True, say=said.append)
+    world.run(lambda: world.now() > 5.0)
+    assert node.at_rest
+    assert [sentence for sentence in said if "arm=true waits" in sentence] == said[:1]
+    press(Flag(False))
+    world.run(lambda: world.now() > 5.2)
+    assert node.filter.phase is Phase.ARMED
 
 
 def test_sigterm_brakes_before_the_end() -> None:

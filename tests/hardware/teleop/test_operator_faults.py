@@ -91,7 +91,7 @@ def judge(seed: int) -> int:
             assert ("intervention", False) in [(what, m) for _, what, m in new if what == "intervention"], (
                 "did not let go in the same tick"
             )
-        was_held = cell.node._on
+        was_held = cell.node._flag.on
         moved = np.abs(np.diff(np.array([*sent[max(0, seen - 1) :]]), axis=0))
         assert (moved <= 2.0 * 2.0 * TICK_S + 1e-9).all(), "the arm was sent too far at once"
         assert np.isfinite(cell.arm.place).all()

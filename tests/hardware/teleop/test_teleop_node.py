@@ -136,7 +136,7 @@ def test_arm_moves_while_the_switch_is_held() -> None:
     assert place[1:] == pytest.approx([0.0, 0.0], abs=1e-6)
     cell.run(0.5)
     assert cell.arm.place == pytest.approx(place, abs=0.005)
-    assert [on for _, what, on in cell.heard if what == "intervention"] == [False, True, False]
+    assert [on for _, what, on in cell.heard if what == "intervention"] == [True, False]
     cell.hand.operator = OperatorInput(True, rates=np.array([0.0, 1.0]))
     cell.run(0.1)
     commands = [m for _, what, m in cell.heard if what == "command"]
@@ -200,6 +200,21 @@ def test_unplugged_gamepad_ends_the_intervention() -> None:
     assert cell.hand.closed == 1
 
 
+def test_a_program_that_starts_or_ends_leaves_the_arm_to_the_human_of_another() -> None:
+    """A second one sends no flag before its own intervention, and none at its end without one."""
+    cell = Cell()
+    cell.hand.operator = OperatorInput(True, rates=np.zeros(3))
+    cell.run(0.3)
+    assert cell.filter.filter.source == "teleop"
+    other = TeleopNode(cell.world.bus("other"), Hand(), arm(), print)
+    cell.run(0.3)
+    other.stop("the end")
+    other.last_word()
+    cell.run(0.3)
+    assert cell.filter.filter.source == "teleop"
+    assert [on for _, kind, on in cell.heard if kind == "intervention"] == [True]
+
+
 def test_no_command_without_recent_states() -> None:
     """With no joint_states, or old ones, the switch counts as released."""
     cell = Cell()
@@ -217,7 +232,7 @@ def test_leader_must_be_near_its_follower() -> None:
     cell.run(0.2)
     cell.hand.operator = OperatorInput(True, position_rad=np.array([0.0, 0.5, 0.0]))
     cell.run(0.2)
-    assert [on for _, what, on in cell.heard if what == "intervention"] == [False]
+    assert [on for _, what, on in cell.heard if what == "intervention"] == []
     assert cell.said == [
         f"Bring b of the leader to its follower first: it is 0.50 rad away, {MATCH_RAD} rad are near enough."
     ]

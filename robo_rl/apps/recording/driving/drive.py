@@ -18,9 +18,10 @@ from numpy import ndarray
 from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription
 from hardware.kinematics import tool_jacobian
-from hardware.messages import Flag, JointJog, Twist
+from hardware.messages import JointJog, Twist
+from hardware.nodes.shared.intervention_flag import InterventionFlag
 from hardware.nodes.shared.send_clock import SendClock
-from hardware.topics import INTERVENTION, JOINT_JOG, TWIST
+from hardware.topics import JOINT_JOG, TWIST
 from robo_rl.apps.recording.driving.tracked_hand import HandCommand, TrackedHand
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
@@ -55,15 +56,10 @@ class PageDrive:
         self.tool = _has_geometry(robot)  # False: only joints can be driven
         self.tracked = TrackedHand(robot, bus.now) if self.tool else None
         self._input: DriveInput | None = None
-        self._flagged = False
         self._clock = SendClock(bus)
         self._full_rad_s = JOINT_SHARE * robot.column("velocity_rad_s")
-        self._flag, self._twist, self._jog = (
-            INTERVENTION.publisher(bus),
-            TWIST.publisher(bus),
-            JOINT_JOG.publisher(bus),
-        )
-        self._flag(Flag(False))
+        self._flag = InterventionFlag(bus)
+        self._twist, self._jog = TWIST.publisher(bus), JOINT_JOG.publisher(bus)
 
     @property
     def moving(self) -> bool:
@@ -109,27 +105,32 @@ class PageDrive:
         self.human = human
         self.release()
 
+    def was_ended(self) -> bool:
+        """True once after another program has given the arm back to the policy, which is then in control."""
+        ended = self._flag.was_ended()
+        if ended:
+            self._flag.set(False)
+            self.hand(False)
+        return ended
+
     def tick(self, armed: bool, held: bool, at_rad: Float[ndarray, " j"] | None = None) -> None:
         """Send the present velocity. armed: of the filter. held: the arm stays where it is, as in a pause,
         whoever is in control. at_rad: where the arm was sent last, or is measured, for a tracked hand.
         """
-        wanted = armed and (self.human or held)
-        if wanted != self._flagged:
-            self._flagged = wanted
-            self._flag(Flag(wanted))
-        command = self._follow_hand(at_rad) if wanted and not held else None
+        wanted = self.human or held
+        self._flag.set(wanted)  # also before arming, or a policy would be followed until the page hears of it
+        command = self._follow_hand(at_rad) if armed and self.human and not held else None
         if command is None and self.tracked is not None:
             self.tracked.hold()
         if command is not None:
             self._send_hand(command)
-        elif wanted:
+        elif armed and wanted:
             self._send(np.zeros_like(self._fresh()) if held else self._fresh())
 
     def let_go(self) -> None:
         """End the intervention, as the app ends."""
         self.release()
-        self._flagged = False
-        self._flag(Flag(False))
+        self._flag.set(False)
 
     def _fresh(self) -> Float[ndarray, " v"]:
         """Values of the newest input; zeros once it has expired."""

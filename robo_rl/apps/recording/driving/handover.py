@@ -80,6 +80,8 @@ class Handover:
     def tick(self, armed: bool) -> None:
         """Send the operator's velocity, or nothing while the policy acts."""
         if self._drive is not None:
+            if self._drive.was_ended():
+                self._say("Another program ended your control of the arm. Take over again to drive.", "error")
             self._drive.tick(armed, self.held and self._then is None, self._streams.sent_rad(self._clock()))
         self._tell_drops()
         if self._then is not None and (not self._streams.intervention or self._clock() > self._then[1]):
