@@ -227,6 +227,7 @@ def test_imported_policy_is_exported(tmp_path: Path) -> None:
     from policies.deploy.bundle import load_bundle
 
     folder = checkpoint(tmp_path / "there")
+    edit_json("config.json", lambda d: d.update(num_inference_steps=2))(folder)  # each is a part of the graph
     save_policy(tmp_path / "ours", imported(folder))
     words = [f"policy={tmp_path / 'ours'}", f"out={tmp_path / 'bundle'}", "noise=gaussian"]
     assert main(["export", *words]) == 0
