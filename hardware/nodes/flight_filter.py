@@ -48,7 +48,7 @@ class FlightFilterNode:
         ODOM.subscribe(bus, self._on_state)
         FLIGHT_RAW.subscribe(bus, self._on_command)
         estop = EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
-        self._auto_arm = AutoArm(bus, arm, estop, self._arm, say)
+        self._auto_arm = AutoArm(bus, arm, estop, self._arm)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._arm, self._stop)

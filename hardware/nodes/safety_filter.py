@@ -78,7 +78,7 @@ class SafetyFilterNode:
         INTERVENTION.subscribe(bus, self._on_intervention)
         TELEOP_JOINTS.subscribe(bus, self._on_share)
         estop = EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
-        self._auto_arm = AutoArm(bus, arm, estop, self._arm, say)
+        self._auto_arm = AutoArm(bus, arm, estop, self._arm)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._arm, self._stop)

@@ -24,8 +24,10 @@ from robo_rl.apps.recording.web.access import open_without_token
 from robo_rl.conf.record import RecordConfig, RecordingSettings
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.packages import pip_install
+from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.dataset_writer import refuse_taken
 from robo_rl.data.episodes.schema import DATASET_JSON
+from robo_rl.data.store import EpisodeStore
 
 APP = "record_app"
 SIMULATED, SIMULATED_GRIPPER = "sim_arm", "sim_arm_gripper"
@@ -54,7 +56,21 @@ def main(config: RecordConfig) -> int:
             f"record: nodes: {', '.join(commands)}. Ctrl-C stops them and keeps what is recorded.", flush=True
         )
         key_reader = APP if config.ui != "page" and sys.stdin.isatty() else None
-        return Supervisor(commands, partial(print, flush=True), key_reader, name="record").run(config.seconds)
+        code = Supervisor(commands, partial(print, flush=True), key_reader, name="record").run(config.seconds)
+    report(config)
+    return code
+
+
+def report(config: RecordConfig) -> None:
+    """Say what the dataset holds now, and what can follow."""
+    if not (Path(config.out) / DATASET_JSON).exists():
+        return
+    store = EpisodeStore(config.out)
+    labels = [episode.success for episode in store]
+    held = f"{counted(len(labels), 'episode')}, {counted(labels.count(True), 'success', 'successes')}"
+    print(f"record: {config.out} holds {held}.", flush=True)
+    if labels:
+        print(f"Next:   robo-rl data list path={config.out}", flush=True)
 
 
 def running_robot(config: RecordConfig) -> str:

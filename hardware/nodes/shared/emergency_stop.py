@@ -8,6 +8,7 @@ end counts as a stop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from hardware.bus.protocol import Bus
@@ -18,26 +19,26 @@ from hardware.topics import ESTOP
 class EmergencyStop:
     """Calls on_message for each message, and on_unheard when a publisher ends without one.
 
-    A message of any publisher counts for all that exist then, because a bus does not tell who sent it. heard:
-    False while there is a publisher of which no message has come.
+    A message of any publisher counts for all that exist then, because a bus does not tell who sent it.
+    appeared_s: when the newest publisher did.
     """
 
     def __init__(
         self, bus: Bus, on_message: Callable[[Flag, float], None], on_unheard: Callable[[], None]
     ) -> None:
         self._on_message, self._on_unheard = on_message, on_unheard
-        self._publishers, self.heard = 0, True
+        self._bus, self._publishers, self._heard, self.appeared_s = bus, 0, True, -math.inf
         ESTOP.subscribe(bus, self._receive)
         bus.watch_publishers(ESTOP.name, self._on_publishers)
 
     def _receive(self, message: Flag, received_s: float) -> None:
-        self.heard = True
+        self._heard = True
         self._on_message(message, received_s)
 
     def _on_publishers(self, names: tuple[str, ...]) -> None:
         before, self._publishers = self._publishers, len(names)
         if self._publishers > before:
-            self.heard = False
-        elif self._publishers < before and not self.heard:
-            self.heard = self._publishers == 0
+            self._heard, self.appeared_s = False, self._bus.now()
+        elif self._publishers < before and not self._heard:
+            self._heard = self._publishers == 0
             self._on_unheard()

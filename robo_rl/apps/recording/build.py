@@ -69,7 +69,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
         from robo_rl.apps.recording.terminal import HELP, Terminal
 
         print(HELP, flush=True)
-        terminal = Terminal(desk, len(robot.names), bus.now)
+        terminal = Terminal(desk, len(robot.names), robot.gripper is not None, bus.now)
         node.on_tick.append(terminal.tick)
         node.on_close.append(terminal.close)
     run_before_other_programs()  # an open browser would delay it

@@ -32,23 +32,28 @@ STATUS_S = 0.25  # between two status lines
 TOOL_KEYS = {
     "up": (0, 1.0), "down": (0, -1.0), "left": (1, 1.0), "right": (1, -1.0), "w": (2, 1.0), "s": (2, -1.0),
     "z": (3, 1.0), "c": (3, -1.0), "q": (4, 1.0), "e": (4, -1.0), "a": (5, 1.0), "d": (5, -1.0),
+    "o": (6, 1.0), "l": (6, -1.0),
 }  # fmt: skip
+GRIPPER = 6  # axis of the keys that open and close it
 ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 KEY = re.compile(r"\x1b[\[O]([A-D])|\x1b[\[O][0-9;]*[~A-Za-z]|(.)", re.DOTALL)
 HELP = (
-    "keys: arrows, w s move the hand, a d q e z c turn it; 1-9 turn a joint up, shift and digit down; space "
-    "starts and ends, Enter success, f failure, x discard, r re-record, p pause, n new scene, g or b marks a "
-    "good or bad moment, t let the "
-    "policy run or take over, m arm, k stop, ! EMERGENCY STOP; Ctrl-C ends and keeps what is recorded."
+    "keys: arrows, w s move the hand, a d q e z c turn it, o l open and close a gripper; 1-9 turn a joint "
+    "up, shift and digit down; space starts and ends, Enter success, f failure, x discard, r re-record, "
+    "p pause, n new scene, g or b marks a good or bad moment, t let the policy run or take over, m arm, "
+    "k stop, ! EMERGENCY STOP; Ctrl-C ends and keeps what is recorded."
 )
 SHIFTED = "!@#$%^&*("  # of a US keyboard; "!" is the emergency stop, so joint 1 turns down by "~"
 
 
 class Terminal:
-    """Reads the terminal `file`. Raises ConfigError where it is none."""
+    """Reads the terminal `file`. Raises ConfigError where it is none. gripper: whether the arm has one."""
 
-    def __init__(self, desk: Desk, joints: int, clock: Callable[[], float], file: int = 0) -> None:
-        self._desk, self._joints, self._clock, self._file = desk, joints, clock, file
+    def __init__(
+        self, desk: Desk, joints: int, gripper: bool, clock: Callable[[], float], file: int = 0
+    ) -> None:
+        self._desk, self._joints, self._gripper = desk, joints, gripper
+        self._clock, self._file = clock, file
         self._drive: tuple[str, int, float] | None = None  # mode, axis, value of the key that is held
         self._key_s = self._told_s = -1e9
         try:
@@ -83,9 +88,11 @@ class Terminal:
             self._drive, self._key_s = drive, now_s
         elif (request := self._action(key)) is not None:
             self._desk.ask(request)
+        elif key.isalnum():
+            self._write(f"\r\x1b[KThe key '{key}' does nothing here.\r\n")
 
     def _driving(self, key: str) -> tuple[str, int, float] | None:
-        if key in TOOL_KEYS:
+        if key in TOOL_KEYS and (self._gripper or TOOL_KEYS[key][0] != GRIPPER):
             return "tool", *TOOL_KEYS[key]
         for digits, value in (("123456789", 1.0), ("~" + SHIFTED[1:], -1.0)):
             if key in digits and digits.index(key) < self._joints:
@@ -115,7 +122,7 @@ class Terminal:
         return PlainRequest.model_validate({"kind": names[key]}) if key in names else None
 
     def _request(self, mode: str, axis: int, value: float) -> DriveRequest:
-        values = [0.0] * (6 if mode == "tool" else self._joints)
+        values = [0.0] * (1 + GRIPPER if mode == "tool" else self._joints)
         values[axis] = value
         return DriveRequest.model_validate({"kind": "drive", "mode": mode, "values": values})
 

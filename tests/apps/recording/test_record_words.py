@@ -9,11 +9,12 @@ import pytest
 
 from hardware.description import load_description
 from policies.remote.address import listen
-from robo_rl.apps.record import app_words, check, check_address, robot_words, with_device
+from robo_rl.apps.record import app_words, check, check_address, report, robot_words, with_device
 from robo_rl.apps.recording.dataset import spec_of
 from robo_rl.conf.record import RecordConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.data.store import DatasetWriter
+from tests.data.recordings import STATE_ENV, add_frames
 
 
 @pytest.mark.parametrize("driver", [None, "arm.yaml"])
@@ -110,3 +111,23 @@ def test_the_simulated_block_is_placed_by_the_seed() -> None:
     assert "seed=7" in chosen
     drawn = [next(w for w in robot_words(RecordConfig())["sim_robot"] if w.startswith("seed=")) for _ in "12"]
     assert drawn[0] != drawn[1]
+
+
+def test_the_end_names_the_dataset_and_the_next_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing without a dataset, its counts alone without episodes."""
+    config = RecordConfig(robot="sim_arm", out=str(tmp_path / "set"))
+    report(config)
+    assert capsys.readouterr().out == ""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    report(config)
+    assert capsys.readouterr().out == f"record: {config.out} holds 0 episodes, 0 successes.\n"
+    for success in (True, None):
+        with writer.episode() as episode:
+            add_frames(episode, 0, 1, STATE_ENV)
+            episode.commit(success=success)
+    report(config)
+    assert capsys.readouterr().out == (
+        f"record: {config.out} holds 2 episodes, 1 success.\nNext:   robo-rl data list path={config.out}\n"
+    )

@@ -6,6 +6,8 @@ import os
 import pty
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from tests.apps.recording.cell import RecordingCell, make_cell
 def typist(tmp_path: Path) -> Iterator[tuple[RecordingCell, int]]:
     """A cell that is operated from a pseudo-terminal, and the side on which keys are typed."""
     cell, (keys, terminal) = make_cell(tmp_path / "data"), pty.openpty()
-    made = Terminal(cell.desk, len(cell.robot.names), cell.world.now, terminal)
+    made = Terminal(cell.desk, len(cell.robot.names), False, cell.world.now, terminal)
     cell.node.on_tick.append(made.tick)
     yield cell, keys
     made.close()
@@ -47,6 +49,22 @@ def test_an_episode_by_keys(typist: tuple[RecordingCell, int]) -> None:
     assert [episode.success for episode in cell.store()] == [True]
 
 
+def test_the_gripper_opens_and_closes_by_keys() -> None:
+    """O and L drive it beside a hand that rests; without a gripper, they are told to do nothing."""
+    keys, terminal = pty.openpty()
+    asked = list[Any]()
+    desk = SimpleNamespace(ask=asked.append, view={})
+    for gripper in (True, False):
+        made = Terminal(cast(Any, desk), 3, gripper, lambda: 0.0, terminal)
+        os.write(keys, b"l")
+        made.tick()
+        made.close()
+    assert [request.values for request in asked] == [[0.0] * 6 + [-1.0]]
+    assert b"The key 'l' does nothing here" in os.read(keys, 1000)
+    os.close(keys)
+    os.close(terminal)
+
+
 def test_an_unknown_sequence_does_nothing(typist: tuple[RecordingCell, int]) -> None:
     """Page-up, a mouse report or half a sequence start and save nothing, and stop nothing."""
     cell, keys = typist
@@ -69,6 +87,6 @@ def test_a_pipe_is_no_terminal(tmp_path: Path) -> None:
     """Said at the start, not when the first key is missed."""
     cell, (read, write) = make_cell(tmp_path / "data"), os.pipe()
     with pytest.raises(ConfigError, match="no terminal"):
-        Terminal(cell.desk, 3, cell.world.now, read)
+        Terminal(cell.desk, 3, False, cell.world.now, read)
     os.close(read)
     os.close(write)

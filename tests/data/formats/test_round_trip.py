@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from robo_rl.core.errors import DataError, DiskFullError, UnknownNameError
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.formats import output
+from robo_rl.data.formats.lerobot.layout import own_features
 from robo_rl.data.formats.registry import FORMATS, load_part, recognised
 from robo_rl.data.formats.rows import labels_json, rows_of
 from robo_rl.data.store import DatasetWriter, EpisodeStore
@@ -143,6 +146,22 @@ def test_an_empty_dataset_is_not_exported(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match="no episodes to export"):
         load_part(name, "writer")(tmp_path / "set", tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["set"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "names"),
+    [
+        ("rad: base, elbow", ["base", "elbow"]),
+        ("rad: base; rad/s: base", ["base [rad]", "base [rad/s]"]),
+        ("motor command: -1 stopped, 1 full speed", None),
+    ],
+)
+def test_lerobot_gets_the_names_of_the_numbers(unit: str, names: list[str] | None, tmp_path: Path) -> None:
+    """Of states and actions; free text is no names."""
+    action = ActionSpec((-1.0, -1.0), (1.0, 1.0), unit)
+    env = EnvSpec("test/named", {"state": ArraySpec((2,), "float32", unit)}, action, 100, 20.0)
+    features = own_features(DatasetMeta(env, "raw", stamps=()), "video")
+    assert features["action"]["names"] == features["observation.state"]["names"] == names
 
 
 def test_an_unknown_format_is_refused() -> None:

@@ -13,6 +13,7 @@ from robo_rl.core.errors import DataError, MissingDependencyError
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.packages import pip_install
 from robo_rl.core.spec import ArraySpec, sense_of
+from robo_rl.core.text.named_numbers import parse_unit
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.formats.contract import safe_key, stored_dtype
 
@@ -69,8 +70,8 @@ def own_features(meta: DatasetMeta, pictures: str) -> dict[str, dict[str, Any]]:
             axes = ["height", "width", "channels"]
             found[name] = {"dtype": pictures, "shape": list(spec.shape), "names": axes}
         else:
-            found[name] = _feature(spec.dtype, spec.shape or (1,))
-    found["action"] = _feature("float32", (meta.env.action.dim,))
+            found[name] = _feature(spec.dtype, spec.shape or (1,), spec.unit)
+    found["action"] = _feature("float32", (meta.env.action.dim,), meta.env.action.unit)
     found |= {"next.reward": _feature("float32", (1,))}
     found |= {name: _feature("bool", (1,)) for name in ("next.done", "next.success", "intervention")}
     found |= {"next.terminated": _feature("bool", (1,))}
@@ -79,8 +80,19 @@ def own_features(meta: DatasetMeta, pictures: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _feature(dtype: str, shape: tuple[int, ...]) -> dict[str, Any]:
-    return {"dtype": dtype, "shape": list(shape), "names": None}
+def _feature(dtype: str, shape: tuple[int, ...], unit: str = "") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": list(shape), "names": _number_names(unit, shape)}
+
+
+def _number_names(unit: str, shape: tuple[int, ...]) -> list[str] | None:
+    """Names of a vector's numbers, such as those of joints; with their unit where one comes twice."""
+    segments = parse_unit(unit)
+    names = [name for segment in segments for name in segment.names]
+    if len(shape) != 1 or len(names) != shape[0] or not all(name[:1].isalpha() for name in names):
+        return None  # units may also be free text, such as "motor command: -1 stopped, 1 full speed"
+    if len(set(names)) < len(names):
+        return [f"{name} [{segment.unit}]" for segment in segments for name in segment.names]
+    return names
 
 
 @dataclass(frozen=True, slots=True)
