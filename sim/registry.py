@@ -230,11 +230,17 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
 
 def _split(kind: str, name: str) -> tuple[str, str]:
     suite, _, task = name.partition("/")
+    if suite == ROBOT_SUITE and task in ("sim_arm", "sim_arm_gripper"):
+        raise ConfigError(
+            f"'{name}' is the simulated robot of robo-rl record, which is no environment. Try its policies "
+            f"there: robo-rl export policy=... out=<bundle>, then robo-rl record robot={task} "
+            "policy=<bundle>."
+        )
     if suite == ROBOT_SUITE:
         raise ConfigError(
             f"'{name}' is a robot that was recorded, and there is no simulator of it here. Its policies are "
-            "tried on the robot (robo-rl export, contract, then up), or in a simulated task with the same "
-            "contract: import the recordings with env=<that task>."
+            "tried on the robot: robo-rl export, contract, then up. To evaluate in a simulated task "
+            "with the same contract, import the robot's recordings anew with env=<that task>."
         )
     bare = _with_options(task)[0] if suite in WITH_OPTIONS else task
     if suite == "metaworld" and is_suite(bare):

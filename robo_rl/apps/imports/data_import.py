@@ -14,7 +14,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.rehearsal import rehearsal
-from robo_rl.data.episodes.schema import Codec
+from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from robo_rl.data.formats.registry import recognised
 from robo_rl.data.formats.replay_buffer import exported_contract
 from robo_rl.data.importers import (
@@ -48,6 +48,11 @@ def convert(config: DataImportConfig) -> int:
         raise DataError(
             f"source={config.source} does not exist. Give a folder of recordings, one of them, a zarr v2 "
             "replay buffer, a LeRobot folder, or a robomimic file."
+        )
+    if (source / DATASET_JSON).exists():
+        raise DataError(
+            f"{source} is a dataset of robo-rl, which needs no import: robo-rl train data={source}. Its "
+            "environment stays the one that it was recorded in."
         )
     if source.suffix in (".npz", ".npy"):
         raise DataError(

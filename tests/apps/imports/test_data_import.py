@@ -13,6 +13,7 @@ import zarr
 
 from robo_rl.apps.cli.main import main
 from robo_rl.data.store import EpisodeStore
+from tests.data.recordings import record
 
 JOINTS = ("base", "elbow")
 KEYS = "keys=['state:data/joints','action:data/target']"
@@ -139,3 +140,11 @@ def test_other_sources_are_named_without_errors_of_zarr(
     expected = "is not a replay buffer" if name == "plain" else "is a numpy file, which is not read."
     assert expected in said
     assert "PosixPath" not in said
+
+
+def test_a_dataset_of_our_own_needs_no_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was taken for a replay buffer, whose keys were asked for."""
+    record(tmp_path / "set", [2])
+    assert _import(f"source={tmp_path / 'set'}", "env=arm6/reach", f"out={tmp_path / 'out'}") == 2
+    said = capsys.readouterr().err
+    assert f"is a dataset of robo-rl, which needs no import: robo-rl train data={tmp_path / 'set'}." in said

@@ -103,7 +103,7 @@ def test_bundle_trained_on_recordings_fits_the_robot(
     assert main(["contract", f"bundle={bundle}", "robot=sim_arm"]) == 0
     assert "fits sim_arm: 6 joints" in capsys.readouterr().out
     assert main(["evaluate", f"policy={run_dir}/policy", "episodes=1"]) == 2
-    assert "there is no simulator of it here" in capsys.readouterr().err
+    assert "Try its policies there: robo-rl export" in capsys.readouterr().err
 
 
 def test_lost_messages_are_reported(robot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
