@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from hardware.description import load_description
 from hardware.messages import FlightCommand, JointTrajectory
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.nodes.shared.protocol import Node
-from hardware.states import BodyRates, QuadState, Setpoint
+from hardware.states import ArmState, BodyRates, QuadState, Setpoint
 from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
 from robo_rl.apps.nodes.robot_builders import read_settings, robot_driver
 from robo_rl.conf.node import RobotDriverNodeConfig
@@ -191,6 +192,31 @@ def test_heights_count_from_the_origin_of_the_task() -> None:
     ODOM.subscribe(other, lambda m, at: odom.append(m))
     bus.spin(lambda: world.now() >= 0.1)
     assert odom[0].position_m.tolist() == [1.0, 2.0, 0.5]
+
+
+def test_fault_of_the_robot_is_reported_while_it_lasts() -> None:
+    """An arm in an emergency stop follows no command, whether one comes or not."""
+    world, lag, said, heard = InProcessWorld(), LagArm(), list[str](), list[tuple[int, str]]()
+    bus, other = world.bus("robot_driver"), world.bus("other")
+
+    class Stoppable(SimulatedArmDriver):
+        fault = ""
+
+        def read(self) -> ArmState:
+            return replace(super().read(), fault=self.fault)
+
+    driver = Stoppable(lag, LIMITS, rate_hz=50.0, clock=world.now)
+    ArmDriverNode(bus, driver, 100.0, arm(), said.append)
+    DRIVER_STATUS.subscribe(other, lambda m, at: heard.append((m.status[0].level, m.status[0].message)))
+    bus.spin(lambda: world.now() >= 1.0)
+    assert heard[-1] == (0, "follows commands")
+    driver.fault = stopped = "the arm is in an emergency stop: release the button"
+    bus.spin(lambda: world.now() >= 2.0)
+    assert heard[-1] == (2, stopped)
+    assert said == [f"{stopped}."]
+    driver.fault = ""
+    bus.spin(lambda: world.now() >= 2.1)
+    assert heard[-1] == (0, "follows commands")
 
 
 def test_motor_commands_are_refused_for_links() -> None:
