@@ -155,8 +155,13 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> None:
     parameters = inspect.signature(lookup("driver", DRIVERS, name)).parameters
     known = [key for key in parameters if key != "watchdog_s"] + ["watchdog_s"]  # common to all drivers
     if unknown := sorted(settings.keys() - set(known)):
+        limits = [key for key in unknown if key in ("max_tilt_rad", "max_speed_m_s") and name in QUADS]
+        words = " and ".join(limits)
+        hint = (
+            f" {words} of the flight filter bound a policy: robo-rl up quad {limits[0]}=..." if limits else ""
+        )
         raise ConfigError(
-            f"The driver '{name}' has no setting {', '.join(unknown)}. It takes: {', '.join(known)}."
+            f"The driver '{name}' has no setting {', '.join(unknown)}. It takes: {', '.join(known)}.{hint}"
         )
     empty = inspect.Parameter.empty
     if needed := [key for key, value in parameters.items() if value.default is empty and key not in settings]:

@@ -10,7 +10,7 @@ SERVICES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "arm_policy": (
         ("~/start", "start inference"),
-        ("~/stop", "stop inference"),
+        ("~/stop", "stop inference; the head drops its chunk, and the filter holds"),
         ("~/reset", "start a new episode: clear the observation history"),
     ),
     "action_head": (

@@ -86,7 +86,7 @@ HEARTBEAT = Topic(
     "100 Hz",
     "arm_policy",
     "action_head",
-    "true while the policy's node runs; false when its inference has died or the node ends",
+    "true while the policy's node runs; false when it is stopped, its inference has died or the node ends",
 )
 METADATA = Topic(
     "policy/metadata",

@@ -81,6 +81,31 @@ class LoopTiming:
         )
 
 
+class RateMeter:
+    """Rate of messages, measured anew at each look that comes a window or more after the last one."""
+
+    def __init__(self, window_s: float = 1.0) -> None:
+        self.hz: float | None = None  # newest rate; None before the first window is over
+        self._window_s, self._start_s, self._messages = window_s, math.nan, 0
+
+    def see(self, received_s: float) -> None:
+        """Count a message."""
+        if math.isnan(self._start_s):
+            self._start_s = received_s  # its message begins the first interval
+        else:
+            self._messages += 1
+
+    def look(self, now_s: float) -> float | None:
+        """The newest rate [Hz]."""
+        since_s = now_s - self._start_s
+        if since_s < 0.0:  # the clock ran backwards
+            self._start_s, self._messages = now_s, 0
+        elif since_s >= self._window_s:
+            self.hz = self._messages / since_s
+            self._start_s, self._messages = now_s, 0
+        return self.hz
+
+
 def all_ms(durations: Durations) -> tuple[float, float]:
     """(median, 99th percentile) in ms, to half a per cent; zeros without values."""
     return 1e3 * durations.percentile_s(50), 1e3 * durations.percentile_s(99)

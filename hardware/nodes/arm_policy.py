@@ -30,13 +30,14 @@ from robo_rl.core.shapes import Float
 from robo_rl.core.text.durations import Durations
 
 STALE = "the robot's state is stale, so the policy is not asked"
+SINGLE = "single actions are decided by action_head"
 _POLL_S, _STATUS_S = 0.005, 0.5
 _HUNG_S = 2.0  # an inference that takes longer is reported as hanging
 
 
 class ArmPolicyNode:
     """`joint_states`, `goal`, `task`, pictures in; `policy/chunk` out, a new one every `bundle.execute`
-    control periods, and `policy/heartbeat`, until the node ends or its inference has died.
+    control periods, and `policy/heartbeat`, until ~/stop, the node ends or its inference has died.
 
     No inference on a state older than 3 periods, or on a picture older than `pictures.age_s`, or for words
     that are no instruction. Without the topic `task`, the instruction is the bundle's own.
@@ -120,13 +121,18 @@ class ArmPolicyNode:
     def _start(self) -> Answer:
         if self._inference.fault:
             return False, f"not started: {self._inference.fault}"
-        self._enabled = True
+        self._enabled = self._alive = True
         word = "inferring" if self._inference.ready else "starting: the policy is being loaded"
         return True, word + self._filter.hint
 
     def _stop(self) -> Answer:
-        self._enabled = False
+        """End inference, and the chunk that the head plays, until ~/start."""
+        if self._bundle.chunk == 1:
+            return False, f"not stopped: {SINGLE}; call its ~/stop"
+        self._enabled, self._wait = False, 0
+        self._history.reset()
         self._plan.reset()
+        self._end_heartbeat()
         return True, "stopped"
 
     def _reset(self) -> Answer:
@@ -138,7 +144,7 @@ class ArmPolicyNode:
     def _tick(self) -> None:
         """Add an observation, and request a chunk when it is time. Once per control period."""
         if self._bundle.chunk == 1:
-            self._waits_for = "single actions are decided by action_head: give it the same bundle"
+            self._waits_for = f"{SINGLE}: give it the same bundle"
             return
         if self._state is None or not self._enabled or self._inference.fault:
             return

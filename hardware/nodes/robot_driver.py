@@ -55,6 +55,7 @@ class _DriverNode(ABC, Generic[S]):
         driver.connect()
         self._bus, self._driver, self._say = bus, driver, say
         self._fault, self._newest_s, self._resting, self._closed = "", -np.inf, True, False
+        self._robot_fault = ""  # of the robot itself, in its newest state
         self._own = OwnStatus(bus, DRIVER_STATUS)
         bus.service("~/connect", self._connect)
         bus.service("~/stop", self._stop)
@@ -105,6 +106,7 @@ class _DriverNode(ABC, Generic[S]):
             self._fail(error)
             return
         self._resting = self._is_resting(state)
+        self._watch_robot(state.fault)
         if state.received_s > self._newest_s:
             self._newest_s = state.received_s
             # Stamped with the time of capture, not of publishing.
@@ -122,6 +124,15 @@ class _DriverNode(ABC, Generic[S]):
             self._fault = str(error)
             self._say(self._fault)
             self._report()
+
+    def _watch_robot(self, fault: str) -> None:
+        """Report a fault of the robot itself, such as its emergency stop, as long as its states have it."""
+        if fault == self._robot_fault:
+            return
+        self._robot_fault = fault
+        if fault and not self._fault:
+            self._say(f"{fault}.")
+        self._report()
 
     def _on_rivals(self, sentence: str) -> None:
         if sentence:
@@ -158,7 +169,8 @@ class _DriverNode(ABC, Generic[S]):
 
     def _report(self) -> None:
         self._lifecycle.report(not self._fault)
-        self._own.tell(2 if self._fault else 0, self._fault or "follows commands")
+        fault = self._fault or self._robot_fault
+        self._own.tell(2 if fault else 0, fault or "follows commands")
 
 
 class ArmDriverNode(_DriverNode[ArmState]):

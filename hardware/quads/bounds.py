@@ -20,13 +20,14 @@ _SIZES = {"rates_rad_s": 3, "quat_wxyz": 4, "position_m": 3, "acceleration_m_s2"
 class QuadLimits:
     """Limits of setpoints. Raises ConfigError for limits outside their ranges.
 
-    rate_rad_s: about each body axis. tilt_rad: angle between the craft's z axis and the world's, below pi/2.
-    speed_m_s: norm of velocity setpoints. thrust_low, thrust_high: fractions of the full thrust.
+    rate_rad_s: about each body axis. thrust_low, thrust_high: fractions of the full thrust.
+    tilt_rad: angle between the craft's z axis and the world's, below pi/2; speed_m_s: norm of velocity
+    setpoints. Both have no effect on body rates, which hold neither attitude nor velocity.
     """
 
     rate_rad_s: float
-    tilt_rad: float
-    speed_m_s: float
+    tilt_rad: float = 0.6
+    speed_m_s: float = 1.5
     thrust_low: float = 0.0
     thrust_high: float = 1.0
 

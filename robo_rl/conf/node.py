@@ -63,7 +63,11 @@ class SimRobotNodeConfig(NodeConfig):
     description: str = setting(
         "sim_arm", "robot=sim_arm: description of the robot; one with a gripper, as sim_arm_gripper, adds it"
     )
-    state_hz: float = setting(100.0, "rate of joint_states or odom", at_least=1.0)
+    state_hz: float | None = setting(
+        None,
+        "rate of joint_states or odom [Hz]; none: the description's for an arm, 100 for a quadcopter",
+        at_least=1.0,
+    )
     craft: str = setting("cf2x_l2f", "robot=sim_quad: which quadcopter")
     level: str = one_of("motors", "rates", help="robot=sim_quad: command level of flight/safe")
     hover: float = setting(0.5, "robot=sim_quad, level=rates: hover thrust, 0 to 1", at_least=0.01)
@@ -141,7 +145,11 @@ class RobotDriverNodeConfig(NodeConfig):
     settings: str = setting(
         REQUIRED, 'YAML file: "driver: ur", its settings, and watchdog_s if not 0.08; see docs/drivers.md'
     )
-    state_hz: float = setting(100.0, "rate of joint_states or odom", at_least=1.0)
+    state_hz: float | None = setting(
+        None,
+        "rate of joint_states or odom [Hz]; none: the description's for an arm, 100 for a quadcopter",
+        at_least=1.0,
+    )
     robot: str = setting(
         "", "arm: description of the robot, a name or a YAML file; its ranges and speeds bound every command"
     )

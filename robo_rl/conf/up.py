@@ -32,6 +32,15 @@ class UpConfig:
     ground: float | None = setting(
         None, "height of the ground in a quadcopter's task frame [m]: -0.6 hovers 0.6 m above it"
     )
+    max_tilt_rad: float | None = setting(
+        None, "largest tilt that the flight filter allows, whatever the bundle says, rad", at_least=0.1
+    )
+    max_speed_m_s: float | None = setting(
+        None, "largest speed that the flight filter allows, m/s", at_least=0.1
+    )
+    fence_m: str | None = setting(
+        None, "half sides x, y, z of the flight filter's largest fence, m, e.g. [1,1,0.8]"
+    )
     arm: bool | None = setting(None, "arm the filter as soon as the robot's state arrives")
     goal: str | None = setting(None, "goal input of the policy, e.g. [0.4,0,0.4]; empty: none is published")
     camera: str | None = setting(

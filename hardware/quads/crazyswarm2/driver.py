@@ -46,8 +46,8 @@ class Crazyswarm2Driver:
 
     name: of the craft in crazyflies.yaml. namespace: of the server, only with backend cflib. backend: of the
     server, cpp or cflib. log: name of the custom topic that has the variables `LOGGED`. frame: the server's
-    reference_frame. arm, max_rate_rad_s, ...: as for `CrazyflieDriver`. Raises ConfigError for an unknown
-    backend, or a namespace with backend cpp.
+    reference_frame. arm, max_rate_rad_s, thrust_low, thrust_high: as for `CrazyflieDriver`. Raises
+    ConfigError for an unknown backend, or a namespace with backend cpp.
     """
 
     names: tuple[str, ...] = ()
@@ -61,8 +61,6 @@ class Crazyswarm2Driver:
         frame: str = "world",
         arm: bool = False,
         max_rate_rad_s: float = 6.0,
-        max_tilt_rad: float = 0.6,
-        max_speed_m_s: float = 1.5,
         thrust_low: float = 0.0,
         thrust_high: float = 0.9,
         watchdog_s: float = WATCHDOG_S,
@@ -77,7 +75,7 @@ class Crazyswarm2Driver:
                 "name /crazyflie_server, so roll and pitch would be angles. Start the server without a "
                 "namespace, or with backend cflib."
             )
-        self._limits = QuadLimits(max_rate_rad_s, max_tilt_rad, max_speed_m_s, thrust_low, thrust_high)
+        self._limits = QuadLimits(max_rate_rad_s, thrust_low=thrust_low, thrust_high=thrust_high)
         self._where, self._backend, self._frame, self._arm = (name, namespace, log), backend, frame, arm
         self._robot = f"the Crazyflie '{name}' of crazyswarm2"
         self._topics: Crazyswarm2Topics | None = None

@@ -43,8 +43,8 @@ class Px4TopicsDriver:
     """Driver of a PX4 quadcopter over its DDS bridge; see `hardware.driver.Driver`.
 
     namespace: of the topics, before /fmu; empty for a single craft. system: its MAV_SYS_ID. arm: arm the
-    motors once in offboard mode; otherwise a pilot arms and takes off. max_rate_rad_s, max_tilt_rad,
-    max_speed_m_s, thrust_low, thrust_high: see `QuadLimits`.
+    motors once in offboard mode; otherwise a pilot arms and takes off. max_rate_rad_s, thrust_low,
+    thrust_high: see `QuadLimits`.
     """
 
     names: tuple[str, ...] = ()
@@ -55,13 +55,11 @@ class Px4TopicsDriver:
         system: int = 1,
         arm: bool = False,
         max_rate_rad_s: float = 4.0,
-        max_tilt_rad: float = 0.6,
-        max_speed_m_s: float = 2.0,
         thrust_low: float = 0.0,
         thrust_high: float = 1.0,
         watchdog_s: float = WATCHDOG_S,
     ) -> None:
-        self._limits = QuadLimits(max_rate_rad_s, max_tilt_rad, max_speed_m_s, thrust_low, thrust_high)
+        self._limits = QuadLimits(max_rate_rad_s, thrust_low=thrust_low, thrust_high=thrust_high)
         self._namespace, self._system, self._arm = namespace, system, arm
         self._robot = f"the PX4 on the topics {namespace}/fmu"
         self._topics: Px4Topics | None = None

@@ -188,25 +188,26 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
         raise ConfigError("robot=sim_quad has no cameras; leave out cameras=.")
     if config.robot == "sim_quad":
         from hardware.nodes.sim_robot import SimQuadNode
+        from hardware.quads.link import LINK_HZ
         from robo_rl.apps.nodes.run_quad import SimulatedQuad
         from sim.engines.quad.craft import load_craft
         from sim.flight.robot import QuadBody
 
         body = QuadBody(load_craft(config.craft), level=config.level, hover=config.hover)
-        return SimQuadNode(bus, SimulatedQuad(body), config.state_hz)
+        return SimQuadNode(bus, SimulatedQuad(body), config.state_hz or LINK_HZ)
     from hardware.description import load_description
     from hardware.nodes.sim_robot import SimArmNode
     from sim.arms.arm6.body import SimulatedArm
     from sim.arms.arm6.gripper import gripping_arm
     from sim.arms.arm6.peg_cell import PegCell
 
-    gripper = load_description(config.description).gripper is not None
+    robot = load_description(config.description)
+    gripper = robot.gripper is not None
     if gripper and config.scene == "peg":
         raise ConfigError("scene=peg has a peg in the place of a gripper: leave out scene= or description=.")
     cell = PegCell(config.seed) if config.scene == "peg" else gripping_arm() if gripper else SimulatedArm()
     arm = cell.body if isinstance(cell, PegCell) else cell
-    limits = load_description("sim_arm_gripper" if gripper else "sim_arm")
-    node = SimArmNode(bus, cell, config.state_hz, limits)
+    node = SimArmNode(bus, cell, config.state_hz or robot.state_hz, robot)
     if config.cameras:
         from hardware.nodes.sim_cameras import SimCameras
         from sim.arms.arm6.camera import ArmCamera

@@ -1,6 +1,7 @@
 """Checks of a set of nodes before the first of them starts.
 
-`robo-rl up` runs this in a separate process, so that the supervisor's memory stays small.
+`robo-rl up` runs this in a separate process, so that the supervisor's memory stays small, and `ros2 launch`,
+so that it runs in the Python of the nodes.
 """
 
 from __future__ import annotations
@@ -89,11 +90,12 @@ def _check_bundles(
 
 
 def main(argv: Sequence[str]) -> int:
-    """Check the set. argv: the commands as JSON."""
+    """Check the set. argv: the commands as JSON; who asks, for the remarks."""
     commands: dict[str, Any] = json.loads(argv[0])
+    who = argv[1] if len(argv) > 1 else "up"
     try:
         for sentence in check(commands):
-            print(f"up: {sentence}", flush=True)
+            print(f"{who}: {sentence}", flush=True)
     except RoboRLError as error:
         print(f"robo-rl: {error}", file=sys.stderr)
         return error.exit_code

@@ -17,6 +17,7 @@ from hardware.nodes.controller_driver import complain as complain_of_control
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.nodes.shared.protocol import Node
 from hardware.nodes.teleop import TeleopNode, complain
+from hardware.quads.link import LINK_HZ, LINKS, quad_link
 from hardware.teleop.device import Teleoperator
 from hardware.teleop.hand_motion import ToolLimits
 from hardware.teleop.input_file import InputRecorder
@@ -37,10 +38,13 @@ def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
             f"The driver '{name}' of an arm needs robot=<name or YAML file>: the description whose ranges "
             "and speeds bound every command."
         )
+    if name in LINKS:
+        quad_link(name, settings)  # refuses limits without effect before anything connects
     driver = open_driver(name, settings).driver
     if name in ARMS:
-        return ArmDriverNode(bus, driver, config.state_hz, load_description(config.robot))
-    return QuadDriverNode(bus, driver, config.state_hz, config.level, config.ground_m or 0.0)
+        robot = load_description(config.robot)
+        return ArmDriverNode(bus, driver, config.state_hz or robot.state_hz, robot)
+    return QuadDriverNode(bus, driver, config.state_hz or LINK_HZ, config.level, config.ground_m or 0.0)
 
 
 def controller_driver(config: ControllerDriverNodeConfig, bus: Bus) -> Node:

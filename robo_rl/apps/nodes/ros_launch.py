@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hardware.bus.names import domain_id
@@ -14,6 +17,8 @@ from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
 from robo_rl.core.errors import BusError, ConfigError
 from robo_rl.core.files.lock import FolderLock
 
+PYTHON = "python3"  # of the nodes; `ros2` itself may run in another one, which lacks their packages
+PREFLIGHT = "robo_rl.apps.nodes.preflight"
 PROCESS = "robo_rl.apps.nodes.process"  # runs a module that stops with its parent
 _LOCKS: list[FolderLock] = []  # locks of namespaces, held until this process ends
 COMMON = {
@@ -83,12 +88,14 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
     given = {argument.name: value(argument.name) for argument in chosen.arguments}
     if value("params_file") and not os.path.isfile(value("params_file")):  # launch only warns
         raise ConfigError(f"params_file={value('params_file')} is no file. Give the path of a YAML file.")
-    _LOCKS.append(namespace_lock(domain_id(None), value("namespace")))
     space = {"namespace": value("namespace")} if value("namespace") else {}
     common = [f"bus={value('bus')}"]
     if value("bus") != "rclpy":  # ROS' own namespace works with rclpy alone
         _refuse_what_needs_rclpy({name: value(name) for name in (*NEED_RCLPY, "bus")})
         common += [f"{key}={name}" for key, name in space.items()]
+    commands = chosen.commands({key: text for key, text in given.items() if text})
+    _check(_with_file(commands, chosen, explicit, value("params_file"), value("namespace")), context)
+    _LOCKS.append(namespace_lock(domain_id(None), value("namespace")))
 
     def parameters(words: list[str]) -> list[Any]:
         """Parameters of one node. Later ones win: the set's defaults are words, and lose."""
@@ -109,7 +116,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
     return models + [
         Node(
             # not package=: works for a colcon build and for pip in a virtual environment
-            executable="python3",
+            executable=PYTHON,
             # `ros2 launch` leaves its processes running when it is killed; these end with it
             arguments=["-m", PROCESS, str(os.getpid()), MODULE, *words, *common],
             name=name,
@@ -122,8 +129,47 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
             sigterm_timeout=f"{rest_s(name):g}",  # after SIGINT
             on_exit=_stop_all(name),
         )
-        for name, words in chosen.commands({key: text for key, text in given.items() if text}).items()
+        for name, words in commands.items()
     ]
+
+
+def _check(commands: Mapping[str, Sequence[str]], context: Any) -> None:
+    """Check the nodes as `robo-rl up` does, in their Python. Raises ConfigError with its sentence."""
+    checked = subprocess.run(
+        [PYTHON, "-m", PREFLIGHT, json.dumps(commands), "launch"],
+        env=dict(getattr(context, "environment", os.environ)),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if not checked.returncode:
+        return
+    last = (checked.stderr.strip().splitlines() or [f"{PREFLIGHT}: {ending(checked.returncode)}"])[-1]
+    if last.startswith("ModuleNotFoundError"):
+        last = (
+            f"{PYTHON} cannot check the nodes ({last}): install robo-rl's packages for this Python, or "
+            "activate the virtual environment that has them; see docs/ros2.md."
+        )
+    raise ConfigError(last.removeprefix("robo-rl: "))
+
+
+def _with_file(
+    commands: Mapping[str, list[str]], chosen: NodeSet, explicit: set[str], file: str, namespace: str
+) -> dict[str, list[str]]:
+    """The commands with the values of the parameter file, which win over all but explicit arguments."""
+    if not file:
+        return dict(commands)
+    from robo_rl.apps.nodes.node_table import NODES, load_attribute
+    from robo_rl.apps.nodes.ros.parameters import parameters_in_file, with_parameters
+
+    merged = {}
+    for name, (node, *words) in commands.items():
+        own = chosen.settings_from(node, explicit)
+        found = parameters_in_file(Path(file), f"/{namespace.strip('/')}/{name}".replace("//", "/"))
+        taken = {key: value for key, value in found.items() if key not in own}
+        schema = load_attribute(NODES[node][1])
+        merged[name] = [node, *with_parameters(schema, words, taken, warn=lambda sentence: None)]
+    return merged
 
 
 def explicit_parameters(words: Sequence[str], keys: Collection[str]) -> dict[str, Any]:

@@ -8,12 +8,18 @@ from typing import Any
 
 import pytest
 
+from hardware.bus.in_process import InProcessWorld
 from hardware.checks.flight_contract import check_link
 from hardware.quads.link import quad_link
 from policies.deploy.bundle import Bundle
+from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.nodes.node_sets import load_set
+from robo_rl.apps.nodes.node_table import node_settings
 from robo_rl.apps.nodes.preflight import check
+from robo_rl.apps.nodes.robot_builders import robot_driver
+from robo_rl.conf.node import RobotDriverNodeConfig
+from robo_rl.conf.up import UpConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from tests.hardware.bundles import quad_bundle, rates_bundle
 
@@ -49,6 +55,38 @@ def test_driver_file_sets_the_limits(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([*given, f"robot={file}"]) != 0
     assert "expected a number" in capsys.readouterr().err
     assert main([*given, "robot=ur"]) != 0
+
+
+@pytest.mark.parametrize("limit", ["max_tilt_rad", "max_speed_m_s"])
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ("driver: crazyflie\nuri: radio://0/80/2M/E7E7E7E7E7", "would not bound the thrust and body rates"),
+        ("driver: px4", "would not bound the thrust and body rates"),
+        ("driver: px4_topics", "has no setting {0}.* {0} of the flight filter bound .* up quad {0}="),
+        ("driver: crazyswarm2\nname: cf1", "has no setting {0}.* {0} of the flight filter bound a policy"),
+    ],
+)
+def test_limits_that_bound_no_policy_are_refused(
+    rates: Bundle, tmp_path: Path, lines: str, sentence: str, limit: str
+) -> None:
+    """A driver gets body rates, and limits neither tilt nor speed. Refused by `up` and by the node alone."""
+    (file := tmp_path / "quad.yaml").write_text(f"{lines}\n{limit}: 0.3\n")
+    with pytest.raises(ConfigError, match=sentence.format(limit)):
+        check(load_set("quad").commands({"bundle": str(rates.folder), "driver": str(file), "ground": "0"}))
+    with pytest.raises(ConfigError, match=limit):
+        robot_driver(RobotDriverNodeConfig(settings=str(file)), InProcessWorld().bus("robot_driver"))
+
+
+def test_up_quad_sets_the_limits_of_the_filter(rates: Bundle) -> None:
+    words = ["set=quad", f"bundle={rates.folder}", "max_tilt_rad=0.6", "max_speed_m_s=1", "fence_m=[1,1,0.8]"]
+    given = load_config("up", words, UpConfig)
+    keys = ("bundle", "max_tilt_rad", "max_speed_m_s", "fence_m")
+    commands = load_set("quad").commands({key: str(getattr(given, key)) for key in keys})
+    filter_ = node_settings("flight_filter", commands["flight_filter"][1:])
+    assert (filter_.max_tilt_rad, filter_.max_speed_m_s, filter_.fence_m) == (0.6, 1.0, [1.0, 1.0, 0.8])
+    defaults = load_set("quad").commands({"bundle": str(rates.folder)})
+    assert node_settings("flight_filter", defaults["flight_filter"][1:]).fence_m == [10.0, 10.0, 10.0]
 
 
 def test_unsuitable_bundles_are_refused(rates: Bundle, tmp_path: Path) -> None:

@@ -16,25 +16,35 @@ from typing import Any
 import pytest
 
 from hardware.bus.names import domain_id
+from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes import node_life, ros_launch
 from robo_rl.apps.nodes.node_sets import MODULE, load_set
 from robo_rl.apps.nodes.ros.network import CHOSEN
 from robo_rl.core.errors import BusError, ConfigError, MissingDependencyError
 from tests.apps.nodes import fake_launch
 from tests.apps.nodes.fake_launch import DeclareLaunchArgument, install, launch
+from tests.hardware.bundles import rates_bundle
 
 LAUNCH = Path(__file__).resolve().parents[3] / "launch"
 FILES = {"arm": "arm", "quad": "quad", "teleop": "teleop", "sim": "arm_sim"}
+CHECK = ros_launch._check
 GIVEN = {"bundle": "/b", "robot": "ur5e"}
+
+
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    """A flight bundle of thrust and body rates."""
+    return rates_bundle(tmp_path_factory.mktemp("rates") / "bundle")
 
 
 @pytest.fixture(autouse=True)
 def ros(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """The fake launch, and locks of namespaces in a folder of this test."""
+    """The fake launch without the check of the nodes, and locks of namespaces in a folder of this test."""
     install(monkeypatch)
     monkeypatch.setenv("ROS_DISTRO", "jazzy")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(ros_launch, "_LOCKS", locks := [])
+    monkeypatch.setattr(ros_launch, "_check", lambda commands, context: None)  # these bundles do not exist
     yield
     for lock in locks:
         lock.close()
@@ -261,6 +271,53 @@ def test_arguments_are_described(file: str) -> None:
         argument.name for argument in declared
     }
     assert len({argument.name for argument in declared}) == len(declared)
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of the nodes, by this Python."""
+    monkeypatch.setattr(ros_launch, "_check", CHECK)
+    monkeypatch.setattr(ros_launch, "PYTHON", sys.executable)
+
+
+@pytest.mark.usefixtures("checked")
+def test_launch_makes_the_checks_of_up(rates: Bundle, tmp_path: Path) -> None:
+    """Without the height of the ground a landing would never end: nothing starts. A parameter file counts."""
+    (driver := tmp_path / "cf.yaml").write_text("driver: crazyflie\nuri: radio://0/80/2M/E7E7E7E7E7\n")
+    given = {"bundle": str(rates.folder), "driver": str(driver)}
+    with pytest.raises(ConfigError, match=r"^The height of the ground is not known, .* ground=-0\.6"):
+        launch(describe("quad"), **given)
+    with pytest.raises(ConfigError, match=r"nofile\.yaml is not there"):
+        launch(describe("teleop"), robot="sim_arm", driver="nofile.yaml")
+    assert not ros_launch._LOCKS
+    assert launch(describe("quad"), **given, ground="-0.4")
+    file = tmp_path / "p.yaml"
+    for key in ("/**/robot_driver", "/**", "/lab/robot_driver", "/*:\n  robot_driver"):
+        file.write_text(f"{key}:\n{'  ' * (1 + key.count(':'))}ros__parameters: {{ground_m: -0.4}}\n")
+        assert launch(describe("quad"), **given, params_file=str(file), namespace="lab")
+    file.write_text("/robot_driver:\n  ros__parameters: {ground_m: -0.4}\n")  # of no namespace
+    with pytest.raises(ConfigError, match="ground"):
+        launch(describe("quad"), **given, params_file=str(file), namespace="lab")
+
+
+def test_check_that_lacks_a_package_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError(\"No module named 'numpy'\", name='numpy')")
+    monkeypatch.setattr(ros_launch, "PYTHON", sys.executable)
+    paths = os.pathsep.join([str(tmp_path), str(LAUNCH.parent)])
+    context = SimpleNamespace(environment=os.environ | {"PYTHONPATH": paths})
+    with pytest.raises(ConfigError, match=r"No module named 'numpy'\): install robo-rl's packages"):
+        CHECK(load_set("teleop").commands({"robot": "sim_arm"}), context)
+
+
+def test_check_needs_no_packages_that_robots_lack(rates: Bundle) -> None:
+    """Simulator, training and settings packages; nor those with which the nodes infer."""
+    absent = ("torch", "mujoco", "hydra", "omegaconf", "onnxruntime", "onnx", "safetensors", "scipy", "cv2")
+    words = load_set("quad").commands({"bundle": str(rates.folder)})
+    code = (
+        f"import json, sys; sys.modules |= dict.fromkeys({absent}); "
+        f"from robo_rl.apps.nodes.preflight import main; sys.exit(main([json.dumps({words}), 'launch']))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.fixture

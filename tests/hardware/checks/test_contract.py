@@ -162,6 +162,26 @@ def test_contract_verb(chunks: Bundle, tmp_path: Path, capsys: pytest.CaptureFix
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(("hz", "chunk", "graphs"), [(10.0, 1, 1), (10.0, 16, 2), (100.0, 1, 1)])
+def test_head_decides_at_the_rate_of_its_bundle(chunks: Bundle, hz: float, chunk: int, graphs: int) -> None:
+    """Steps of 10 Hz, taken at 50 Hz, would move the arm five times as fast; chunks alone are resampled."""
+    manifest = {"rates_hz": {"state": 10.0}, "graphs": [{"file": "policy.onnx"}] * graphs}
+
+    def made(hz: float) -> Bundle:
+        return replace(
+            chunks, manifest=chunks.manifest | manifest, env=arm_env(control_hz=hz), chunk=chunk, execute=1
+        )
+
+    (sentence,) = mismatches(made(hz), arm())
+    assert sentence == (
+        f"It decides every command at {hz:g} Hz, but the robot takes 50 Hz, at which it would act "
+        f"{50 / hz:g} times as fast as in training: train it at 50 Hz, or set the description's command_hz "
+        f"to {hz:g}."
+    )
+    assert not list(mismatches(made(50.0), arm()))
+    assert not list(mismatches(replace(chunks, env=arm_env(control_hz=10.0)), arm()))
+
+
 @pytest.mark.parametrize("hz", [math.nan, -50.0, 0.0, math.inf])
 def test_impossible_rates_are_refused(chunks: Bundle, hz: float) -> None:
     """NaN compares false with everything, so a test for `more than the robot` alone accepts it."""

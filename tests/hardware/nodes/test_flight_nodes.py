@@ -76,6 +76,23 @@ def test_hover_new_goal_and_landing(hover: Bundle) -> None:
     assert flight.body.read()[0][2] < ENVELOPE.fence_low_m[2] + 0.1 or (flight.sent[-1] == -1.0).all()
 
 
+@pytest.mark.parametrize(("odom_hz", "decisions"), [(100.0, 100), (200.0, 100), (1000.0, 125), (50.0, 50)])
+def test_policy_decides_at_the_rate_of_its_bundle(hover: Bundle, odom_hz: float, decisions: int) -> None:
+    """100 Hz, of which the integral and the past actions depend. States of 50 Hz are reported."""
+    world, env, said, heard = InProcessWorld(), flight_env(hover), list[str](), list[Diagnostics]()
+    SimQuadNode(world.bus("robot"), SimulatedQuad(QuadBody(env.craft)), odom_hz)
+    policy = QuadPolicyNode(world.bus("policy"), hover, flight_observer(env), say=said.append)
+    task = world.bus("task")
+    POLICY_STATUS.subscribe(task, lambda m, at: heard.append(m))
+    task.spin(lambda: world.now() >= 2.1)
+    assert policy.decisions == pytest.approx(2.1 * decisions, rel=0.02)
+    slow = "odom comes at less than the 100 Hz of the bundle"
+    assert said == ([f"policy: {slow}"] if odom_hz < 100.0 else [])
+    status = heard[-1].status[0]
+    assert (status.level, status.message) == ((1, slow) if odom_hz < 100.0 else (0, "deciding"))
+    assert float(status.values["odom_hz"]) == pytest.approx(odom_hz, rel=0.02)
+
+
 def test_last_report_has_duration_and_distance(hover: Bundle) -> None:
     """Seconds flown, the final distance, and the largest one once at the goal; the way to a new goal does not
     count.
@@ -243,12 +260,12 @@ def test_start_reports_an_unarmed_filter(hover: Bundle) -> None:
     flight = Flight(hover)
     flight.until(1.0)
     call = flight.bus["task"].call
-    assert call("policy/start", 1.0) == (True, "deciding at every state")
+    assert call("policy/start", 1.0) == (True, "deciding")
     call("policy/stop", 1.0)
     flight.landed()
     flight.until(flight.world.now() + 1.0)
     hint = ", but filter is disarmed: arm it by robo-rl call filter/arm"
-    assert call("policy/start", 1.0) == (True, f"deciding at every state{hint}")
+    assert call("policy/start", 1.0) == (True, f"deciding{hint}")
 
 
 def test_emergency_stop_switches_the_motors_off(hover: Bundle) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from hardware.bus.in_process import InProcessWorld
 from hardware.messages import Diagnostics, Flag, Floats
 from hardware.nodes.action_head import MISSING
 from hardware.nodes.arm_policy import ArmPolicyNode
@@ -12,6 +15,7 @@ from hardware.safety.reasons import Reason
 from hardware.topics import CHUNK, HEARTBEAT, LOOP_STATUS, SAFE
 from policies.deploy.bundle import Bundle
 from tests.hardware.arm_descriptions import PERIOD_S, arm
+from tests.hardware.bundles import arm_bundle, arm_env
 from tests.hardware.nodes.cell import Cell, DelayedInference
 
 KILL_S = 1.003
@@ -119,6 +123,31 @@ def test_policy_that_ends_in_order_is_held_at_once(chunks: Bundle) -> None:
     cell.policy.stop("SIGINT")
     cell.until(KILL_S + 0.005)
     assert cell.filter.filter.reason is Reason.HOLD_REQUESTED
+
+
+def test_stopped_policy_is_held_at_once_and_starts_again(tmp_path: Path) -> None:
+    """Chunks of 1.6 s, which the head would play to their end; ~/start goes on with a chunk of its own."""
+    env = arm_env(control_hz=10.0)
+    cell = running(arm_bundle(tmp_path / "slow", chunk=16, execute=16, env=env))
+    call = cell.bus["task"].call
+    assert call("policy/stop", 1.0) == (True, "stopped")
+    before = commanded(cell)
+    cell.until(KILL_S + 0.1)
+    assert cell.filter.filter.reason is Reason.HOLD_REQUESTED
+    cell.until(KILL_S + 0.3)
+    assert commanded(cell) == before
+    assert call("policy/start", 1.0) == (True, "inferring")
+    cell.until(KILL_S + 0.6)
+    assert commanded(cell) > before + 5
+    assert cell.filter.filter.reason is None
+
+
+def test_policy_that_does_not_decide_is_not_stopped(single: Bundle) -> None:
+    """The head decides single actions, so it must not answer that the arm stops."""
+    world = InProcessWorld()
+    ArmPolicyNode(world.bus("policy"), single, arm(), DelayedInference(world, single, 0.03), True)
+    sentence = "not stopped: single actions are decided by action_head; call its ~/stop"
+    assert world.bus("task").call("policy/stop", 1.0) == (False, sentence)
 
 
 def test_stopped_head_requests_no_hold(chunks: Bundle) -> None:

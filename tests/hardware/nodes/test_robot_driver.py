@@ -7,27 +7,32 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from hardware.arms.bounds import JointLimits
 from hardware.arms.simulated import SimulatedArmDriver
 from hardware.arms.ur import UrDriver
 from hardware.bus.in_process import InProcessWorld
-from hardware.description import load_description
-from hardware.messages import FlightCommand, JointTrajectory
+from hardware.description import FOLDER, load_description
+from hardware.driver import DriverSession
+from hardware.messages import FlightCommand, JointState, JointTrajectory
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
 from hardware.nodes.shared.protocol import Node
-from hardware.states import BodyRates, QuadState, Setpoint
+from hardware.states import ArmState, BodyRates, QuadState, Setpoint
 from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
+from robo_rl.apps.nodes import robot_builders
+from robo_rl.apps.nodes.builders import sim_robot
 from robo_rl.apps.nodes.robot_builders import read_settings, robot_driver
-from robo_rl.conf.node import RobotDriverNodeConfig
+from robo_rl.conf.node import RobotDriverNodeConfig, SimRobotNodeConfig
 from robo_rl.core.errors import ConfigError, DriverError, UnknownNameError
-from tests.hardware.arm_descriptions import arm, command
+from tests.hardware.arm_descriptions import NAMES, arm, command
 from tests.hardware.domains import free_domain
 from tests.hardware.nodes.fakes import LagArm
 from tests.hardware.peers import Peer, own_address
@@ -193,6 +198,31 @@ def test_heights_count_from_the_origin_of_the_task() -> None:
     assert odom[0].position_m.tolist() == [1.0, 2.0, 0.5]
 
 
+def test_fault_of_the_robot_is_reported_while_it_lasts() -> None:
+    """An arm in an emergency stop follows no command, whether one comes or not."""
+    world, lag, said, heard = InProcessWorld(), LagArm(), list[str](), list[tuple[int, str]]()
+    bus, other = world.bus("robot_driver"), world.bus("other")
+
+    class Stoppable(SimulatedArmDriver):
+        fault = ""
+
+        def read(self) -> ArmState:
+            return replace(super().read(), fault=self.fault)
+
+    driver = Stoppable(lag, LIMITS, rate_hz=50.0, clock=world.now)
+    ArmDriverNode(bus, driver, 100.0, arm(), said.append)
+    DRIVER_STATUS.subscribe(other, lambda m, at: heard.append((m.status[0].level, m.status[0].message)))
+    bus.spin(lambda: world.now() >= 1.0)
+    assert heard[-1] == (0, "follows commands")
+    driver.fault = stopped = "the arm is in an emergency stop: release the button"
+    bus.spin(lambda: world.now() >= 2.0)
+    assert heard[-1] == (2, stopped)
+    assert said == [f"{stopped}."]
+    driver.fault = ""
+    bus.spin(lambda: world.now() >= 2.1)
+    assert heard[-1] == (0, "follows commands")
+
+
 def test_motor_commands_are_refused_for_links() -> None:
     with pytest.raises(DriverError, match="Export it as C"):
         QuadDriverNode(InProcessWorld().bus("robot_driver"), Craft(), 100.0, "motors")
@@ -222,12 +252,12 @@ def test_driver_settings_come_from_a_file(tmp_path: Path) -> None:
         robot_driver(RobotDriverNodeConfig(settings=str(file)), InProcessWorld().bus("robot_driver"))
 
 
-def ur_description(folder: Path) -> str:
-    """File with a description whose joints are those of a UR, at 2 rad/s."""
+def described(folder: Path, names: tuple[str, ...] = UrDriver.names, state_hz: int = 100) -> str:
+    """File with a description of these joints, at 2 rad/s; by default those of a UR."""
     limits = {"low_rad": -3.0, "high_rad": 3.0, "velocity_rad_s": 2.0, "acceleration_rad_s2": 20.0}
-    joints = [{"name": name, **limits} for name in UrDriver.names]
+    joints = [{"name": name, **limits} for name in names]
     file = folder / "robot.json"
-    file.write_text(json.dumps({"name": "ur", "command_hz": 50, "state_hz": 100, "joints": joints}))
+    file.write_text(json.dumps({"name": "ur", "command_hz": 50, "state_hz": state_hz, "joints": joints}))
     return str(file)
 
 
@@ -254,6 +284,47 @@ def test_limits_of_description_and_device_both_apply() -> None:
     assert np.abs(lag.commands).max() <= 1.0
 
 
+def test_driver_publishes_states_at_the_rate_of_the_description(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filter takes a state as stale after 3 periods of this rate."""
+    (tmp_path / "ur.yaml").write_text("driver: ur\nhost: 10.0.0.2\n")
+    rates_hz = {}
+    for given in (None, 20.0):
+        world, seen = InProcessWorld(), []
+        driver = SimulatedArmDriver(LagArm(), LIMITS, rate_hz=50.0, clock=world.now)
+        monkeypatch.setattr(robot_builders, "open_driver", lambda *_, made=driver: DriverSession(made))
+        bus, other = world.bus("robot_driver"), world.bus("other")
+        file = described(tmp_path, NAMES, state_hz=250)
+        robot_driver(
+            RobotDriverNodeConfig(settings=str(tmp_path / "ur.yaml"), robot=file, state_hz=given), bus
+        )
+        JOINT_STATES.subscribe(other, lambda m, at, seen=seen: seen.append(m))
+        bus.spin(lambda world=world: world.now() >= 1.0)
+        rates_hz[given] = len(seen)
+    assert rates_hz == {None: pytest.approx(250, abs=2), 20.0: pytest.approx(20, abs=2)}
+
+
+def test_simulated_arm_has_range_speed_and_rate_of_its_description(tmp_path: Path) -> None:
+    """An unknown program commands 2 rad on command/safe: the base goes to 0.5 rad, at 0.2 rad/s."""
+    mine = yaml.safe_load((FOLDER / "sim_arm.yaml").read_text()) | {"state_hz": 200}
+    for joint in mine["joints"]:
+        joint |= {"velocity_rad_s": 0.2}
+    mine["joints"][0] |= {"low_rad": -0.5, "high_rad": 0.5}
+    (file := tmp_path / "mine.yaml").write_text(yaml.safe_dump(mine))
+    world = InProcessWorld()
+    bus, other = world.bus("sim_robot"), world.bus("other")
+    sim_robot(SimRobotNodeConfig(description=str(file)), bus)
+    say, states, names = SAFE.publisher(other), list[JointState](), load_description(str(file)).names
+    JOINT_STATES.subscribe(other, lambda m, at: states.append(m))
+    other.timer(0.02, lambda: say(command([2.0, 0.0, 0.0, 0.0, 0.0, 0.0], names=names)))
+    bus.spin(lambda: world.now() >= 1.0)
+    assert len(states) == pytest.approx(200, abs=2)
+    assert states[-1].position_rad[0] == pytest.approx(0.2, abs=0.05)
+    bus.spin(lambda: world.now() >= 4.0)
+    assert states[-1].position_rad[0] == pytest.approx(0.5, abs=0.02)
+
+
 def test_command_safe_reaches_a_controller(tmp_path: Path) -> None:
     """From command/safe through the node, the guard process, ur_rtde and RTDE over TCP."""
     pytest.importorskip("rtde_control", reason="ur_rtde is not installed (extra [ur])")
@@ -262,7 +333,7 @@ def test_command_safe_reaches_a_controller(tmp_path: Path) -> None:
     world = InProcessWorld(clock=time.monotonic)
     bus, other = world.bus("robot_driver"), world.bus("filter")
     with Peer("arms.fake_ur", host) as peer:
-        config = RobotDriverNodeConfig(settings=str(tmp_path / "arm.yaml"), robot=ur_description(tmp_path))
+        config = RobotDriverNodeConfig(settings=str(tmp_path / "arm.yaml"), robot=described(tmp_path))
         node: Any = robot_driver(config, bus)
         names, say = node._driver.names, SAFE.publisher(other)
         other.timer(0.02, lambda: say(command(np.full(6, 0.2), names=names)))

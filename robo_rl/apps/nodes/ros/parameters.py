@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, get_args, get_origin
+
+import yaml
 
 from hardware.bus.parameters import Parameter
 from robo_rl.conf.fields import Setting, settings
 from robo_rl.conf.node import NodeConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.yaml_error import yaml_words
 from robo_rl.core.text.nearest import nearest
 
 # ROS has its own ways to give these: `-r __node:=`, `-r __ns:=`, and the choice of the bus itself.
@@ -42,6 +47,33 @@ def with_parameters(
     taken = {name: value for name, value in given.items() if name in known}
     kept = [word for word in words if word.partition("=")[0] not in taken]
     return kept + [f"{name}={_text(value)}" for name, value in taken.items()]
+
+
+def parameters_in_file(file: Path, node: str) -> dict[str, Any]:
+    """Parameters of the node `/namespace/name` in a YAML file of ROS; later entries win, as in ROS.
+
+    Raises ConfigError for a file that is not valid YAML.
+    """
+    try:
+        data = yaml.safe_load(file.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"params_file={file} cannot be read, {yaml_words(error)}.") from error
+    found: dict[str, Any] = {}
+    for pattern, given in _entries(data, ""):
+        if re.fullmatch(pattern, node):
+            found |= given
+    return found
+
+
+def _entries(data: Any, pattern: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(pattern of nodes' names, their parameters). * stands for one part of a name, ** for any number."""
+    for key, value in data.items() if isinstance(data, Mapping) else ():
+        if key == "ros__parameters" and isinstance(value, Mapping):
+            yield pattern, value
+        elif isinstance(value, Mapping):
+            parts = {"*": "/[^/]+", "**": "(/[^/]+)*"}
+            names = [part for part in str(key).split("/") if part]
+            yield from _entries(value, pattern + "".join(parts.get(n, "/" + re.escape(n)) for n in names))
 
 
 def refuse_parameters(ros_words: Sequence[str]) -> None:
