@@ -130,7 +130,13 @@ class FlowQLearner(OffPolicyLearner):
         return {"actor": self.actor, **self.critics.networks()}
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
-        return super().weights() | {"ready": {"ready": torch.tensor(self.head.ready)}}
+        return super().weights() | self._who_acts()
+
+    def acting_weights(self) -> dict[str, dict[str, Tensor]]:
+        return super().acting_weights() | self._who_acts()
+
+    def _who_acts(self) -> dict[str, dict[str, Tensor]]:
+        return {"ready": {"ready": torch.tensor(self.head.ready)}}
 
     def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]] | None) -> None:
         if weights is None:

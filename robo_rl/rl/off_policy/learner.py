@@ -133,6 +133,15 @@ class OffPolicyLearner:
         margin = 0.0 if explore else self.gate.margin
         return gated(u, self.context.critic_input(obs), ctx, critic, self.map, margin)
 
+    def acting_weights(self) -> dict[str, dict[str, Tensor]]:
+        """A copy of the part of `weights` that exploring reads, for actors in other processes."""
+        networks = self._networks()
+        return {name: copied(networks[name].state_dict()) for name in self._acting_names()}
+
+    def _acting_names(self) -> tuple[str, ...]:
+        gate = ("critic",) if self.cfg.gate else ()
+        return ("actor", *gate, *(() if self.optimist is None else ("optimist",)))
+
     # Learning
 
     @property
