@@ -176,6 +176,44 @@ def test_methods_that_store_prefixes_refuse_a_memory(name: str) -> None:
 
 
 @torch.no_grad()
+def test_a_residual_is_deployed_with_the_features_that_it_was_trained_with() -> None:
+    """A memory holds the decisions of earlier observations, in the steps of a new plan too."""
+    trained, deployed_ = list[torch.Tensor](), list[torch.Tensor]()
+    with session("residual", small_vla(memory=2)) as (made, env):
+        begin(made, env)
+        collector: Any = made.tuner.collector
+        see = collector.observations.see
+
+        def recorded(lanes: Any) -> Any:
+            seen_now = see(lanes)
+            if lanes.every:
+                trained.append(seen_now.features)
+            return seen_now
+
+        collector.observations.see = recorded
+        for _ in range(6):
+            collector.begin(None)
+            collector.finish()
+        policy: Any = made.policy
+    act = policy.actor.act
+    policy.actor.act = lambda features, base: deployed_.append(features) or act(features, base)
+    with closing(sides_env()) as env:
+        executor, noise = ChunkExecutor(policy, 3), EpisodeNoise((TP, 2), made.noise_scale)
+        seeds, first = EpisodeSeeds(made.seed_root), EpisodeSeeds(made.seed_root)
+        executor.reset(env.reset(seeds))
+        noise.reset(range(3), [next(first) for _ in range(3)])
+        for _ in range(6):
+            obs, *_, info = env.step(env.spec.action.denormalize(executor.act(noise)))
+            executor.observe(info["final_obs"])
+            ended = torch.nonzero(info["final_mask"]).flatten()
+            executor.reset(obs, ended)
+            noise.reset(ended.tolist(), info["next_seed"][ended].tolist())
+    assert len(trained) == len(deployed_) == 6
+    for ours, theirs in zip(trained, deployed_, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("name", ["steering", "DSRL-NA", "residual"])
 @pytest.mark.parametrize("make", [token_vla, by_experts], ids=["tokens", "experts"])
 def test_other_heads_are_steered_and_corrected(name: str, make: Callable[[], VlaPolicy]) -> None:
