@@ -229,6 +229,16 @@ def test_other_heads_are_steered_and_corrected(name: str, make: Callable[[], Vla
         assert made.tuner.learner.updates > 0
 
 
+@torch.no_grad()
+def test_a_choice_among_candidates_remembers() -> None:
+    """The policy of qc, idql and expo is evaluated with the memory of its base."""
+    base = small_vla(memory=2)
+    with closing(sides_env()) as env:
+        chosen = replace(method("candidates", candidates=3), base_noise=0.0)
+        made = build_session(chosen, base, env, seed=0, demos=None, say=lambda _: None)
+    assert measured(made.policy, 0.0).length == measured(base, 0.0).length
+
+
 def test_decisions_stay_as_far_apart_as_they_are_remembered() -> None:
     with pytest.raises(ConfigError, match=r"decisions that are 2 steps apart. Set method\.execute=null"):
         with_planning_interval(small_vla(memory=2), 1)
