@@ -91,6 +91,10 @@ class FlowQLearner(OffPolicyLearner):
         """One update of the critics to the base's value, and one of the head to the base's chunk."""
         return super().burn_in(batch, monte_carlo) | self._descend(batch, climb=False)
 
+    def end_burn_in(self) -> bool:
+        self.head.ready = True
+        return True
+
     def update_number(self, number: int, batch: Batch, logs: bool = True) -> Info:
         self.head.ready = True
         return super().update_number(number, batch, logs)

@@ -183,6 +183,12 @@ class OffPolicyLearner:
         self._follow()
         return info
 
+    def end_burn_in(self) -> bool:
+        """The actor may act from now on. True if the guard must return to the present weights, because new
+        ones are not the base.
+        """
+        return False
+
     def _prepared(self, batch: Batch) -> Batch:
         """The batch with features of its pictures and scaled rewards."""
         batch = batch if self.encoder is None else self.encoder(batch)
