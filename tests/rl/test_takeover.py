@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from robo_rl.apps.tuning.maps import check_together
-from robo_rl.conf.finetune import MethodConfig
+from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import DirectMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
@@ -63,4 +63,4 @@ def test_state_restores_the_steps() -> None:
 def test_there_must_be_a_base() -> None:
     """From scratch, u = 0 is no policy: refused."""
     with pytest.raises(ConfigError, match="takeover=0"):
-        check_together(MethodConfig(takeover=0.5), DirectMap(1))
+        check_together(MethodConfig(takeover=0.5, map=MapConfig("direct")), DirectMap(1))

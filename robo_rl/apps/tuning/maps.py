@@ -111,6 +111,7 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             "method.map.per_chunk=false, or method.reward_source=task."
         )
     _check_deep(method)
+    _check_phases(method)
     candidates = isinstance(action_map, CandidateMap)
     if learner.expectile > 0.0 and not candidates:
         raise ConfigError(
@@ -124,8 +125,6 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             "Candidates and heads are learned by off-policy critics of the base's features: set "
             "method.algorithm=off_policy and method.encoder=frozen."
         )
-    if method.takeover > 0.0 and isinstance(action_map, DirectMap):
-        raise ConfigError("There is no base that could act first: set method.takeover=0.")
     if learner.gate and not isinstance(action_map, ResidualMap):
         raise ConfigError(
             f"Only a residual policy is deployed with its critics: with method.map.kind={method.map.kind} "
@@ -137,6 +136,24 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             "Correlated exploration noise, and noise scales per lane, need a decision at every step; this "
             "map decides once per chunk. Set method.learner.explore_correlation=0 and "
             "method.learner.explore_min_scale=1."
+        )
+
+
+def _check_phases(method: MethodConfig) -> None:
+    """Raise ConfigError where the base would act in phases of a map that has no u = 0 for it."""
+    ramped, kind = method.takeover > 0.0 or method.ramp_steps > 0, method.map.kind
+    if kind == "direct" and ramped:
+        raise ConfigError(
+            "There is no base that could act first: set method.takeover=0 and method.ramp_steps=0."
+        )
+    if kind == "head" and (ramped or method.warmup_noise > 0.0):
+        raise ConfigError(
+            "A head decides the chunk itself and has no u = 0 for the base: set method.ramp_steps=0, "
+            "method.warmup_noise=0 and method.takeover=0."
+        )
+    if kind == "head" and method.burn_in < 1:
+        raise ConfigError(
+            "A head is like its base only after it was distilled: set method.burn_in above 0, such as 3000."
         )
 
 
