@@ -106,7 +106,7 @@ def build_session(
     """
     method = with_given_demos(method, demos is not None)
     action_map = build_map(method.map, base)
-    check_together(method, action_map)
+    check_together(method, action_map, base)
     acting = stored_base(method, base, env.spec.name)
     pictures, hidden = learned_pictures(method, base, device), true_state(method, env.spec, demos, device)
     if hidden is not None:

@@ -76,12 +76,16 @@ def _candidate_map(config: MapConfig, base: SavedPolicy) -> CandidateMap:
             "Candidates are draws of a generative base, but this one makes the same chunk from every noise. "
             "Give the policy of robo-rl train as base=, or choose method=residual."
         )
+    _check_executes_chunks(base, "Give its own base, or choose method=residual.")
+    return CandidateMap(base.action_spec.dim, base.execute, config.candidates, config.edit)
+
+
+def _check_executes_chunks(base: SavedPolicy, remedy: str) -> None:
+    """Raise ConfigError for a base that executes other actions than those of the chunks that it samples."""
     if corrects_steps(base):
         raise ConfigError(
-            "This base corrects every step itself, so a chosen chunk is not what it executes. Give its own "
-            "base, or choose method=residual."
+            f"This base corrects every step itself, so a chosen chunk is not what it executes. {remedy}"
         )
-    return CandidateMap(base.action_spec.dim, base.execute, config.candidates, config.edit)
 
 
 def ignores_noise(policy: SavedPolicy) -> bool:
@@ -94,8 +98,8 @@ def ignores_noise(policy: SavedPolicy) -> bool:
     return False
 
 
-def check_together(method: MethodConfig, action_map: ActionMap) -> None:
-    """Raise ConfigError for settings of the learner that do not apply to this map."""
+def check_together(method: MethodConfig, action_map: ActionMap, base: SavedPolicy) -> None:
+    """Raise ConfigError for settings of the learner that do not apply to this map or base."""
     learner = method.learner
     heads = method.map.kind == "head"
     if heads and method.algorithm != "off_policy":
@@ -112,6 +116,8 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
         )
     _check_deep(method)
     _check_phases(method)
+    if method.algorithm == "noise_aliased":
+        _check_executes_chunks(base, "Give its own base, or choose method=dsrl_sac or residual.")
     candidates = isinstance(action_map, CandidateMap)
     if learner.expectile > 0.0 and not candidates:
         raise ConfigError(

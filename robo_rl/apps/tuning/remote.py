@@ -132,7 +132,7 @@ def remote_session(
     if device.type != "cpu":
         base = copied_to(base, device)
     action_map = build_map(method.map, base)
-    check_together(method, action_map)
+    check_together(method, action_map, base)
     features = feature_dim(base, spec, device)
     widths, lanes = store_widths(base, features, action_map), config.actors * config.num_envs
     if shaping is not None:

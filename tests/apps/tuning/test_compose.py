@@ -328,6 +328,13 @@ def test_mismatched_maps_are_refused(config: MapConfig, base: Callable[[], Saved
         build_map(config, base())
 
 
+def test_a_base_that_corrects_steps_has_no_critics_of_its_chunks() -> None:
+    """They would compare executed actions with a plan that is never executed as it is."""
+    config = method("steering", algorithm="noise_aliased")
+    with pytest.raises(ConfigError, match=r"corrects every step itself.* method=dsrl_sac"):
+        build_session(config, residual(flow_policy(SPEC)), make_env(1), seed=0, demos=None)
+
+
 @pytest.mark.parametrize(
     ("kind", "changes", "words"),
     [

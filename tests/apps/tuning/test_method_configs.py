@@ -706,7 +706,7 @@ def test_deep_critics_refuse_what_they_do_not_fit(overrides: list[str], word: st
     config = method(*overrides)
     base = DirectPolicy(SPEC) if config.map.kind == "direct" else flow_policy(SPEC)
     with pytest.raises(ConfigError, match=word):
-        check_together(config, build_map(config.map, base))
+        check_together(config, build_map(config.map, base), base)
 
 
 def test_dsrl_variants_differ_only_in_the_learner() -> None:
@@ -969,8 +969,8 @@ def test_empty_demonstrations_are_refused(tmp_path: Path) -> None:
 def test_interventions_with_chunks_are_refused() -> None:
     """An intervention inside a chunk cannot be assigned: refused before anything is built."""
     with pytest.raises(ConfigError, match=r"per_chunk=false, or method\.reward_source=task"):
-        check_together(method("rlif"), ResidualMap(2, 0.1, 8))
-    check_together(method("rlif"), ResidualMap(2, 0.1, 1))
+        check_together(method("rlif"), ResidualMap(2, 0.1, 8), flow_policy(SPEC))
+    check_together(method("rlif"), ResidualMap(2, 0.1, 1), flow_policy(SPEC))
 
 
 def test_rlif_needs_interventions(demos: EpisodeStore) -> None:
