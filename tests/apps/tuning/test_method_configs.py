@@ -14,7 +14,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.tuning import compose
-from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
+from robo_rl.apps.tuning.compose import TuningSession, build_session, check_interventions, with_interventions
 from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
@@ -971,6 +971,15 @@ def test_interventions_with_chunks_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"per_chunk=false, or method\.reward_source=task"):
         check_together(method("rlif"), ResidualMap(2, 0.1, 8), flow_policy(SPEC))
     check_together(method("rlif"), ResidualMap(2, 0.1, 1), flow_policy(SPEC))
+
+
+@pytest.mark.parametrize("name", ["steering", "dsrl_sac", "resip", "dppo"])
+def test_interventions_are_not_credited_to_what_was_not_executed(name: str) -> None:
+    """Critics of the noise, and PPO, judge the policy's own choice; a human's outcome is not its doing."""
+    with pytest.raises(ConfigError, match=r"method\.intervene=none, or choose"):
+        check_interventions(method(name, "method.intervene=expert"))
+    for other in ("dsrl_na", "residual"):
+        check_interventions(method(other, "method.intervene=expert"))
 
 
 def test_rlif_needs_interventions(demos: EpisodeStore) -> None:
