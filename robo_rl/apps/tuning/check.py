@@ -63,6 +63,11 @@ def check_config(config: FinetuneVerb) -> None:
         check_auto(config)
         return
     check_interventions(method)
+    if config.base is None and (method.compare_share > 0.0 or method.base_is_enough):
+        raise ConfigError(
+            "Without base= there is no base to compare with: set method.compare_share=0 and "
+            "method.base_is_enough=0."
+        )
     check_method(method)
     check_progress(method, config.demos is not None)
     check_privileged(method, config.demos)
