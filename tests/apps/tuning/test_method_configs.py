@@ -882,6 +882,17 @@ def test_init_loads_the_statistics_too(
     assert norms[0].mean.ne(0.0).any()
 
 
+def test_init_loads_a_head(tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FQL: the weights, and that the head acts in place of its base."""
+    earlier = finished_run(tmp_path / "earlier", demos, monkeypatch, name="fql")
+    built, env, _ = session(small("fql"), demos, monkeypatch)
+    env.close()
+    start_from(built.tuner, str(tmp_path / "earlier"))
+    one, other = (made.tuner.learner.head for made in (earlier, built))
+    assert other.ready
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
 def test_ppo_refuses_ramp_steps(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """ramp_steps lets the base act at random, but PPO needs the probability of every action."""
     with pytest.raises(ConfigError, match=r"method.ramp_steps=0"):
