@@ -97,11 +97,13 @@ class ChunkExecutor:
         """Append the newest observation of all lanes, (n, *shape), and drop the oldest one."""
         for key, value in obs.items():
             self._history[key] = torch.cat([self._history[key][:, 1:], value.unsqueeze(1)], dim=1)
+        if self._memory is not None:
+            self._memory.observe()
 
     def history(self, lanes: Lanes | LaneIds | None = None) -> Obs:
         """Stacked observations (k, To, *shape), newest last; for all lanes a view, not a copy.
 
-        For a policy with a memory, also what it made of the decisions so far.
+        For a policy with a memory, also what it made of the decisions at earlier observations.
         """
         chosen = self._chosen(lanes)
         stacked = {key: chosen.read(value) for key, value in self._history.items()}
@@ -129,7 +131,7 @@ class ChunkExecutor:
             else:
                 chunk, moment = self.policy.sample(self.history(lanes), noise), None
         if self._memory is not None and moment is not None:
-            self._memory.push(lanes, moment)
+            self._memory.decide(lanes, moment)
         self.queue(lanes, chunk)
         return chunk
 
@@ -199,7 +201,7 @@ class ChunkExecutor:
         state = {f"history.{key}": value for key, value in self._history.items()}
         names = ("decision", "_left", "_at", "_chunk", "_sum", "_weight")
         if self._memory is not None:
-            state["memory"] = self._memory.rows
+            state |= self._memory.state_dict()
         return {
             key: value.clone()
             for key, value in (state | {name: getattr(self, name) for name in names}).items()
@@ -210,7 +212,7 @@ class ChunkExecutor:
         for name in ("decision", "_left", "_at", "_chunk", "_sum", "_weight"):
             setattr(self, name, state[name].to(device, copy=True))
         if self._memory is not None:
-            self._memory.rows = state["memory"].to(device, copy=True)
+            self._memory.load_state_dict(dict(state))
         self._history = {
             key.removeprefix(prefix): value.to(device, copy=True)
             for key, value in state.items()

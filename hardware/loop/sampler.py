@@ -50,7 +50,8 @@ class RememberingSampler:
 
     def __call__(self, obs: Obs, noise: Tensor, frozen: int, known: int) -> Tensor:
         chunk, moment = self._policy.sample_with_moment({**obs, MEMORY: self._memory.rows}, noise)
-        self._memory.push(self._lane, moment)
+        self._memory.decide(self._lane, moment)
+        self._memory.observe()  # the next call has a new observation
         return chunk
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from policies.registry import SavedPolicy, build, describe
 from policies.tuned.fine_tuned import frozen_base
 from robo_rl.core.action_map import CandidateMap
-from robo_rl.core.conditioning import encode, pooled
+from robo_rl.core.conditioning import encode, memory_shape, pooled
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs, reads_every_step
 from robo_rl.core.shapes import Float
@@ -40,6 +40,7 @@ class BestOfPolicy(nn.Module):
         self.actor = actor if action_map.scale > 0.0 else None
         self.obs_spec, self.action_spec = base.obs_spec, base.action_spec
         self.obs_steps, self.chunk, self.execute = base.obs_steps, base.chunk, base.execute
+        self.memory_shape = memory_shape(base)
         self.reads_every_step = reads_every_step(base)
         shape = (action_map.count - 1, base.chunk, base.action_spec.dim)
         device = next(critic.parameters()).device

@@ -36,7 +36,7 @@ def main(config: FinetuneVerb) -> int:
 
 def _finetune(config: FinetuneVerb) -> int:
     base = load_base(config)
-    check_together(config.method, build_map(config.method.map, base))
+    check_together(config.method, build_map(config.method.map, base), base)
     check_pictures_fit(config, base)
     free = FREE_KEYS | LAUNCHER_KEYS | {"max_wall_s"}
     again = {"resume": config.resume, "overwrite": config.overwrite}

@@ -216,6 +216,8 @@ class FineTuner:
     def _burn_in(self, updates: int) -> None:
         self._last = self.runner.burn_in(updates, self.config.burn_in_target == "mc")
         self.burned_in += updates
+        if self.burned_in == self.config.burn_in and self.learner.end_burn_in() and self._good is None:
+            self.mark_weights_good()
         self._log(self._last)
 
     def _learn(self, steps: float = 1.0) -> None:
@@ -237,7 +239,7 @@ class FineTuner:
             self._log({"train/resets": float(due)})
 
     def mark_weights_good(self) -> None:
-        """Make the current weights, trained by an earlier run, those that the guard restores."""
+        """Make the current weights, of an earlier run or of a burn-in, those that the guard restores."""
         self._good = self.learner.weights()
 
     def _watch(self, episodes: list[CollectedEpisode], phase: Phase) -> None:

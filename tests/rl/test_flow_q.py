@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.tuned.one_step import JumpHead, OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
 from robo_rl.apps.tuning.maps import head_map
-from robo_rl.core.action_map import ResidualMap
+from robo_rl.core.action_map import ChainMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import generator
 from robo_rl.nets.actor import ActorConfig, make_actor
@@ -20,7 +22,7 @@ from robo_rl.rl.off_policy.flow_q import FlowQLearner
 from robo_rl.rl.off_policy.losses import distilled_q_loss
 from tests.policies.small import flow_policy
 from tests.rl.tuners import batch
-from tests.rl.worlds import SPEC
+from tests.rl.worlds import SPEC, make_tuner, small_config
 
 
 def learner(**settings: object) -> tuple[FlowQLearner, OneStepPolicy]:
@@ -70,6 +72,26 @@ def test_weights_say_who_acts() -> None:
     assert all(
         torch.equal(a, b) for a, b in zip(policy.base.net.parameters(), made.actor.parameters(), strict=True)
     )
+
+
+def test_the_guard_returns_to_the_distilled_head() -> None:
+    """The base's weights are no head: one step of their flow is not its chunk."""
+    tuner, env, _ = make_tuner(ChainMap(4, 1, 0, 2), replace(small_config(), guard_window=4))
+    while tuner.phase != "online":
+        tuner.advance()
+    head: Any = tuner.learner.actor
+    distilled = [value.clone() for value in head.parameters()]
+    assert head.ready
+    for _ in range(4):
+        tuner.advance()
+    guard: Any = tuner.guard
+    guard.base_successes, guard.base_episodes = 50, 50
+    guard.recent.extend([False] * 4)
+    tuner._check()
+    env.close()
+    assert tuner.reverts == 1
+    assert head.ready
+    assert all(torch.equal(a, b) for a, b in zip(head.parameters(), distilled, strict=True))
 
 
 @pytest.mark.parametrize("ready", [False, True])

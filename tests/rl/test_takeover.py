@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.tuning.maps import check_together
-from robo_rl.conf.finetune import MethodConfig
+from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import DirectMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.takeover import Takeover
-from tests.rl.worlds import make_tuner, small_config
+from tests.rl.worlds import SPEC, make_tuner, small_config
 
 
 def test_the_step_is_uniform_and_a_function_of_the_seed() -> None:
@@ -63,4 +64,4 @@ def test_state_restores_the_steps() -> None:
 def test_there_must_be_a_base() -> None:
     """From scratch, u = 0 is no policy: refused."""
     with pytest.raises(ConfigError, match="takeover=0"):
-        check_together(MethodConfig(takeover=0.5), DirectMap(1))
+        check_together(MethodConfig(takeover=0.5, map=MapConfig("direct")), DirectMap(1), DirectPolicy(SPEC))

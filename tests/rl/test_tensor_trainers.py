@@ -100,6 +100,23 @@ def weights(learner: ReplayTrainer | PpoTrainer) -> Tensor:
     return torch.cat([p.detach().flatten() for p in learner.actor.parameters()])
 
 
+def test_ppo_values_nothing_after_a_time_out_that_is_a_failure() -> None:
+    """Returns of one round by hand: V is bootstrapped where the rollout ends, and at a time-out only if it is
+    no failure.
+    """
+    found = []
+    for failure in (False, True):
+        learner: Any = made("ppo")
+        learner.config.learner.timeout_is_failure = failure
+        learner.config.ppo.gae_lambda = 1.0
+        learner.learner.value = lambda obs, ctx: torch.full(obs.shape[:-1], 5.0)
+        data, _ = learner._roll_out()
+        found.append(data.returns.view(LANES, -1))
+    apart = found[0] - found[1]
+    # lanes of age 0: episodes of 4 steps, of which the last 4 steps end the rollout by a time-out too
+    assert apart[0].tolist() == pytest.approx([5.0 * 0.9**left for left in (4, 3, 2, 1)] * 4)
+
+
 @pytest.mark.parametrize("kind", ["td3", "sac", "ppo"])
 def test_trainers_solve_the_simple_task(kind: str) -> None:
     """From the action 0.2 everywhere to one that points strongly at zero, on both sides."""

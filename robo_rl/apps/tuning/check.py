@@ -17,6 +17,7 @@ from robo_rl.apps.tuning.remote import check_launcher
 from robo_rl.apps.tuning.rewards.progress import check_progress
 from robo_rl.apps.tuning.start import env_name, in_training, with_planning_interval
 from robo_rl.apps.tuning.stores import check_demos, size_of, store_widths
+from robo_rl.apps.tuning.training_lanes import check_curriculum
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
@@ -52,6 +53,7 @@ def check_config(config: FinetuneVerb) -> None:
         )
     elif config.env is None:
         raise ConfigError("Learning from scratch needs env=<environment>; all names: robo-rl info")
+    check_curriculum(config)
     if config.demos is not None:
         DatasetMeta.load(Path(config.demos))
     check_start(method.warmup, method.algorithm in ON_POLICY, config.init)
@@ -61,6 +63,11 @@ def check_config(config: FinetuneVerb) -> None:
         check_auto(config)
         return
     check_interventions(method)
+    if config.base is None and (method.compare_share > 0.0 or method.base_is_enough):
+        raise ConfigError(
+            "Without base= there is no base to compare with: set method.compare_share=0 and "
+            "method.base_is_enough=0."
+        )
     check_method(method)
     check_progress(method, config.demos is not None)
     check_privileged(method, config.demos)

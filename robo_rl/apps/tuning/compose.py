@@ -36,7 +36,7 @@ from robo_rl.apps.tuning.stores import (
     with_given_demos,
     with_packed_replay,
 )
-from robo_rl.conf.finetune import MethodConfig
+from robo_rl.conf.finetune import ON_POLICY, MethodConfig
 from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
@@ -106,7 +106,7 @@ def build_session(
     """
     method = with_given_demos(method, demos is not None)
     action_map = build_map(method.map, base)
-    check_together(method, action_map)
+    check_together(method, action_map, base)
     acting = stored_base(method, base, env.spec.name)
     pictures, hidden = learned_pictures(method, base, device), true_state(method, env.spec, demos, device)
     if hidden is not None:
@@ -310,7 +310,8 @@ def with_interventions(method: MethodConfig, name: str, env: VecEnv, seed: int) 
 
 
 def check_interventions(method: MethodConfig) -> None:
-    """Raise ConfigError for a method that learns from interventions if nobody intervenes.
+    """Raise ConfigError for a method that learns from interventions if nobody intervenes, and for one that
+    would credit what a human does to its own choice.
 
     A method that learns from a dataset alone takes the interventions that were recorded in it.
     """
@@ -321,6 +322,12 @@ def check_interventions(method: MethodConfig) -> None:
             f"method={method.name} learns from interventions: set method.intervene=expert, or learn "
             "from recorded ones alone: method=calql_offline method.reward_source=interventions "
             "demos=<dataset>."
+        )
+    noise = method.map.kind == "steering" and method.algorithm == "off_policy"
+    if method.intervene != "none" and (noise or method.algorithm in ON_POLICY):
+        raise ConfigError(
+            f"method={method.name} learns the value of what it chose itself, not of what a human did: set "
+            "method.intervene=none, or choose residual, rlif or dsrl_na."
         )
 
 

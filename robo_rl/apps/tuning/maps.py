@@ -76,12 +76,16 @@ def _candidate_map(config: MapConfig, base: SavedPolicy) -> CandidateMap:
             "Candidates are draws of a generative base, but this one makes the same chunk from every noise. "
             "Give the policy of robo-rl train as base=, or choose method=residual."
         )
+    _check_executes_chunks(base, "Give its own base, or choose method=residual.")
+    return CandidateMap(base.action_spec.dim, base.execute, config.candidates, config.edit)
+
+
+def _check_executes_chunks(base: SavedPolicy, remedy: str) -> None:
+    """Raise ConfigError for a base that executes other actions than those of the chunks that it samples."""
     if corrects_steps(base):
         raise ConfigError(
-            "This base corrects every step itself, so a chosen chunk is not what it executes. Give its own "
-            "base, or choose method=residual."
+            f"This base corrects every step itself, so a chosen chunk is not what it executes. {remedy}"
         )
-    return CandidateMap(base.action_spec.dim, base.execute, config.candidates, config.edit)
 
 
 def ignores_noise(policy: SavedPolicy) -> bool:
@@ -94,8 +98,8 @@ def ignores_noise(policy: SavedPolicy) -> bool:
     return False
 
 
-def check_together(method: MethodConfig, action_map: ActionMap) -> None:
-    """Raise ConfigError for settings of the learner that do not apply to this map."""
+def check_together(method: MethodConfig, action_map: ActionMap, base: SavedPolicy) -> None:
+    """Raise ConfigError for settings of the learner that do not apply to this map or base."""
     learner = method.learner
     heads = method.map.kind == "head"
     if heads and method.algorithm != "off_policy":
@@ -111,6 +115,9 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             "method.map.per_chunk=false, or method.reward_source=task."
         )
     _check_deep(method)
+    _check_phases(method)
+    if method.algorithm == "noise_aliased":
+        _check_executes_chunks(base, "Give its own base, or choose method=dsrl_sac or residual.")
     candidates = isinstance(action_map, CandidateMap)
     if learner.expectile > 0.0 and not candidates:
         raise ConfigError(
@@ -124,8 +131,6 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             "Candidates and heads are learned by off-policy critics of the base's features: set "
             "method.algorithm=off_policy and method.encoder=frozen."
         )
-    if method.takeover > 0.0 and isinstance(action_map, DirectMap):
-        raise ConfigError("There is no base that could act first: set method.takeover=0.")
     if learner.gate and not isinstance(action_map, ResidualMap):
         raise ConfigError(
             f"Only a residual policy is deployed with its critics: with method.map.kind={method.map.kind} "
@@ -137,6 +142,24 @@ def check_together(method: MethodConfig, action_map: ActionMap) -> None:
             "Correlated exploration noise, and noise scales per lane, need a decision at every step; this "
             "map decides once per chunk. Set method.learner.explore_correlation=0 and "
             "method.learner.explore_min_scale=1."
+        )
+
+
+def _check_phases(method: MethodConfig) -> None:
+    """Raise ConfigError where the base would act in phases of a map that has no u = 0 for it."""
+    ramped, kind = method.takeover > 0.0 or method.ramp_steps > 0, method.map.kind
+    if kind == "direct" and ramped:
+        raise ConfigError(
+            "There is no base that could act first: set method.takeover=0 and method.ramp_steps=0."
+        )
+    if kind == "head" and (ramped or method.warmup_noise > 0.0):
+        raise ConfigError(
+            "A head decides the chunk itself and has no u = 0 for the base: set method.ramp_steps=0, "
+            "method.warmup_noise=0 and method.takeover=0."
+        )
+    if kind == "head" and method.burn_in < 1:
+        raise ConfigError(
+            "A head is like its base only after it was distilled: set method.burn_in above 0, such as 3000."
         )
 
 

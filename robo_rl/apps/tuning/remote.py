@@ -30,7 +30,7 @@ from robo_rl.apps.tuning.stores import (
     stored_base,
     with_given_demos,
 )
-from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import Logger
@@ -132,7 +132,7 @@ def remote_session(
     if device.type != "cpu":
         base = copied_to(base, device)
     action_map = build_map(method.map, base)
-    check_together(method, action_map)
+    check_together(method, action_map, base)
     features = feature_dim(base, spec, device)
     widths, lanes = store_widths(base, features, action_map), config.actors * config.num_envs
     if shaping is not None:
@@ -214,7 +214,7 @@ def check_launcher(config: FinetuneVerb) -> None:
             "Actors send the base's features, not the true state. Leave out launcher=ray, or "
             "method.privileged."
         )
-    if method.algorithm == "ppo":
+    if method.algorithm in ON_POLICY:
         raise ConfigError(
             f"method={method.name} learns from the newest policy's data alone (PPO), but actors run ahead. "
             "Leave out launcher=ray, or choose an off-policy method: residual, steering, sac, td3."

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from robo_rl.apps.tuning.compose import Tuner
+from robo_rl.apps.tuning.start import env_name
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
-from robo_rl.core.errors import CheckpointError
+from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds
@@ -119,6 +120,16 @@ def curriculum_of(method: MethodConfig, env_name: str) -> TaskCurriculum | None:
     if not tasks or method.least_weight == 1.0 or method.groups.size:
         return None
     return TaskCurriculum(len(tasks), method.least_weight)
+
+
+def check_curriculum(config: FinetuneVerb) -> None:
+    """Raise ConfigError for a curriculum over tasks with actors, which choose the tasks of episodes apart."""
+    method = config.method
+    if config.launcher == "ray" and curriculum_of(method, env_name(config)) is not None:
+        raise ConfigError(
+            f"Actors of launcher=ray give all tasks equal shares, found method.least_weight="
+            f"{method.least_weight:g}. Set it to 1, or leave out launcher=ray."
+        )
 
 
 def recorded_lanes(

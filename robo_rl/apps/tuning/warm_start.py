@@ -86,6 +86,7 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
     state: Mapping[str, Any] = load_state(newest[1]).get("tuner", {})
     found, expected = state.get("learner", {}), learner.weights()
     del expected["gate"]  # the gate's margin belongs to this run
+    head = expected.pop("ready", None) is not None  # whether it acts, which is no network
     for name in expected:
         if name not in found:
             raise CheckpointError(
@@ -93,7 +94,8 @@ def start_from(tuner: FineTuner | PpoTuner, init: str | None) -> None:
                 "off-policy method of the same algorithm. Give such a run."
             )
         _check_shapes(init, name, found[name], expected[name])
-    learner.load_weights({name: found[name] for name in expected})
+    ready = {"ready": {"ready": torch.tensor(found["ready"])}} if head else {}
+    learner.load_weights({name: found[name] for name in expected} | ready)
     learner.multipliers.start_from(found["multipliers"])
     if learner.scales is not None and "scales" in found:
         learner.scales.load_state_dict(found["scales"])

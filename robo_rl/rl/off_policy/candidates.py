@@ -93,6 +93,9 @@ class CandidateLearner(OffPolicyLearner):
         index = critic.best_of(state, self.map.edited(draws.repeat(1, 2, 1), edits))
         return index % n, edits[torch.arange(len(obs), device=obs.device), index]
 
+    def _acting_names(self) -> tuple[str, ...]:
+        return ("actor", "critic")
+
     # Learning
 
     @torch.no_grad()

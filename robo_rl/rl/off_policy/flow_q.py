@@ -91,6 +91,10 @@ class FlowQLearner(OffPolicyLearner):
         """One update of the critics to the base's value, and one of the head to the base's chunk."""
         return super().burn_in(batch, monte_carlo) | self._descend(batch, climb=False)
 
+    def end_burn_in(self) -> bool:
+        self.head.ready = True
+        return True
+
     def update_number(self, number: int, batch: Batch, logs: bool = True) -> Info:
         self.head.ready = True
         return super().update_number(number, batch, logs)
@@ -130,7 +134,13 @@ class FlowQLearner(OffPolicyLearner):
         return {"actor": self.actor, **self.critics.networks()}
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
-        return super().weights() | {"ready": {"ready": torch.tensor(self.head.ready)}}
+        return super().weights() | self._who_acts()
+
+    def acting_weights(self) -> dict[str, dict[str, Tensor]]:
+        return super().acting_weights() | self._who_acts()
+
+    def _who_acts(self) -> dict[str, dict[str, Tensor]]:
+        return {"ready": {"ready": torch.tensor(self.head.ready)}}
 
     def load_weights(self, weights: Mapping[str, Mapping[str, Tensor]] | None) -> None:
         if weights is None:

@@ -133,6 +133,15 @@ class OffPolicyLearner:
         margin = 0.0 if explore else self.gate.margin
         return gated(u, self.context.critic_input(obs), ctx, critic, self.map, margin)
 
+    def acting_weights(self) -> dict[str, dict[str, Tensor]]:
+        """A copy of the part of `weights` that exploring reads, for actors in other processes."""
+        networks = self._networks()
+        return {name: copied(networks[name].state_dict()) for name in self._acting_names()}
+
+    def _acting_names(self) -> tuple[str, ...]:
+        gate = ("critic",) if self.cfg.gate else ()
+        return ("actor", *gate, *(() if self.optimist is None else ("optimist",)))
+
     # Learning
 
     @property
@@ -173,6 +182,12 @@ class OffPolicyLearner:
         info = self.critics.fit(batch, target)
         self._follow()
         return info
+
+    def end_burn_in(self) -> bool:
+        """The actor may act from now on. True if the guard must return to the present weights, because new
+        ones are not the base.
+        """
+        return False
 
     def _prepared(self, batch: Batch) -> Batch:
         """The batch with features of its pictures and scaled rewards."""

@@ -91,7 +91,8 @@ class PpoTrainer:
         now, then = self.learner.value(obs, none), self.learner.value(after, none)
         last = ended.clone()
         last[:, -1] = True  # V(s') replaces the return after the rollout
-        advantage = gae(reward, discount, now, then, terminated, last, self.config.ppo.gae_lambda)
+        failed = ended if self.config.learner.timeout_is_failure else terminated
+        advantage = gae(reward, discount, now, then, failed, last, self.config.ppo.gae_lambda)
         flat = RolloutTransitions(
             obs.flatten(0, 1),
             none.flatten(0, 1),

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.provenance import versions
@@ -22,7 +20,7 @@ from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.scale.blocks import Block, BlockStore
 from robo_rl.rl.scale.schedule import Grant
 
-Weights = dict[str, NDArray[np.float32]]  # network -> its parameters and buffers, flat
+Weights = dict[str, NDArray[np.float32]]  # part of `OffPolicyLearner.acting_weights` -> its values, flat
 
 
 @dataclass(frozen=True)
@@ -102,26 +100,21 @@ class RolloutActor:
         )
 
 
-def acting_networks(learner: OffPolicyLearner) -> Mapping[str, nn.Module]:
-    """Networks that exploring needs: the actor, and the critics of a gate."""
-    return {"actor": learner.actor} | ({"critic": learner.critic} if learner.cfg.gate else {})
-
-
 def weights_of(learner: OffPolicyLearner) -> Weights:
-    """Copies of these networks' weights."""
+    """The weights that the learner explores with."""
     return {
-        name: np.concatenate(
-            [value.detach().float().cpu().numpy().ravel() for value in net.state_dict().values()]
-        )
-        for name, net in acting_networks(learner).items()
+        name: np.concatenate([value.detach().float().cpu().numpy().ravel() for value in state.values()])
+        for name, state in learner.acting_weights().items()
     }
 
 
-@torch.no_grad()
-def load_weights(learner: OffPolicyLearner, weights: Mapping[str, Any]) -> None:
-    """Overwrite the networks' weights with those of `weights_of`."""
-    for name, net in acting_networks(learner).items():
-        flat, at = torch.tensor(weights[name]), 0  # a copy: an object store's arrays are read-only
-        for value in net.state_dict().values():
-            value.copy_(flat[at : at + value.numel()].view_as(value))
-            at += value.numel()
+def load_weights(learner: OffPolicyLearner, weights: Weights) -> None:
+    """Make the learner explore with those of `weights_of`."""
+    loaded = {}
+    for name, state in learner.acting_weights().items():
+        flat = torch.tensor(weights[name])  # a copy: an object store's arrays are read-only
+        parts = flat.split([value.numel() for value in state.values()])
+        loaded[name] = {
+            key: part.view_as(value) for (key, value), part in zip(state.items(), parts, strict=True)
+        }
+    learner.load_weights(loaded)

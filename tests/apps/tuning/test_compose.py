@@ -328,6 +328,30 @@ def test_mismatched_maps_are_refused(config: MapConfig, base: Callable[[], Saved
         build_map(config, base())
 
 
+def test_a_base_that_corrects_steps_has_no_critics_of_its_chunks() -> None:
+    """They would compare executed actions with a plan that is never executed as it is."""
+    config = method("steering", algorithm="noise_aliased")
+    with pytest.raises(ConfigError, match=r"corrects every step itself.* method=dsrl_sac"):
+        build_session(config, residual(flow_policy(SPEC)), make_env(1), seed=0, demos=None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "words"),
+    [
+        ("head", {"burn_in": 0}, "burn_in above 0"),
+        ("head", {"ramp_steps": 10}, r"ramp_steps=0"),
+        ("head", {"warmup_noise": 0.5}, r"warmup_noise=0"),
+        ("head", {"takeover": 0.5}, r"takeover=0"),
+        ("direct", {"ramp_steps": 60}, r"no base that could act first.*ramp_steps=0"),
+    ],
+)
+def test_phases_that_need_another_map_are_refused(kind: str, changes: dict[str, Any], words: str) -> None:
+    """u = 0 is the base of a residual, not of a head or of a policy from scratch."""
+    config = method(kind)
+    with pytest.raises(ConfigError, match=words):
+        build_session(replace(config, **changes), base_of(config), make_env(1), seed=0, demos=None)
+
+
 def test_missing_or_mismatched_demonstrations_are_refused(tmp_path: Path) -> None:
     """Recordings of another robot have another state or other action limits; failures are not used."""
     env = make_env(1)

@@ -194,6 +194,14 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
         (["finetune", "out=x", "base=/nowhere"], "/nowhere does not exist"),
         (["finetune", "out=x"], "learn from scratch by env=<environment> and method=sac (or td3)."),
         (["finetune", "out=x", "env=gym/a:b-v0"], "learn from scratch by method=sac (or td3)."),
+        (
+            ["finetune", "out=x", "env=gym/a:b-v0", "method=sac", "method.compare_share=0.1", "env_steps=9"],
+            "there is no base to compare with: set method.compare_share=0",
+        ),
+        (
+            ["finetune", "out=x", "env=gym/a:b-v0", "method=sac", "method.base_is_enough=50", "env_steps=9"],
+            "there is no base to compare with: set method.compare_share=0",
+        ),
         (["finetune", "out=x", "env=gym/a:b-v0"], "method=auto (the default) improves a policy: give base="),
         (["finetune", "out=x", "method=residul"], "residual"),
         (["finetune", "out=x", "method.lerner.tau=1"], "learner"),

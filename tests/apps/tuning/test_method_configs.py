@@ -14,7 +14,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from robo_rl.apps.cli.config import CONF, load_config
 from robo_rl.apps.tuning import compose
-from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
+from robo_rl.apps.tuning.compose import TuningSession, build_session, check_interventions, with_interventions
 from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.warm_start import empty_policy, start_from
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
@@ -706,7 +706,7 @@ def test_deep_critics_refuse_what_they_do_not_fit(overrides: list[str], word: st
     config = method(*overrides)
     base = DirectPolicy(SPEC) if config.map.kind == "direct" else flow_policy(SPEC)
     with pytest.raises(ConfigError, match=word):
-        check_together(config, build_map(config.map, base))
+        check_together(config, build_map(config.map, base), base)
 
 
 def test_dsrl_variants_differ_only_in_the_learner() -> None:
@@ -882,6 +882,17 @@ def test_init_loads_the_statistics_too(
     assert norms[0].mean.ne(0.0).any()
 
 
+def test_init_loads_a_head(tmp_path: Path, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FQL: the weights, and that the head acts in place of its base."""
+    earlier = finished_run(tmp_path / "earlier", demos, monkeypatch, name="fql")
+    built, env, _ = session(small("fql"), demos, monkeypatch)
+    env.close()
+    start_from(built.tuner, str(tmp_path / "earlier"))
+    one, other = (made.tuner.learner.head for made in (earlier, built))
+    assert other.ready
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
 def test_ppo_refuses_ramp_steps(demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """ramp_steps lets the base act at random, but PPO needs the probability of every action."""
     with pytest.raises(ConfigError, match=r"method.ramp_steps=0"):
@@ -969,8 +980,17 @@ def test_empty_demonstrations_are_refused(tmp_path: Path) -> None:
 def test_interventions_with_chunks_are_refused() -> None:
     """An intervention inside a chunk cannot be assigned: refused before anything is built."""
     with pytest.raises(ConfigError, match=r"per_chunk=false, or method\.reward_source=task"):
-        check_together(method("rlif"), ResidualMap(2, 0.1, 8))
-    check_together(method("rlif"), ResidualMap(2, 0.1, 1))
+        check_together(method("rlif"), ResidualMap(2, 0.1, 8), flow_policy(SPEC))
+    check_together(method("rlif"), ResidualMap(2, 0.1, 1), flow_policy(SPEC))
+
+
+@pytest.mark.parametrize("name", ["steering", "dsrl_sac", "resip", "dppo"])
+def test_interventions_are_not_credited_to_what_was_not_executed(name: str) -> None:
+    """Critics of the noise, and PPO, judge the policy's own choice; a human's outcome is not its doing."""
+    with pytest.raises(ConfigError, match=r"method\.intervene=none, or choose"):
+        check_interventions(method(name, "method.intervene=expert"))
+    for other in ("dsrl_na", "residual"):
+        check_interventions(method(other, "method.intervene=expert"))
 
 
 def test_rlif_needs_interventions(demos: EpisodeStore) -> None:

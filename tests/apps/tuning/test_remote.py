@@ -185,6 +185,46 @@ def test_actors_act_with_the_learner_s_newest_weights() -> None:
     assert torch.equal(tuner.learner.act(obs, ctx, explore=False), other.learner.act(obs, ctx, explore=False))
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        method(
+            name="qc", map=MapConfig("candidates", candidates=4), learner=LearnerConfig(hidden=[8], batch=8)
+        ),
+        method(
+            name="expo",
+            map=MapConfig("candidates", candidates=4, edit=0.1),
+            learner=LearnerConfig(hidden=[8], batch=8),
+        ),
+        method(name="fql", map=MapConfig("head"), learner=LearnerConfig(hidden=[8], batch=8)),
+        method(
+            name="bro",
+            guard_window=0,
+            learner=LearnerConfig(
+                hidden=[8], batch=8, critic_loss="quantile", atoms=5, optimism=True, lr_actor=1e-2
+            ),
+        ),
+    ],
+    ids=lambda each: each.name,
+)
+def test_actors_explore_as_the_learner_does(chosen: MethodConfig) -> None:
+    """Also with critics that choose, a head that is ready, or an explorer: from equal noise, equal u."""
+    tuner, collector, _ = session(chosen)
+    collector.start()
+    while tuner.learner.updates < 20:
+        tuner.advance()
+    other, _, _ = session(chosen, seed=1)
+    load_weights(other.learner, weights_of(tuner.learner))
+    obs, ctx = torch.rand(50, 4), torch.rand(50, tuner.learner.map.ctx_dim) * 2.0 - 1.0
+    if chosen.name == "fql":
+        ctx = torch.rand(50, 4)
+    drawn = []
+    for learner in (tuner.learner, other.learner):
+        learner.generator.manual_seed(7)
+        drawn.append(learner.act(obs, ctx, explore=True))
+    assert torch.equal(*drawn)
+
+
 def test_a_resumed_run_counts_no_step_twice_and_continues_no_lost_episode() -> None:
     """The learner dies at some instant: its successor has the replay of the checkpoint, new actors and new
     seeds, and ends at the same number of steps and updates.
@@ -231,6 +271,10 @@ def test_what_the_actors_did_is_saved(tmp_path: Path) -> None:
         ({"launcher": "none", "actors": 1, "ray_address": "auto"}, "actors and ray_address"),
         ({"method": replace(method(), name="auto")}, r"method=auto \(the default\) runs several methods"),
         ({"method": replace(method(), name="resip", algorithm="ppo")}, "method=resip learns from the newest"),
+        (
+            {"method": replace(method(), name="dppo", algorithm="denoising")},
+            "method=dppo learns from the newest",
+        ),
         ({"record": "all"}, "record=all writes one dataset"),
         ({"method": method(replay_capacity=11), "actors": 3}, "too small for 3 actors with 4 environments"),
     ],

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from robo_rl.apps.tuning import training_lanes
-from robo_rl.apps.tuning.training_lanes import LocalLanes, curriculum_of
-from robo_rl.conf.finetune import MethodConfig
+from robo_rl.apps.tuning.training_lanes import LocalLanes, check_curriculum, curriculum_of
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.errors import ConfigError
 from robo_rl.rl.running import CollectedEpisode
 from tests.rl.worlds import make_env
 
@@ -27,6 +28,14 @@ def lanes() -> LocalLanes:
 
 def test_equal_shares_need_no_curriculum() -> None:
     assert curriculum_of(MethodConfig(), "toy/suite") is None
+
+
+def test_actors_of_a_suite_need_equal_shares() -> None:
+    """They draw the tasks of their episodes apart from each other."""
+    config = FinetuneVerb(out="x", env="toy/suite", launcher="ray", method=MethodConfig(least_weight=0.05))
+    with pytest.raises(ConfigError, match=r"method\.least_weight=0\.05\. Set it to 1"):
+        check_curriculum(config)
+    check_curriculum(FinetuneVerb(out="x", env="toy/suite", launcher="ray"))
 
 
 def test_a_restart_continues_the_curriculum() -> None:

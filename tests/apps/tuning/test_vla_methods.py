@@ -176,6 +176,44 @@ def test_methods_that_store_prefixes_refuse_a_memory(name: str) -> None:
 
 
 @torch.no_grad()
+def test_a_residual_is_deployed_with_the_features_that_it_was_trained_with() -> None:
+    """A memory holds the decisions of earlier observations, in the steps of a new plan too."""
+    trained, deployed_ = list[torch.Tensor](), list[torch.Tensor]()
+    with session("residual", small_vla(memory=2)) as (made, env):
+        begin(made, env)
+        collector: Any = made.tuner.collector
+        see = collector.observations.see
+
+        def recorded(lanes: Any) -> Any:
+            seen_now = see(lanes)
+            if lanes.every:
+                trained.append(seen_now.features)
+            return seen_now
+
+        collector.observations.see = recorded
+        for _ in range(6):
+            collector.begin(None)
+            collector.finish()
+        policy: Any = made.policy
+    act = policy.actor.act
+    policy.actor.act = lambda features, base: deployed_.append(features) or act(features, base)
+    with closing(sides_env()) as env:
+        executor, noise = ChunkExecutor(policy, 3), EpisodeNoise((TP, 2), made.noise_scale)
+        seeds, first = EpisodeSeeds(made.seed_root), EpisodeSeeds(made.seed_root)
+        executor.reset(env.reset(seeds))
+        noise.reset(range(3), [next(first) for _ in range(3)])
+        for _ in range(6):
+            obs, *_, info = env.step(env.spec.action.denormalize(executor.act(noise)))
+            executor.observe(info["final_obs"])
+            ended = torch.nonzero(info["final_mask"]).flatten()
+            executor.reset(obs, ended)
+            noise.reset(ended.tolist(), info["next_seed"][ended].tolist())
+    assert len(trained) == len(deployed_) == 6
+    for ours, theirs in zip(trained, deployed_, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("name", ["steering", "DSRL-NA", "residual"])
 @pytest.mark.parametrize("make", [token_vla, by_experts], ids=["tokens", "experts"])
 def test_other_heads_are_steered_and_corrected(name: str, make: Callable[[], VlaPolicy]) -> None:
@@ -189,6 +227,16 @@ def test_other_heads_are_steered_and_corrected(name: str, make: Callable[[], Vla
             while not made.tuner.done:
                 made.tuner.advance()
         assert made.tuner.learner.updates > 0
+
+
+@torch.no_grad()
+def test_a_choice_among_candidates_remembers() -> None:
+    """The policy of qc, idql and expo is evaluated with the memory of its base."""
+    base = small_vla(memory=2)
+    with closing(sides_env()) as env:
+        chosen = replace(method("candidates", candidates=3), base_noise=0.0)
+        made = build_session(chosen, base, env, seed=0, demos=None, say=lambda _: None)
+    assert measured(made.policy, 0.0).length == measured(base, 0.0).length
 
 
 def test_decisions_stay_as_far_apart_as_they_are_remembered() -> None:

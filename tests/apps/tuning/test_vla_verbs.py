@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +14,16 @@ import pytest
 from policies.checkpoint import load_policy, save_policy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.apps.tuning.auto import imitation, plan, stages
-from robo_rl.conf.finetune import MethodConfig
+from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
+from robo_rl.apps.tuning.auto.plan import StepBudget
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.core.errors import RoboRLError
 from robo_rl.data.store import DatasetWriter
+from robo_rl.runs.learning_curve import TuningResult
+from robo_rl.runs.run_dir import RunDir
 from sim.adapters.metaworld_words import CAMERAS, SharedRenderer
 from sim.registry import make_env
-from tests.policies.small_vla import SPEC, seen, small_vla, token_vla
+from tests.policies.small_vla import SPEC, seen, sides_env, small_vla, token_vla
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
 
@@ -135,6 +139,31 @@ def test_auto_refers_to_its_base(base: Path, tmp_path: Path, monkeypatch: pytest
     assert (out / "residual" / "run").is_dir()
     assert not (out / "residual" / "base").exists()
     assert json.loads((out / "results.json").read_text())["tasks"]
+
+
+@pytest.mark.parametrize("lanes", [3, 16])
+def test_auto_replays_no_demonstrations_where_the_base_remembers(
+    lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Datasets hold no memory. `demos` may be the successes that the stages recorded."""
+    base, found = small_vla(memory=2), list[MethodConfig]()
+    save_policy(tmp_path / "base" / "policy", base)
+    monkeypatch.setattr(stages, "make_env", lambda *_, **__: sides_env(1))
+    where = {"base": str(tmp_path / "base"), "demos": str(tmp_path / "data"), "out": str(tmp_path / "run")}
+    config = FinetuneVerb(env="toy", num_envs=lanes, **where)
+
+    def trained(config: FinetuneVerb, method: MethodConfig, *_: object, **__: object) -> TuningResult:
+        found.append(method)
+        raise RoboRLError("enough")
+
+    for module in (stages, verb):
+        monkeypatch.setattr(module, "run_method", trained)
+    with RunDir.create(config.out, config) as run:
+        course = stages._AutoRun(config, base, run, stages.Stage(base, 1.0, None), StepBudget(400, lanes))
+        train = course.correct if lanes == 3 else partial(verb.train_in_lanes, config, base, run)
+        with pytest.raises(RoboRLError, match="enough"):
+            train()
+    assert (found[0].mix.online, found[0].mix.demo) == (1.0, 0.0)
 
 
 def test_its_successes_are_imitated_by_a_policy_like_it(

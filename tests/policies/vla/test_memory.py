@@ -50,6 +50,7 @@ def test_a_chunk_depends_on_the_last_decisions_alone() -> None:
 def test_an_episode_starts_without_memory_in_its_lane_alone() -> None:
     executor = ChunkExecutor(small_vla(memory=K), 3)
     played(executor, [1, 2])
+    executor.observe(frame(3))
     executor.reset(frame(3), torch.tensor([1]))
     memory = executor.history()[MEMORY]
     assert memory[1].eq(0).all()
@@ -62,6 +63,8 @@ def test_a_saved_executor_continues_with_its_memory() -> None:
     first, second = ChunkExecutor(policy, 3), ChunkExecutor(policy, 3)
     played(first, [1, 2])
     second.load_state_dict(first.state_dict())
+    for each in (first, second):
+        each.observe(frame(3))
     chunks = [each.plan(each.lanes, drawn(3)) for each in (first, second)]
     torch.testing.assert_close(chunks[0], chunks[1], rtol=0, atol=0)
 
@@ -88,6 +91,28 @@ def test_training_sees_what_acting_sees() -> None:
     assert (short.state - learning.state).abs().max() > 1e-3
 
 
+@torch.no_grad()
+def test_a_decision_enters_the_memory_with_the_next_observation() -> None:
+    """A correction of the first action sees what the plan saw; a lane that ends forgets its last plan."""
+    executor = ChunkExecutor(small_vla(memory=K), 3)
+    executor.reset(frame(1))
+    seen_by = list[torch.Tensor]()
+
+    def refine(obs: Obs, action: torch.Tensor) -> torch.Tensor:
+        seen_by.append(obs[MEMORY].clone())
+        return action
+
+    for seed in (2, 3):
+        executor.act(EpisodeNoise((TP, 2), scale=0.0), refine)
+        executor.observe(frame(seed))
+    assert seen_by[0].eq(0).all()
+    assert seen_by[1][:, :, 0].tolist() == [[0.0, 1.0]] * 3
+    executor.plan(executor.lanes, drawn(3))
+    executor.reset(frame(4), torch.tensor([1]))
+    executor.observe(frame(5))
+    assert executor.history()[MEMORY][:, :, 0].tolist() == [[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
+
+
 def test_the_loss_teaches_what_to_remember() -> None:
     """Gradients reach moment tokens, and pictures of earlier decisions."""
     policy = small_vla(memory=K).requires_grad_(True)
@@ -105,6 +130,7 @@ def test_a_policy_that_is_told_other_words_remembers() -> None:
     executor = ChunkExecutor(told, 3)
     executor.reset(frame(1))
     executor.act(EpisodeNoise((TP, 2), scale=0.0))
+    executor.observe(frame(2))
     assert executor.history()[MEMORY][:, -1, 0].eq(1).all()
 
 

@@ -32,6 +32,7 @@ from robo_rl.apps.tuning.start import (
     with_planning_interval,
 )
 from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.files.durable import write_json
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.stats import SuccessRate, chance_of_fewer
@@ -200,7 +201,7 @@ class _AutoRun:
         inner.method.base_is_enough = ENOUGH
         if name != "steering":
             inner.method.base_noise = start.noise_scale
-        if self.demos is None:
+        if self.demos is None or memory_shape(start.policy) is not None:  # datasets hold no memory
             inner.method.mix = MixConfig()
         inner.resume = Path(inner.out, "run.json").exists()
         # base and demos may be inside the run, which may have been moved

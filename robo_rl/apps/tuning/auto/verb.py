@@ -20,7 +20,9 @@ from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base, with_planning_interval
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
@@ -87,6 +89,8 @@ def train_in_lanes(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> Tuni
     method, steps = stage_method("residual_lanes"), total_steps(config)
     method.base_is_enough = ENOUGH
     method.base_steps = min(method.base_steps, steps // 3)  # a short run needs steps for learning
+    if memory_shape(base) is not None:  # datasets hold no memory
+        method.mix = MixConfig()
     if not isinstance(base, GenerativePolicy) or _sees_pictures(config):  # records would draw every picture
         return run_method(config, method, base, run)
     recording = replace(config, record="success" if config.record == "none" else config.record)
