@@ -93,7 +93,7 @@ class FaultyBus:
     """A bus whose publishers suffer the faults that are injected; everything else is that of `bus`."""
 
     def __init__(self, bus: Bus) -> None:
-        self.name, self.namespace = bus.name, bus.namespace
+        self.name, self.namespace, self.discovery_s = bus.name, bus.namespace, bus.discovery_s
         self.now, self.stamp, self.timer = bus.now, bus.stamp, bus.timer
         self.subscribe, self.watch_publishers = bus.subscribe, bus.watch_publishers
         self.service, self.call, self.spin, self.close = bus.service, bus.call, bus.spin, bus.close
