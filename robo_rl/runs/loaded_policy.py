@@ -37,6 +37,10 @@ class LoadedPolicy:
     noise: float  # scale of its initial noise: 1: N(0, I), 0: zero noise
     runtime: str = "torch on cpu"  # what runs it, for figures of time
 
+    def __fspath__(self) -> str:
+        """Its folder or address: a loaded policy can be given wherever a path of one is expected."""
+        return str(self.folder)
+
     def check(self, env: EnvSpec) -> None:
         """Raise CheckpointError, with the reason, if the policy does not fit `env`."""
         if isinstance(self.policy, RemotePolicy):

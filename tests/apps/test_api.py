@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import robo_rl as rr
+from robo_rl.apps.cli.from_python import words
+from robo_rl.conf.fields import settings
+from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError
 from tests.policies.dot_video import record_dots
 
@@ -35,12 +40,12 @@ def test_train_evaluate_and_distil(dataset: Path, tmp_path: Path, capsys: pytest
     run = rr.train(
         data=dataset, out=tmp_path / "base", steps=2, batch_size=8, net=net, **{"process.steps": 2}
     )
-    measured = rr.evaluate(run.path, episodes=2, num_envs=2, max_episode_steps=4, against=run.policy_path)
+    measured = rr.evaluate(run, episodes=2, num_envs=2, max_episode_steps=4, against=run.policy_path)
     assert measured.rate.n == 2
     assert measured.difference is not None
     assert measured.difference.p_value == 1.0
     head = rr.distill(
-        run.policy_path,
+        run,
         out=tmp_path / "head",
         net=net,
         rollout_steps=100,
@@ -67,7 +72,7 @@ def test_pretrain_gives_train_an_encoder(tmp_path: Path) -> None:
     data = record_dots(tmp_path / "dots", 2)
     shape = {"widths": [4, 8], "features": 6, "keypoints": 3}
     video = rr.pretrain(data=[data], out=tmp_path / "video", steps=1, batch_size=2, image=shape)
-    image = shape | {"init": str(video.path)}
+    image = shape | {"init": video}
     assert rr.train(data=data, out=tmp_path / "base", steps=1, batch_size=2, image=image).policy_path.is_dir()
 
 
@@ -75,13 +80,14 @@ def test_export_and_load(run: Path, dataset: Path, tmp_path: Path) -> None:
     """Exported, and loaded as a contract and as a policy."""
     bundle = rr.export(run, out=tmp_path / "bundle", noise="zero")
     assert rr.load_bundle(tmp_path / "bundle").env == bundle.env == rr.Dataset(dataset).spec
-    assert rr.load_policy(tmp_path / "bundle").env == bundle.env.name
+    assert rr.load_policy(bundle).env == bundle.env.name
 
 
-def test_finetuning_returns_both_rates(run: Path, tmp_path: Path) -> None:
+def test_finetuning_returns_both_rates(run: Path, dataset: Path, tmp_path: Path) -> None:
     """A few steps of a residual on the base, measured together with the base on the same episodes."""
     tuned = rr.finetune(
-        base=run,
+        base=rr.Run(run),
+        demos=rr.Dataset(dataset),
         out=tmp_path / "tuned",
         method={"name": "residual", "map": {"kind": "residual"}, "base_steps": 4, "burn_in": 1},
         env_steps=12,
@@ -104,6 +110,36 @@ def test_errors_equal_those_of_the_command_line(dataset: Path, tmp_path: Path) -
     with pytest.raises(ConfigError, match=r"batch_size=0 cannot be used"):
         rr.train(data=dataset, out=tmp_path / "r", batch_size=0)
     assert not (tmp_path / "r").exists()
+
+
+def test_objects_stand_for_their_paths(dataset: Path, run: Path) -> None:
+    """Runs, datasets, loaded policies and paths as values, in lists, and in nested settings."""
+    known = settings(TrainConfig)
+    store, base = rr.Dataset(dataset), rr.Run(run)
+    given = {"data": [store, Path("b")], "init": base.load_policy("cpu"), "image": {"init": base}}
+    assert list(words(given, known)) == [
+        f"data=[{dataset},b]",
+        f"init={run}/policy",
+        f"image.init={run}",
+    ]
+    given = {"steps": np.int64(3), "net": {"name": "unet1d", "widths": (64, 128)}, "lr": np.float64(0.5)}
+    assert list(words(given, known)) == ["steps=3", "net.name=unet1d", "net.widths=[64,128]", "lr=0.5"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("data", {"a": 1}, "data is a dict; give text or a path, or a Run, a Dataset or a Bundle"),
+        ("data", ["a", {1}], "data is a set; give text or a path"),
+        ("init", rr, "init is a module; give text or a path"),
+        ("steps", [{}], "steps is a dict; give: whole number >= 1."),
+        ("logger", {}, "logger is a dict; give: tensorboard | wandb | mlflow."),
+        ("stesp", object(), "robo-rl train has no setting 'stesp'."),
+    ],
+)
+def test_objects_of_other_types_are_refused(key: str, value: object, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+        rr.train(**{"data": "data", "out": tmp_path / "run", key: value})  # type: ignore[arg-type]
 
 
 def test_make_env_by_name() -> None:
