@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -85,14 +86,15 @@ class Run:
         """Folder of the policy."""
         return self.path / "policy"
 
-    def load_policy(self, device: str = "auto") -> LoadedPolicy:
+    def load_policy(self, device: str = "auto", noise: float | None = None) -> LoadedPolicy:
         """Load the policy of the run."""
-        return load_policy(self.path, device=device)
+        return load_policy(self.path, device=device, noise=noise)
 
 
 def make_env(name: str, num_envs: int = 1, num_workers: int = 0, **options: Any) -> VecEnv:
     """Vector environment of `num_envs` lanes; `robo-rl info` lists the names.
 
+    `reset(seeds)` takes a number, a list with a seed for each lane, or an iterator of seeds.
     Options are those of the environment, e.g. `max_episode_steps` and `reward`. Modules named in
     ROBO_RL_PLUGINS are imported first.
     """
@@ -102,9 +104,15 @@ def make_env(name: str, num_envs: int = 1, num_workers: int = 0, **options: Any)
     return make(name, num_envs, num_workers, **options)
 
 
-def load_policy(path: Place, *, device: str = "auto") -> LoadedPolicy:
-    """Policy of a policy folder, a run, a checkpoint (`<run>@<step>`) or a bundle."""
-    return open_policy(place("path", path), pick_device(device))
+def load_policy(path: Place, *, device: str = "auto", noise: float | None = None) -> LoadedPolicy:
+    """Policy of a policy folder, a run, a checkpoint (`<run>@<step>`) or a bundle.
+
+    noise: scale of its initial noise, as of `evaluate`; 0: deterministic; None: the policy's own.
+    """
+    if noise is not None and not 0.0 <= noise < math.inf:
+        raise RoboRLError(f"noise={noise} cannot be used, expected: number >= 0, or None.")
+    loaded = open_policy(place("path", path), pick_device(device))
+    return loaded if noise is None else replace(loaded, noise=noise)
 
 
 def load_bundle(path: Place) -> Bundle:

@@ -62,6 +62,7 @@ def test_the_page_on_the_python_api_runs(
             assert "examples/" in code
     assert space["tuned"].rate.n == space["tuned"].before.n == 2
     assert space["bundle"].env.name == ENV
+    assert len(space["solved"]) == 4  # one episode in each lane
     assert (
         "runs/bsae does not exist; the nearest existing folder is runs, with base" in capsys.readouterr().out
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import robo_rl as rr
 from robo_rl.apps.cli.from_python import words
@@ -147,6 +148,39 @@ def test_make_env_by_name() -> None:
     env = rr.make_env("quad/hover", 3)
     assert env.reset(iter(range(3)))["state"].shape[0] == 3
     env.close()
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("name", ["arm6/reach", "quad/hover", "arm/reach"])
+def test_environments_take_seeds_in_every_form(name: str) -> None:
+    """Episodes are equal for equal seeds; after wrong seeds the environment goes on where it was."""
+    env = rr.make_env(name, 2)
+    first = env.reset(0)["state"]
+    action = torch.zeros(2, env.spec.action.dim)
+    after = env.step(action)[0]["state"]
+    assert torch.equal(env.reset(0)["state"], first)
+    for wrong in (None, "ab", [0], 0.5, iter(["a", 1]), iter([1])):
+        with pytest.raises((TypeError, rr.RoboRLError)):
+            env.reset(wrong)  # type: ignore[arg-type]
+    assert torch.equal(env.step(action)[0]["state"], after)
+    assert torch.equal(env.reset([3, 4])["state"], env.reset(iter([3, 4]))["state"])
+    env.close()
+
+
+def test_loaded_policy_acts(run: Path) -> None:
+    """A batch of observations gives actions in the environment's units; noise=0 gives every lane the same."""
+    policy = rr.load_policy(rr.Run(run), device="cpu", noise=0.0)
+    env = rr.make_env(policy.env, 2)
+    obs = env.reset([5, 5])
+    action = policy.act(obs)
+    torch.testing.assert_close(action[0], action[1])
+    *_, info = env.step(action)
+    policy.reset(info["final_mask"], seeds=info["next_seed"])
+    noisy = rr.Run(run).load_policy("cpu").act(obs)
+    assert not torch.allclose(noisy[0], noisy[1])
+    env.close()
+    with pytest.raises(rr.RoboRLError, match=r"^noise=-1 cannot be used"):
+        rr.load_policy(run, noise=-1)
 
 
 def test_lazy_table_matches_the_api() -> None:
