@@ -4,6 +4,7 @@ grammar.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from robo_rl.conf.dotted import quoted
 from robo_rl.conf.fields import Setting
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.text.nearest import nearest
+
+_FLOAT = re.compile(r"(?<![\w.+-])[+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?(?![\w.])")
 
 
 def split(verb: str, override: str, known: Collection[str], of_tasks: Sequence[str] = ()) -> tuple[str, str]:
@@ -43,7 +46,15 @@ def for_hydra(key: str, value: str, known: Mapping[str, Setting], groups: Mappin
         value = "null"
     elif known[key].plain_type is str:
         value = quoted(value)
+    elif "whole number" in known[key].type_words:
+        value = _FLOAT.sub(_whole, value)
     return f"{key}={value}"
+
+
+def _whole(found: re.Match[str]) -> str:
+    """1e4 as 10000 and 3.0 as 3; 1.5 stays as it is, to be refused."""
+    number = float(found[0])
+    return str(int(number)) if abs(number) < 2**53 and number.is_integer() else found[0]
 
 
 # A setting of one verb -> settings of other verbs with the same meaning.

@@ -75,6 +75,27 @@ def test_text_needs_no_quotes(path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("episodes=1e4", 10000),
+        ("episodes=3.0", 3),
+        ("episodes=2.5e1", 25),
+        ("parts=[[1e1,2],[3.0]]", [[10, 2], [3]]),
+    ],
+)
+def test_whole_numbers_may_be_written_as_floats(word: str, value: object) -> None:
+    """As in `steps=1e4`, and `steps=total / 2` in Python."""
+    assert getattr(load("data=d", word), word.partition("=")[0]) == value
+
+
+@pytest.mark.parametrize("verb", ["train", "pretrain", "finetune", "collect", "evaluate", "distill", "fly"])
+def test_a_seed_below_zero_is_refused(verb: str) -> None:
+    seed = settings(load_schema(VERBS[verb]))["seed"]
+    assert seed.allows(0)
+    assert not seed.allows(-1)
+
+
+@pytest.mark.parametrize(
     ("verb", "name", "meant"),
     [
         ("train", "total_timesteps", "steps"),
