@@ -3,32 +3,36 @@
     import robo_rl as rr
 
     data = rr.collect("metaworld/peg-insert-side-v3", out="data/peg20", noise=0.1)
-    base = rr.train(data=data.path, out="runs/base")
-    tuned = rr.finetune(base=base.path, demos=data.path, out="runs/tuned", method="residual", seed=1)
+    base = rr.train(data=data, out="runs/base")
+    tuned = rr.finetune(base=base, demos=data, out="runs/tuned", method="residual", seed=1)
     print(tuned.rate)  # 88/100 = 88 % [80, 93]
-    bundle = rr.export(tuned.path, out="runs/tuned/bundle")
+    bundle = rr.export(tuned, out="runs/tuned/bundle")
 
 Keyword arguments are the settings of the verb (`robo-rl train --help all`), checked by the same schema. A
 nested setting is a dict, `net={"name": "unet1d", "widths": [64, 128]}`, or a dotted key, as in
-`**{"net.width": 128}`. Mistakes raise `rr.RoboRLError` with the sentence that the command line prints.
-Nothing is printed unless `progress=True`.
+`**{"net.width": 128}`. Where a path is expected, a run, dataset or bundle stands for its own.
+Mistakes raise `rr.RoboRLError` with the sentence that the command line prints. Nothing is printed unless
+`progress=True`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import math
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from policies.deploy.bundle import Bundle
 from policies.deploy.bundle import load_bundle as _load_bundle
 from robo_rl.apps.cli.config import load_config
+from robo_rl.apps.cli.from_python import place, words
 from robo_rl.apps.evaluate import Evaluation
 from robo_rl.conf.distill import DistillVerb
-from robo_rl.conf.dotted import flat
+from robo_rl.conf.fields import settings as settings_of
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.conf.schema import CollectConfig, EvaluateConfig, ExportConfig
 from robo_rl.conf.train import PretrainConfig, TrainConfig
@@ -62,6 +66,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Place: TypeAlias = str | os.PathLike[str]  # a path, or an object that has one: Run, Dataset, Bundle
 
 
 @dataclass(frozen=True)
@@ -72,19 +77,24 @@ class Run:
     rate: SuccessRate | None = None  # success of the policy, with its 95 % interval
     before: SuccessRate | None = None  # success of the base or the teacher
 
+    def __fspath__(self) -> str:
+        """A run can be given wherever a path is expected."""
+        return str(self.path)
+
     @property
     def policy_path(self) -> Path:
         """Folder of the policy."""
         return self.path / "policy"
 
-    def load_policy(self, device: str = "auto") -> LoadedPolicy:
+    def load_policy(self, device: str = "auto", noise: float | None = None) -> LoadedPolicy:
         """Load the policy of the run."""
-        return load_policy(self.path, device=device)
+        return load_policy(self.path, device=device, noise=noise)
 
 
 def make_env(name: str, num_envs: int = 1, num_workers: int = 0, **options: Any) -> VecEnv:
     """Vector environment of `num_envs` lanes; `robo-rl info` lists the names.
 
+    `reset(seeds)` takes a number, a list with a seed for each lane, or an iterator of seeds.
     Options are those of the environment, e.g. `max_episode_steps` and `reward`. Modules named in
     ROBO_RL_PLUGINS are imported first.
     """
@@ -94,17 +104,23 @@ def make_env(name: str, num_envs: int = 1, num_workers: int = 0, **options: Any)
     return make(name, num_envs, num_workers, **options)
 
 
-def load_policy(path: str | Path, *, device: str = "auto") -> LoadedPolicy:
-    """Policy of a policy folder, a run, a checkpoint (`<run>@<step>`) or a bundle."""
-    return open_policy(path, pick_device(device))
+def load_policy(path: Place, *, device: str = "auto", noise: float | None = None) -> LoadedPolicy:
+    """Policy of a policy folder, a run, a checkpoint (`<run>@<step>`) or a bundle.
+
+    noise: scale of its initial noise, as of `evaluate`; 0: deterministic; None: the policy's own.
+    """
+    if noise is not None and not 0.0 <= noise < math.inf:
+        raise RoboRLError(f"noise={noise} cannot be used, expected: number >= 0, or None.")
+    loaded = open_policy(place("path", path), pick_device(device))
+    return loaded if noise is None else replace(loaded, noise=noise)
 
 
-def load_bundle(path: str | Path) -> Bundle:
+def load_bundle(path: Place) -> Bundle:
     """Bundle: its manifest, checked against its files."""
-    return _load_bundle(Path(path))
+    return _load_bundle(Path(place("path", path)))
 
 
-def collect(env: str, *, out: str | Path, progress: bool = False, **settings: Any) -> Dataset:
+def collect(env: str, *, out: Place, progress: bool = False, **settings: Any) -> Dataset:
     """Record episodes of the scripted expert, or of `policy=`, as `robo-rl collect` does."""
     from robo_rl.apps.collect import main
 
@@ -114,31 +130,27 @@ def collect(env: str, *, out: str | Path, progress: bool = False, **settings: An
     return Dataset(config.out)
 
 
-def train(
-    *, data: str | Path | Sequence[str | Path], out: str | Path, progress: bool = False, **settings: Any
-) -> Run:
+def train(*, data: Place | Sequence[Place], out: Place, progress: bool = False, **settings: Any) -> Run:
     """Train a base policy on a dataset, or on several, as `robo-rl train` does."""
     from robo_rl.apps.training.base_run import train as run_training
 
-    config = _settings("train", TrainConfig, settings, data=_places(data), out=out)
+    config = _settings("train", TrainConfig, settings, data=data, out=out)
     with _output(progress):
         return Run(run_training(config).path)
 
 
-def pretrain(
-    *, data: str | Path | Sequence[str | Path], out: str | Path, progress: bool = False, **settings: Any
-) -> Run:
+def pretrain(*, data: Place | Sequence[Place], out: Place, progress: bool = False, **settings: Any) -> Run:
     """Learn a picture encoder from pictures alone, as `robo-rl pretrain` does, for `train(image={"init":
-    run.path})`.
+    run})`.
     """
     from robo_rl.apps.training.video import pretrain as run_pretraining
 
-    config = _settings("pretrain", PretrainConfig, settings, data=_places(data), out=out)
+    config = _settings("pretrain", PretrainConfig, settings, data=data, out=out)
     with _output(progress):
         return Run(run_pretraining(config).path)
 
 
-def finetune(*, out: str | Path, progress: bool = False, **settings: Any) -> Run:
+def finetune(*, out: Place, progress: bool = False, **settings: Any) -> Run:
     """Improve a base policy by reinforcement learning, as `robo-rl finetune` does."""
     from robo_rl.apps.finetune import main
 
@@ -148,7 +160,7 @@ def finetune(*, out: str | Path, progress: bool = False, **settings: Any) -> Run
     return _measured(Path(config.out), "policy", "base")
 
 
-def distill(teacher: str | Path, *, out: str | Path, progress: bool = False, **settings: Any) -> Run:
+def distill(teacher: Place, *, out: Place, progress: bool = False, **settings: Any) -> Run:
     """Distil a policy into a head that decides in one network call, as `robo-rl distill` does."""
     from robo_rl.apps.distill import main
 
@@ -158,7 +170,7 @@ def distill(teacher: str | Path, *, out: str | Path, progress: bool = False, **s
     return _measured(Path(config.out), "head", "teacher")
 
 
-def evaluate(policy: str | Path, *, progress: bool = False, **settings: Any) -> Evaluation:
+def evaluate(policy: Place, *, progress: bool = False, **settings: Any) -> Evaluation:
     """Measure success with its 95 % interval, as `robo-rl evaluate` does.
 
     `against=` measures another policy on the same episodes.
@@ -170,7 +182,7 @@ def evaluate(policy: str | Path, *, progress: bool = False, **settings: Any) -> 
         return run_evaluation(config)
 
 
-def export(policy: str | Path, *, out: str | Path, progress: bool = False, **settings: Any) -> Bundle:
+def export(policy: Place, *, out: Place, progress: bool = False, **settings: Any) -> Bundle:
     """Write the bundle of a policy, as `robo-rl export` does, and return it."""
     from robo_rl.apps.export import write
 
@@ -179,15 +191,10 @@ def export(policy: str | Path, *, out: str | Path, progress: bool = False, **set
         return write(config)[0]
 
 
-def _settings(verb: str, schema: type[T], settings: dict[str, Any], **named: str | Path) -> T:
+def _settings(verb: str, schema: type[T], settings: dict[str, Any], **named: Any) -> T:
     """Settings of the verb, checked as on the command line."""
     load_plugins()
-    return load_config(verb, [f"{key}={value}" for key, value in flat(named | settings)], schema)
-
-
-def _places(data: str | Path | Sequence[str | Path]) -> str | Path:
-    """`data=` of one dataset or of several."""
-    return data if isinstance(data, str | Path) else f"[{','.join(map(str, data))}]"
+    return load_config(verb, list(words(named | settings, settings_of(schema))), schema)
 
 
 def _measured(path: Path, policy: str, before: str) -> Run:

@@ -7,6 +7,7 @@ names, and a policy keeps the name of the environment that it was trained on.
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
@@ -85,6 +86,8 @@ EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "recall": ("sim.tasks.recall.expert:RecallExpert", None),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsExpert", "sim"),
 }
+
+_VERSION = re.compile(r"-v\d+$")
 
 
 def list_envs() -> list[str]:
@@ -252,6 +255,11 @@ def _split(kind: str, name: str) -> tuple[str, str]:
         own = [each for each in every if each.startswith(f"{suite}/")]
         elsewhere = [each for each in every if each.endswith(f"/{bare or name}")]
         slip = is_misspelt(name, own)  # metaworld/reach is no misspelt arm/reach
+        if (":" in suite or not (slip or elsewhere or own)) and (meant := _in_gymnasium(name)):
+            raise ConfigError(
+                f"Unknown {kind} '{name}'. Did you mean 'gym/{meant}'? Environments of Gymnasium have the "
+                "prefix gym/."
+            )
         raise UnknownNameError(
             kind,
             name,
@@ -260,6 +268,25 @@ def _split(kind: str, name: str) -> tuple[str, str]:
             OF_YOUR_OWN if suite in SCENES else "",
         )
     return suite, task
+
+
+def _in_gymnasium(name: str) -> str:
+    """Id by which Gymnasium may know an environment without a suite: Pendulum-v1, my_envs:Mine-v0; else "".
+
+    A version that is not registered stands for the newest one.
+    """
+    if re.fullmatch(r"[\w.]+:[\w./-]+", name):
+        return name
+    if find_spec("gymnasium") is None:
+        return ""
+    ids: dict[str, Any] = _attribute("gymnasium:registry")
+    for each in filter(None, (name, name.partition("/")[2])):
+        if each in ids:
+            return each
+        bare = _VERSION.sub("", each)
+        if versions := [int(i.removeprefix(f"{bare}-v")) for i in ids if _VERSION.sub("", i) == bare != i]:
+            return f"{bare}-v{max(versions)}"
+    return ""
 
 
 def _with_options(task: str) -> tuple[str, dict[str, Any]]:

@@ -13,7 +13,6 @@ import pytest
 from robo_rl import api
 from robo_rl.apps.cli.main import main
 from robo_rl.data.store import EpisodeStore
-from tests.apps.conftest import ENV
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
@@ -48,7 +47,7 @@ def with_small_settings(name: str) -> Callable[..., Any]:
 def test_the_page_on_the_python_api_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From demonstrations of a cheaper task to a bundle; then a mistake, whose sentence is printed."""
+    """From demonstrations to a bundle and a roll-out; then a mistake, whose sentence is printed."""
     monkeypatch.chdir(tmp_path)
     for name in SMALL:
         monkeypatch.setattr(api, name, with_small_settings(name))
@@ -56,12 +55,11 @@ def test_the_page_on_the_python_api_runs(
     for language, code in blocks("python-api.md"):
         if language == "python":
             exec(compile(code, "python-api.md", "exec"), space)
-        elif code.startswith("robo-rl collect"):
-            assert main(["collect", f"env={ENV}", "episodes=2", "num_workers=0", "out=data/peg20"]) == 0
         else:  # the examples have tests of their own
             assert "examples/" in code
     assert space["tuned"].rate.n == space["tuned"].before.n == 2
-    assert space["bundle"].env.name == ENV
+    assert space["bundle"].env == space["data"].spec
+    assert len(space["solved"]) == 4  # one episode in each lane
     assert (
         "runs/bsae does not exist; the nearest existing folder is runs, with base" in capsys.readouterr().out
     )

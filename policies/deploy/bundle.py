@@ -66,6 +66,10 @@ class Bundle:
     instruction: str | None = None  # what such a policy does if nothing else is asked for
     memory: tuple[int, int] | None = None  # shape of its memory of earlier decisions, which the caller holds
 
+    def __fspath__(self) -> str:
+        """Its folder: a bundle can be given wherever a path of one is expected."""
+        return str(self.folder)
+
     @property
     def name(self) -> str:
         return str(self.manifest["name"])

@@ -39,7 +39,7 @@ class VideoValuesConfig(GoalConfig):
     )
     tau: float = setting(0.005, "step of the target network towards the network", above=0.0, at_most=1.0)
     width: int = setting(256, "width of the layers behind the picture encoder", at_least=1)
-    seed: int = setting(0, "seed of weights, frames and crops")
+    seed: int = setting(0, "seed of weights, frames and crops", at_least=0)
     log_every: int = setting(100, "steps between two lines of metrics.jsonl", at_least=1)
     checkpoint_every: int = setting(1000, "steps between two checkpoints; 0: only at the end", at_least=0)
 

@@ -57,7 +57,7 @@ class BaseTrainConfig:
     ema_max: float = setting(
         0.9999, "largest decay of the weights' moving average", at_least=0.0, at_most=1.0
     )
-    seed: int = setting(0, "seed of weights, batches and noise")
+    seed: int = setting(0, "seed of weights, batches and noise", at_least=0)
     log_every: int = setting(100, "steps between two lines of metrics.jsonl", at_least=1)
     checkpoint_every: int = setting(1000, "steps between two checkpoints; 0: only at the end", at_least=0)
     keep_checkpoints: int = setting(2, "number of newest checkpoints to keep", at_least=1)

@@ -33,6 +33,8 @@ from robo_rl.runs.progress import progress
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.registry import make_env, tasks_in
 
+FILMED = 3  # episodes in a film, unless video_episodes= is given
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -143,9 +145,18 @@ def seeds_of(config: EvaluateConfig, name: str) -> list[int]:
 def check_outputs(config: EvaluateConfig) -> None:
     """Raise ConfigError for result and video paths that could not be written after the evaluation."""
     check_file("out", config.out)
-    check_file("video", config.video)
-    if config.video and config.video_episodes > config.episodes:
+    check_video(config.video)
+    if config.video and config.video_episodes is not None and config.video_episodes > config.episodes:
         raise ConfigError(f"video_episodes={config.video_episodes} cannot exceed episodes={config.episodes}.")
+
+
+def check_video(path: str | None) -> None:
+    """Raise ConfigError for a film that could not be written: it is an MP4 file, and its name says so."""
+    check_file("video", path)
+    if path is not None and Path(path).suffix.lower() != ".mp4":
+        raise ConfigError(
+            f"video={path} cannot be used, expected: a file that ends in .mp4, for example video=film.mp4."
+        )
 
 
 def measure(config: EvaluateConfig, actor: LoadedPolicy, env: VecEnv, label: str, name: str) -> EvalResult:
@@ -220,7 +231,7 @@ def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
     from robo_rl.eval.video import record_episodes
 
     with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
-        seeds = seeds_of(config, name)[: config.video_episodes]
+        seeds = seeds_of(config, name)[: config.video_episodes or FILMED]
         factory, noise = executor_factory(config), noise_of(config, actor)
         shown = actor.folder.parent.name or actor.folder.name
         record_episodes(env, actor.policy, factory, noise, seeds, Path(str(config.video)), name=shown)

@@ -237,7 +237,9 @@ class EvaluateConfig:
     )
     device: str = setting("auto", "device that computes the policy: auto, cpu, cuda or cuda:<number>")
     video: str | None = setting(None, "MP4 file for a film of the first episodes; none: no film")
-    video_episodes: int = setting(3, "number of episodes in the film", at_least=1)
+    video_episodes: int | None = setting(
+        None, "number of episodes in the film; none: 3, or all if there are fewer", at_least=1
+    )
     out: str | None = setting(None, "JSON file for the results of every episode; none: no file")
 
 

@@ -6,13 +6,14 @@ Axes: n = environments (lanes), b = batch, k = some lanes, To = observation step
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from robo_rl.core.conditioning import Condition
 from robo_rl.core.lanes import Lanes
+from robo_rl.core.seeding import Seeds
 from robo_rl.core.shapes import Bool, Float, Int
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
 
@@ -40,9 +41,9 @@ class VecEnv(Protocol):
     num_envs: int
     metadata: Mapping[str, Any]  # metadata["autoreset_mode"] == "same_step"
 
-    def reset(self, seeds: Iterator[int]) -> Obs:
+    def reset(self, seeds: Seeds) -> Obs:
         """Start one episode per lane. Lane i gets the i-th seed; lanes that end get the next ones, in lane
-        order.
+        order. seeds: a number, a list or an iterator, see `seeding.episode_seeds`.
 
         An episode is a pure function of its seed and its actions, whatever ran in the environment before.
         """

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from numbers import Integral
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from robo_rl.core.errors import ConfigError
+
+Seeds: TypeAlias = int | Iterable[int]  # of episodes, see `episode_seeds`
 MAX_SEED = 2**31 - 1  # accepted by every third-party environment
 
 
@@ -50,3 +56,36 @@ class EpisodeSeeds(Iterator[int]):
         seed = derive_seed(*self.root, self.count // self.repeat)
         self.count += 1
         return seed
+
+
+def episode_seeds(seeds: Seeds, num_envs: int) -> Iterator[int]:
+    """Seeds for the episodes of `num_envs` lanes: an iterator itself, all that follows from a number, or a
+    list and, after it, others that follow from it.
+
+    Raises TypeError for anything else, ConfigError for a list that is too short or has negative numbers.
+    """
+    if isinstance(seeds, Iterator):
+        return seeds
+    if _is_whole(seeds):
+        if seeds < 0:
+            raise ConfigError(f"The seed {seeds} cannot be used, expected: a whole number >= 0.")
+        return EpisodeSeeds(int(seeds))
+    if isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes | Mapping):
+        first = seeds.tolist() if isinstance(seeds, np.ndarray | Tensor) else list(seeds)
+        if all(map(_is_whole, first)):
+            return _listed([int(seed) for seed in first], num_envs)
+    raise TypeError(
+        f"seeds is {seeds!r:.60}, expected: a whole number, a list of them, or an iterator of them."
+    )
+
+
+def _listed(first: Sequence[int], num_envs: int) -> Iterator[int]:
+    if len(first) < num_envs or min(first) < 0:
+        raise ConfigError(
+            f"Found the seeds {list(first)}, expected at least {num_envs}, one for each lane, none below 0."
+        )
+    return chain(first, EpisodeSeeds(("after", *first)))
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from policies.acting import LaneActor
 from policies.checkpoint import check_compatible, load_policy, read_policy_json
 from policies.deploy.bundle import MANIFEST, check_env, load_bundle
 from policies.deploy.runner import OnnxPolicy
@@ -36,6 +39,28 @@ class LoadedPolicy:
     env: str  # name of the environment of its training
     noise: float  # scale of its initial noise: 1: N(0, I), 0: zero noise
     runtime: str = "torch on cpu"  # what runs it, for figures of time
+
+    def __fspath__(self) -> str:
+        """Its folder or address: a loaded policy can be given wherever a path of one is expected."""
+        return str(self.folder)
+
+    @cached_property
+    def _actor(self) -> LaneActor:
+        return LaneActor(self.policy, self.noise)
+
+    def act(self, obs: Mapping[str, Any]) -> Float[Tensor, "n a"]:
+        """Actions (n, a) for a batch of observations, in the units of the environment; call once per step.
+
+        obs: arrays or tensors (n, *shape) by key, as the environment returns them.
+        """
+        return self._actor.act(obs)
+
+    def reset(self, lanes: Any = None, seeds: Any = None) -> None:
+        """Begin new episodes with the next observation: in these lanes, indices or a mask, or in all.
+
+        seeds: of the noise, e.g. `info["next_seed"]`, which gives the actions of an evaluation; None: new.
+        """
+        self._actor.reset(lanes, seeds)
 
     def check(self, env: EnvSpec) -> None:
         """Raise CheckpointError, with the reason, if the policy does not fit `env`."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.keyed_random import keyed_normal, keyed_uniform
 from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.seeding import Seeds, episode_seeds
 from robo_rl.core.shapes import Bool, Float, Int64
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.compile.kernels import compile_kernel
@@ -136,10 +137,12 @@ class QuadVecEnv:
         self._resident = self._movable
         return self._resident
 
-    def reset(self, seeds: Iterator[int]) -> Obs:
-        self._seeds, self._pending = seeds, None
-        self._begin_all(torch.tensor(take_seeds(seeds, self.num_envs), device=self.device))
-        self._restarts = DeviceRestarts(seeds, self.num_envs, self.device) if self._resident else None
+    def reset(self, seeds: Seeds) -> Obs:
+        coming = episode_seeds(seeds, self.num_envs)
+        first = take_seeds(coming, self.num_envs)
+        self._seeds, self._pending = coming, None
+        self._begin_all(torch.tensor(first, device=self.device))
+        self._restarts = DeviceRestarts(coming, self.num_envs, self.device) if self._resident else None
         return self._given()
 
     def _given(self) -> Obs:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.seeding import Seeds, episode_seeds
 from robo_rl.core.shapes import Bool, Float
 from robo_rl.core.spec import EnvSpec
 from sim.actuators.load import load_actuator
@@ -107,13 +108,15 @@ class TaskVecEnv:
         """Action of this control mode for a command of `script`."""
         return self._drive.from_script(wanted, self.view, self._memory)
 
-    def reset(self, seeds: Iterator[int]) -> Obs:
-        self._seeds, self._pending = seeds, None
+    def reset(self, seeds: Seeds) -> Obs:
+        coming = episode_seeds(seeds, self.num_envs)
+        first = take_seeds(coming, self.num_envs)
+        self._seeds, self._pending = coming, None
         most_delay, device = self._randomise.action_delay[1], self._engine.device
         self._delay = torch.zeros(self.num_envs, dtype=torch.long, device=device)
-        self._obs = self._begin(torch.arange(self.num_envs), take_seeds(seeds, self.num_envs), None)
+        self._obs = self._begin(torch.arange(self.num_envs), first, None)
         self._queue = self._memory.new_zeros(self.num_envs, 1 + most_delay, self.spec.action.dim)
-        self._restarts = DeviceRestarts(seeds, self.num_envs, device) if self._resident else None
+        self._restarts = DeviceRestarts(coming, self.num_envs, device) if self._resident else None
         return self._given(self._obs)
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:

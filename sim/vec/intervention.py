@@ -19,7 +19,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
-from robo_rl.core.seeding import derive_seed
+from robo_rl.core.seeding import Seeds, derive_seed
 from robo_rl.core.settings import check_settings, setting
 from robo_rl.core.shapes import Bool, Float, Int
 from sim.vec.expert import Expert, WatchingExpert
@@ -83,7 +83,7 @@ class Intervened:
             None  # human acts, executed action, steps left: of the step under way
         )
 
-    def reset(self, seeds: Iterator[int]) -> Obs:
+    def reset(self, seeds: Seeds) -> Obs:
         self._obs, self._running = self._env.reset(seeds), None
         self._start(torch.arange(self.num_envs), self._env.snapshot()["episode_seed"].cpu())
         return self._obs

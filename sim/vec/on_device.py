@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
+from robo_rl.core.seeding import Seeds
 
 
 @runtime_checkable
@@ -62,7 +63,7 @@ class CopiedEnv:
         self.env, self.device = env, device
         self.spec, self.num_envs, self.metadata = env.spec, env.num_envs, env.metadata
 
-    def reset(self, seeds: Iterator[int]) -> Obs:
+    def reset(self, seeds: Seeds) -> Obs:
         return self._moved(self.env.reset(seeds))
 
     def step(self, action: Tensor) -> StepResult:

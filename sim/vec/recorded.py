@@ -13,6 +13,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs, StepResult, VecEnv
+from robo_rl.core.seeding import Seeds
 from robo_rl.core.shapes import Float
 from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
@@ -48,7 +49,7 @@ class Recorded:
         self._past: list[Step] = []  # all steps since the oldest running episode began
         self._length = torch.zeros(env.num_envs, dtype=torch.long)  # steps of the running episodes
 
-    def reset(self, seeds: Iterator[int]) -> Obs:
+    def reset(self, seeds: Seeds) -> Obs:
         self._obs, self._past, self._length = self._env.reset(seeds), [], torch.zeros_like(self._length)
         return self._obs
 

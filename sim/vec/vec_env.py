@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -56,11 +57,13 @@ def fresh(array: NDArray[Any]) -> Tensor:
 
 
 def take_seeds(seeds: Iterator[int], count: int) -> list[int]:
-    """The next `count` seeds. Raises EnvError when the iterator has no more."""
+    """The next `count` seeds. Raises EnvError when the iterator has no more, TypeError for other things."""
     taken = []
     for _ in range(count):
         try:
-            taken.append(int(next(seeds)))
+            taken.append(operator.index(seed := next(seeds)))
+        except TypeError:
+            raise TypeError(f"The next seed is {seed!r:.60}, expected: a whole number.") from None
         except StopIteration:
             raise EnvError(
                 "The seed iterator has ended, but a lane needs the seed of its next episode. "

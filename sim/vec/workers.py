@@ -14,6 +14,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError, RoboRLError
 from robo_rl.core.protocols import Obs, StepResult
+from robo_rl.core.seeding import Seeds, episode_seeds
 from robo_rl.core.shapes import Bool, Float
 from sim.vec.history import LaneHistory, SeedsPlace, pack, place_of, seeds_of, unpack
 from sim.vec.in_process import InProcess
@@ -50,14 +51,17 @@ class WorkerVecEnv:
         self._place: SeedsPlace = None  # position of `seeds` at the newest instant that a snapshot holds
         self._state = "new"  # -> ready <-> stepping; interrupted, closed
 
-    def reset(self, seeds: Iterator[int]) -> Obs:
-        """Start one episode per lane. Keeps `seeds` and draws the next one only when a lane ends."""
+    def reset(self, seeds: Seeds) -> Obs:
+        """Start one episode per lane. Keeps the seeds and draws the next one only when a lane ends."""
         self._expect("new", "ready", "stepping", "interrupted")
+        coming = episode_seeds(seeds, self.num_envs)
+        first = take_seeds(coming, self.num_envs)  # before the call: wrong seeds leave everything as it is
         with self._call():
             self._lanes.wait()  # drop a step that is under way
-            self.seeds = seeds
+            self.seeds = coming
             lanes = np.arange(self.num_envs)
-            self._commit(None, lanes, self._start(lanes))
+            self._start(lanes, first)
+            self._commit(None, lanes, first)
         return self._obs()
 
     def step(self, action: Float[Tensor, "n a"]) -> StepResult:
@@ -91,7 +95,10 @@ class WorkerVecEnv:
             }
             info |= {key: fresh(out.info[:, column]) for column, key in enumerate(self._lanes.info_keys)}
             ended = np.flatnonzero(final_mask.numpy())
-            self._commit(out.action, ended, self._start(ended) if len(ended) else [])
+            following = self._following(len(ended))
+            if len(ended):
+                self._start(ended, following)
+            self._commit(out.action, ended, following)
             info["next_seed"] = fresh(self._history.seed)
         return self._obs(), reward, terminated, truncated, info
 
@@ -149,17 +156,21 @@ class WorkerVecEnv:
     ) -> None:
         self.close()
 
-    def _start(self, lanes: NDArray[np.int64]) -> list[int]:
-        """Reset these lanes with the next seeds, in lane order; the seeds."""
+    def _following(self, count: int) -> list[int]:
+        """Seeds of the next episodes."""
+        if count == 0:
+            return []
         if self.seeds is None:
             raise EnvError(
                 "There is no seed iterator: call reset(seeds), or restore(snapshot, seeds), first."
             )
-        seeds = take_seeds(self.seeds, len(lanes))
+        return take_seeds(self.seeds, count)
+
+    def _start(self, lanes: NDArray[np.int64], seeds: list[int]) -> None:
+        """Reset these lanes with these seeds, in lane order."""
         self._lanes.buffers.seed[lanes] = seeds
         self._lanes.submit("reset", lanes.tolist())
         self._lanes.wait("resetting")
-        return seeds
 
     def _commit(self, action: NDArray[np.float32] | None, begun: NDArray[np.int64], seeds: list[int]) -> None:
         """Make this call part of snapshots; an interrupted call leaves them at the call before."""

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 import zarr
@@ -193,8 +194,22 @@ def test_unwritable_out_is_refused_first(run: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=rf"^{key}=.*{words}"):
             evaluate.main(EvaluateConfig("a policy that is not even looked for", **{key: str(path)}))
+    film = str(tmp_path / "film.mp4")
     with pytest.raises(ConfigError, match="video_episodes=3 cannot exceed episodes=1"):
-        evaluate.main(EvaluateConfig("not looked for", episodes=1, video=str(tmp_path / "film.mp4")))
+        evaluate.main(EvaluateConfig("not looked for", episodes=1, video=film, video_episodes=3))
+    evaluate.check_outputs(EvaluateConfig("not looked for", episodes=1, video=film))
+    for name in ("true", "film", "film.webp"):
+        with pytest.raises(ConfigError, match=rf"^video={name} cannot be used, expected: a file .* \.mp4"):
+            evaluate.check_outputs(EvaluateConfig("not looked for", video=name))
+
+
+def test_a_film_shows_as_many_episodes_as_there_are(run: Path, tmp_path: Path) -> None:
+    """One episode of four steps: four frames, and its last one for 0.8 s."""
+    film = tmp_path / "film.mp4"
+    evaluate.main(evaluate_config(run, episodes=1, max_episode_steps=4, video=str(film)))
+    with av.open(str(film)) as opened:
+        frames, stream = sum(1 for _ in opened.decode(video=0)), opened.streams.video[0]
+        assert frames == 4 + round(0.8 * float(stream.average_rate or 0))
 
 
 def test_read_only_policy_is_evaluated(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

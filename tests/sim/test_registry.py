@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from robo_rl.core.errors import MissingDependencyError, UnknownNameError
+from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 from sim import registry
 from sim.registry import has_dense_reward, list_envs, make_env, make_expert
 
@@ -27,6 +27,27 @@ def test_a_mistyped_name_is_suggested(name: str, meant: str) -> None:
     """Names are suggested in one sentence, without a worker's traceback."""
     with pytest.raises(UnknownNameError, match=f"Did you mean '{meant}'"):
         make_env(name, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Pendulum-v1", "gym/Pendulum-v1"),  # and not gym/InvertedPendulum-v5
+        ("Pendulum-v0", "gym/Pendulum-v1"),
+        ("Pendulum", "gym/Pendulum-v1"),
+        ("gymnasium/Pendulum-v1", "gym/Pendulum-v1"),
+        ("my_envs:MyDict-v0", "gym/my_envs:MyDict-v0"),
+        ("my.envs:space/Mine-v0", "gym/my.envs:space/Mine-v0"),
+    ],
+)
+def test_a_name_of_gymnasium_needs_its_prefix(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^Unknown environment .* mean '{meant}'\? .* prefix gym/\.$"):
+        make_env(name, 1)
+
+
+def test_a_task_without_its_suite_is_none_of_gymnasium() -> None:
+    with pytest.raises(UnknownNameError):
+        make_env("lift:engine=mujoco", 1)
 
 
 def test_experts_check_names_too() -> None:

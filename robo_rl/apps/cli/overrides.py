@@ -4,6 +4,7 @@ grammar.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from robo_rl.conf.dotted import quoted
 from robo_rl.conf.fields import Setting
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.text.nearest import nearest
+
+_FLOAT = re.compile(r"(?<![\w.+-])[+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?(?![\w.])")
 
 
 def split(verb: str, override: str, known: Collection[str], of_tasks: Sequence[str] = ()) -> tuple[str, str]:
@@ -43,7 +46,15 @@ def for_hydra(key: str, value: str, known: Mapping[str, Setting], groups: Mappin
         value = "null"
     elif known[key].plain_type is str:
         value = quoted(value)
+    elif "whole number" in known[key].type_words:
+        value = _FLOAT.sub(_whole, value)
     return f"{key}={value}"
+
+
+def _whole(found: re.Match[str]) -> str:
+    """1e4 as 10000 and 3.0 as 3; 1.5 stays as it is, to be refused."""
+    number = float(found[0])
+    return str(int(number)) if abs(number) < 2**53 and number.is_integer() else found[0]
 
 
 # A setting of one verb -> settings of other verbs with the same meaning.
@@ -56,16 +67,52 @@ SYNONYMS = {
     "eval_episodes": ("episodes",),
     "eval_flights": ("eval_episodes", "episodes"),
 }
+# A setting of another library -> ours, the first that a verb has; nothing else is meant where it has none.
+OF_OTHER_LIBRARIES = {
+    # Stable-Baselines3
+    "total_timesteps": ("env_steps", "steps", "updates"),
+    "learning_rate": ("lr", "method.learner.lr_actor"),
+    "n_envs": ("num_envs",),
+    "n_epochs": ("steps", "updates", "method.ppo.epochs"),
+    "n_steps": ("method.ppo.rollout",),
+    "buffer_size": ("method.replay_capacity",),
+    "learning_starts": ("method.base_steps",),
+    "gradient_steps": ("method.utd",),
+    "ent_coef": ("method.learner.alpha",),
+    "max_grad_norm": ("grad_clip", "method.learner.grad_clip"),
+    "eval_freq": ("eval_every",),
+    "n_eval_episodes": ("eval_episodes", "episodes"),
+    "save_freq": ("checkpoint_every",),
+    "tensorboard_log": ("logger",),
+    # LeRobot
+    "output_dir": ("out",),
+    "dataset": ("data", "demos", "path"),
+    "dataset.repo_id": ("data", "demos"),
+    "policy.path": ("base", "teacher", "init", "policy"),
+    "policy.type": ("policy", "method"),
+    "env.type": ("env",),
+    "env.task": ("env",),
+    "eval.n_episodes": ("episodes", "eval_episodes"),
+    "eval.batch_size": ("num_envs",),
+    "chunk_size": ("chunk",),
+    "horizon": ("chunk",),
+    "n_action_steps": ("execute", "method.execute"),
+    "n_obs_steps": ("obs_steps",),
+}
 
 
 def did_you_mean(name: str, known: Collection[str], suffix: str = "") -> str:
     """The hint "Did you mean ...?", or nothing. The last part of a dotted key suffices: "lr" finds
-    "learner.lr".
+    "learner.lr". Of equally similar keys, one without a dot is meant.
     """
-    if (same := next((word for word in SYNONYMS.get(name, ()) if word in known), None)) is not None:
-        return f" Did you mean '{same}{suffix}'?"
+    same = (*SYNONYMS.get(name, ()), *OF_OTHER_LIBRARIES.get(name, ()))
+    if (ours := next((word for word in same if word in known), None)) is not None:
+        return f" Did you mean '{ours}{suffix}'?"
+    if name in OF_OTHER_LIBRARIES:
+        return ""
     meant = {key.rpartition(".")[2]: key for key in reversed(list(known))} | {key: key for key in known}
-    close = nearest(name, list(meant), 1) or nearest(name.rpartition(".")[2], list(meant), 1)
+    names = sorted(meant, key=lambda each: "." in meant[each])
+    close = nearest(name, names, 1) or nearest(name.rpartition(".")[2], names, 1)
     return f" Did you mean '{meant[close[0]]}{suffix}'?" if close else ""
 
 

@@ -166,6 +166,10 @@ class EpisodeStore:
         episodes = [Episode(self.path / EPISODES / f"{n:06d}", self.meta) for n in numbers(self.path)]
         self._episodes = [e for e in episodes if e.meta.complete or not complete_only]
 
+    def __fspath__(self) -> str:
+        """Its folder: a dataset can be given wherever a path of one is expected."""
+        return str(self.path)
+
     @property
     def spec(self) -> EnvSpec:
         return self.meta.env

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, MissingDependencyError
 from robo_rl.core.protocols import Obs, StepResult
-from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.seeding import EpisodeSeeds, Seeds, episode_seeds
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 from sim.adapters.isaaclab.layout import action_spec, obs_of, obs_spec
@@ -60,10 +60,11 @@ class IsaacLabVecEnv:
         self._success = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
         self._pending: Tensor | None = None
 
-    def reset(self, seeds: Iterator[int]) -> Obs:
+    def reset(self, seeds: Seeds) -> Obs:
         """Start new episodes. The first seed seeds Isaac Lab; the others are labels only."""
-        self._seeds = seeds
-        self._seed = torch.tensor(take_seeds(seeds, self.num_envs))
+        coming = episode_seeds(seeds, self.num_envs)
+        self._seed = torch.tensor(take_seeds(coming, self.num_envs))
+        self._seeds = coming
         self._success[:] = False
         obs, _ = self._env.reset(seed=int(self._seed[0]))
         return obs_of(obs)

@@ -10,7 +10,8 @@ import pytest
 
 from robo_rl.apps.cli.config import load_config, preview
 from robo_rl.apps.cli.help import load_schema
-from robo_rl.apps.cli.overrides import split
+from robo_rl.apps.cli.main import known_keys
+from robo_rl.apps.cli.overrides import OF_OTHER_LIBRARIES, SYNONYMS, did_you_mean, split
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.conf import node
 from robo_rl.conf.fields import REQUIRED, one_of, setting, settings, variant
@@ -71,6 +72,58 @@ def test_overrides_have_the_types_of_the_dataclass() -> None:
 def test_text_needs_no_quotes(path: str) -> None:
     """Paths with characters of hydra's grammar, and text that looks like a number, need no quotes."""
     assert load(f"data={path}").data == path
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("episodes=1e4", 10000),
+        ("episodes=3.0", 3),
+        ("episodes=2.5e1", 25),
+        ("parts=[[1e1,2],[3.0]]", [[10, 2], [3]]),
+    ],
+)
+def test_whole_numbers_may_be_written_as_floats(word: str, value: object) -> None:
+    """As in `steps=1e4`, and `steps=total / 2` in Python."""
+    assert getattr(load("data=d", word), word.partition("=")[0]) == value
+
+
+@pytest.mark.parametrize("verb", ["train", "pretrain", "finetune", "collect", "evaluate", "distill", "fly"])
+def test_a_seed_below_zero_is_refused(verb: str) -> None:
+    seed = settings(load_schema(VERBS[verb]))["seed"]
+    assert seed.allows(0)
+    assert not seed.allows(-1)
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "meant"),
+    [
+        ("train", "total_timesteps", "steps"),
+        ("train", "learning_rate", "lr"),
+        ("train", "output_dir", "out"),
+        ("train", "policy.path", "init"),
+        ("finetune", "total_timesteps", "env_steps"),
+        ("finetune", "learning_rate", "method.learner.lr_actor"),
+        ("finetune", "n_envs", "num_envs"),
+        ("finetune", "seeds", "seed"),
+        ("evaluate", "policy.path", "policy"),
+        ("evaluate", "n_envs", "num_envs"),
+    ],
+)
+def test_names_of_other_libraries_are_known(verb: str, name: str, meant: str) -> None:
+    """Names of Stable-Baselines3 and LeRobot, and of equally similar settings that without a dot."""
+    assert did_you_mean(name, list(known_keys(verb))) == f" Did you mean '{meant}'?"
+    assert (
+        did_you_mean("n_envs", list(known_keys("train"))) == ""
+    )  # it has none, and policy.tokens is no help
+    assert did_you_mean("stesp", ["net.steps", "steps"]) == " Did you mean 'steps'?"
+    assert did_you_mean("wdith", ["net.width", "width", "policy.width"]) == " Did you mean 'width'?"
+
+
+def test_every_synonym_is_a_setting() -> None:
+    """A setting that is renamed must not stay in the table."""
+    every = set().union(*(known_keys(verb) for verb in VERBS))
+    assert {each for meant in (SYNONYMS | OF_OTHER_LIBRARIES).values() for each in meant} <= every
 
 
 @pytest.mark.parametrize(
