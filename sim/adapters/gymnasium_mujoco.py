@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
 from robo_rl.core.spec import EnvSpec
 from sim.adapters.flat import bounded
 from sim.adapters.gymnasium_obs import GymnasiumObs
@@ -80,18 +81,22 @@ class GymnasiumLane:
         *_, info = self._env.step(np.zeros(self._env.action_space.shape, np.float32))
         self.info_keys: tuple[str, ...] = tuple(sorted(key for key in info if _is_extra(key, info[key])))
         self._info: Mapping[str, Any] = {}
+        self._seed = self._steps = 0  # of the running episode
         self._pictures = _pictures_of(self._env, options.render_size) if _is_mujoco(self._env) else None
 
     def reset(self, seed: int) -> LaneObs:
+        self._seed, self._steps = seed, 0
         obs, _ = self._env.reset(seed=seed)
-        return self._obs.read(obs)
+        return self._checked(self._obs.read(obs))
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
+        self._steps += 1
         obs, reward, terminated, truncated, self._info = self._env.step(
             action.reshape(self._env.action_space.shape)
         )
         success = bool(self._info.get("is_success", self._info.get("success", False)))
-        return self._obs.read(obs), float(reward), bool(terminated), bool(truncated), success
+        seen = self._checked(self._obs.read(obs), float(reward))
+        return seen, float(reward), bool(terminated), bool(truncated), success
 
     def info(self) -> Sequence[float]:
         return [float(self._info[key]) for key in self.info_keys]
@@ -104,6 +109,22 @@ class GymnasiumLane:
         if self._pictures is not None:
             self._pictures.close()
         self._env.close()
+
+    def _checked(self, obs: LaneObs, reward: float = 0.0) -> LaneObs:
+        """The observation. Raises EnvError if it or the reward is not finite: a policy that learned from them
+        would be blamed many steps later.
+        """
+        state = obs.get("state", ())
+        if math.isfinite(reward) and np.isfinite(state).all():
+            return obs
+        what, found = "reward", f"{reward}"
+        if math.isfinite(reward):
+            wrong = int(np.flatnonzero(~np.isfinite(state))[0])
+            what, found = "observation", f"number {wrong} of state is {state[wrong]}"
+        raise EnvError(
+            f"The environment '{self.spec.name}' returned a non-finite {what} at step {self._steps} of the "
+            f"episode with seed {self._seed} ({found}). Correct the environment."
+        )
 
 
 def _make(options: GymnasiumLanes) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
 from robo_rl.core.plugins import load_plugins
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed
 from robo_rl.core.spec import ArraySpec
@@ -171,6 +171,50 @@ def test_an_observation_that_is_a_picture_stays_one(registered: str) -> None:
     with closing(make_env(registered, 1)) as env:
         assert env.spec.obs == {"image.camera": ArraySpec((4, 6, 3), "uint8")}
         assert env.reset(EpisodeSeeds("camera"))["image.camera"].dtype == torch.uint8
+
+
+class Broken(Rig):
+    """At step 3 the wrong values; at the reset of seed 13, too."""
+
+    observation_space = gymnasium.spaces.Box(-9.0, 9.0, (3,))
+    in_reward = False
+
+    def seen(self) -> Any:
+        broken = self.np_random_seed == 13 or (self.t == 3 and not self.in_reward)
+        return np.array([0.0, np.nan if broken else 1.0, 2.0], np.float32)
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        return (obs, np.inf if self.in_reward and self.t == 3 else 1.0, *rest)
+
+
+class BrokenReward(Broken):
+    in_reward = True
+
+
+@pytest.mark.parametrize(
+    ("registered", "found"),
+    [
+        (Broken, r"observation at step 3 of the episode with seed 7 \(number 1 of state is nan\)"),
+        (BrokenReward, r"reward at step 3 of the episode with seed 7 \(inf\)"),
+    ],
+    indirect=["registered"],
+)
+def test_a_number_that_is_not_finite_is_the_fault_of_the_environment(registered: str, found: str) -> None:
+    with closing(make_env(registered, 1)) as env:
+        env.reset(iter([7]))
+        env.step(torch.zeros(1, 1))
+        env.step(torch.zeros(1, 1))
+        with pytest.raises(
+            EnvError, match=f"The environment 'gym/ForATest-v0' returned a non-finite {found}"
+        ):
+            env.step(torch.zeros(1, 1))
+
+
+@pytest.mark.parametrize("registered", [Broken], indirect=True)
+def test_a_reset_that_is_not_finite_is_step_0(registered: str) -> None:
+    with closing(make_env(registered, 1)) as env, pytest.raises(EnvError, match=r"step 0 .* with seed 13 "):
+        env.reset(iter([13]))
 
 
 @pytest.mark.parametrize(
