@@ -173,6 +173,24 @@ def test_an_observation_that_is_a_picture_stays_one(registered: str) -> None:
         assert env.reset(EpisodeSeeds("camera"))["image.camera"].dtype == torch.uint8
 
 
+class Passing(Camera):
+    """Solved in step 2 only, and ended by the clock."""
+
+    def step(self, action: Any) -> Any:
+        *rest, _ = super().step(action)
+        return (*rest, {"is_success": self.t == 2})
+
+
+@pytest.mark.parametrize("registered", [Passing], indirect=True)
+def test_one_solved_step_makes_an_episode_a_success(registered: str) -> None:
+    """As docs/own-robot-task-engine.md says; the next episode starts without it."""
+    with closing(make_env(registered, 1)) as env:
+        env.reset(EpisodeSeeds("passing"))
+        steps = [env.step(torch.zeros(1, 1)) for _ in range(9)]
+    assert [bool(info["success"]) for *_, info in steps] == [False, *[True] * 7, False]
+    assert [bool(truncated) for _, _, _, truncated, _ in steps] == [*[False] * 7, True, False]
+
+
 class Broken(Rig):
     """At step 3 the wrong values; at the reset of seed 13, too."""
 
