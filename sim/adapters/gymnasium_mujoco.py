@@ -22,6 +22,8 @@ from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.options import check_steps
 from sim.vec.vec_env import INFO_KEYS
 
+REPORTS_SUCCESS = "reports_success"  # extra info: 1 from the step on that reports success or its lack
+_SUCCESS = ("is_success", "success")
 REQUIRES = ("gymnasium", "mujoco")
 OWN_ENVIRONMENTS = (
     "robo-rl info. An environment of your own: gym/<module>:<id>, or name its module in ROBO_RL_PLUGINS."
@@ -79,13 +81,15 @@ class GymnasiumLane:
         self.spec = _spec_of(self._env, options, self._obs)
         self._env.reset(seed=0)
         *_, info = self._env.step(np.zeros(self._env.action_space.shape, np.float32))
-        self.info_keys: tuple[str, ...] = tuple(sorted(key for key in info if _is_extra(key, info[key])))
+        extra = sorted(key for key in info if _is_extra(key, info[key]))
+        self.info_keys: tuple[str, ...] = (*extra, REPORTS_SUCCESS)
+        self._reports_success = False  # in the running episode
         self._info: Mapping[str, Any] = {}
         self._seed = self._steps = 0  # of the running episode
         self._pictures = _pictures_of(self._env, options.render_size) if _is_mujoco(self._env) else None
 
     def reset(self, seed: int) -> LaneObs:
-        self._seed, self._steps = seed, 0
+        self._seed, self._steps, self._reports_success = seed, 0, False
         obs, _ = self._env.reset(seed=seed)
         return self._checked(self._obs.read(obs))
 
@@ -94,12 +98,13 @@ class GymnasiumLane:
         obs, reward, terminated, truncated, self._info = self._env.step(
             action.reshape(self._env.action_space.shape)
         )
-        success = bool(self._info.get("is_success", self._info.get("success", False)))
+        told = [bool(self._info[key]) for key in _SUCCESS if key in self._info]
+        self._reports_success |= bool(told)
         seen = self._checked(self._obs.read(obs), float(reward))
-        return seen, float(reward), bool(terminated), bool(truncated), success
+        return seen, float(reward), bool(terminated), bool(truncated), bool(told) and told[0]
 
     def info(self) -> Sequence[float]:
-        return [float(self._info[key]) for key in self.info_keys]
+        return [*(float(self._info[key]) for key in self.info_keys[:-1]), float(self._reports_success)]
 
     def render(self) -> NDArray[np.uint8]:
         """(s, s, 3), s = render_size, for MuJoCo environments; else the environment's own `rgb_array`."""
@@ -178,7 +183,7 @@ def _spec_of(env: Any, options: GymnasiumLanes, obs: GymnasiumObs) -> EnvSpec:
 
 
 def _is_extra(key: str, value: Any) -> bool:
-    return key not in INFO_KEYS and isinstance(value, int | float | np.number)
+    return key not in (*INFO_KEYS, REPORTS_SUCCESS) and isinstance(value, int | float | np.number)
 
 
 def _is_mujoco(env: Any) -> bool:

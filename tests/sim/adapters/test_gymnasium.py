@@ -191,6 +191,15 @@ def test_one_solved_step_makes_an_episode_a_success(registered: str) -> None:
     assert [bool(truncated) for _, _, _, truncated, _ in steps] == [*[False] * 7, True, False]
 
 
+@pytest.mark.parametrize(("registered", "reports"), [(Passing, 1.0), (Rig, 0.0)], indirect=["registered"])
+def test_whether_an_environment_reports_success_is_known(registered: str, reports: float) -> None:
+    """Evaluations print the mean return alone where it does not."""
+    with closing(make_env(registered, 1)) as env:
+        env.reset(EpisodeSeeds("reports"))
+        *_, info = env.step(torch.zeros(1, 1))
+    assert info["reports_success"].tolist() == [reports]
+
+
 class Broken(Rig):
     """At step 3 the wrong values; at the reset of seed 13, too."""
 
