@@ -91,7 +91,7 @@ _VERSION = re.compile(r"-v\d+$")
 
 
 def list_envs() -> list[str]:
-    """Names that `make_env` accepts, besides "gym/<id>" for any Gymnasium environment with box spaces."""
+    """Names that `make_env` accepts, besides "gym/<id>" for any Gymnasium environment with box actions."""
     suites = dict.fromkeys((*TASKS, *BATCHED))
     return [f"{suite}/{task}" for suite in suites for task in _tasks(suite)]
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 import torch
 
@@ -46,8 +47,10 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
     finally:
         MANIPULATION.pop("nudge", None)
         ENGINES.pop("counting", None)
-        for module in ("my_tasks", "my_engine", "my_envs"):
+        for module in ("my_tasks", "my_engine", "my_envs", "my_wrapped_envs"):
             sys.modules.pop(module, None)
+        for name in ("Mine-v0", "MineFlat-v0", "MineInCm-v0"):
+            gymnasium.registry.pop(name, None)
 
 
 def test_the_page_runs(made: list[dict[str, Any]]) -> None:
@@ -77,6 +80,14 @@ def test_the_environment_of_the_page_is_found_by_its_module() -> None:
         obs, _, _, _, info = env.step(-obs["state"])
         success = success or bool(info["success"][0])
     assert success
+
+
+@pytest.mark.usefixtures("made")
+def test_the_wrappers_of_the_page_make_environments() -> None:
+    seeds = EpisodeSeeds(("own", 0))
+    flat = make_env("gym/my_wrapped_envs:MineFlat-v0", 1).reset(seeds)["state"]
+    in_cm = make_env("gym/my_wrapped_envs:MineInCm-v0", 1).reset(EpisodeSeeds(("own", 0)))["state"]
+    torch.testing.assert_close(in_cm, 100 * flat)
 
 
 def test_a_task_of_ones_own_keeps_the_contract(

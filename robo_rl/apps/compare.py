@@ -65,10 +65,13 @@ def without_curve(run: PastRun) -> str:
 def final_success(runs: list[PastRun]) -> str:
     """Success with its 95 % interval: Wilson for one run, bootstrap over runs for three or more.
 
-    Episodes of one run share its training, so episodes of several runs are not independent and are not
-    pooled. Two runs are too few for an interval; their rates are listed.
+    Without a reported success, it is the mean return. Episodes of one run share its training, so episodes of
+    several runs are not independent and are not pooled. Two runs are too few for an interval; their rates are
+    listed.
     """
     rates = [run.rate for run in runs if run.rate is not None]
+    if returns := [run.mean_return for run in runs if run.mean_return is not None]:
+        return f"mean return {mean(returns):.4g}" + (f", mean of {len(returns)} runs" if returns[1:] else "")
     if not rates:
         return "not measured" if any(run.done for run in runs) else "not finished"
     missing = f", {len(runs) - len(rates)} not measured" if len(rates) < len(runs) else ""

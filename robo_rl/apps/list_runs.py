@@ -20,13 +20,20 @@ def main(config: RunsConfig) -> int:
     if config.json:
         for run, varied in zip(runs, settings, strict=True):
             rate = None if run.rate is None else run.rate.to_json()
-            print(json.dumps({"path": str(run.path), "done": run.done, "success": rate, "settings": varied}))
+            measured = {"success": rate, "mean_return": run.mean_return}
+            print(json.dumps({"path": str(run.path), "done": run.done} | measured | {"settings": varied}))
         return 0
     width = max(len(str(run.path)) for run in runs)
     for run, varied in zip(runs, settings, strict=True):
-        success = str(run.rate) if run.rate else "not measured" if run.done else "not finished"
-        print(f"{run.path!s:<{width}}  {success:<28}  {words(varied, config.settings)}".rstrip())
+        print(f"{run.path!s:<{width}}  {outcome(run):<28}  {words(varied, config.settings)}".rstrip())
     return 0
+
+
+def outcome(run: PastRun) -> str:
+    """Success, or the mean return where the environment reports none."""
+    if run.mean_return is not None:
+        return f"mean return {run.mean_return:.4g}"
+    return str(run.rate) if run.rate else "not measured" if run.done else "not finished"
 
 
 def words(settings: dict[str, Any], most: int) -> str:

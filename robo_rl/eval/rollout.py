@@ -16,6 +16,7 @@ from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.protocols import ChunkPolicy, ForeseesPlans, NoiseSource, VecEnv, picture_skipping
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, Int
+from robo_rl.core.text.counts import counted
 from robo_rl.eval.protocols import ExecutorFactory, Progress, Watcher
 from robo_rl.eval.stats import PairedTest, SuccessRate, paired_test
 from robo_rl.eval.timing import cpu_seconds
@@ -36,6 +37,7 @@ class EvalResult:
     errors_m: tuple[float | None, ...] | None = (
         None  # error of each episode, None where it was not reached; None: the environment reports none
     )
+    reports_success: bool = True  # False: the environment has returns and never says whether it is solved
 
     @property
     def rate(self) -> SuccessRate:
@@ -57,11 +59,13 @@ class EvalResult:
 
     def __str__(self) -> str:
         """Success such as 57/100 = 57 % [47, 66], with coverage (Push-T), error (flight) or a non-sparse
-        return.
+        return. Without a success, the mean return alone.
         """
         more = "" if self.mean_coverage is None else f", mean max coverage {self.mean_coverage:.3f}"
         error_m = self.mean_error_m
         more += "" if error_m is None else f", mean error {1000 * error_m:.1f} mm"
+        if not self.reports_success:
+            return f"mean return {self.mean_return:.4g} in {counted(len(self.seeds), 'episode')}{more}"
         sparse = all(
             total == float(success) for total, success in zip(self.returns, self.success, strict=True)
         )
@@ -138,6 +142,7 @@ def evaluate(
         wall_s=time.monotonic() - wall_s,
         cpu_s=cpu_seconds() - cpu_s,
         errors_m=tuple(outcome.error_m for outcome in outcomes) if "error_m" in info else None,
+        reports_success=any(outcome.reports_success for outcome in outcomes),
     )
 
 
@@ -162,6 +167,7 @@ class _Outcome:
     total_reward: float
     coverage: float | None
     error_m: float | None
+    reports_success: bool
 
 
 @dataclass(slots=True)
@@ -218,7 +224,9 @@ class _EpisodeLog:
         coverage = float(info["max_coverage"][lane]) if "max_coverage" in info else None
         error_m = float(info["error_m"][lane]) if "error_m" in info else math.inf
         kept_m = error_m if math.isfinite(error_m) else None
-        outcome = _Outcome(bool(info["success"][lane]), length, self.lane_return[lane], coverage, kept_m)
+        reports = "reports_success" not in info or bool(info["reports_success"][lane])
+        total = self.lane_return[lane]
+        outcome = _Outcome(bool(info["success"][lane]), length, total, coverage, kept_m, reports)
         if seed in self.wanted:
             self.outcomes[seed] = outcome
         if watcher is not None:

@@ -21,7 +21,7 @@ class EpisodeTally:
     successes: int = 0
     rewarded: int = 0  # with a return other than 0
     at_once: int = 0  # successes in the first step
-    late: int = 0  # successes in the last tenth of the step limit
+    late: int = 0  # successes in the last tenth of the step limit, but not at the limit itself
 
     NAMES: ClassVar = ("episodes", "successes", "rewarded", "at_once", "late")
 
@@ -47,8 +47,12 @@ class TrainingHistory:
     sparse: bool = True  # whether success alone is rewarded
 
     def add(self, success: bool, steps: int, total_reward: float, *, of_base: bool, progress: float) -> None:
-        """Add an episode. progress: share of the run's steps that are done, in [0, 1]."""
-        late = success and self.limit_steps is not None and steps > LATE * self.limit_steps
+        """Add an episode. progress: share of the run's steps that are done, in [0, 1].
+
+        A success at the limit itself is not late: where success does not end an episode, all last that long.
+        """
+        limit = self.limit_steps
+        late = success and limit is not None and LATE * limit < steps < limit
         one = EpisodeTally(1, int(success), int(total_reward != 0.0), int(success and steps <= 1), int(late))
         if of_base:
             self.base += one

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from robo_rl.core.files.describe_path import describe_path, not_a
@@ -37,21 +38,23 @@ class PastRun:
 
     path: Path
     settings: Mapping[str, Any]  # dotted keys
-    rate: SuccessRate | None  # None: not measured
+    rate: SuccessRate | None  # None: not measured, or the environment reports no success
     curve: LearningCurve | None  # None: no evaluations during training
     done: bool  # it has a final policy or encoder
+    mean_return: float | None = None  # where the environment reports no success
 
     @classmethod
     def read(cls, path: str | Path) -> PastRun:
         """Read a run folder. Raises CheckpointError if it is no run."""
         run = RunDir.open(path)
-        curve = run.path / CURVE_FILE
+        curve, mean_return = run.path / CURVE_FILE, _mean_return(run.path)
         return cls(
             run.path,
-            dict(_flat(run.config())),
-            _rate(run.path),
+            _effective(dict(_flat(run.config()))),
+            _rate(run.path) if mean_return is None else None,
             LearningCurve.from_json(read_json(curve)) if curve.is_file() else None,
             run.policy.is_dir() or run.encoder.is_dir(),
+            mean_return,
         )
 
 
@@ -91,6 +94,27 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
+
+
+def _effective(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that were used: `env_steps` and `num_envs` take the place of the method's own numbers."""
+    used: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key in ("env_steps", "method.env_steps"):
+            used["env_steps"] = settings.get("env_steps") or settings.get("method.env_steps")
+        elif key != "method.default_envs" or not settings.get("num_envs"):
+            used[key] = value
+    return used
+
+
+def _mean_return(path: Path) -> float | None:
+    """Mean return of the final measurement in results.json, if the environment reports no success."""
+    results = path / "results.json"
+    found = read_json(results) if results.is_file() else {}
+    measured = found.get("policy") if isinstance(found, dict) else None
+    if not isinstance(measured, dict) or measured.get("reports_success", True) or not measured["returns"]:
+        return None
+    return float(mean(measured["returns"]))
 
 
 def _rate(path: Path) -> SuccessRate | None:

@@ -1,10 +1,11 @@
-"""Gymnasium environments with box observations and actions: MuJoCo tasks (Hopper-v5, ...) and a user's own.
+"""Gymnasium environments with box actions: MuJoCo tasks (Hopper-v5, ...) and a user's own.
 
 `gym/<id>` makes a registered environment. `gym/<module>:<id>` imports the module first, which registers it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,18 +13,22 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from robo_rl.core.errors import ConfigError, UnknownNameError
-from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
+from robo_rl.core.spec import EnvSpec
+from sim.adapters.flat import bounded
+from sim.adapters.gymnasium_obs import GymnasiumObs
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.options import check_steps
 from sim.vec.vec_env import INFO_KEYS
 
+REPORTS_SUCCESS = "reports_success"  # extra info: 1 from the step on that reports success or its lack
+_SUCCESS = ("is_success", "success")
 REQUIRES = ("gymnasium", "mujoco")
 OWN_ENVIRONMENTS = (
     "robo-rl info. An environment of your own: gym/<module>:<id>, or name its module in ROBO_RL_PLUGINS."
 )
-IDS = (  # the ones that are tested and listed; any other box-to-box id works too
+IDS = (  # the ones that are tested and listed; any other id with box actions works too
     "Ant-v5",
     "HalfCheetah-v5",
     "Hopper-v5",
@@ -42,9 +47,9 @@ IDS = (  # the ones that are tested and listed; any other box-to-box id works to
 class GymnasiumLanes:
     """Builder of lanes of `gymnasium.make(env_id)`.
 
-    Observation: `state`, the flattened box. The reward is the environment's own; scalars of its `info` become
-    extra info. `max_episode_steps` None keeps the registered time limit. An environment that does not report
-    success never succeeds.
+    Observation: `state`, and `image.<key>` of pictures, see `GymnasiumObs`. The reward is the environment's
+    own; scalars of its `info` become extra info. `max_episode_steps` None keeps the registered time limit. An
+    environment that does not report success never succeeds.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("gymnasium.envs.mujoco",)
@@ -72,26 +77,34 @@ class GymnasiumLane:
     def __init__(self, options: GymnasiumLanes) -> None:
         self._options = options
         self._env = _make(options)
-        self.spec = _spec_of(self._env, options)
+        self._obs = GymnasiumObs(options.env_id, self._env.observation_space)
+        self.spec = _spec_of(self._env, options, self._obs)
         self._env.reset(seed=0)
         *_, info = self._env.step(np.zeros(self._env.action_space.shape, np.float32))
-        self.info_keys: tuple[str, ...] = tuple(sorted(key for key in info if _is_extra(key, info[key])))
+        extra = sorted(key for key in info if _is_extra(key, info[key]))
+        self.info_keys: tuple[str, ...] = (*extra, REPORTS_SUCCESS)
+        self._reports_success = False  # in the running episode
         self._info: Mapping[str, Any] = {}
+        self._seed = self._steps = 0  # of the running episode
         self._pictures = _pictures_of(self._env, options.render_size) if _is_mujoco(self._env) else None
 
     def reset(self, seed: int) -> LaneObs:
+        self._seed, self._steps, self._reports_success = seed, 0, False
         obs, _ = self._env.reset(seed=seed)
-        return {"state": np.ravel(obs)}
+        return self._checked(self._obs.read(obs))
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
+        self._steps += 1
         obs, reward, terminated, truncated, self._info = self._env.step(
             action.reshape(self._env.action_space.shape)
         )
-        success = bool(self._info.get("is_success", self._info.get("success", False)))
-        return {"state": np.ravel(obs)}, float(reward), bool(terminated), bool(truncated), success
+        told = [bool(self._info[key]) for key in _SUCCESS if key in self._info]
+        self._reports_success |= bool(told)
+        seen = self._checked(self._obs.read(obs), float(reward))
+        return seen, float(reward), bool(terminated), bool(truncated), bool(told) and told[0]
 
     def info(self) -> Sequence[float]:
-        return [float(self._info[key]) for key in self.info_keys]
+        return [*(float(self._info[key]) for key in self.info_keys[:-1]), float(self._reports_success)]
 
     def render(self) -> NDArray[np.uint8]:
         """(s, s, 3), s = render_size, for MuJoCo environments; else the environment's own `rgb_array`."""
@@ -101,6 +114,22 @@ class GymnasiumLane:
         if self._pictures is not None:
             self._pictures.close()
         self._env.close()
+
+    def _checked(self, obs: LaneObs, reward: float = 0.0) -> LaneObs:
+        """The observation. Raises EnvError if it or the reward is not finite: a policy that learned from them
+        would be blamed many steps later.
+        """
+        state = obs.get("state", ())
+        if math.isfinite(reward) and np.isfinite(state).all():
+            return obs
+        what, found = "reward", f"{reward}"
+        if math.isfinite(reward):
+            wrong = int(np.flatnonzero(~np.isfinite(state))[0])
+            what, found = "observation", f"number {wrong} of state is {state[wrong]}"
+        raise EnvError(
+            f"The environment '{self.spec.name}' returned a non-finite {what} at step {self._steps} of the "
+            f"episode with seed {self._seed} ({found}). Correct the environment."
+        )
 
 
 def _make(options: GymnasiumLanes) -> Any:
@@ -131,33 +160,30 @@ def _make(options: GymnasiumLanes) -> Any:
         raise ConfigError(f"Gymnasium cannot make '{options.env_id}': {error}") from error
 
 
-def _spec_of(env: Any, options: GymnasiumLanes) -> EnvSpec:
+def _spec_of(env: Any, options: GymnasiumLanes, obs: GymnasiumObs) -> EnvSpec:
     from gymnasium.spaces import Box
 
-    obs, action = env.observation_space, env.action_space
-    for role, space in (("observations", obs), ("actions", action)):
-        if not isinstance(space, Box):
-            raise ConfigError(
-                f"'{options.env_id}' has {role} of kind {type(space).__name__}; only Box works here."
-            )
-    if not (np.isfinite(action.low).all() and np.isfinite(action.high).all()):
+    action = env.action_space
+    if not isinstance(action, Box):
         raise ConfigError(
-            f"'{options.env_id}' has actions without limits; expected finite limits in every dimension."
+            f"'{options.env_id}' has actions of kind {type(action).__name__}; expected Box. Wrap the "
+            "environment where you register it, in a gymnasium.ActionWrapper of your own."
         )
+    limits = bounded(options.env_id, action.low, action.high)
     steps = env.spec.max_episode_steps
     if steps is None:
         raise ConfigError(f"'{options.env_id}' has no time limit; give one: max_episode_steps=1000.")
     return EnvSpec(
         name=f"gym/{options.env_id}",
-        obs={"state": ArraySpec((int(np.prod(obs.shape)),))},
-        action=ActionSpec(tuple(action.low.ravel().tolist()), tuple(action.high.ravel().tolist())),
+        obs=obs.spec,
+        action=limits,
         max_episode_steps=int(steps),
         control_hz=float(env.metadata.get("render_fps", 1)),
     )
 
 
 def _is_extra(key: str, value: Any) -> bool:
-    return key not in INFO_KEYS and isinstance(value, int | float | np.number)
+    return key not in (*INFO_KEYS, REPORTS_SUCCESS) and isinstance(value, int | float | np.number)
 
 
 def _is_mujoco(env: Any) -> bool:

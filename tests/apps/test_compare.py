@@ -83,6 +83,36 @@ def test_runs_shows_success_and_differences(tmp_path: Path, capsys: pytest.Captu
     assert "is an empty folder, and no run is in it" in capsys.readouterr().err
 
 
+def test_runs_without_a_success_show_their_return(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Listed, as JSON and compared: such an environment never succeeds, which is not 0 %."""
+    for name, total in (("a", -10.0), ("b", -30.0)):
+        write_run(tmp_path / name, 1, [0])
+        measured = {"rate": {"k": 0, "n": 2}, "returns": [total, total - 2.0], "reports_success": False}
+        (tmp_path / name / "results.json").write_text(json.dumps({"policy": measured}))
+    assert main(["runs", f"path={tmp_path}"]) == 0
+    assert [line.split()[1:] for line in capsys.readouterr().out.splitlines()] == [
+        ["mean", "return", "-11"],
+        ["mean", "return", "-31"],
+    ]
+    assert main(["runs", f"path={tmp_path / 'a'}", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["success"], shown["mean_return"]) == (None, -11.0)
+    assert main(["compare", str(tmp_path), str(tmp_path / "a"), f"out={tmp_path / 'plot'}"]) == 0
+    assert "mean return -21, mean of 2 runs" in capsys.readouterr().out
+
+
+def test_runs_shows_the_steps_that_were_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`env_steps` and `num_envs` of the command line replace the method's own, which are not shown then."""
+    own = {"name": "sac", "env_steps": 1_000_000, "default_envs": 4}
+    for name, given in {"own": {}, "few": {"env_steps": 2000, "method": own | {"default_envs": 8}}}.items():
+        write_run(tmp_path / name, 1, [2, 9])
+        settings = {"seed": 1, "method": own, "env_steps": None, "num_envs": 1} | given
+        (tmp_path / name / "config.yaml").write_text(yaml.safe_dump(settings))
+    assert main(["runs", f"path={tmp_path}"]) == 0
+    shown = [line.partition("]")[2].strip() for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["env_steps=2000", "env_steps=1000000"]
+
+
 def test_runs_of_several_verbs_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a run is comes first; a setting that is equal in all runs that have it is not shown."""
     many = {f"learner.k{i}": 1 for i in range(9)}

@@ -62,6 +62,15 @@ def test_base_without_success_is_reported_after_its_phase() -> None:
     assert warning(worked, base_done=True, **told) == ("", "")
 
 
+def test_success_that_does_not_end_episodes_asks_for_no_longer_ones() -> None:
+    """An environment that truncates only: all its successes last for the whole 30 steps."""
+    seen = TrainingHistory(limit_steps=30, sparse=False)
+    for i in range(24):
+        seen.add(i % 3 == 0, 30, -1.0, of_base=False, progress=i / 24)
+    said = advice(SuccessRate(3, 8), None, seen, env_steps=1000, demos=False)
+    assert said.startswith("Demonstrations:")
+
+
 def test_episodes_are_counted_by_part() -> None:
     """The part of an episode is that of its end; a success in the first step, and one near the limit, are
     told apart; the counts survive a checkpoint.
@@ -69,9 +78,10 @@ def test_episodes_are_counted_by_part() -> None:
     seen = TrainingHistory(limit_steps=100)
     seen.add(True, 1, 1.0, of_base=True, progress=0.1)
     seen.add(True, 95, 1.0, of_base=False, progress=0.5)
+    seen.add(True, 100, 1.0, of_base=False, progress=0.5)  # a time-out: when it succeeded is unknown
     seen.add(False, 100, 0.0, of_base=False, progress=1.0)
     assert seen.base == EpisodeTally(1, 1, 1, 1, 0)
-    assert seen.parts[PARTS // 2] == EpisodeTally(1, 1, 1, 0, 1)
+    assert seen.parts[PARTS // 2] == EpisodeTally(2, 2, 2, 0, 1)
     assert seen.parts[-1] == EpisodeTally(1)
     assert TrainingHistory.from_json(seen.to_json()) == seen
     assert not ends_at_once(seen.all)

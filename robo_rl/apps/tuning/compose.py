@@ -33,6 +33,7 @@ from robo_rl.apps.tuning.stores import (
     store_widths,
     stored_base,
     views_of,
+    with_fitting_replay,
     with_given_demos,
     with_packed_replay,
 )
@@ -210,6 +211,8 @@ def build_off_policy(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     method, base = parts.method, parts.base
     if isinstance(parts.acting, PackedPolicy):
         method = with_packed_replay(method, base, parts.features, parts.demos, parts.say)
+    elif parts.pictures is None:
+        method = with_fitting_replay(method, parts.env.num_envs)
     stores = build_stores(
         method, parts.acting, parts.env.num_envs, parts.widths, parts.map, parts.demos, parts.dense_reward,
         parts.device, parts.pictures, parts.shaping, parts.true_state,

@@ -347,7 +347,8 @@ class _Training:
         self.tuner.learner.load_weights(self.best.weights)
         if self.best.env_steps == self.step:
             return ""
-        last = f"{self.curve.rates[-1]}, mean return {self.curve.returns[-1]:.4g}"
+        rate = f"{self.curve.rates[-1]}, " if any(each.k for each in self.curve.rates) else ""
+        last = f"{rate}mean return {self.curve.returns[-1]:.4g}"
         return (
             f"kept the policy of step {self.best.env_steps}, whose evaluation was the best; "
             f"the last one's was {last}"

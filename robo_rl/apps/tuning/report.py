@@ -66,7 +66,8 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
             noise_scale = trained_noise(find_policy(config.base))
             before = measure(base, noise_scale, env, config, config.final_episodes)
             test = compare(before, after)
-            print(f"base on the same episodes: {before}; exact McNemar p = {test.p_value:.2g}")
+            p_value = f"; exact McNemar p = {test.p_value:.2g}" if after.reports_success else ""
+            print(f"base on the same episodes: {before}{p_value}")
             result |= {"base": before.to_json(), "p_vs_base": test.p_value}
             tasks["base"] = success_by_task(env_name(config), before)
         if tasks["policy"]:
@@ -87,7 +88,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     if config.max_episode_steps is None:  # measured as it will be deployed: `export` states it in the bundle
         note = success_note(after.rate, env.spec.name, config.eval_seed, outcome.noise_scale)
         write_success_note(run.policy, note)
-    for stage in outcome.stages:
+    for stage in outcome.stages if after.reports_success else ():
         print(f"  {stage}")
     print(f"Policy: {run.policy}")
     if told:

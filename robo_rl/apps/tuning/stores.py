@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +17,12 @@ from policies.vla.packed import PackedPolicy, has_prefix
 from robo_rl.apps.tuning.encoders.pictures import (
     LearnedPictures,
     ReplaySize,
+    bytes_of_decision,
     check_memory,
     demo_frames,
     memory_of,
     replay_size,
+    size_words,
 )
 from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.action_map import ActionMap
@@ -114,7 +117,8 @@ def build_stores(
     check_demos(method, demos is not None)
     replayed = demos if method.mix.demo > 0.0 else None
     if pictures is None:
-        stores = {name: Replay(method.replay_capacity, lanes, widths, device=device) for name in names}
+        with _enough_memory(method.replay_capacity, len(names), widths):
+            stores = {name: Replay(method.replay_capacity, lanes, widths, device=device) for name in names}
         learned: dict[str, Any] = {} if hidden is None else {"encoder": hidden}
     else:
         failed = method.reward_source == "interventions"
@@ -143,6 +147,30 @@ def build_stores(
             noise_aliased=method.algorithm == "noise_aliased", shaping=shaping, **learned,
         )  # fmt: skip
     return stores
+
+
+def with_fitting_replay(method: MethodConfig, lanes: int) -> MethodConfig:
+    """The method with a replay of no more decisions than the run can store: one of every lane at every step,
+    and one more. Nothing is overwritten earlier, so the samples are the same.
+
+    For lanes that step together: of actors, one may make all steps.
+    """
+    most = lanes * (math.ceil(method.env_steps / lanes) + 1)
+    return replace(method, replay_capacity=min(method.replay_capacity, most))
+
+
+@contextmanager
+def _enough_memory(decisions: int, stores: int, widths: Mapping[str, int]) -> Iterator[None]:
+    """Raise ConfigError where PyTorch cannot allocate replays of this size."""
+    try:
+        yield
+    except RuntimeError as error:  # what PyTorch raises on every device when an allocation fails
+        each = stores * bytes_of_decision(widths)
+        raise ConfigError(
+            f"The replay needs {size_words(decisions * each)} of memory for {decisions} steps of this "
+            f"observation ({widths['obs']} numbers), which could not be allocated. Set "
+            f"method.replay_capacity={max(1, 10**9 // each)} for a replay of 1 GB, or as many as fit."
+        ) from error
 
 
 def _check_take_overs(demos: EpisodeStore) -> None:

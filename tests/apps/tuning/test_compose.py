@@ -17,6 +17,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
+from robo_rl.apps.tuning import compose
 from robo_rl.apps.tuning.compose import TuningSession, build_map, build_session
 from robo_rl.apps.tuning.maps import ignores_noise
 from robo_rl.conf.finetune import MapConfig, MethodConfig
@@ -169,6 +170,43 @@ def test_every_method_resumes_exactly(name: str, demos: EpisodeStore, tmp_path: 
         env.close()
         assert log == whole_log
         same_tuner(whole.tuner, second.tuner)
+
+
+@pytest.mark.parametrize("name", ["SAC", "ResFiT", "residual of chunks"])
+def test_a_replay_that_fits_the_run_changes_nothing(
+    name: str, demos: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three lanes make 32 steps each, so 33 decisions of each are kept, not 100; the weights are equal. A
+    checkpoint with a larger replay, as older versions wrote, goes on in the smaller one.
+    """
+    config = METHODS[name]
+    fitting, env = session(config, demos)
+    begin(fitting, env)
+    to_the_end(fitting)
+    monkeypatch.setattr(compose, "with_fitting_replay", lambda method, lanes: method)
+    large, other = session(config, demos)
+    begin(large, other)
+    to_the_end(large)
+    kept, whole = (made.tuner.mix["online"] for made in (fitting, large))  # type: ignore[union-attr]
+    assert (kept.slots, whole.slots) == (33, 100)
+    assert int(kept.head.max()) <= 32
+    for part, weights in large.tuner.learner.weights().items():
+        for key, value in weights.items():
+            assert torch.equal(value, fitting.tuner.learner.weights()[part][key]), (part, key)
+    kept.load_state_dict(whole.state_dict())
+    assert torch.equal(kept.data["action"][:, :32], whole.data["action"][:, :32])
+    env.close()
+    other.close()
+
+
+def test_a_replay_that_cannot_be_allocated_names_its_size(demos: EpisodeStore) -> None:
+    """4e13 decisions need more than the address space of any machine."""
+    config = replace(METHODS["SAC"], env_steps=40 * 10**12, replay_capacity=40 * 10**12)
+    with pytest.raises(
+        ConfigError, match=r"needs .* GB of memory for 40000000000000 steps of this obs"
+    ) as said:
+        session(config, demos)
+    assert "Set method.replay_capacity=" in str(said.value)
 
 
 def same_tuner(one: Any, other: Any) -> None:

@@ -392,7 +392,7 @@ def test_steps_of_a_run_from_scratch_name_no_base(has_base: bool, words: str) ->
 
 
 def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pendulum has no success, only negative rewards: 0 of 2 alone is not informative."""
+    """Pendulum reports no success, only negative rewards: 0 of 2 would be wrong, also in `robo-rl runs`."""
     out = tmp_path / "sac"
     few = ["eval_every=0", "eval_episodes=2", "final_episodes=2", "num_envs=1", "num_workers=0"]
     small = ["env_steps=600", "method.base_steps=200", "method.learner.hidden=[16]"]
@@ -400,7 +400,10 @@ def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.Ca
     said = capsys.readouterr()
     assert "Advice" not in said.out
     mean = sum(json.loads((out / "results.json").read_text())["policy"]["returns"]) / 2
-    assert f"success 0/2 = 0 % [0, 66], mean return {mean:.4g}" in said.out
+    assert f"CPU time: mean return {mean:.4g} in 2 episodes\n" in said.out
+    assert "0 %" not in said.out
+    assert robo_rl(["runs", f"path={out}"]) == 0
+    assert capsys.readouterr().out.split() == [str(out), "mean", "return", f"{mean:.4g}"]
     assert "return -" in said.err  # of the progress bar
     for noise in ("", "zero"):  # this policy takes no noise, so its success holds for both
         words = [

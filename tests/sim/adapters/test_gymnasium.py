@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
 from robo_rl.core.plugins import load_plugins
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed
+from robo_rl.core.spec import ArraySpec
+from robo_rl.data.episodes.schema import _KEY as SAFE_KEY
 from sim.adapters.gymnasium_mujoco import GymnasiumLanes
+from sim.adapters.gymnasium_obs import GymnasiumObs
 from sim.registry import make_env
+from sim.vec.conformance import check_vec_env
 
 
 def test_falling_terminates_and_the_clock_truncates() -> None:
@@ -86,6 +91,179 @@ def test_environments_that_do_not_fit_are_refused(kind: type, message: str) -> N
             GymnasiumLanes("Misfit-v0")()
     finally:
         gymnasium.registry.pop("Misfit-v0")
+
+
+class Rig(gymnasium.Env[Any, Any]):
+    """Numbers and pictures as robots give them: a dictionary, one level of which is nested."""
+
+    observation_space: gymnasium.Space[Any] = gymnasium.spaces.Dict(
+        {
+            "wrist": gymnasium.spaces.Box(0, 255, (4, 6, 3), np.uint8),
+            "joints": gymnasium.spaces.Box(-9.0, 9.0, (3,), np.float64),
+            "arm/views": gymnasium.spaces.Dict({"top": gymnasium.spaces.Box(0, 255, (2, 2, 3), np.uint8)}),
+            "goal": gymnasium.spaces.Dict(
+                {"yaw": gymnasium.spaces.Box(-9.0, 9.0, ()), "at": gymnasium.spaces.Box(-9.0, 9.0, (1, 2))}
+            ),
+        }
+    )
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return self.seen(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        return self.seen(), 1.0, False, False, {}
+
+    def seen(self) -> Any:
+        t = self.t
+        return {
+            "wrist": np.full((4, 6, 3), t, np.uint8),
+            "joints": t + np.array([0.1, 0.2, 0.3]),
+            "arm/views": {"top": np.full((2, 2, 3), 100 + t, np.uint8)},
+            "goal": {"yaw": np.float32(7.0), "at": np.array([[5.0, 6.0]], np.float32)},
+        }
+
+
+class Camera(Rig):
+    observation_space = gymnasium.spaces.Box(0, 255, (4, 6, 3), np.uint8)
+
+    def seen(self) -> Any:
+        return super().seen()["wrist"]
+
+
+@pytest.fixture
+def registered(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Name of an environment of the class in `request.param`, with episodes of 8 steps."""
+    gymnasium.register("ForATest-v0", request.param, max_episode_steps=8)
+    yield "gym/ForATest-v0"
+    gymnasium.registry.pop("ForATest-v0")
+
+
+@pytest.mark.parametrize("registered", [Rig], indirect=True)
+def test_entries_of_a_dictionary_become_state_and_pictures(registered: str) -> None:
+    """Numbers in alphabetical order of their keys; pictures stay pictures, with names that datasets take."""
+    with closing(make_env(registered, 2)) as env:
+        shapes = {key: (array.shape, array.dtype) for key, array in env.spec.obs.items()}
+        assert shapes == {
+            "image.arm_views_top": ((2, 2, 3), "uint8"),
+            "image.wrist": ((4, 6, 3), "uint8"),
+            "state": ((6,), "float32"),
+        }
+        assert env.spec.obs["state"].unit == "goal 3, joints 3"
+        assert all(SAFE_KEY.fullmatch(key) for key in env.spec.obs)
+        env.reset(EpisodeSeeds("rig"))
+        obs, *_ = env.step(torch.zeros(2, 1))
+        torch.testing.assert_close(obs["state"][0], torch.tensor([5.0, 6.0, 7.0, 1.1, 1.2, 1.3]))
+        assert obs["image.wrist"].unique().tolist() == [1]
+        assert obs["image.arm_views_top"].unique().tolist() == [101]
+
+
+@pytest.mark.parametrize("registered", [Rig, Camera], indirect=True)
+def test_dictionaries_and_pictures_keep_the_contract(registered: str) -> None:
+    check_vec_env(make_env(registered, 2), steps=20)
+
+
+@pytest.mark.parametrize("registered", [Camera], indirect=True)
+def test_an_observation_that_is_a_picture_stays_one(registered: str) -> None:
+    with closing(make_env(registered, 1)) as env:
+        assert env.spec.obs == {"image.camera": ArraySpec((4, 6, 3), "uint8")}
+        assert env.reset(EpisodeSeeds("camera"))["image.camera"].dtype == torch.uint8
+
+
+class Passing(Camera):
+    """Solved in step 2 only, and ended by the clock."""
+
+    def step(self, action: Any) -> Any:
+        *rest, _ = super().step(action)
+        return (*rest, {"is_success": self.t == 2})
+
+
+@pytest.mark.parametrize("registered", [Passing], indirect=True)
+def test_one_solved_step_makes_an_episode_a_success(registered: str) -> None:
+    """As docs/own-robot-task-engine.md says; the next episode starts without it."""
+    with closing(make_env(registered, 1)) as env:
+        env.reset(EpisodeSeeds("passing"))
+        steps = [env.step(torch.zeros(1, 1)) for _ in range(9)]
+    assert [bool(info["success"]) for *_, info in steps] == [False, *[True] * 7, False]
+    assert [bool(truncated) for _, _, _, truncated, _ in steps] == [*[False] * 7, True, False]
+
+
+@pytest.mark.parametrize(("registered", "reports"), [(Passing, 1.0), (Rig, 0.0)], indirect=["registered"])
+def test_whether_an_environment_reports_success_is_known(registered: str, reports: float) -> None:
+    """Evaluations print the mean return alone where it does not."""
+    with closing(make_env(registered, 1)) as env:
+        env.reset(EpisodeSeeds("reports"))
+        *_, info = env.step(torch.zeros(1, 1))
+    assert info["reports_success"].tolist() == [reports]
+
+
+class Broken(Rig):
+    """At step 3 the wrong values; at the reset of seed 13, too."""
+
+    observation_space = gymnasium.spaces.Box(-9.0, 9.0, (3,))
+    in_reward = False
+
+    def seen(self) -> Any:
+        broken = self.np_random_seed == 13 or (self.t == 3 and not self.in_reward)
+        return np.array([0.0, np.nan if broken else 1.0, 2.0], np.float32)
+
+    def step(self, action: Any) -> Any:
+        obs, _, *rest = super().step(action)
+        return (obs, np.inf if self.in_reward and self.t == 3 else 1.0, *rest)
+
+
+class BrokenReward(Broken):
+    in_reward = True
+
+
+@pytest.mark.parametrize(
+    ("registered", "found"),
+    [
+        (Broken, r"observation at step 3 of the episode with seed 7 \(number 1 of state is nan\)"),
+        (BrokenReward, r"reward at step 3 of the episode with seed 7 \(inf\)"),
+    ],
+    indirect=["registered"],
+)
+def test_a_number_that_is_not_finite_is_the_fault_of_the_environment(registered: str, found: str) -> None:
+    with closing(make_env(registered, 1)) as env:
+        env.reset(iter([7]))
+        env.step(torch.zeros(1, 1))
+        env.step(torch.zeros(1, 1))
+        with pytest.raises(
+            EnvError, match=f"The environment 'gym/ForATest-v0' returned a non-finite {found}"
+        ):
+            env.step(torch.zeros(1, 1))
+
+
+@pytest.mark.parametrize("registered", [Broken], indirect=True)
+def test_a_reset_that_is_not_finite_is_step_0(registered: str) -> None:
+    with closing(make_env(registered, 1)) as env, pytest.raises(EnvError, match=r"step 0 .* with seed 13 "):
+        env.reset(iter([13]))
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (gymnasium.spaces.Discrete(3), "has observations of kind Discrete; expected Box, or Dict of Box"),
+        (gymnasium.spaces.Tuple([Camera.observation_space]), "has observations of kind Tuple"),
+        (
+            gymnasium.spaces.Dict({"a": gymnasium.spaces.Dict({"words": gymnasium.spaces.Text(5)})}),
+            "has an observation 'a.words' of kind Text",
+        ),
+        (
+            gymnasium.spaces.Box(0, 255, (1, 8, 8), np.uint8),
+            r"has observations of uint8 \(1, 8, 8\); a picture is",
+        ),
+        (gymnasium.spaces.Dict({}), "observation space without entries"),
+    ],
+)
+def test_spaces_that_no_policy_reads_name_the_wrapper(space: gymnasium.Space[Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refused:
+        GymnasiumObs("Mine-v0", space)
+    assert ("gymnasium.wrappers.FlattenObservation" in str(refused.value)) is ("Wrap" in str(refused.value))
 
 
 def test_unknown_ids_are_named() -> None:

@@ -184,9 +184,9 @@ def check_memory(need: Memory, pictures: LearnedPictures, free: Mapping[str, int
         where = "of the host" if place == "host" else f"of {pictures.device}"
         host = ", or method.frames=host" if place == "device" else ""
         raise ConfigError(
-            f"The replay of {need.decisions} decisions with pictures needs {_size(need.total)}, and "
-            f"{_size(times * need.total)} of the memory {where}{written}, of which {_size(there)} are free. "
-            f"{fits}{host}, or choose a smaller image_size."
+            f"The replay of {need.decisions} decisions with pictures needs {size_words(need.total)}, and "
+            f"{size_words(times * need.total)} of the memory {where}{written}, of which {size_words(there)} "
+            f"are free. {fits}{host}, or choose a smaller image_size."
         )
 
 
@@ -202,5 +202,8 @@ def free_bytes(place: str, device: torch.device) -> int:
     return max(0, free)
 
 
-def _size(count: int) -> str:
+def size_words(count: int) -> str:
+    """Bytes in words: "1.5 GB"."""
+    if count >= 1e12:
+        return f"{count / 1e9:,.0f} GB"
     return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"
