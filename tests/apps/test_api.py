@@ -127,6 +127,7 @@ def test_objects_stand_for_their_paths(dataset: Path, run: Path) -> None:
     assert list(words(given, known)) == ["steps=3", "net.name=unet1d", "net.widths=[64,128]", "lr=0.5"]
 
 
+@pytest.mark.wrong_types
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [

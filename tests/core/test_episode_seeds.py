@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import EpisodeSeeds, derive_seed, episode_seeds
@@ -27,11 +28,17 @@ def test_a_single_name_is_a_root_too() -> None:
 def test_numbers_and_lists_give_seeds_without_end() -> None:
     """A number is the root of all seeds; a list gives the first ones; an iterator stays what it is."""
     assert list(islice(episode_seeds(7, 2), 3)) == list(islice(EpisodeSeeds(7), 3))
-    listed = list(islice(episode_seeds(np.array([4, 2]), 2), 4))
+    listed = list(islice(episode_seeds([4, 2], 2), 4))
     assert listed[:2] == [4, 2]
-    assert listed == list(islice(episode_seeds([4, 2], 2), 4))
+    assert listed == list(islice(episode_seeds((4, 2), 2), 4))
     own = iter([1])
     assert episode_seeds(own, 3) is own
+
+
+@pytest.mark.wrong_types
+def test_seeds_of_an_array_count_as_a_list() -> None:
+    for array in (np.array([4, 2]), torch.tensor([4, 2])):
+        assert list(islice(episode_seeds(array, 2), 4)) == list(islice(episode_seeds([4, 2], 2), 4))
 
 
 @pytest.mark.wrong_types
