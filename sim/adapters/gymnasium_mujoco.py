@@ -104,7 +104,10 @@ class GymnasiumLane:
         return seen, float(reward), bool(terminated), bool(truncated), bool(told) and told[0]
 
     def info(self) -> Sequence[float]:
-        return [*(float(self._info[key]) for key in self.info_keys[:-1]), float(self._reports_success)]
+        return [
+            *(float(self._info.get(key, math.nan)) for key in self.info_keys[:-1]),
+            float(self._reports_success),
+        ]
 
     def render(self) -> NDArray[np.uint8]:
         """(s, s, 3), s = render_size, for MuJoCo environments; else the environment's own `rgb_array`."""

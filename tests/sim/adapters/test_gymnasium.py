@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -198,6 +199,23 @@ def test_whether_an_environment_reports_success_is_known(registered: str, report
         env.reset(EpisodeSeeds("reports"))
         *_, info = env.step(torch.zeros(1, 1))
     assert info["reports_success"].tolist() == [reports]
+
+
+class Sometimes(Rig):
+    """Its info holds a distance in the first step alone."""
+
+    def step(self, action: Any) -> Any:
+        *rest, _ = super().step(action)
+        return (*rest, {"distance": 0.5} if self.t == 1 else {})
+
+
+@pytest.mark.parametrize("registered", [Sometimes], indirect=True)
+def test_an_info_that_is_missing_later_is_unknown(registered: str) -> None:
+    with closing(make_env(registered, 1)) as env:
+        env.reset(EpisodeSeeds("sometimes"))
+        found = [env.step(torch.zeros(1, 1))[-1]["distance"].item() for _ in range(2)]
+    assert found[0] == 0.5
+    assert math.isnan(found[1])
 
 
 class Broken(Rig):
