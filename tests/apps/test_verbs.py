@@ -88,6 +88,17 @@ def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tm
     assert all(tensor.equal(theirs[name]) for name, tensor in ours.items())
 
 
+def test_a_loss_that_does_not_fall_is_told(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a rate of 100 it rises by orders of magnitude, and the training ends like any other."""
+    words = [f"data={dataset}", "steps=5", "log_every=1", "batch_size=8", "net=mlp", "chunk=4", "execute=2"]
+    assert main(["train", *words, f"out={tmp_path / 'bad'}", "lr=100"]) == 0
+    assert "Warning: the loss began at" in capsys.readouterr().out
+    assert main(["train", *words, f"out={tmp_path / 'good'}"]) == 0
+    assert "Warning" not in capsys.readouterr().out
+
+
 def test_missing_data_leave_no_run_folder(tmp_path: Path) -> None:
     """A wrong path must not leave a run folder that blocks the corrected command."""
     with pytest.raises(DataError, match="nowhere does not exist; the nearest existing folder is"):
