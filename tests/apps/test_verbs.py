@@ -81,7 +81,7 @@ def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tm
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert [m["step"] for m in read_metrics(tmp_path / "run" / "metrics.jsonl")][-1] == 10
-    train.main(train_config(dataset, tmp_path / "run", resume=True))
+    assert main(["train", f"out={tmp_path / 'run'}", "resume=true"]) == 0  # with the settings of the run
     assert list(read_metrics(tmp_path / "run" / "metrics.jsonl")) == list(read_metrics(run / "metrics.jsonl"))
     ours = load_file(tmp_path / "run" / "policy" / "weights.safetensors")
     theirs = load_file(run / "policy" / "weights.safetensors")

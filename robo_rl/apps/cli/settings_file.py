@@ -16,18 +16,24 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.yaml_error import yaml_words
 
 KEY = "config"
+RUN_FILE = "config.yaml"  # in a run folder
+# Settings that do not belong to a run, beside which `resume=true out=<run>` takes all others from the run.
+PLACES = {"out", "resume", "device", "num_workers", "threads", "launcher", "processes", "max_wall_s"}
 
 
 def expand(words: Sequence[str]) -> tuple[list[str], dict[str, Path]]:
     """The words with `config=<file>` replaced by its settings, and the file of each of these.
 
     A key on the command line replaces the file's value, and `method=<name>` replaces the file's `method`, but
-    not its `method.<key>`. Raises ConfigError for a repeated key or a file without settings.
+    not its `method.<key>`. `resume=true out=<run>` without other settings takes those of the run. Raises
+    ConfigError for a repeated key or a file without settings.
     """
     refuse_repeats(words)
     given = {word.partition("=")[0] for word in words if "=" in word}
     files = [word.partition("=")[2] for word in words if word.startswith(f"{KEY}=")]
     rest = [word for word in words if not word.startswith(f"{KEY}=")]
+    if not files and (of_run := _settings_of_run(rest)) is not None:
+        files, given = [str(of_run)], given | {"overwrite"}
     if not files:
         return rest, {}
     values = {key: value for key, value in flat(read_mapping(files[0])) if key not in given}
@@ -36,6 +42,15 @@ def expand(words: Sequence[str]) -> tuple[list[str], dict[str, Path]]:
     return [*first, *(f"{key}={value}" for key, value in values.items()), *typed], dict.fromkeys(
         values, Path(files[0])
     )
+
+
+def _settings_of_run(words: Sequence[str]) -> Path | None:
+    """Settings of the run that these words resume, if they name nothing else."""
+    given = dict(word.split("=", 1) for word in words if "=" in word)
+    if given.get("resume") != "true" or "out" not in given or not given.keys() <= PLACES:
+        return None
+    file = Path(given["out"]).expanduser() / RUN_FILE
+    return file if file.is_file() else None
 
 
 def check_keys(verb: str, words: Sequence[str], origin: Mapping[str, Path], known: Collection[str]) -> None:

@@ -90,3 +90,14 @@ def test_unknown_key_of_a_method_file_is_refused(tmp_path: Path) -> None:
         ConfigError, match=r"holds 'method.learner.gama'.* Did you mean 'method.learner.gamma'"
     ):
         load_config("finetune", [f"method={file}", "out=x"], FinetuneVerb)
+
+
+def test_a_run_is_resumed_with_its_own_settings(tmp_path: Path) -> None:
+    """Only if nothing but places is given; what the run was told about other runs is not taken over."""
+    (tmp_path / "config.yaml").write_text("out: elsewhere\nseed: 3\nresume: false\noverwrite: true\n")
+    place = f"out={tmp_path}"
+    assert expand(["resume=true", place, "device=cpu"])[0] == ["seed=3", "resume=true", place, "device=cpu"]
+    for words in ([place], [place, "resume=false"], [place, "resume=true", "seed=4"], ["resume=true"]):
+        assert expand(words)[0] == words
+    missing = [f"out={tmp_path / 'none'}", "resume=true"]
+    assert expand(missing)[0] == missing
