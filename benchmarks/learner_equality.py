@@ -1,6 +1,7 @@
-"""Updates of SAC by robo-rl and by Stable-Baselines3, from equal weights, batches and noise: are they equal?
+"""Differences of SAC's updates by robo-rl and by Stable-Baselines3, from equal weights, batches and noise.
 
     python benchmarks/learner_equality.py
+    python benchmarks/learner_equality.py --set "learner.clip_std=false learner.log_std_min=null"  # as before
 
 Both have the settings of method=sac with layers of 64 x 64, the weights of SB3's networks and batches of
 SB3's replay on Hopper, recorded with random actions. Names: learner/sac/weights_difference_vs_sb3 (largest
@@ -41,13 +42,14 @@ STEPS = 2000  # of SB3's replay
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--updates", type=int, default=100, help="updates, one after the other")
+    options.add_argument("--set", default="", help="settings of our method, such as learner.clip_std=false")
     args = options.parse_args()
     updates = 10 if args.quick else args.updates
     torch.set_num_threads(1)
     sizes = {"net_arch": [WIDTH, WIDTH]}
     theirs = sb3("sac", ENV, 0, policy_kwargs=sizes, learning_starts=STEPS, gamma=0.99, tau=0.005)
     theirs.learn(STEPS)  # random actions alone, without updates
-    ours = same_learner(theirs)
+    ours = same_learner(theirs, args.set.split())
     sample = theirs.replay_buffer.sample
     torch.manual_seed(1)
     for _ in range(updates):
@@ -58,7 +60,8 @@ def main() -> None:
             theirs.train(1, BATCH)
         with given_noise(noise):
             ours.update(as_batch(drawn, theirs.gamma))
-    more = {"env": ENV, "updates": updates, "hidden": [WIDTH, WIDTH], "batch": BATCH}
+    more: dict[str, Any] = {"env": ENV, "updates": updates, "hidden": [WIDTH, WIDTH], "batch": BATCH}
+    more |= {"set": args.set} if args.set else {}
     found = {name: relative(*pair) for name, pair in pairs(ours, theirs).items()}
     emit("learner/sac/weights_difference_vs_sb3", max(found.values()), "share of the norm", **more, **found)
     alpha = float(theirs.log_ent_coef.detach().exp())
@@ -66,9 +69,10 @@ def main() -> None:
     emit("learner/sac/alpha_difference_vs_sb3", apart, "1", alpha=alpha, **more)
 
 
-def same_learner(theirs: Any) -> OffPolicyLearner:
-    """Our learner of method=sac, with the weights of SB3's."""
+def same_learner(theirs: Any, changes: list[str]) -> OffPolicyLearner:
+    """Our learner of method=sac with these changed settings, and with the weights of SB3's."""
     words = ["method=sac", "out=.", f"env=gym/{ENV}", f"method.learner.hidden=[{WIDTH},{WIDTH}]"]
+    words += [f"method.{change}" for change in changes]
     config = load_config("finetune", words, FinetuneVerb)
     obs_dim, dim = (space.shape[0] for space in (theirs.observation_space, theirs.action_space))
     ours = OffPolicyLearner(obs_dim, DirectMap(dim), config.method.learner, generator("equality"))

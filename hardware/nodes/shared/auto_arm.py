@@ -1,4 +1,4 @@
-"""Arming without a call (`arm=true`), once a pressed emergency stop must have been heard."""
+"""Arming without a call (`arm=true`), after the time in which a pressed emergency stop is heard."""
 
 from __future__ import annotations
 

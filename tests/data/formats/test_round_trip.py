@@ -157,7 +157,7 @@ def test_an_empty_dataset_is_not_exported(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_lerobot_gets_the_names_of_the_numbers(unit: str, names: list[str] | None, tmp_path: Path) -> None:
-    """Of states and actions; free text is no names."""
+    """States and actions are exported with their names, or with none where the unit is free text."""
     action = ActionSpec((-1.0, -1.0), (1.0, 1.0), unit)
     env = EnvSpec("test/named", {"state": ArraySpec((2,), "float32", unit)}, action, 100, 20.0)
     features = own_features(DatasetMeta(env, "raw", stamps=()), "video")
