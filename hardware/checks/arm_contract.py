@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hardware.description import RobotDescription
 from hardware.layout import POSITION, VELOCITY, Segment, action_joints, parse_unit
-from hardware.loop.deciders import decides_each_command, head_fault
+from hardware.loop.deciders import head_fault
 from hardware.loop.observation import DEPTH, IMAGE, unavailable_message
 from hardware.loop.scale import scalable
 from policies.deploy.bundle import Bundle
@@ -117,13 +117,7 @@ def _rates(bundle: Bundle, robot: RobotDescription) -> Iterator[str]:
         yield f"Its manifest has unusable rates: {rates}; expected finite positive numbers."
         return
     control_hz, command_hz = bundle.env.control_hz, robot.command_hz
-    if decides_each_command(bundle) and abs(control_hz - command_hz) > _SLACK * command_hz:
-        yield (
-            f"It decides every command at {control_hz:g} Hz, but the robot takes {command_hz:g} Hz, at which "
-            f"it would act {command_hz / control_hz:.3g} times as fast as in training: train it at "
-            f"{command_hz:g} Hz, or set the description's command_hz to {control_hz:g}."
-        )
-    elif control_hz > command_hz * (1.0 + _SLACK):
+    if control_hz > command_hz * (1.0 + _SLACK):
         yield f"It sends commands at {control_hz:g} Hz, but the robot takes them at {command_hz:g} Hz."
     needed = float(bundle.manifest["rates_hz"].get("state", 0.0))
     if needed > robot.state_hz * (1.0 + _SLACK):

@@ -33,11 +33,6 @@ def decider(bundle: Bundle) -> Decide | None:
     return None if bundle.graph(1) is None else Residual(bundle)
 
 
-def decides_each_command(bundle: Bundle) -> bool:
-    """True where the head decides or corrects each command, so at the robot's rate of commands."""
-    return bundle.chunk == 1 or bundle.graph(1) is not None
-
-
 def head_fault(bundle: Bundle) -> str:
     """Why no head can run the bundle; empty if it can, or if arm_policy alone decides."""
     if bundle.prefix is None or (bundle.chunk > 1 and bundle.graph(1) is None):

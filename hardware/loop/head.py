@@ -2,8 +2,9 @@
 
     player                  a chunk policy in another process; its waypoints are played as they are
     player + residual       the same, each action corrected from the newest state (two rates)
-    single step             no chunk policy: one network call per tick
+    single step             no chunk policy: one network call per control step
 
+A control step may be longer than a command period: commands between two decisions are interpolated.
 `hardware.loop.deciders` holds the network calls. This file has no bus, thread or sleep; time is an argument.
 """
 
@@ -17,6 +18,7 @@ from numpy import ndarray
 
 from hardware.loop.chunk_acceptance import chunk_fault
 from hardware.loop.chunk_order import ChunkOrder
+from hardware.loop.control_step import ControlStep
 from hardware.loop.heartbeat import PolicyHeartbeat, default_timeout_s
 from hardware.loop.observation import ObservationHistory, Seen
 from hardware.loop.player import ChunkPlayer, resampled
@@ -41,6 +43,7 @@ class Decide(Protocol):
 class ActionHead:
     """One command per tick, or none. `decide` None plays chunks unchanged.
 
+    control_s: time between two decisions, at least `period_s`; None: decide each command.
     names: joints of the chunks, in the order of commands; None: those of each chunk.
     heartbeat_s: longest time without a heartbeat of the policy; None: `default_timeout_s`; 0: not limited.
     """
@@ -48,6 +51,7 @@ class ActionHead:
     def __init__(
         self, period_s: float, state_period_s: float, decide: Decide | None = None, steps: int = 1,
         names: Sequence[str] | None = None, heartbeat_s: float | None = None,
+        control_s: float | None = None,
     ) -> None:  # fmt: skip
         self.timing, self.player = LoopTiming(period_s), ChunkPlayer()
         self.episode = 0  # resets
@@ -61,6 +65,7 @@ class ActionHead:
         self._seen: Seen | None = None
         self._seen_s = -math.inf
         self._order, self._rest = ChunkOrder(), 0
+        self._step = ControlStep(1.0 if control_s is None else max(1.0, control_s / period_s))
 
     def reset(self) -> None:
         """Begin a new episode, after a pause. Chunks made from states before the reset are refused."""
@@ -109,6 +114,12 @@ class ActionHead:
         Call `done` after sending it.
         """
         self.timing.begin(now_s)
+        command = self._command(now_s)
+        if command is None:
+            self._step.reset()
+        return command
+
+    def _command(self, now_s: float) -> Float[ndarray, " j"] | None:
         if self._rest > 0:
             self._rest -= 1
             return None
@@ -120,11 +131,14 @@ class ActionHead:
             return self.player.next()
         if self._seen is None:
             return None
-        self._history.push(self._seen)
-        action = self.player.next() if self._decide.needs_chunks else None
-        if action is None and self._decide.needs_chunks:
+        # The chunk's action at the end of the step, as in training.
+        action = self.player.at(self._step.length) if self._step.is_over else None
+        if self._decide.needs_chunks and self.player.next() is None:
             return None
-        return self._decide(self._history.stacked(), action)
+        if self._step.is_over:
+            self._history.push(self._seen)
+            self._step.begin(self._decide(self._history.stacked(), action))
+        return self._step.next()
 
     def done(self, now_s: float) -> None:
         """Note the end of the tick's work."""

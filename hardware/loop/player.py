@@ -61,6 +61,20 @@ class ChunkPlayer:
         self.played += 1
         return action
 
+    def at(self, periods: float) -> Float[ndarray, " j"] | None:
+        """Action at this many command periods from now, interpolated; the last one after the chunk's end.
+
+        None when nothing is queued. 1 is the next action.
+        """
+        if self.left == 0 or self._chunk is None:
+            return None
+        row = min(self.played - self._start + periods - 1.0, len(self._chunk) - 1.0)
+        low = int(row)
+        found: Float[ndarray, " j"] = self._chunk[low]
+        if row - low > 1e-6:
+            found = found + (row - low) * (self._chunk[low + 1] - found)
+        return found
+
 
 class Counter:
     """Number of actions played when a state was received, found again by the state's stamp."""

@@ -49,7 +49,8 @@ class ActionHeadNode:
         steps = 1 if bundle is None else bundle.obs_steps
         self._joints = robot.names if bundle is None else named_joints(bundle)
         periods_s = 1.0 / robot.command_hz, 1.0 / robot.state_hz
-        self.head = ActionHead(*periods_s, decide, steps, self._joints, heartbeat_s)
+        control_s = None if bundle is None else 1.0 / bundle.env.control_hz
+        self.head = ActionHead(*periods_s, decide, steps, self._joints, heartbeat_s, control_s)
         self._bus, self._enabled, self._filter = bus, start, FilterWatch(bus)
         self._period_s = np.array([1.0 / robot.command_hz])
         self._names, self._received_all = frozenset(robot.names), False
