@@ -100,7 +100,7 @@ def settings(out: Path) -> RecordingSettings:
 def measure_disk(out: Path, episodes: int) -> None:
     """Time of one frame and of one commit; wall time, and for frames the thread's CPU time as well."""
     given = settings(out)
-    opened = open_dataset(given, spec_of(given, load_description("sim_arm")))
+    opened = open_dataset(given, spec_of(given, load_description("sim_arm"), simulated=True))
     recorder = Episodes(opened.writer, opened.tally, FRAMES + 1)
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 255, (16, SIDE_PX, SIDE_PX, 3), dtype=np.uint8)
@@ -249,7 +249,7 @@ def browser_path() -> str | None:
 def running_app(world: InProcessWorld, out: Path) -> tuple[RecordAppNode, Desk]:
     """The simulated cell with filter and app."""
     robot, given, desk = load_description("sim_arm"), settings(out), Desk()
-    opened = open_dataset(given, spec_of(given, robot))
+    opened = open_dataset(given, spec_of(given, robot, simulated=True))
     cell, arm_bus, bus = PegCell(), world.bus("sim_robot"), world.bus("record_app")
     SimArmNode(arm_bus, cell, robot.state_hz, robot)
     SimCameras(arm_bus, {name: ArmCamera(cell.body, name, SIDE_PX) for name in CAMERAS}, "rgb", 20.0)

@@ -34,6 +34,7 @@ SUITES = {
     "pusht": ("sim.adapters.pusht:PushTLanes", "sim"),
     "gym": ("sim.adapters.gymnasium_mujoco:GymnasiumLanes", "sim"),
     "arm6": ("sim.arms.arm6.lanes:ArmLanes", "sim"),
+    "arm6 peg": ("sim.arms.arm6.peg_lane:PegLanes", "sim"),
     "gymrobotics": ("sim.adapters.gymnasium_robotics:RoboticsLanes", "gymrobotics"),
     "robosuite": ("sim.adapters.robosuite:RobosuiteLanes", "robosuite"),
     "envpool": ("sim.adapters.envpool:EnvPoolLanes", "envpool"),
@@ -67,12 +68,12 @@ BATCHED = {
     ),
 }
 OPEN = ("isaaclab",)  # batched suites that know other names, too
-WITH_OPTIONS = ("metaworld", *BATCHED)  # suites whose names may carry options
+WITH_OPTIONS = ("metaworld", "arm6", *BATCHED)  # suites whose names may carry options
 TASKS = {  # suite -> (names of its tasks; True where these are all)
     "metaworld": ("sim.adapters.metaworld_tasks:NAMES", True),
     "pusht": ("sim.adapters.pusht:VARIANTS", True),
     "gym": ("sim.adapters.gymnasium_mujoco:IDS", False),
-    "arm6": ("sim.arms.arm6.reach:TASKS", True),
+    "arm6": ("sim.arms.arm6.names:TASKS", True),
     "gymrobotics": ("sim.adapters.gymnasium_robotics:IDS", False),
     "robosuite": ("sim.adapters.robosuite:TASKS", True),
     "envpool": ("sim.adapters.envpool:IDS", False),
@@ -82,6 +83,7 @@ EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.adapters.metaworld_expert:MetaWorldExpert", "sim"),
     "quad": ("sim.flight.expert:FlightExpert", None),
     "arm6": ("sim.arms.arm6.expert:ArmExpert", "sim"),
+    "arm6 peg": ("sim.arms.arm6.peg_expert:PegExpert", "sim"),
     "scene": ("sim.scenes.expert:SceneExpert", "sim"),
     "recall": ("sim.tasks.recall.expert:RecallExpert", None),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsExpert", "sim"),
@@ -118,8 +120,9 @@ def longest_instruction(name: str) -> int:
 
 def _kind(suite: str, task: str) -> str:
     """Key of a name in `SUITES` and `EXPERTS`."""
-    several = suite == "metaworld" and is_suite(_with_options(task)[0])
-    return "metaworld suite" if several else suite
+    if suite == "metaworld" and is_suite(_with_options(task)[0]):
+        return "metaworld suite"
+    return "arm6 peg" if suite == "arm6" and _with_options(task)[0] == "peg" else suite
 
 
 def make_env(
@@ -154,7 +157,7 @@ def option_of(name: str, option: str) -> Any:
     option.
     """
     suite, task = _split("environment", name)
-    if suite not in WITH_OPTIONS or option not in (known := _options_of(suite)):
+    if suite not in WITH_OPTIONS or option not in (known := _options_of(suite, task)):
         return None
     return _with_options(task)[1].get(option, known[option].default)
 
@@ -172,7 +175,7 @@ def has_dense_reward(name: str, reward: str | None = None) -> bool:
     """
     suite, task = _split("environment", name)
     if suite in WITH_OPTIONS:
-        options = _options_of(suite)
+        options = _options_of(suite, task)
         written = _with_options(task)[1].get("reward")
         return "reward" not in options or (reward or written or options["reward"].default) == "dense"
     chosen = {item.name: item.default for item in fields(lookup("suite", SUITES, _kind(suite, task)))}.get(
@@ -182,7 +185,7 @@ def has_dense_reward(name: str, reward: str | None = None) -> bool:
 
 
 def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> VecEnv:
-    known = list(_options_of(suite))
+    known = list(_options_of(suite, task))
     for option in given:
         if option not in known:
             raise UnknownNameError(f"option of {suite} environments", option, known)
@@ -190,9 +193,9 @@ def _batched(suite: str, task: str, num_envs: int, given: dict[str, Any]) -> Vec
     return env
 
 
-def _options_of(suite: str) -> dict[str, Any]:
-    """Options that a suite's builder takes besides the task and the number of lanes."""
-    path = BATCHED[suite][2] if suite in BATCHED else SUITES[suite][0]
+def _options_of(suite: str, task: str) -> dict[str, Any]:
+    """Options that a task's builder takes besides the task and the number of lanes."""
+    path = BATCHED[suite][2] if suite in BATCHED else SUITES[_kind(suite, task)][0]
     parameters = signature(_attribute(path)).parameters
     return {name: item for name, item in parameters.items() if name not in ("task", "num_envs")}
 
@@ -203,7 +206,7 @@ def _is_batched(suite: str, task: str) -> bool:
 
 def skilled() -> list[str]:
     """Suites whose tasks have scripted experts."""
-    return sorted({*EXPERTS, *SCENES} - {"scene", "metaworld suite"})
+    return sorted({*EXPERTS, *SCENES} - {"scene", "metaworld suite", "arm6 peg"})
 
 
 def has_expert(name: str) -> bool:
@@ -233,11 +236,15 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
 
 def _split(kind: str, name: str) -> tuple[str, str]:
     suite, _, task = name.partition("/")
-    if suite == ROBOT_SUITE and task in ("sim_arm", "sim_arm_gripper"):
+    if suite == ROBOT_SUITE and task == "sim_arm":
         raise ConfigError(
-            f"'{name}' is the simulated robot of robo-rl record, which is no environment. Try its policies "
-            f"there: robo-rl export policy=... out=<bundle>, then robo-rl record robot={task} "
-            "policy=<bundle>."
+            f"'{name}' is a robot. The cell in which robo-rl record simulates it is the environment "
+            "arm6/peg: give env=arm6/peg."
+        )
+    if suite == ROBOT_SUITE and task == "sim_arm_gripper":
+        raise ConfigError(
+            f"'{name}' is a simulated robot of robo-rl record without a task. Try its policies there: "
+            f"robo-rl export policy=... out=<bundle>, then robo-rl record robot={task} policy=<bundle>."
         )
     if suite == ROBOT_SUITE:
         raise ConfigError(

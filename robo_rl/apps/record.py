@@ -19,7 +19,7 @@ from policies.remote.token import check_token_folder, read_token
 from robo_rl.apps.nodes.node_sets import load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
-from robo_rl.apps.recording.dataset import check_fits, spec_of
+from robo_rl.apps.recording.dataset import SIMULATED, check_fits, spec_of
 from robo_rl.apps.recording.web.access import open_without_token
 from robo_rl.conf.record import RecordConfig, RecordingSettings
 from robo_rl.core.errors import ConfigError, RoboRLError
@@ -30,7 +30,7 @@ from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.data.store import EpisodeStore
 
 APP = "record_app"
-SIMULATED, SIMULATED_GRIPPER = "sim_arm", "sim_arm_gripper"
+SIMULATED_GRIPPER = "sim_arm_gripper"
 RUNNING = "ros2"  # robot=: that of a safety filter which runs already
 SEARCH_S = 5.0  # for that filter; it reports twice a second
 PICTURE_PX = 128
@@ -105,7 +105,7 @@ def check(config: RecordConfig) -> None:
     """
     namespace_of(config.namespace)
     robot = load_description(config.robot)
-    spec = spec_of(config, robot)
+    spec = spec_of(config, robot, simulated=simulated(config))
     if (Path(config.out) / DATASET_JSON).exists():
         check_fits(Path(config.out), spec)
     else:
@@ -199,9 +199,13 @@ def with_device(words: dict[str, list[str]], config: RecordConfig) -> dict[str, 
 def app_words(config: RecordConfig) -> list[str]:
     """Words of the app's own node."""
     given = {item.name: getattr(config, item.name) for item in fields(RecordingSettings)}
-    simulated = not config.attach and not (config.driver or config.controller)
-    own = {"drives": not config.device, "resets": simulated}
+    own = {"drives": not config.device, "resets": simulated(config)}
     return [APP, *(f"{key}={_text(value)}" for key, value in {**given, **own}.items() if value is not None)]
+
+
+def simulated(config: RecordConfig) -> bool:
+    """True where this command starts the robot, a simulated one."""
+    return not config.attach and not (config.driver or config.controller)
 
 
 def _text(value: object) -> str:

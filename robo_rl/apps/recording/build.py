@@ -30,7 +30,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     from robo_rl.apps.recording.settings import AppSettings
 
     robot = load_description(config.robot)
-    spec, cameras = spec_of(config, robot), camera_names(config.cameras, robot)
+    spec, cameras = spec_of(config, robot, simulated=config.resets), camera_names(config.cameras, robot)
     opened = open_dataset(config, spec)
     spec = opened.writer.spec
     settings = AppSettings(

@@ -11,10 +11,12 @@ from robo_rl.apps.imports.recordings_layout import robot_spec
 from robo_rl.apps.recording.episodes import Tally, tally_of
 from robo_rl.conf.record import RecordingSettings
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec import ROBOT_SUITE, EnvSpec
 from robo_rl.data.episodes.dataset_writer import DatasetWriter, check_contract_of
 from robo_rl.data.episodes.recover import recover
 from robo_rl.data.episodes.schema import DATASET_JSON, STAMP_COLUMNS, Codec, DatasetMeta
+
+SIMULATED = "sim_arm"  # the arm that the app simulates, with a peg and a block
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,38 @@ def camera_names(cameras: str, robot: RobotDescription) -> tuple[str, ...]:
     return names
 
 
-def spec_of(config: RecordingSettings, robot: RobotDescription) -> EnvSpec:
-    """Contract of what is recorded; the same as that of imported recordings of this robot."""
+def spec_of(config: RecordingSettings, robot: RobotDescription, simulated: bool) -> EnvSpec:
+    """Contract of what is recorded; the same as that of imported recordings of this robot.
+
+    simulated: the app's own simulator runs. Recordings of sim_arm then have the name of the environment with
+    the same contract, in which their policies can be evaluated and fine-tuned.
+    """
     pictures = [IMAGE + name for name in camera_names(config.cameras, robot)]
     spec = robot_spec(robot, pictures, config.image_width, config.velocities, "", config.rate_hz)
-    return replace(spec, max_episode_steps=max(1, round(config.longest_s * spec.control_hz)))
+    name = environment_of(spec) if simulated and robot.name == SIMULATED else spec.name
+    return replace(spec, name=name, max_episode_steps=max(1, round(config.longest_s * spec.control_hz)))
+
+
+def environment_of(spec: EnvSpec) -> str:
+    """Name of the simulated arm's environment with this contract; where there is none, that of the contract.
+
+    A description of one's own may have other cameras and limits than the simulator.
+    """
+    from sim.arms.arm6.peg_cell import CAMERAS
+    from sim.arms.arm6.peg_lane import PegLanes
+
+    pictures = [key.removeprefix(IMAGE) for key in spec.obs if key.startswith(IMAGE)]
+    if not set(pictures) <= set(CAMERAS):
+        return spec.name
+    lanes = PegLanes(
+        cameras="+".join(pictures) or "none",
+        velocities=spec.obs["state"].shape[0] > spec.action.dim,
+        control_hz=spec.control_hz,
+    )
+    if pictures:
+        lanes = replace(lanes, image_size=spec.obs[IMAGE + pictures[0]].shape[0])
+    made = lanes.spec.for_datasets()
+    return made.name if (made.obs, made.action) == (spec.obs, spec.action) else spec.name
 
 
 def stamp_columns(spec: EnvSpec) -> tuple[str, ...]:
@@ -59,6 +88,10 @@ def check_fits(path: Path, spec: EnvSpec) -> EnvSpec:
     episodes have another contract than `spec`.
     """
     known = DatasetMeta.load(path).env
+    if (
+        known.name == f"{ROBOT_SUITE}/{SIMULATED}"
+    ):  # recorded before there was an environment with this contract
+        spec = replace(spec, name=known.name)
     check_contract_of(path, known, replace(spec, max_episode_steps=known.max_episode_steps))
     return known
 

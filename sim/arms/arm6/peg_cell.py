@@ -47,6 +47,7 @@ def peg_model() -> Any:
         density=200,
         **touching,
     )
+    spec.site("tool").group = 4  # hidden in pictures
     flange.add_camera(name="wrist", pos=[0.09, 0, -0.02], xyaxes=[0, 1, 0, 0.9, 0, 0.4], fovy=75)
     spec.worldbody.add_camera(name="front", pos=[0.92, -0.4, 0.42], xyaxes=[0.62, 0.78, 0, -0.36, 0.28, 0.89])
     block = spec.worldbody.add_body(name="block", mocap=True, pos=[*MIDDLE_M, 0.0])
@@ -82,11 +83,23 @@ class PegCell:
 
     def reset(self) -> None:
         """Place the block, and the arm above the middle of the field, at rest."""
-        self.body.place(np.array(START_RAD))
         self._share = (self._share + STEPS) % 1.0
-        shift_m = FIELD_M * (2.0 * self._share - 1.0)
+        self.place(self._share)
+
+    def place(self, share: Float[ndarray, " 2"]) -> None:
+        """Place the block at this share of the field along x and y, each in [0, 1], and the arm at its start,
+        at rest.
+        """
+        self.body.place(np.array(START_RAD))
+        shift_m = FIELD_M * (2.0 * share - 1.0)
         self.body.data.mocap_pos[self._block][:2] = np.array(MIDDLE_M) + shift_m
         mujoco.mj_forward(self.body.model, self.body.data)
+
+    @property
+    def block_m(self) -> Float[ndarray, " 2"]:
+        """Middle of the block, x and y."""
+        middle: Float[ndarray, " 2"] = self.body.data.mocap_pos[self._block][:2].copy()
+        return middle
 
     def read(self) -> tuple[Float[ndarray, " 6"], Float[ndarray, " 6"]]:
         return self.body.read()
@@ -103,6 +116,10 @@ class PegCell:
 
     def depth_m(self) -> float:
         """Depth of the peg's tip below the block's top, where it is over the hole; else 0."""
-        tip_m, block_m = self.body.tool_m(), self.body.data.mocap_pos[self._block]
-        inside = bool((np.abs(tip_m[:2] - block_m[:2]) < HOLE_M).all())
-        return max(0.0, HEIGHT_M - float(tip_m[2])) if inside else 0.0
+        return depth_m(self.body.tool_m(), self.block_m)
+
+
+def depth_m(tip_m: Float[ndarray, " 3"], block_m: Float[ndarray, " 2"]) -> float:
+    """Depth of the peg's tip below the block's top, where it is over the hole; else 0."""
+    inside = bool((np.abs(tip_m[:2] - block_m) < HOLE_M).all())
+    return max(0.0, HEIGHT_M - float(tip_m[2])) if inside else 0.0

@@ -134,7 +134,7 @@ def make_cell(
     """A cell that has run for half a second and is armed. world: by default one with virtual time."""
     robot = robot or arm(cameras={"front": CAMERA, "wrist": CAMERA})
     given = RecordingSettings(robot=robot.name, out=str(out), min_free_gb=0.0, **settings)
-    opened = open_dataset(given, spec_of(given, robot))
+    opened = open_dataset(given, spec_of(given, robot, simulated=False))
     world, said = world or InProcessWorld(), list[str]()
     body = ObedientArm()
     SimArmNode(world.bus("sim_robot"), body, robot.state_hz, robot)

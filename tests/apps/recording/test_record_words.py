@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hardware.description import load_description
 from policies.remote.address import listen
-from robo_rl.apps.record import app_words, check, check_address, report, robot_words, with_device
-from robo_rl.apps.recording.dataset import spec_of
+from robo_rl.apps.record import app_words, check, check_address, report, robot_words, simulated, with_device
+from robo_rl.apps.recording.dataset import open_dataset, spec_of
 from robo_rl.conf.record import RecordConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.data.store import DatasetWriter
+from sim.registry import make_env
 from tests.data.recordings import STATE_ENV, add_frames
 
 
@@ -69,11 +72,60 @@ def test_a_taken_out_is_refused_before_a_robot_moves(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"not a dataset\. It was not changed\. Choose"):
         check(replace(config, out=str(tmp_path / "other")))
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["notes.txt"]
-    spec = spec_of(config, load_description("sim_arm"))
+    spec = spec_of(config, load_description("sim_arm"), simulated=True)
     DatasetWriter.create(tmp_path / "data", spec, min_free_bytes=0).close()
     check(replace(config, out=str(tmp_path / "data")))
     with pytest.raises(DataError, match="another contract than robot/sim_arm_gripper: found in the dataset"):
         check(replace(config, robot="sim_arm_gripper", out=str(tmp_path / "data")))
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({}, "arm6/peg"),
+        ({"velocities": True, "image_width": 64}, "arm6/peg:image_size=64,velocities=true"),
+        ({"cameras": "wrist", "rate_hz": 10.0}, "arm6/peg:cameras=wrist,control_hz=10"),
+        ({"cameras": ""}, "arm6/peg:cameras=none,control_hz=50"),
+        ({"attach": True}, "robot/sim_arm"),
+        ({"driver": "arm.yaml"}, "robot/sim_arm"),
+        ({"robot": "sim_arm_gripper"}, "robot/sim_arm_gripper"),
+    ],
+)
+def test_recordings_of_the_simulated_arm_name_its_environment(given: dict[str, Any], name: str) -> None:
+    """The environment of the name has the contract of the recordings, to the joints' limits and units."""
+    pytest.importorskip("mujoco", reason="the simulated arm needs the extra sim: pip install '.[sim]'")
+    config = RecordConfig(**given)
+    spec = spec_of(config, load_description(config.robot), simulated=simulated(config))
+    assert spec.name == name
+    if not name.startswith("robot/"):
+        with closing(make_env(name, 1)) as env:
+            made = env.spec.for_datasets()
+            assert replace(made, max_episode_steps=spec.max_episode_steps) == spec
+
+
+def test_an_arm_of_ones_own_by_the_same_name_is_a_robot() -> None:
+    """Its limits are not the simulator's."""
+    pytest.importorskip("mujoco", reason="the simulated arm needs the extra sim: pip install '.[sim]'")
+    robot = load_description("sim_arm")
+    slower = replace(robot, joints=tuple(replace(each, low_rad=-1.0) for each in robot.joints))
+    assert spec_of(RecordConfig(), slower, simulated=True).name == "robot/sim_arm"
+
+
+def test_recordings_with_the_former_name_go_on(tmp_path: Path) -> None:
+    """Those made before the environment had a name."""
+    config, robot = RecordConfig(out=str(tmp_path / "data"), min_free_gb=0.0), load_description("sim_arm")
+    DatasetWriter.create(tmp_path / "data", spec_of(config, robot, simulated=False), min_free_bytes=0).close()
+    opened = open_dataset(config, spec_of(config, robot, simulated=True))
+    assert opened.writer.spec.name == "robot/sim_arm"
+    opened.writer.close()
+
+
+def test_speeds_are_those_of_the_description() -> None:
+    """The environment limits commands as the safety filter does."""
+    pytest.importorskip("mujoco", reason="the simulated arm needs the extra sim: pip install '.[sim]'")
+    from sim.arms.arm6.peg import SPEED_RAD_S
+
+    assert tuple(load_description("sim_arm").column("velocity_rad_s")) == SPEED_RAD_S
 
 
 def test_a_token_in_no_folder_is_refused_before_a_robot_moves(tmp_path: Path) -> None:

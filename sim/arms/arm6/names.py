@@ -1,0 +1,1 @@
+TASKS = ("reach", "peg")  # of the simulated six-axis arm
