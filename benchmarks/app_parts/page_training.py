@@ -1,5 +1,7 @@
 """Record, train and run on the page of `robo-rl record robot=sim_arm`, with its default settings.
 
+`session` does all three; `recorded` and `tried` only record, and only let a given policy run.
+
 Chromium shows the page and a scripted operator presses its keys. After the training it lets the policy run in
 new scenes, and labels each episode by whether the peg is measured in the hole in time; the page counts the
 labels.
@@ -49,14 +51,9 @@ class Measured:
 
 def session(folder: Path, chromium: str, seed: int, episodes: int, trials: int, train: str = "") -> Measured:
     """Record, press the button, wait, let the policy run. train: settings of the button; empty: default."""
-    from playwright.sync_api import sync_playwright
-
-    with app(folder, seed, train) as address, sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 720})
-        operator = PegOperator(page)
-        page.goto(address)
-        page.wait_for_selector("body[data-ready][data-role=driver]")
+    words = [f"train={train}"] if train else []
+    with app(folder, seed, words) as address, at_the_page(address, chromium) as operator:
+        page = operator.page
         lengths_s = demonstrate(operator, episodes)
         begun_s = time.monotonic()
         cpu_s = trained(operator, address, folder / "data-policies" / "1")
@@ -66,8 +63,7 @@ def session(folder: Path, chromium: str, seed: int, episodes: int, trials: int, 
         shown = page.text_content(".rate-of-policy") or ""
         taken_over = trials == 0 or take_over(operator)
         training = operator.view["training"]
-        browser.close()
-    successes, counted = (int(part) for part in found.groups()) if (found := RATE.search(shown)) else (0, 0)
+    successes, counted = counts(shown)
     return Measured(
         float(np.median(lengths_s)),
         train_s,
@@ -81,12 +77,45 @@ def session(folder: Path, chromium: str, seed: int, episodes: int, trials: int, 
     )
 
 
+def recorded(folder: Path, chromium: str, seed: int, episodes: int) -> list[float]:
+    """Record insertions into `folder`/data; returns their lengths [s]."""
+    with app(folder, seed, []) as address, at_the_page(address, chromium) as operator:
+        return demonstrate(operator, episodes)
+
+
+def tried(folder: Path, chromium: str, seed: int, bundle: Path, trials: int) -> tuple[int, int]:
+    """Let a bundle run in new scenes, through the robot's nodes; returns successes and trials."""
+    with app(folder, seed, [f"policy={bundle}"]) as address, at_the_page(address, chromium) as operator:
+        wait(operator, lambda: operator.view.get("policy", {}).get("state") == "ready")
+        for _ in range(trials):
+            attempt(operator)
+        return counts(operator.page.text_content(".rate-of-policy") or "")
+
+
+def counts(shown: str) -> tuple[int, int]:
+    """Successes and episodes in the page's words."""
+    found = RATE.search(shown)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
 @contextmanager
-def app(folder: Path, seed: int, train: str) -> Iterator[str]:
-    """`robo-rl record`, its lines in `record.log`; yields the page's address."""
-    words = [f"out={folder / 'data'}", "port=0", "open=false", "min_free_gb=0.1", f"seed={seed}"]
-    if train:
-        words.append(f"train={train}")
+def at_the_page(address: str, chromium: str) -> Iterator[PegOperator]:
+    """An operator who has the page open and the controls."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        operator = PegOperator(browser.new_page(viewport={"width": 1280, "height": 720}))
+        operator.page.goto(address)
+        operator.page.wait_for_selector("body[data-ready][data-role=driver]")
+        yield operator
+        browser.close()
+
+
+@contextmanager
+def app(folder: Path, seed: int, words: list[str]) -> Iterator[str]:
+    """`robo-rl record`, its lines in `record.log`; yields the page's address. words: more settings."""
+    words = [f"out={folder / 'data'}", "port=0", "open=false", "min_free_gb=0.1", f"seed={seed}", *words]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "record.log").open("w") as log:
         process = subprocess.Popen(
@@ -185,6 +214,10 @@ def cpu_of(run: str) -> dict[int, float]:
 
 def attempt(operator: PegOperator) -> None:
     """One episode of the policy alone, with an honest label."""
+    if (
+        operator.view["robot"]["filter"]["phase"] == "disarmed"
+    ):  # after dropped commands; a human arms it, too
+        operator.page.keyboard.press("m")
     wait(operator, lambda: operator.ready)
     if operator.view["drive"]["control"] == "human":
         operator.page.keyboard.press("t")

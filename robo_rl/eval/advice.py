@@ -8,6 +8,7 @@ from robo_rl.eval.training_history import EpisodeTally, TrainingHistory
 ENOUGH = 0.97  # success above which there is nothing to advise
 WEAK_BASE = 0.2  # success of a base below which demonstrations help most
 LATE_SHARE = 0.2  # share of late successes from which longer episodes help
+CUT = " (which method.episode_limit_factor ends sooner than an evaluation would)"
 FEW, MANY = 10, 100  # episodes of the base, and of a training, after which a total failure is reported
 
 
@@ -69,9 +70,10 @@ def warning(history: TrainingHistory, *, has_base: bool, base_done: bool) -> tup
     """
     seen, base = history.all, history.base
     if has_base and base_done and base.episodes >= FEW and not base.successes:
+        cut = "" if history.limit_steps is not None else CUT
         return "base", (
-            f"The base has not succeeded in any of its {base.episodes} episodes. Training goes on, but finds "
-            "a success only by chance. Better: a base from more demonstrations. "
+            f"The base has not succeeded in any of its {base.episodes} training episodes{cut}. Training goes "
+            "on, but finds a success only by chance. Better: a base from more demonstrations. "
             f"{ways_to_success(history.sparse)}"
         )
     if seen.episodes >= MANY and not seen.successes and not seen.rewarded:

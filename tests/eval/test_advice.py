@@ -57,7 +57,7 @@ def test_base_without_success_is_reported_after_its_phase() -> None:
     assert warning(failed, base_done=False, **told) == ("", "")
     name, sentence = warning(failed, base_done=True, **told)
     assert name == "base"
-    assert "any of its 10 episodes" in sentence
+    assert "any of its 10 training episodes" in sentence
     assert "reward=dense" in sentence
     assert warning(worked, base_done=True, **told) == ("", "")
 

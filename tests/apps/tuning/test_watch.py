@@ -29,7 +29,15 @@ def test_each_warning_is_given_once() -> None:
     for _ in range(3):
         watch.add(ended(20), of_base=False, base_done=True, progress=0.5)
     assert len(said) == 1
-    assert said[0].startswith("The base has not succeeded in any of its 60 episodes")
+    assert said[0].startswith("The base has not succeeded in any of its 60 training episodes")
+
+
+def test_a_base_that_is_slow_is_told_of_shorter_episodes() -> None:
+    """Evaluations may give it the time that training episodes do not."""
+    said = list[str]()
+    watch = TrainingWatch(has_base=True, sparse=True, limit_steps=None, say=said.append)
+    watch.add(ended(60), of_base=True, base_done=True, progress=0.1)
+    assert "60 training episodes (which method.episode_limit_factor ends sooner than" in said[0]
 
 
 def test_a_training_without_any_reward_is_reported() -> None:
