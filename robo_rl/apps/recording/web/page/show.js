@@ -54,7 +54,7 @@ function hintOf(view) {
   return {
     idle: count ? "Start the next episode." : view.drive ? "Try to move the hand first; then start an episode." : "Start an episode, and drive by the device.",
     recording: view.drive?.control === "policy" ? "The policy acts. Take over at any time." : "Do the task, then save it with a label.",
-    paused: "The arm is held. Resume, or save what is recorded.",
+    paused: view.drive ? "The arm is held. Resume, or save what is recorded." : "Nobody holds the arm: leave it where it is, and resume, or save what is recorded.",
     ended: "Did it succeed? Save it with a label, or discard it.",
     editing: "The dataset is being changed.",
   }[state];
