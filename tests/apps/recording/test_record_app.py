@@ -256,7 +256,8 @@ def test_episodes_are_deleted_and_relabelled_and_it_is_undone(cell: RecordingCel
         cell.ask(kind="save", success=success)
         cell.run(2.0)
     cell.edit(kind="delete", episodes=[1])
-    cell.edit(kind="relabel", episodes=[2], success=False, text="push it")
+    cell.ask(kind="relabel", episodes=[2], text="push it")
+    cell.edit(kind="relabel", episodes=[2], success=False)  # waits for the edit before
     assert [(e.number, e.success, e.meta.task) for e in cell.store()] == [
         (0, True, "push the button"),
         (2, False, "push it"),
