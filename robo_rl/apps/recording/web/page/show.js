@@ -104,6 +104,19 @@ export class Instruction {
   }
 }
 
+// The slider of the driving speed: shows the app's, but not while it is moved and the app has not answered yet.
+export class Speed {
+  constructor(slider, send) {
+    Object.assign(this, { slider, movedMs: -ANSWER_MS });
+    slider.oninput = () => { this.movedMs = performance.now(); send({ kind: "speed", share: Number(slider.value) / 100 }); };
+  }
+
+  show(view) {
+    this.slider.disabled = view.operators.role !== "driver" || !view.drive;
+    if (view.drive && performance.now() - this.movedMs > ANSWER_MS) this.slider.value = Math.round(100 * view.drive.speed);
+  }
+}
+
 let newest = null;
 // The list of messages, the newest first. tell: called with an error that came while the page was open.
 export function showNotices(notices, tell) {
