@@ -19,6 +19,7 @@ from robo_rl.core.shapes import Float
 
 Joints = Float[ndarray, " j"]
 MATCH_RAD = 0.15  # largest distance of a leader arm from its follower at a takeover
+LEAP_RAD = 0.5  # largest motion of a leader between two inputs, 25 rad/s; more is a fault of its encoders
 SPEED = 0.3  # share of each joint's largest velocity at full deflection
 
 
@@ -39,6 +40,7 @@ class OperatorDrive:
         self._gripper, self._hand = GripperDrive(robot), HandMotion(limits)
         self._tool: tuple[ToolSpeed, ToolPose] | None = None
         self._matched = False  # the leader was near its follower
+        self._leader_rad: Joints | None = None  # its position in the input before, while it was matched
         self.fault, self.slowed = "", 0.0
 
     def release(self) -> None:
@@ -46,7 +48,7 @@ class OperatorDrive:
         self._jog.release()
         self._hand.release()
         self._gripper.release()
-        self._matched, self.slowed = False, 0.0
+        self._matched, self._leader_rad, self.slowed = False, None, 0.0
 
     def next(
         self, operator: OperatorInput, measured_rad: Joints, sent_rad: Joints | None, dt_s: float
@@ -110,6 +112,16 @@ class OperatorDrive:
             arm_rad, position_rad = position_rad, start_rad.copy()
             position_rad[~self._robot.is_gripper] = arm_rad
         compared = self._driven & ~self._robot.is_gripper
+        if self._matched and self._leader_rad is not None:
+            leap_rad = np.where(compared, np.abs(position_rad - self._leader_rad), 0.0)
+            if leap_rad.max() > LEAP_RAD:
+                self._matched = False
+                name = self._robot.names[int(leap_rad.argmax())]
+                self.fault = (
+                    f"{name} of the leader jumped by {leap_rad.max():.2f} rad at once: check its encoder. "
+                    "The arm is held until the leader is near its follower."
+                )
+                return None
         off_rad = np.where(compared, np.abs(position_rad - start_rad), 0.0)
         worst = int(off_rad.argmax())
         if not self._matched and off_rad[worst] > MATCH_RAD:
@@ -119,7 +131,7 @@ class OperatorDrive:
                 f"{MATCH_RAD} rad are near enough."
             )
             return None
-        self._matched = True
+        self._matched, self._leader_rad = True, position_rad
         return position_rad
 
     def _filled(self, rates: Float[ndarray, " r"]) -> Joints:

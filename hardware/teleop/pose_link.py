@@ -2,8 +2,9 @@
 
     device=pose_stream settings=hand.yaml      # listen: 127.0.0.1:8770, token_file: hand.token
 
-One sender at a time. Other addresses than loopback need a token, which is the first line of the sender. TCP
-is not encrypted: over a network that others use, tunnel it, for example by ssh.
+One sender at a time: another one is refused while it sends, and takes its place once it is silent. Other
+addresses than loopback need a token, which is the first line of the sender; before it, a connection is no
+sender. TCP is not encrypted: over a network that others use, tunnel it, for example by ssh.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hmac
 import json
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 from hardware.description import RobotDescription
@@ -21,6 +23,18 @@ from robo_rl.core.errors import ConfigError, DataError, DriverError
 MOST_BYTES = 65_536  # of lines that wait; a sender of more is refused
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LEAST_TOKEN = 16
+TOKEN_S = 2.0  # time in which the token has to come
+SILENT_S = 1.0  # silence of a sender after which another one takes its place
+MOST_PENDING = 8  # connections that have not sent the token yet; the oldest one is refused
+
+
+@dataclass(slots=True)
+class PendingConnection:
+    """A connection whose token has not come yet."""
+
+    socket: socket.socket
+    since_s: float
+    data: bytes = b""
 
 
 class PoseLink:
@@ -33,8 +47,9 @@ class PoseLink:
             raise ConfigError(f"The token has {len(token)} characters, expected {LEAST_TOKEN} or more.")
         self.stream, self._place, self._token = stream, (host, port), token
         self._listener: socket.socket | None = None
+        self._pending: list[PendingConnection] = []
         self._sender: socket.socket | None = None
-        self._data, self._trusted = b"", False
+        self._data, self._heard_s = b"", 0.0  # bytes of a line that is not complete; time of the newest ones
 
     @property
     def port(self) -> int:
@@ -50,13 +65,15 @@ class PoseLink:
         self._listener.setblocking(False)
 
     def get_action(self, now_s: float) -> OperatorInput:
-        self._accept()
-        self._receive()
+        self._accept(now_s)
+        for pending in self._pending[:]:
+            self._admit(pending, now_s)
+        self._receive(now_s)
         return self.stream.get_action(now_s)
 
     def send_feedback(self, feedback: Feedback) -> None:
         self.stream.send_feedback(feedback)
-        if self._sender is not None and self._trusted:
+        if self._sender is not None:
             self._answer({"driving": feedback.driving, "slowed": round(feedback.slowed, 3)})
 
     def help(self) -> str:
@@ -64,11 +81,13 @@ class PoseLink:
 
     def close(self) -> None:
         self._lose()
+        while self._pending:
+            self._pending.pop().socket.close()
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()
 
-    def _accept(self) -> None:
+    def _accept(self, now_s: float) -> None:
         if self._listener is None:
             raise DriverError("The link of poses is closed. Start teleoperation again.")
         while True:
@@ -77,13 +96,46 @@ class PoseLink:
             except (BlockingIOError, ConnectionAbortedError):
                 return
             sender.setblocking(False)
-            if self._sender is not None:  # a second operator
-                _try_send(sender, {"error": "another sender is connected"})
-                sender.close()
-                continue
-            self._sender, self._data, self._trusted = sender, b"", not self._token
+            self._pending.append(PendingConnection(sender, now_s))
+            if len(self._pending) > MOST_PENDING:
+                self._turn_away(self._pending[0], "too many connections")
 
-    def _receive(self) -> None:
+    def _admit(self, pending: PendingConnection, now_s: float) -> None:
+        """Make a connection the sender once its token has come, unless another one sends."""
+        if self._token:
+            try:
+                data = pending.socket.recv(4096)
+            except BlockingIOError:
+                data = None
+            except OSError:
+                data = b""
+            if data == b"":
+                return self._turn_away(pending, "")
+            pending.data += data or b""
+            token, end, rest = pending.data.partition(b"\n")
+            if not end:
+                if now_s - pending.since_s > TOKEN_S or len(pending.data) > MOST_BYTES:
+                    self._turn_away(pending, "no token came")
+                return
+            if not hmac.compare_digest(token.strip(), self._token.encode()):
+                return self._turn_away(pending, "wrong token")
+            pending.data = rest
+        if self._sender is not None:
+            if now_s - self._heard_s <= SILENT_S:
+                return self._turn_away(pending, "another sender is connected")
+            self._refuse(f"silent for {SILENT_S:g} s, and another sender has connected")
+        self._pending.remove(pending)
+        self._sender, self._heard_s = pending.socket, now_s
+        self._read(pending.data)
+
+    def _turn_away(self, pending: PendingConnection, why: str) -> None:
+        """End a connection that has not become the sender."""
+        self._pending.remove(pending)
+        if why:
+            _try_send(pending.socket, {"error": why})
+        pending.socket.close()
+
+    def _receive(self, now_s: float) -> None:
         while self._sender is not None:
             try:
                 data = self._sender.recv(4096)
@@ -94,19 +146,19 @@ class PoseLink:
             if not data:
                 self._lose()
                 return
-            *lines, self._data = (self._data + data).split(b"\n")
-            for line in lines:
-                if self._sender is not None and line.strip():
-                    self._take(line)
-            if len(self._data) > MOST_BYTES:
-                self._refuse("a line is too long")
+            self._heard_s = now_s
+            self._read(data)
+
+    def _read(self, data: bytes) -> None:
+        """Take the complete lines."""
+        *lines, self._data = (self._data + data).split(b"\n")
+        for line in lines:
+            if line.strip():
+                self._take(line)
+        if len(self._data) > MOST_BYTES:
+            self._refuse("a line is too long")
 
     def _take(self, line: bytes) -> None:
-        if not self._trusted:
-            self._trusted = hmac.compare_digest(line.strip(), self._token.encode())
-            if not self._trusted:
-                self._refuse("wrong token")
-            return
         try:
             self.stream.put(json.loads(line))
         except (DataError, ValueError, RecursionError) as error:
@@ -122,7 +174,7 @@ class PoseLink:
 
     def _lose(self) -> None:
         sender, self._sender = self._sender, None
-        self._data, self._trusted = b"", False
+        self._data = b""
         if sender is not None:
             sender.close()
         self.stream.lose()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from hardware.driver import import_vendor
 from hardware.plain_values import integer, mapping
@@ -50,12 +51,19 @@ def signed(count: int, kind: ServoKind) -> int:
     return count - 2 * kind.negative if kind.length == 4 else -(count & (kind.negative - 1))
 
 
+def shorter_way(counts: ndarray) -> ndarray:
+    """The same angle as a motion of at most half a turn: a count of 4095 is followed by 0."""
+    nearer: ndarray = (counts + TURN // 2) % TURN - TURN // 2
+    return nearer
+
+
 class ServoChain:
     """Joints of a leader arm. ids: of the servos, one per joint of the follower's arm, in its order.
 
-    zero: count of each servo at the follower's position 0; empty: 2048, the middle. gripper: servo of the
-    handle that closes the gripper, {id: 7, open: 2600, closed: 1900} in counts. Raises ConfigError for an
-    unknown kind or unusable values.
+    zero: count of each servo at the follower's position 0; empty: 2048, the middle. At `connect` a servo is
+    within half a turn of it; from there it is followed through any number of turns. gripper: servo of the
+    handle that closes the gripper, {id: 7, open: 2600, closed: 1900} in counts, less than half a turn apart.
+    Raises ConfigError for an unknown kind or unusable values.
     """
 
     def __init__(
@@ -82,12 +90,14 @@ class ServoChain:
                 "A leader arm needs different ids from 0 to 252 and one zero for each, found "
                 f"ids {list(ids)}, gripper {gripper} and zero {list(zero)}."
             )
-        if self._gripper and self._gripper[1] == self._gripper[2]:
-            raise ConfigError("gripper: open and closed are the same count.")
+        self._handle = float(shorter_way(np.diff(self._gripper[:0:-1]))[0]) if self._gripper else 0.0
+        if self._gripper and self._handle in (0.0, -TURN / 2):
+            raise ConfigError("gripper: open and closed are the same count, or half a turn apart.")
         self._all = all_ids
         self._port: Any = None
         self._reader: Any = None
         self._state: ArmState | None = None
+        self._moved = np.zeros(len(self._ids))  # counts from zero, over all turns
         self.opening: float | None = None  # of the handle, 0 closed to 1 open; None without one
 
     @property
@@ -124,7 +134,7 @@ class ServoChain:
                     f"Servo {servo} of the leader on {self._port_name} does not answer. Check its id, its "
                     f"power and the baud rate of {self._baudrate}."
                 )
-        self._state = None
+        self._state, self._moved = None, np.zeros(len(self._ids))
         until_s = self._clock() + LOST_S
         while self._state is None:
             self._read()
@@ -157,13 +167,14 @@ class ServoChain:
         if not answered:
             return
         kind = self._kind
-        counts = [signed(self._reader.getData(i, kind.position, kind.length), kind) for i in self._all]
-        joints = len(self._ids)
-        position_rad = 2.0 * math.pi / TURN * (np.array(counts[:joints], float) - self._zero)
+        read = [signed(self._reader.getData(i, kind.position, kind.length), kind) for i in self._all]
+        counts, joints = np.array(read, float), len(self._ids)
+        self._moved = self._moved + shorter_way(counts[:joints] - self._zero - self._moved)
         if self._gripper:
-            _, open_at, closed_at = self._gripper
-            self.opening = min(max((counts[-1] - closed_at) / (open_at - closed_at), 0.0), 1.0)
-        self._state = ArmState(self._clock(), position_rad, np.zeros(0))
+            half = self._handle / 2.0
+            from_middle = float(shorter_way(counts[joints] - self._gripper[2] - half))
+            self.opening = min(max((from_middle + half) / self._handle, 0.0), 1.0)
+        self._state = ArmState(self._clock(), 2.0 * math.pi / TURN * self._moved, np.zeros(0))
 
     @contextlib.contextmanager
     def _lost(self) -> Any:

@@ -77,8 +77,9 @@ def open_hidraw(path: str) -> int:
 class SpaceMouse:
     """Moves the tool while a button is held. path: device file; empty: the first that is found.
 
-    dead_man: button to hold. gripper_button: opens or closes the gripper. signs: 1 or -1 for x, y, z and the
-    rotations about them, of the tool. recorder_buttons: button for each of `REQUESTS`; negative: none.
+    dead_man: button to hold. gripper_button: opens or closes the gripper; negative: none. signs: 1 or -1 for
+    x, y, z and the rotations about them, of the tool. recorder_buttons: button for each of `REQUESTS`;
+    negative: none.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class SpaceMouse:
         return OperatorInput(
             held,
             twist=self._signs * in_base(self._axes),
-            gripper_toggle=bool(pressed >> self._gripper_button & 1) and self._gripper_button >= 0,
+            gripper_toggle=self._gripper_button >= 0 and bool(pressed >> self._gripper_button & 1),
             recorder_request=requests[-1] if requests else "",
         )
 
@@ -132,9 +133,10 @@ class SpaceMouse:
     def help(self) -> str:
         words = dict(zip(REQUESTS, REQUEST_WORDS, strict=True))
         requests = "".join(f", {button} {words[request]}" for button, request in self._requests.items())
+        button = self._gripper_button
+        gripper = f", {button} opens or closes the gripper" if button >= 0 else ""
         return (
-            f"SpaceMouse: button {self._dead_man} held, the cap moves and turns the tool, "
-            f"{self._gripper_button} opens or closes the gripper{requests}."
+            f"SpaceMouse: button {self._dead_man} held, the cap moves and turns the tool{gripper}{requests}."
         )
 
     def close(self) -> None:

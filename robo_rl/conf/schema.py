@@ -74,6 +74,7 @@ class DataImportConfig:
         None, "number of episodes to import, from the first on; none: all", at_least=1
     )
     task: str = setting("", "instruction stored with every episode; empty: that of the recording")
+    split: str = setting("train", "split of an RLDS dataset, e.g. train, val or test")
     image_codec: str = one_of("raw", "jpeg", help="storage of images; raw reads faster, jpeg is smaller")
     robot: str | None = setting(
         None, "description of the robot in the recordings or the buffer: a name, or a YAML file"
@@ -81,7 +82,7 @@ class DataImportConfig:
     rate_hz: float | None = setting(
         None,
         "frames per second [Hz]; none: the rate of the commands or of the slowest camera. A buffer without "
-        "env= and robot= needs it",
+        "env= and robot= needs it; a dataset of another program takes it only where it states no rate",
         at_least=0.1,
     )
     action: str | None = setting(

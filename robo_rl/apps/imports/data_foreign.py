@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -13,7 +14,10 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
 from robo_rl.data.formats.contract import ForeignSpec, inferred
 from robo_rl.data.formats.registry import FORMATS, load_part
+from robo_rl.data.formats.rlds.reader import rlds_splits
 from robo_rl.runs.progress import progress, show
+
+SAME_RATE = 0.01  # fraction by which rate_hz may differ from a rate that the source states, as 30 from 29.97
 
 
 def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str]) -> int:
@@ -24,25 +28,33 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
     """
     if config.env is not None and config.robot is not None:
         raise ConfigError("Give env= or robot=, not both: each of them states the contract.")
+    part = {"split": config.split} if kind == "rlds" else {}
     env = None
     if config.env or config.robot or config.rate_hz:
         if not FORMATS[kind].description:
             raise ConfigError(
                 f"env=, robot= and rate_hz= do not apply to {config.source}: it has a contract."
             )
-        env = _contract(config, load_part(kind, "description")(config.source, keys))
+        env = _contract(config, load_part(kind, "description")(config.source, keys, **part))
     options = {} if kind in ("zarr", "mcap") else {"env": env, "keys": keys, "task": config.task}
     with progress(None, "import", "episode") as bar:
         count = load_part(kind, "reader")(
             config.source, config.out, limit=config.limit, image_codec=config.image_codec,
-            progress=show(bar), **options,
+            progress=show(bar), **options, **part,
         )  # fmt: skip
-    report_import(config, f"{counted(count, 'episode')} ({FORMATS[kind].what})")
+    others = [name for name in rlds_splits(config.source) if name != config.split] if part else []
+    left_out = f"; left out: split={', split='.join(others)}" if others else ""
+    report_import(config, f"{counted(count, 'episode')} ({FORMATS[kind].what})", left_out)
     return 0
 
 
 def _contract(config: DataImportConfig, foreign: ForeignSpec) -> EnvSpec:
     if config.rate_hz:
+        if foreign.states_rate and not math.isclose(config.rate_hz, foreign.rate_hz, rel_tol=SAME_RATE):
+            raise ConfigError(
+                f"{config.source} states {foreign.rate_hz:g} Hz, and its frames are imported one by one: "
+                f"rate_hz={config.rate_hz:g} would change the speed of every motion. Leave it out."
+            )
         foreign = replace(foreign, rate_hz=config.rate_hz)
     if config.env is not None:
         from sim.registry import make_env  # only these imports need a simulator

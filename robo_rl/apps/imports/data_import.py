@@ -60,7 +60,9 @@ def convert(config: DataImportConfig) -> int:
             "import with keys=[state:data/<array>,action:data/<array>], or by DatasetWriter in Python "
             '(docs/data.md, "From arrays of your own" and "Write it").'
         )
-    if (kind := recognised(source)) is not None:
+    if (kind := recognised(source)) != "rlds":
+        _refuse_foreign(config, ("split",), "no RLDS dataset")
+    if kind is not None:
         _refuse_foreign(config, OF_RECORDINGS, "a dataset of another program")
         return import_foreign(config, kind, parse_keys(config.keys))
     if config.robot is not None and not _recorded(source) and not _is_zarr(source):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     from hardware.description import load_description
     from hardware.loop.priority import run_before_other_programs
     from robo_rl.apps.recording.callers import ThreadCaller
-    from robo_rl.apps.recording.dataset import camera_names, open_dataset, spec_of
+    from robo_rl.apps.recording.dataset import camera_names, longest_frames, open_dataset, spec_of
     from robo_rl.apps.recording.desk import Desk
     from robo_rl.apps.recording.episodes import Episodes
     from robo_rl.apps.recording.node import RecordAppNode
@@ -32,7 +33,8 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     robot = load_description(config.robot)
     spec, cameras = spec_of(config, robot, simulated=config.resets), camera_names(config.cameras, robot)
     opened = open_dataset(config, spec)
-    spec = opened.writer.spec
+    most_frames, shorter = longest_frames(config, opened.writer.spec)
+    spec = replace(opened.writer.spec, max_episode_steps=most_frames)
     settings = AppSettings(
         robot,
         spec,
@@ -59,7 +61,7 @@ def record_app(config: RecordAppNodeConfig, bus: Bus) -> RecordAppNode:
     node.autonomy = _autonomy(config, bus, node, caller)
     if config.policy:
         node.notices.tell(node.autonomy.runner.load(config.policy))
-    for sentence in opened.salvaged:
+    for sentence in (*opened.salvaged, *([shorter] if shorter else [])):
         node.notices.tell(sentence)
     if config.task:
         node.notices.tell(episodes.instruct(config.task))

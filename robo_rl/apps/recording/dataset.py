@@ -83,6 +83,20 @@ def stamp_columns(spec: EnvSpec) -> tuple[str, ...]:
     )
 
 
+def longest_frames(config: RecordingSettings, spec: EnvSpec) -> tuple[int, str]:
+    """Frames after which an episode ends by itself, and a sentence if that is not after `longest_s`.
+
+    spec: of the dataset, whose episodes have at most `max_episode_steps` frames.
+    """
+    asked, most = max(1, round(config.longest_s * spec.control_hz)), spec.max_episode_steps
+    if asked <= most:
+        return asked, ""
+    return most, (
+        f"Episodes of {config.out} end after {most / spec.control_hz:g} s, as it was created, not after "
+        f"longest_s={config.longest_s:g}. For longer ones, record into another out= and merge the two."
+    )
+
+
 def check_fits(path: Path, spec: EnvSpec) -> EnvSpec:
     """Contract of the dataset in `path`, which has its own longest episode. Raises DataError where its
     episodes have another contract than `spec`.

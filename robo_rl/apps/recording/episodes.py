@@ -156,11 +156,11 @@ class Episodes:
         return f"marked frame {self.frames} with reward {reward:+g}"
 
     def pause(self) -> str:
-        """Take no frames until `resume`; the arm is held meanwhile."""
+        """Take no frames until `resume`."""
         if self.state != RECORDING:
             raise DataError(f"Nothing is being recorded: the episode is {self.state}.")
         self.state, self._seen = PAUSED, None
-        return "paused; the arm holds"
+        return "paused"
 
     def resume(self) -> str:
         """Continue after a pause."""

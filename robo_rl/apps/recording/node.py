@@ -87,7 +87,7 @@ class RecordAppNode:
         for name in ("start", "stop", "success", "failure", "discard"):
             bus.service(f"~/{name}", partial(self._serve, name))
         bus.timer(self.pulse.period_s, self._tick)
-        FrameTaker(bus, settings.spec, self.streams, episodes, self.notices.tell)
+        self._frames = FrameTaker(bus, settings.spec, self.streams, episodes, self.notices.tell)
         bus.timer(1.0 / VIEW_HZ, self._publish_view)
         self._tell_episode(Text("idle"))
 
@@ -136,7 +136,7 @@ class RecordAppNode:
             "stop": lambda: call("safety_filter/stop"),
             "reset": self._reset,
             "start": self._start,
-            "pause": self.episodes.pause,
+            "pause": self._pause,
             "resume": self._resume,
             "end": self.episodes.end,
             "discard": self._discard,
@@ -208,8 +208,14 @@ class RecordAppNode:
         self.control.begin_then(self.autonomy, lambda: self._attempt(self.episodes.start))
         return ""
 
+    def _pause(self) -> str:
+        holds = self.drive is not None
+        return f"{self.episodes.pause()}; the arm {'holds' if holds else 'is held by nobody: leave it there'}"
+
     def _resume(self) -> str:
         self.episodes.require_paused()
+        if self.drive is None:
+            self._frames.require_in_place()
         self.control.begin_then(self.autonomy, lambda: self._attempt(self.episodes.resume))
         return ""
 
@@ -350,7 +356,7 @@ class RecordAppNode:
             self.autonomy.tick()
         self.control.tick(self.streams.filter.phase == "armed")
         self.latency.published(self._bus.now())
-        if self.episodes.instruction not in ("", self._told_task):
+        if self.episodes.instruction != self._told_task:
             self._told_task = self.episodes.instruction
             self._tell_task(Text(self._told_task))
 

@@ -10,6 +10,7 @@ from numpy import ndarray
 
 from robo_rl.core.shapes import Shaped
 from robo_rl.data.episodes.reader import Episode
+from robo_rl.data.episodes.reward_marks import split_marks
 from robo_rl.data.episodes.rewrite import write_array, write_meta
 from robo_rl.data.episodes.schema import JPEG_ENDS, EpisodeMeta
 
@@ -18,19 +19,15 @@ def split_episode(whole: Episode, frame: int, first: Path, second: Path) -> None
     """Write the frames before `frame` to the folder `first`, the others to `second`.
 
     The observation at `frame` is the final one of the first part. Images are copied byte for byte. The first
-    part keeps the seed of the reset, the second the label of success.
+    part keeps the seed of the reset, the second the label of success; each keeps the reward marks of its
+    frames.
     """
-    rest = {"split": {"episode": whole.number, "frame": frame}}
-    _write_part(
-        whole,
-        0,
-        frame,
-        first,
-        replace(whole.meta, success=None, complete=True, info={**whole.meta.info, **rest}),
-    )
-    _write_part(
-        whole, frame, whole.frames, second, replace(whole.meta, seed=None, info={**whole.meta.info, **rest})
-    )
+    info = {**whole.meta.info, "split": {"episode": whole.number, "frame": frame}}
+    marks_before, marks_after = split_marks(whole.meta, frame)
+    before = replace(whole.meta, success=None, complete=True, info={**info, **marks_before})
+    after = replace(whole.meta, seed=None, info={**info, **marks_after})
+    _write_part(whole, 0, frame, first, before)
+    _write_part(whole, frame, whole.frames, second, after)
 
 
 def _write_part(whole: Episode, start: int, stop: int, folder: Path, meta: EpisodeMeta) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,18 @@ def marked_reward(meta: EpisodeMeta) -> Float[ndarray, " frames"]:
     for mark in reward_marks(meta) if meta.frames else ():
         reward[min(mark.frame, meta.frames - 1)] += mark.reward
     return reward
+
+
+def split_marks(meta: EpisodeMeta, frame: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Entry of `info` with the marks before `frame`, and one with the others, counted from `frame`; empty
+    where the episode has none.
+    """
+    if REWARD_MARKS not in meta.info:
+        return {}, {}
+    marks = reward_marks(meta)
+    before = [asdict(mark) for mark in marks if mark.frame < frame]
+    after = [asdict(replace(mark, frame=mark.frame - frame)) for mark in marks if mark.frame >= frame]
+    return {REWARD_MARKS: before}, {REWARD_MARKS: after}
 
 
 def with_mark(info: Mapping[str, Any], mark: RewardMark) -> dict[str, Any]:

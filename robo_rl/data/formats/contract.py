@@ -22,7 +22,7 @@ _KEPT = ("uint8", "uint16", "int32", "int64", "float16", "float32", "float64")
 @dataclass(frozen=True, slots=True)
 class ForeignSpec:
     """What a foreign dataset says about itself. obs: key -> (shape, dtype). low, high: extremes of
-    actions.
+    actions. states_rate: False where `rate_hz` is only the usual one of the format.
     """
 
     name: str
@@ -31,6 +31,7 @@ class ForeignSpec:
     high: Float32[ndarray, " a"]
     longest: int
     rate_hz: float
+    states_rate: bool = True
 
 
 def inferred(foreign: ForeignSpec) -> EnvSpec:

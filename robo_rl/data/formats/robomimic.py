@@ -201,7 +201,7 @@ def _foreign(file: Any, demos: list[str], names: Mapping[str, str], source: str 
     arguments = _json(file["data"].attrs.get("env_args")) or {}
     kwargs = arguments.get("env_kwargs") if isinstance(arguments, dict) else None
     stated = kwargs.get("control_freq", kwargs.get("control_hz")) if isinstance(kwargs, dict) else None
-    rate = float(stated) if isinstance(stated, int | float) and stated > 0 else DEFAULT_RATE_HZ
+    stated_hz = float(stated) if isinstance(stated, int | float) and stated > 0 else None
     first = file["data"][demos[0]]
     arrays = {key: _rows(first, f"obs/{name}", f"{source}: {demos[0]}") for key, name in names.items()}
     actions = [_rows(file["data"][demo], "actions", f"{source}: {demo}") for demo in demos]
@@ -209,7 +209,8 @@ def _foreign(file: Any, demos: list[str], names: Mapping[str, str], source: str 
         raise DataError(f"{source}: actions must have the shape (n, a), found {actions[0].shape}.")
     low, high = extremes(np.asarray(each, dtype=np.float32) for each in actions)
     obs = {key: (values.shape[1:], str(values.dtype)) for key, values in arrays.items()}
-    return ForeignSpec(Path(source).stem, obs, low, high, max(map(len, actions)), rate)
+    rate_hz, longest = stated_hz or DEFAULT_RATE_HZ, max(map(len, actions))
+    return ForeignSpec(Path(source).stem, obs, low, high, longest, rate_hz, stated_hz is not None)
 
 
 def _name(env: EnvSpec, key: str) -> str:

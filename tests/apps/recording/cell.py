@@ -19,7 +19,7 @@ from hardware.nodes.sim_robot import SimArmNode
 from hardware.safety.phase import Phase
 from hardware.topics import image_topic
 from robo_rl.apps.recording.callers import DirectCaller
-from robo_rl.apps.recording.dataset import open_dataset, spec_of
+from robo_rl.apps.recording.dataset import longest_frames, open_dataset, spec_of
 from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.episodes import Episodes
 from robo_rl.apps.recording.node import RecordAppNode
@@ -129,6 +129,7 @@ def make_cell(
     out: Path,
     robot: RobotDescription | None = None,
     world: InProcessWorld | None = None,
+    drives: bool = True,
     **settings: Any,
 ) -> RecordingCell:
     """A cell that has run for half a second and is armed. world: by default one with virtual time."""
@@ -142,10 +143,10 @@ def make_cell(
     names = tuple(robot.cameras)
     cameras = FakeCameras(world, names)
     spec, desk = opened.writer.spec, Desk()
-    episodes = Episodes(opened.writer, opened.tally, spec.max_episode_steps, given.operator)
+    episodes = Episodes(opened.writer, opened.tally, longest_frames(given, spec)[0], given.operator)
     episodes.instruct(given.task)
     bus = world.bus("record_app")
-    app = AppSettings(robot, spec, names, out, resets=True, floor_bytes=0)
+    app = AppSettings(robot, spec, names, out, drives=drives, resets=True, floor_bytes=0)
     node = RecordAppNode(bus, app, episodes, desk, DirectCaller(bus), said.append)
     cell = RecordingCell(world, robot, body, filter_, cameras, node, desk, out, said)
     cell.run(0.5)

@@ -191,6 +191,23 @@ def test_a_phone_shows_everything_within_its_width(browser: Any, live: LiveCell)
     page.context.close()
 
 
+def test_a_copy_of_a_tab_takes_the_controls_and_sees_the_speed(browser: Any, live: LiveCell) -> None:
+    """One page of two with the same name drives; both sliders show the real speed."""
+    page = open_page(browser, live)
+    page.fill("#speed", "10")
+    live.wait(lambda: live.cell.node.drive is not None and live.cell.node.drive.speed == 0.1)
+    with page.context.expect_page() as opened:
+        page.evaluate("window.open(location.href)")
+    copy = opened.value
+    copy.wait_for_selector("body[data-role=driver]")
+    page.wait_for_selector("body[data-role=watcher]")
+    live.wait(lambda: copy.input_value("#speed") == "10")
+    assert page.locator("#speed").is_disabled()
+    copy.fill("#speed", "55")
+    live.wait(lambda: page.input_value("#speed") == "55")
+    page.context.close()
+
+
 def test_episodes_are_reviewed_relabelled_and_deleted(browser: Any, live: LiveCell) -> None:
     """V opens the list; an episode plays, gets another label, is found by it, and deleted by two clicks."""
     page, cell = open_page(browser, live), live.cell
@@ -207,8 +224,10 @@ def test_episodes_are_reviewed_relabelled_and_deleted(browser: Any, live: LiveCe
     page.keyboard.press("Enter")  # presses no button that was not chosen
     page.click("#episodes button:has-text('Episode 1')")
     page.wait_for_selector("#player output:has-text('Episode 1')")
-    page.click("#player .bad")
+    page.fill("#player .edit input", "pull it")
+    page.click("#player .bad")  # the field loses the focus, so that both are sent at once
     page.wait_for_selector("#episodes em:has-text('failure')")
+    page.wait_for_selector("#episodes small:has-text('pull it')")
     page.select_option("#review .filter", "failure")
     assert page.locator("#episodes li").count() == 1
     page.click("#player .delete")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import ssl
@@ -137,6 +138,23 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(client: Callable[..., An
     assert page.get("/api/facts").json() == FACTS
 
 
+def test_a_long_form_is_not_read_to_its_end(client: Callable[..., Any]) -> None:
+    """Somebody without the token would fill the memory of the robot's computer: 2 KB are read, not 100 MB."""
+    page, parts, statuses = client(TOKEN), [True] * 1599 + [False], list[int]()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"a" * 65_536, "more_body": parts.pop(0)}
+
+    async def send(message: dict[str, Any]) -> None:
+        statuses.extend([message["status"]] if "status" in message else [])
+
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    scope |= {"headers": [(b"host", b"localhost:8642")], "http_version": "1.1", "scheme": "http"}
+    asyncio.run(page.app(scope, receive, send))
+    assert statuses == [401]
+    assert len(parts) > 1590
+
+
 def test_the_phone_page_asks_for_the_token_and_comes_back(client: Callable[..., Any]) -> None:
     """A phone that opens /phone gets the form there, and then its page and not the other one."""
     page = client(TOKEN)
@@ -218,6 +236,36 @@ def test_the_second_page_watches_but_may_stop_the_arm(client: Callable[..., Any]
         wait_for(second, "role", "driver")
     found = [request for request, _ in desk.requests()]
     assert found[:2] == [EstopRequest(kind="estop", on=True), PlainRequest(kind="release")]
+
+
+def until_closed(socket: Any) -> tuple[int, str]:
+    """Code and reason with which the server ends a socket."""
+    while (message := socket.receive())["type"] != "websocket.close":
+        pass
+    return message["code"], message["reason"]
+
+
+def test_a_second_socket_of_a_page_replaces_the_first(client: Callable[..., Any], desk: Desk) -> None:
+    """A duplicated tab has the name of the first one; both had the controls, and drove against each other."""
+    page = client()
+    with page.websocket_connect("/socket?page=page-0001", headers=HOST) as first:
+        wait_for(first, "role", "driver")
+        with page.websocket_connect("/socket?page=page-0001", headers=HOST) as second:
+            wait_for(second, "role", "driver")
+            assert until_closed(first) == (4001, "open in another tab")
+            first.send_text('{"kind": "start"}')
+            second.send_text('{"kind": "arm"}')
+            second.send_text("x")
+            while "refused" not in next_text(second):
+                pass
+            assert [getattr(each, "kind", "") for each, _ in desk.requests()] == ["release", "arm"]
+
+
+def test_bytes_end_a_socket(client: Callable[..., Any]) -> None:
+    """Without an error in the server."""
+    with client().websocket_connect("/socket?page=page-0001", headers=HOST) as socket:
+        socket.send_bytes(b"x")
+        assert until_closed(socket) == (1003, "text was expected")
 
 
 def test_controls_come_back_after_a_reload_and_are_free_after_a_while() -> None:

@@ -9,15 +9,19 @@ import numpy as np
 import pytest
 
 from hardware.checks.faulty_bus import Delay, Freeze, Lose
-from hardware.messages import Text
-from hardware.topics import RECORDER_REQUEST, TELEOP_FAULT
+from hardware.messages import JointJog, Text
+from hardware.nodes.shared.intervention_flag import InterventionFlag
+from hardware.topics import JOINT_JOG, RECORDER_REQUEST, TASK, TELEOP_FAULT
 from robo_rl.apps.datasets.show import episode_text
+from robo_rl.apps.recording.dataset import longest_frames, spec_of
+from robo_rl.conf.record import RecordingSettings
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.reward_marks import marked_reward, reward_marks
 from robo_rl.data.store import EpisodeStore, recover
 from robo_rl.data.validate import validate
 from tests.apps.recording.cell import RecordingCell, make_cell
 from tests.apps.recording.live import WillingPolicy
+from tests.hardware.arm_descriptions import arm
 
 
 @pytest.fixture
@@ -65,6 +69,29 @@ def test_a_pause_holds_the_arm_and_adds_no_frame(cell: RecordingCell) -> None:
     episode = cell.store().episode(0)
     assert (episode.success, episode.meta.task) == (None, "press it")
     assert np.abs(np.diff(episode.obs("state")[:, 0])).max() < 0.1
+
+
+def test_an_episode_is_not_resumed_elsewhere(tmp_path: Path) -> None:
+    """A gamepad goes on driving in the pause: row i + 1 would not be the result of the action of frame i."""
+    cell = make_cell(tmp_path / "data", drives=False)
+    operator = InterventionFlag(bus := cell.world.bus("pad"))
+    operator.set(True)
+    jog, speed = JOINT_JOG.publisher(bus), np.array([1.0, 0.0, 0.0])
+    bus.timer(0.02, lambda: jog(JointJog(0.0, cell.robot.names, speed)))
+    cell.ask(kind="start")
+    cell.run(0.3)
+    cell.ask(kind="pause")
+    assert cell.said[-1] == "paused; the arm is held by nobody: leave it there"
+    cell.run(0.5)
+    cell.ask(kind="resume")
+    assert (cell.node.episodes.state, "rad in the pause" in cell.said[-1]) == ("paused", True)
+    speed[0] = -1.0
+    cell.run(0.5)
+    cell.ask(kind="resume")
+    assert cell.node.episodes.state == "recording"
+    cell.run(0.3)
+    cell.ask(kind="save", success=True)
+    assert np.abs(np.diff(cell.store().episode(0).obs("state")[:, 0])).max() < 0.2
 
 
 def test_input_that_stops_coming_stops_the_arm(cell: RecordingCell) -> None:
@@ -166,6 +193,26 @@ def test_an_episode_ends_at_its_longest_length(tmp_path: Path) -> None:
     assert (cell.node.episodes.state, cell.node.episodes.frames) == ("ended", 20)
 
 
+def test_the_longest_length_of_this_start_holds_within_that_of_the_dataset(tmp_path: Path) -> None:
+    """A dataset of 1 s ends at 0.5 s if so asked; at 1 s where 2 s are asked, and the app says so."""
+    robot, out = arm(), str(tmp_path / "data")
+    spec = spec_of(RecordingSettings(robot=robot.name, out=out, longest_s=1.0), robot)
+    rate_hz = spec.control_hz
+    for asked_s, ends_s in ((0.5, 0.5), (1.0, 1.0), (2.0, 1.0)):
+        most, said = longest_frames(RecordingSettings(robot=robot.name, out=out, longest_s=asked_s), spec)
+        assert most == round(ends_s * rate_hz)
+        assert ("end after 1 s, as it was created, not after longest_s=2" in said) == (asked_s > ends_s)
+
+
+def test_a_cleared_instruction_reaches_the_policy(cell: RecordingCell) -> None:
+    """The topic is latched: without an empty text, the policy follows the former instruction for ever."""
+    heard: list[str] = []
+    TASK.subscribe(cell.world.bus("policy"), lambda message, received_s: heard.append(message.text))
+    cell.ask(kind="instruct", text="")
+    cell.run(0.1)
+    assert heard == ["push the button", ""]
+
+
 @pytest.mark.parametrize("text", ["x" * 10_000, "insert\nthe peg", "insert \x1b[2J"])
 def test_an_instruction_that_no_policy_could_read_is_refused(cell: RecordingCell, text: str) -> None:
     """The earlier one stays, and the page gets a sentence."""
@@ -209,7 +256,8 @@ def test_episodes_are_deleted_and_relabelled_and_it_is_undone(cell: RecordingCel
         cell.ask(kind="save", success=success)
         cell.run(2.0)
     cell.edit(kind="delete", episodes=[1])
-    cell.edit(kind="relabel", episodes=[2], success=False, text="push it")
+    cell.ask(kind="relabel", episodes=[2], text="push it")
+    cell.edit(kind="relabel", episodes=[2], success=False)  # waits for the edit before
     assert [(e.number, e.success, e.meta.task) for e in cell.store()] == [
         (0, True, "push the button"),
         (2, False, "push it"),

@@ -22,6 +22,7 @@ from robo_rl.data.edit.changes import (
 )
 from robo_rl.data.edit.listing import list_episodes
 from robo_rl.data.edit.log import read_edits
+from robo_rl.data.episodes.reward_marks import RewardMark, marked_reward, with_mark
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.data.validate import validate
 from tests.data.recordings import ENV, STATE_ENV, add_frames, interrupt, record
@@ -124,6 +125,20 @@ def test_both_parts_of_a_split_join_to_the_episode(dataset: Path) -> None:
     )
     assert {n: after[n] for n in (1, 2)} == {n: before[n] for n in (1, 2)}
     assert not validate(dataset)
+
+
+def test_each_part_of_a_split_keeps_its_own_reward_marks(tmp_path: Path) -> None:
+    """A mark at frame 1 stays there; that at frame 4 is at frame 1 of the part that begins at 3."""
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV)
+    with writer.episode() as episode:
+        add_frames(episode, 0, 6, STATE_ENV)
+        for mark in (RewardMark(1, 1.0), RewardMark(4, -1.0)):
+            episode.annotate(with_mark(episode.info, mark))
+        episode.commit(success=True)
+    writer.close()
+    split_at(tmp_path / "set", 0, 3)
+    rewards = [marked_reward(episode.meta).tolist() for episode in EpisodeStore(tmp_path / "set")]
+    assert rewards == [[0.0, 1.0, 0.0], [0.0, -1.0, 0.0]]
 
 
 EDITS: dict[str, Callable[..., EditReport]] = {

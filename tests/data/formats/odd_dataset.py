@@ -23,6 +23,7 @@ ODD = EnvSpec(  # every kind of observation that the store knows, and names that
         "points.front": ArraySpec((5, 3), "float32", "m"),
         "touch": ArraySpec((2, 3, 4), "float16"),
         "count": ArraySpec((2,), "int64"),
+        "height": ArraySpec((), "float32", "m"),
     },
     ActionSpec((-1.0,), (1.0,)),
     20,

@@ -13,12 +13,13 @@ import pytest
 
 from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import DataError
+from robo_rl.data.edit.changes import relabel_episodes
 from robo_rl.data.formats.lerobot.reader import import_lerobot
 from robo_rl.data.formats.lerobot.writer import export_lerobot
 from robo_rl.data.formats.robomimic import import_robomimic
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.validate import validate
-from tests.data.recordings import ENV, record
+from tests.data.recordings import ENV, STATE_ENV, record
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("pyarrow")
@@ -57,6 +58,25 @@ def test_a_foreign_lerobot_dataset_gets_an_inferred_contract(export: Path, tmp_p
         np.testing.assert_array_equal(one.intervention, other.intervention)
         np.testing.assert_array_equal(one.obs("state")[:-1], other.obs("state"))
     assert [fault for fault in validate(tmp_path / "out") if fault.severity == "error"] == []
+
+
+def test_labels_of_an_export_stay_with_another_contract(tmp_path: Path) -> None:
+    """LeRobot keeps an unknown success as false; keys= or robot= must not make failures of it. A success that
+    another program has set since stays.
+    """
+    record(tmp_path / "set", [3, 2], env=STATE_ENV)
+    relabel_episodes(tmp_path / "set", [0], success=None)
+    export_lerobot(tmp_path / "set", tmp_path / "export")
+    keys = {"joints": "observation.state"}
+    import_lerobot(tmp_path / "export", tmp_path / "out", keys=keys, task="push")
+    found = list(EpisodeStore(tmp_path / "out"))
+    assert [(e.success, e.meta.seed, e.meta.task) for e in found] == [(None, 0, "push"), (False, 1, "push")]
+    _edit(
+        tmp_path / "export/meta/robo_rl.json",
+        lambda d: [entry.update(success=True) for entry in d["episodes"]],
+    )
+    import_lerobot(tmp_path / "export", tmp_path / "again", keys=keys)
+    assert [e.success for e in EpisodeStore(tmp_path / "again")] == [False, False]
 
 
 def _edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -141,11 +161,24 @@ def test_a_foreign_robomimic_file_gets_an_inferred_contract(robomimic: Path, tmp
 
 def test_keys_choose_and_name_observations(robomimic: Path, tmp_path: Path) -> None:
     keys = "keys=['state:robot0_eef_pos']"
-    words = [f"source={robomimic}", f"out={tmp_path / 'out'}", keys, "rate_hz=25", "task=lift"]
+    words = [f"source={robomimic}", f"out={tmp_path / 'out'}", keys, "rate_hz=10", "task=lift"]
     assert main(["data", "import", *words]) == 0
     store = EpisodeStore(tmp_path / "out")
-    assert (list(store.spec.obs), store.spec.control_hz) == (["state"], 25.0)
+    assert (list(store.spec.obs), store.spec.control_hz) == (["state"], 10.0)
     assert store.episode(0).meta.task == "lift"
+
+
+def test_another_rate_than_that_of_the_source_is_refused(
+    robomimic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Frames of 10 Hz at 25 Hz are a motion of 2.5 times its speed; a file without a rate takes any."""
+    words = ["data", "import", f"source={robomimic}", f"out={tmp_path / 'out'}", "rate_hz=25"]
+    assert main(words) == 2
+    assert "states 10 Hz, and its frames are imported one by one" in capsys.readouterr().err
+    with h5py.File(robomimic, "a") as file:
+        del file["data"].attrs["env_args"]
+    assert main(words) == 0
+    assert EpisodeStore(tmp_path / "out").spec.control_hz == 25.0
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import DataError
 from robo_rl.data.formats.rlds.reader import import_rlds
 from robo_rl.data.formats.rlds.records import decode_example, encode_example, read_records, write_record
 from robo_rl.data.formats.rlds.writer import export_rlds
 from robo_rl.data.store import DatasetWriter, EpisodeStore
-from tests.data.recordings import add_frames, record
+from tests.data.recordings import STATE_ENV, add_frames, record
 
 # tf.train.Example(features={"a": int64_list [1, -1]}), serialised by TensorFlow 2.21
 EXAMPLE = bytes.fromhex("0a160a140a016112 0f1a0d0a0b01ffffffffffffffffff01".replace(" ", ""))
@@ -76,6 +77,24 @@ def test_a_foreign_dataset_gets_an_inferred_contract(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one.obs("image.front"), other.obs("image.front"))
         assert one.meta.task == other.meta.task
         assert bool(one.terminated[-1]) == bool(other.terminated[-1])
+
+
+def test_splits_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Episodes kept for validation are no training data; the report names what it left out."""
+    for split, lengths in (("train", [3, 2]), ("val", [4])):
+        record(tmp_path / split, lengths, env=STATE_ENV)
+        export_rlds(tmp_path / split, tmp_path / "all" / split)
+    (shard,) = (tmp_path / "all/val").glob("*.tfrecord*")
+    shard.rename(tmp_path / "all/train" / shard.name.replace("-train.", "-val."))
+    source = tmp_path / "all/train"
+    (source / "robo_rl.json").unlink()
+    for words, frames, left_out in (([], [4, 3], "val"), (["split=val"], [5], "train")):
+        out = tmp_path / f"without_{left_out}"
+        assert main(["data", "import", f"source={source}", f"out={out}", *words]) == 0
+        assert [episode.frames for episode in EpisodeStore(out)] == frames
+        assert f"; left out: split={left_out}" in capsys.readouterr().out
+    assert main(["data", "import", f"source={source}", f"out={tmp_path / 'x'}", "split=test"]) == 2
+    assert "has no split 'test': give split=train or split=val" in capsys.readouterr().err
 
 
 def test_a_dataset_is_exported_while_it_is_recorded(tmp_path: Path) -> None:

@@ -174,12 +174,12 @@ def link(clock: Clock) -> Iterator[PoseLink]:
     made.close()
 
 
-def settle(link: PoseLink) -> OperatorInput:
+def settle(link: PoseLink, now_s: float = 0.0) -> OperatorInput:
     """Input once what was sent has arrived."""
-    sender = link._sender
-    waiting = [link._listener, *([] if sender is None else [sender])]
+    sender, pending = link._sender, [each.socket for each in link._pending]
+    waiting = [link._listener, *pending, *([] if sender is None else [sender])]
     select.select(waiting, [], [], 5.0)
-    return link.get_action(0.0)
+    return link.get_action(now_s)
 
 
 def test_poses_over_tcp(link: PoseLink) -> None:
@@ -196,7 +196,9 @@ def test_poses_over_tcp(link: PoseLink) -> None:
     assert [sorted(item) for item in said] == [["error"], ["error"], ["driving", "slowed"]]
     assert said[-1] == {"driving": True, "slowed": 0.25}
     second = Sender(link)
+    second.send(TOKEN)
     settle(link)
+    settle(link) if link._pending else None
     assert second.answers() == [{"error": "another sender is connected"}]
     second.socket.close()
     sender.socket.close()
@@ -220,13 +222,36 @@ def test_wrong_token_and_endless_lines_end_the_connection(link: PoseLink) -> Non
             except ConnectionError:
                 break
             settle(link)
-        while link._sender is not None:
+        while link._sender is not None or link._pending:
             settle(link)
         try:
             assert sender.answers()[-1] == {"error": why}
         except ConnectionResetError:  # the rest of the line was not read any more
             assert why == "a line is too long"
         sender.socket.close()
+
+
+def test_nobody_is_locked_out(link: PoseLink) -> None:
+    """Neither by a connection without a token, nor by a phone that fell silent without ending its own."""
+    unknown, first = Sender(link), Sender(link)
+    first.send(TOKEN, pose(0))
+    while not settle(link).held:
+        pass
+    link.get_action(2.1)
+    assert unknown.answers() == [{"error": "no token came"}]
+    first.send(pose(1))
+    settle(link, 3.0)
+    second = Sender(link)
+    second.send(TOKEN, pose(0))
+    while not link._sender or link._sender.getpeername() != second.socket.getsockname():
+        settle(link, 4.1)
+    assert first.answers()[-1] == {"error": "silent for 1 s, and another sender has connected"}
+    crowd = [Sender(link) for _ in range(9)]
+    while len(link._pending) < 8:
+        settle(link, 4.2)
+    assert crowd[0].answers() == [{"error": "too many connections"}]
+    for each in (unknown, first, second, *crowd):
+        each.socket.close()
 
 
 def test_addresses_of_a_network_need_a_token(tmp_path: Path) -> None:

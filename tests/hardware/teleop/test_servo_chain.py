@@ -60,6 +60,21 @@ def test_positions_are_read_without_torque(servos: FakeServos) -> None:
         chain.read()
 
 
+def test_count_that_wraps_is_a_small_motion(servos: FakeServos) -> None:
+    """From 100 down over 0 to 4090 are 106 counts; so is the way back, and a second turn."""
+    servos.counts |= {1: 100, 7: 4090}
+    chain = ServoChain(
+        servos.vendor, servos.port, [1], [100], gripper=GRIPPER | {"open": 4090, "closed": 100}
+    )
+    chain.connect()
+    assert chain.opening == 1.0
+    for count, moved in ((4090, -106), (90, -10), (2100, 2000), (4000, 3900), (90, 4086)):
+        servos.counts |= {1: count, 7: 47}
+        assert newest(chain).position_rad == pytest.approx([2.0 * math.pi / 4096 * moved])
+    assert chain.opening == pytest.approx(0.5)
+    chain.close()
+
+
 def test_silent_servo_is_lost_after_a_while(servos: FakeServos) -> None:
     """One lost answer is covered; after 0.3 s the leader is gone."""
     now_s = [0.0]
@@ -103,6 +118,7 @@ def test_unplugged_adapter_is_reported(servos: FakeServos) -> None:
         ({"ids": [7], "gripper": GRIPPER}, "needs different ids"),
         ({"ids": [1], "gripper": {"id": 7}}, "lacks open, closed"),
         ({"ids": [1], "gripper": {"id": 7, "open": 1, "closed": 1}}, "the same count"),
+        ({"ids": [1], "gripper": {"id": 7, "open": 2049, "closed": 1}}, "half a turn apart"),
     ],
 )
 def test_unusable_settings_are_refused(settings: dict[str, object], says: str) -> None:

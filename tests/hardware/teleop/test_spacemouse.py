@@ -26,10 +26,12 @@ LEFT, BOTH, NONE = (bytes.fromhex(f"03 {bits}") for bits in ("0100", "0300", "00
 class Mouse:
     """The device, and the end of the socket on which the test writes reports."""
 
-    def __init__(self) -> None:
+    def __init__(self, gripper_button: int = 1) -> None:
         self.kernel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         theirs.setblocking(False)
-        self.device = SpaceMouse("/dev/hidraw0", opened=lambda path: theirs.detach(), recorder_buttons=[3])
+        self.device = SpaceMouse(
+            "/dev/hidraw0", 0, gripper_button, opened=lambda path: theirs.detach(), recorder_buttons=[3]
+        )
         self.device.connect()
 
     def get(self, now_s: float, *reports: bytes) -> OperatorInput:
@@ -72,6 +74,16 @@ def test_each_press_toggles_the_gripper_once(mouse: Mouse) -> None:
     ]
     assert mouse.get(0.1, bytes.fromhex("03 0900")).recorder_request == "start"
     assert mouse.get(0.12).recorder_request == ""
+
+
+def test_mouse_may_have_no_button_for_the_gripper() -> None:
+    """gripper_button: -1 ended teleoperation by a negative shift."""
+    mouse = Mouse(gripper_button=-1)
+    operator = mouse.get(0.0, BOTH)
+    assert (operator.held, operator.gripper_toggle) == (True, False)
+    assert "gripper" not in mouse.device.help()
+    mouse.device.close()
+    mouse.kernel.close()
 
 
 def test_cap_without_reports_counts_as_still(mouse: Mouse) -> None:

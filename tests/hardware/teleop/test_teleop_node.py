@@ -248,6 +248,24 @@ def test_leader_must_be_near_its_follower() -> None:
     )
 
 
+def test_leader_that_jumps_is_not_followed() -> None:
+    """A joint 6.1 rad further 0.02 s later is a fault of its encoder; near its follower it goes on."""
+    cell = Cell()
+    cell.run(0.2)
+    for place, moves in ((0.1, True), (6.2, False), (6.2, False), (0.1, True)):
+        cell.hand.operator = OperatorInput(True, position_rad=np.array([0.0, place, 0.0]))
+        before = len(cell.heard)
+        cell.run(0.1)
+        commands = [m for _, what, m in cell.heard[before:] if what == "command"]
+        assert all(m.position_rad[0, 1] == place for m in commands)
+        assert bool(commands) == moves
+    assert cell.arm.place[1] == pytest.approx(0.1, abs=0.02)
+    assert cell.said[0] == (
+        "b of the leader jumped by 6.10 rad at once: check its encoder. The arm is held until the leader is "
+        "near its follower."
+    )
+
+
 def test_the_target_stays_near_an_arm_that_is_held_back() -> None:
     lead_rad = LEAD_S * np.array([1.0, 0.5])
     jog = Jog(np.full(2, -1.0), np.full(2, 1.0), lead_rad)

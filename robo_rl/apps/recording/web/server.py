@@ -26,6 +26,8 @@ from robo_rl.core.errors import ConfigError, DataError, RoboRLError
 
 PAGE_FPS = 20.0
 QUALITY = 80
+LONGEST_FORM = 2048  # bytes of the token's form
+REPLACED = 4001  # code with which a socket ends whose page has opened another one
 MOST_PER_S = 150  # messages of one page; a page sends 30 while it drives
 PAGE = re.compile(r"[A-Za-z0-9-]{8,64}")
 FILES = {
@@ -53,6 +55,7 @@ class PageServer:
     def __init__(self, desk: Desk, access: Access, review: Review, facts: Mapping[str, Any]) -> None:
         self._desk, self._access, self._review, self._facts = desk, access, review, facts
         self.operators = Operators()
+        self._sockets: dict[str, WebSocket] = {}  # newest one of each page
         self._jpegs: dict[str, tuple[Image, bytes]] = {}  # newest picture of each camera, encoded once
         self.app = self._routes()
 
@@ -90,7 +93,7 @@ class PageServer:
 
     async def _login(self, request: Request) -> Response:
         """Exchange the token for a cookie that scripts cannot read and other sites cannot use."""
-        given = (await request.body())[:2048].decode(errors="replace").strip().removeprefix("token=")
+        given = (await _form(request)).decode(errors="replace").strip().removeprefix("token=")
         if not self._access.knows(given):
             return _file("login.html", 401, show=b"wrong")
         response = RedirectResponse(request.url.path, 303)
@@ -115,6 +118,12 @@ class PageServer:
             return
         await socket.accept()
         self.operators.join(page)
+        replaced = self._sockets.get(page)
+        self._sockets[page] = socket
+        if replaced is not None:  # a tab that was duplicated has the name of the first one
+            self._desk.ask(PlainRequest(kind="release"))
+            with suppress(RuntimeError):
+                await replaced.close(REPLACED, "open in another tab")
         sender = asyncio.create_task(self._send(socket, page))
         try:
             await self._receive(socket, page)
@@ -124,6 +133,8 @@ class PageServer:
             sender.cancel()
             with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
                 await sender
+            if self._sockets.get(page) is socket:
+                del self._sockets[page]
             if self.operators.leave(page):
                 self._desk.ask(PlainRequest(kind="release"))
                 asyncio.get_running_loop().call_later(GRACE_S + 0.1, self._stop_if_abandoned)
@@ -136,7 +147,13 @@ class PageServer:
     async def _receive(self, socket: WebSocket, page: str) -> None:
         second, count = 0, 0
         while True:
-            text = await socket.receive_text()
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect" or self._sockets.get(page) is not socket:
+                return
+            text = message.get("text")
+            if text is None:
+                await socket.close(1003, "text was expected")
+                return
             now = int(time.monotonic())
             second, count = now, count + 1 if now == second else 1
             if count > MOST_PER_S:
@@ -193,6 +210,16 @@ class PageServer:
         if known is None or known[0] is not picture:
             known = self._jpegs[camera] = (picture, encoded(picture.pixels, QUALITY).tobytes())
         return known[1]
+
+
+async def _form(request: Request) -> bytes:
+    """Beginning of a form, of at most `LONGEST_FORM` bytes: whoever sends it may not have the token."""
+    found = b""
+    async for part in request.stream():
+        found += part[:LONGEST_FORM]
+        if len(found) >= LONGEST_FORM:
+            break
+    return found[:LONGEST_FORM]
 
 
 def _page(name: str) -> Callable[[], Response]:

@@ -63,16 +63,17 @@ def import_lerobot(
     """Write the episodes of a LeRobot dataset as a dataset; returns their number.
 
     A folder that `export_lerobot` wrote is imported exactly, videos as they were decoded. For others the
-    contract is `env`, or inferred: rate and shapes of info.json, limits a little wider than the actions.
-    keys: observation
-    -> feature; None: every feature `observation.*`. Raises DataError for another version or a broken folder.
+    contract is `env`, or inferred: rate and shapes of info.json, limits a little wider than the actions. An
+    export of ours keeps its labels with another contract, too. keys: observation -> feature; None: every
+    feature `observation.*`. Raises DataError for another version or a broken folder.
     """
     root = Path(source)
     reader = _Reader(LeRobotInfo.load(root))
     own = root / layout.OWN
     exact = own.is_file() and env is None and not keys
-    if exact:
-        meta, known = from_sidecar(read_json(own))
+    stored, known = from_sidecar(read_json(own)) if own.is_file() else (None, [])
+    if exact and stored is not None:
+        meta = stored
         names = {key: layout.feature_name(key, spec) for key, spec in meta.env.obs.items()}
         final = _read_final(root, meta, names, [each.labels for each in known])
     else:
@@ -80,7 +81,7 @@ def import_lerobot(
         require_obs(names, source)
         reader.require(names)
         meta = DatasetMeta(env or inferred(reader.foreign(names)), image_codec or "raw", stamps=())
-        known, final = [], {}
+        final = {}
     places = reader.places()
     if exact and len(known) != len(places):
         raise DataError(f"{source} has {len(places)} episodes and labels of {len(known)}. Export it again.")
@@ -93,13 +94,15 @@ def import_lerobot(
     ):
         for i, place in enumerate(places[:limit]):
             where = f"Episode {i} of {source}"
-            rows = reader.read(place, names, meta.stamps, where)
+            rows = _with_scalars(meta.env, reader.read(place, names, meta.stamps, where))
             if exact:
                 rows = replace(rows, labels=known[i].labels)
                 rows = rows.with_final_obs(final[i]) if rows.labels.final_obs else rows
                 rows = matching(meta.env, rows, where)
                 verified(rows, known[i].crc32c, where, images=not reader.has_video)
             else:
+                if len(known) == len(places):
+                    rows = _own_labels(rows, known[i].labels)
                 rows = replace(rows, labels=replace(rows.labels, task=task or rows.labels.task))
             write_rows(writer, matching(meta.env, rows, where))
             if progress is not None:
@@ -272,6 +275,21 @@ class _Reader:
         if text is None or "task_index" not in table.column_names:
             return {}
         return dict(zip(table["task_index"].to_pylist(), map(str, table[text].to_pylist()), strict=True))
+
+
+def _with_scalars(env: EnvSpec, rows: EpisodeRows) -> EpisodeRows:
+    """`rows` with the shape () of observations that the format keeps as (1,)."""
+    single = {k for k, v in rows.obs.items() if k in env.obs and not env.obs[k].shape and v.shape[1:] == (1,)}
+    return replace(rows, obs={k: v.reshape(-1) if k in single else v for k, v in rows.obs.items()})
+
+
+def _own_labels(rows: EpisodeRows, known: EpisodeMeta) -> EpisodeRows:
+    """`rows` with the labels of the export, which tell an unknown success from a failure; rows whose success
+    another program has changed keep theirs.
+    """
+    if bool(rows.labels.success) != bool(known.success):
+        return rows
+    return replace(rows, labels=replace(known, task=rows.labels.task, final_obs=False))
 
 
 def _place(row: Mapping[str, Any], cameras: list[str], path: Path) -> _Place:

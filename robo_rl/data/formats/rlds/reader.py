@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ from robo_rl.data.formats.rows import (
 )
 
 DEFAULT_RATE_HZ = 10.0  # RLDS states no rate
+TRAIN = "train"  # name of the split for training
+SPLIT = re.compile(r"-([^-]+)\.tfrecord")
 _OBS, _TASKS = "observation/", ("language_instruction", "observation/natural_language_instruction")
 Progress = Callable[[int, int], None] | None
 
@@ -46,17 +49,24 @@ def folder_of(source: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def describe_rlds(source: str | Path, keys: Mapping[str, str] | None = None) -> ForeignSpec:
-    """Shapes and extremes of a dataset. The rate is `DEFAULT_RATE_HZ`: the format states none."""
+def rlds_splits(source: str | Path) -> list[str]:
+    """Names of the splits whose shards are in the folder. Raises DataError without any."""
+    return sorted(_shards(_open(source)[0]))
+
+
+def describe_rlds(
+    source: str | Path, keys: Mapping[str, str] | None = None, split: str = TRAIN
+) -> ForeignSpec:
+    """Shapes and extremes of a split. The rate is `DEFAULT_RATE_HZ`: the format states none."""
     folder, features = _open(source)
     names = _names(features, keys, source)
     actions = [
         _rows(example, "action", features, None, str(source)).astype(np.float32)
-        for example in _examples(folder)
+        for example in _examples(folder, split)
     ]
     low, high = extremes(actions)
     obs = {key: (features[name].shape, features[name].dtype) for key, name in names.items()}
-    return ForeignSpec(folder.parent.name, obs, low, high, max(map(len, actions)), DEFAULT_RATE_HZ)
+    return ForeignSpec(folder.parent.name, obs, low, high, max(map(len, actions)), DEFAULT_RATE_HZ, False)
 
 
 def import_rlds(
@@ -68,13 +78,14 @@ def import_rlds(
     task: str = "",
     image_codec: Codec | None = None,
     limit: int | None = None,
+    split: str = TRAIN,
     progress: Progress = None,
 ) -> int:
-    """Write the episodes of an RLDS dataset as a dataset; returns their number.
+    """Write the episodes of one split of an RLDS dataset as a dataset; returns their number.
 
     A folder that `export_rlds` wrote is imported exactly. For others the contract is `env`, or
     inferred. keys: observation -> name such as "observation/state"; None: all numbers and images. Each
-    step becomes a frame. Raises DataError for another format or a damaged file.
+    step becomes a frame. Raises DataError for another format, a split that is not there or a damaged file.
     """
     folder, features = _open(source)
     known: list[ExportedEpisode] = []
@@ -83,13 +94,13 @@ def import_rlds(
         names = {key: _OBS + short_name(meta.env, key) for key in meta.env.obs}
     else:
         names = _names(features, keys, source)
-        meta = DatasetMeta(env or inferred(describe_rlds(source, keys)), stamps=())
+        meta = DatasetMeta(env or inferred(describe_rlds(source, keys, split)), stamps=())
     info = {**meta.info, "source": Path(source).name}
-    count, total = 0, len(known) or len(list(_examples(folder)))
+    count, total = 0, len(known) or len(list(_examples(folder, split)))
     with atomic_dataset(
         out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
     ) as writer:
-        for count, example in enumerate(_examples(folder), 1):
+        for count, example in enumerate(_examples(folder, split), 1):
             where = f"Episode {count - 1} of {source}"
             if known and count > len(known):
                 raise DataError(f"{source} has more episodes than labels. Export it again.")
@@ -119,11 +130,22 @@ def _open(source: str | Path) -> tuple[Path, dict[str, RldsFeature]]:
     return folder, features
 
 
-def _examples(folder: Path) -> Iterator[dict[str, Value]]:
-    shards = sorted(folder.glob("*.tfrecord*"))
-    if not shards:
+def _shards(folder: Path) -> dict[str, list[Path]]:
+    """Files of each split: <dataset>-<split>.tfrecord-00000-of-00001; another name counts as `train`."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.glob("*.tfrecord*")):
+        named = SPLIT.search(path.name)
+        found.setdefault(named[1] if named else TRAIN, []).append(path)
+    if not found:
         raise DataError(f"{folder} has no *.tfrecord files. Copy the dataset again.")
-    for shard in shards:
+    return found
+
+
+def _examples(folder: Path, split: str) -> Iterator[dict[str, Value]]:
+    shards = _shards(folder)
+    if split not in shards:
+        raise DataError(f"{folder} has no split '{split}': give split={' or split='.join(sorted(shards))}.")
+    for shard in shards[split]:
         for i, data in enumerate(read_records(shard)):
             yield decode_example(data, f"Record {i} of {shard}")
 

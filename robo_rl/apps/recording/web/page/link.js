@@ -1,5 +1,6 @@
 // The socket to the server: reconnects by itself, and keeps this page's name over a reload.
 const KEY = "robo-rl-page";
+const REPLACED = 4001; // a copy of this tab, which has its name, has connected
 
 function pageName() {
   let name = sessionStorage.getItem(KEY);
@@ -25,7 +26,8 @@ export class Link {
     socket.binaryType = "arraybuffer";
     socket.onopen = () => { this.wait = 250; this.on.onState(true); };
     socket.onmessage = (event) => this.receive(event.data);
-    socket.onclose = () => {
+    socket.onclose = ({ code }) => {
+      if (code === REPLACED) sessionStorage.removeItem(KEY); // go on as another page, which watches
       this.on.onState(false);
       setTimeout(() => this.again(), this.wait);
       this.wait = Math.min(2 * this.wait, 3000);

@@ -3,7 +3,7 @@ import { Cameras } from "./cameras.js";
 import { Hand, PadHand, attachHold, attachPad } from "./hand.js";
 import { Link } from "./link.js";
 import * as maths from "./pose.js";
-import { bannerAt, diskSentence } from "./show.js";
+import { Speed, bannerAt, diskSentence } from "./show.js";
 import { XrHand, xrMode } from "./xr.js";
 
 const $ = (id) => document.getElementById(id);
@@ -28,6 +28,7 @@ const link = new Link({
   },
 });
 const pads = new PadHand(maths);
+const speed = new Speed($("speed"), send);
 let xr = null;
 const hand = new Hand(link, () => (xr?.session ? xr.pose : pads.pose()), () => pads.engage());
 xr = new XrHand(hand, $("phone"), document.querySelector("#cameras canvas") ?? document.createElement("canvas"), act, onXr);
@@ -82,6 +83,7 @@ function show() {
     button.hidden = !button.dataset.when.split(" ").includes(episode.state) || ("sim" in button.dataset && !facts.resets);
     button.disabled = !driver;
   });
+  speed.show(view);
   cameras.ages(robot.cameras);
   showNotice(view.notices[view.notices.length - 1]);
   showHand(drive?.hand);
@@ -204,7 +206,6 @@ $("gripper").hidden = !facts.gripper;
 $("scale").oninput = () => { $("scale-words").textContent = (Number($("scale").value) / 100).toFixed(2); };
 $("scale").onchange = follow;
 $("yaw").onchange = follow;
-$("speed").onchange = (event) => send({ kind: "speed", share: Number(event.target.value) / 100 });
 document.querySelectorAll("[data-do]").forEach((button) => { button.onclick = () => { act(button.dataset.do); button.blur(); }; });
 attachPad($("pad-plane"), hand, pads, false);
 attachPad($("pad-strip"), hand, pads, true);

@@ -54,7 +54,7 @@ function hintOf(view) {
   return {
     idle: count ? "Start the next episode." : view.drive ? "Try to move the hand first; then start an episode." : "Start an episode, and drive by the device.",
     recording: view.drive?.control === "policy" ? "The policy acts. Take over at any time." : "Do the task, then save it with a label.",
-    paused: "The arm is held. Resume, or save what is recorded.",
+    paused: view.drive ? "The arm is held. Resume, or save what is recorded." : "Nobody holds the arm: leave it where it is, and resume, or save what is recorded.",
     ended: "Did it succeed? Save it with a label, or discard it.",
     editing: "The dataset is being changed.",
   }[state];
@@ -101,6 +101,19 @@ export class Instruction {
     this.field.setAttribute("aria-invalid", refused);
     this.field.title = refused ? "Refused, see the messages. The episode keeps its former instruction; Esc in this field shows it." : "";
     if (this.waits === null && document.activeElement !== this.field) this.field.value = instruction;
+  }
+}
+
+// The slider of the driving speed: shows the app's, but not while it is moved and the app has not answered yet.
+export class Speed {
+  constructor(slider, send) {
+    Object.assign(this, { slider, movedMs: -ANSWER_MS });
+    slider.oninput = () => { this.movedMs = performance.now(); send({ kind: "speed", share: Number(slider.value) / 100 }); };
+  }
+
+  show(view) {
+    this.slider.disabled = view.operators.role !== "driver" || !view.drive;
+    if (view.drive && performance.now() - this.movedMs > ANSWER_MS) this.slider.value = Math.round(100 * view.drive.speed);
   }
 }
 
