@@ -22,6 +22,7 @@ from robo_rl.core.settings import finite_words
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 T = TypeVar("T")
+_STORED: dict[str, tuple[type, dict[str, type]]] = {}  # in hydra: name -> what the schema is made of
 
 
 def groups(schema: type) -> dict[str, list[str]]:
@@ -87,9 +88,10 @@ def _compose(
     chosen = {key: _kind(key, value, kinds[key]) for key, value in given if key in kinds}
     typed = [for_hydra(key, value, known, options) for key, value in given if key not in kinds]
     verb_file, schema_name = CONF / f"{verb}.yaml", f"{verb}_schema"
-    ConfigStore.instance().store(
-        name=schema_name, node=schema(**{key: kind() for key, kind in chosen.items()})
-    )
+    if _STORED.get(schema_name) != (schema, chosen):  # to store a schema takes a third of the time here
+        node = schema(**{key: kind() for key, kind in chosen.items()})
+        ConfigStore.instance().store(name=schema_name, node=node)
+        _STORED[schema_name] = schema, chosen
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             node = compose(verb if verb_file.exists() else schema_name, typed)
