@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -53,4 +54,8 @@ if __name__ == "__main__":
     parent_pid, program = sys.argv[1:3]
     stop_with_parent(int(parent_pid))
     sys.argv = [program, *sys.argv[3:]]
-    runpy.run_module(program, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    except KeyboardInterrupt:  # during the program's imports; later it answers a signal itself
+        print(f"{' '.join(sys.argv[1:2]) or program}: interrupted.", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)

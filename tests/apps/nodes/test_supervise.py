@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.nodes import supervise
+from robo_rl.apps.nodes.process import child_command
 from robo_rl.apps.nodes.supervise import Supervisor, ending
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -239,3 +240,22 @@ def test_variables_are_added_to_the_environment_of_the_nodes() -> None:
     Supervisor({"robot": show}, lines.append, environment={"NETWORK": "lo"}).run()
     assert "robot | lo True" in lines
     assert "NETWORK" not in os.environ
+
+
+def test_a_signal_while_a_program_is_imported_ends_in_one_line(tmp_path: Path) -> None:
+    """The program cannot answer it yet."""
+    (tmp_path / "slow_program.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    with subprocess.Popen(
+        child_command("slow_program", ["recorder"]),
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=30)[1]
+    assert said == "recorder: interrupted.\n"
+    assert process.returncode == 130
