@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from policies.remote.channel import ClosedError, FrameChannel, LateError
 from policies.remote.contract import MOST_ROWS, PolicyContract, check_types
 from policies.remote.frames import DTYPES, Frame, GarbledError, shown
-from policies.remote.token import nonce, proof, proves
+from policies.remote.token import is_nonce, nonce, proof, proves
 from robo_rl.core.errors import RemoteError, RoboRLError
 
 PROTOCOL = 1
@@ -127,7 +127,7 @@ class PolicyServer:
         if opening.kind != "open" or opening.meta.get("protocol") != PROTOCOL:
             raise GarbledError(f"a frame 'open' of protocol {PROTOCOL} was expected")
         second = opening.meta.get("nonce")
-        if not isinstance(second, str) or len(second) > 64:
+        if not is_nonce(second):
             raise GarbledError("its frame 'open' holds no nonce")
         told = {"contract": self._served.contract.to_json()}
         if self._token is not None:

@@ -149,6 +149,7 @@ def test_unknown_requests(button_bundle: Bundle, start: Start, frame: Frame) -> 
         OPEN | {"protocol": "1"},
         OPEN | {"nonce": 3},
         OPEN | {"nonce": "0" * 65},
+        OPEN | {"nonce": "0G"},
     ],
 )
 def test_openings_of_another_protocol(button_bundle: Bundle, start: Start, meta: dict[str, Any]) -> None:
@@ -158,6 +159,14 @@ def test_openings_of_another_protocol(button_bundle: Bundle, start: Start, meta:
     channel.send(Frame("open", meta), 5.0)
     assert "a frame was refused" in refusal(channel)
     works(running, button_bundle)
+
+
+def test_nonce_of_a_client_that_cannot_be_encoded(button_bundle: Bundle, start: Start) -> None:
+    """A lone surrogate is valid JSON, but a proof cannot be computed of it."""
+    channel = FrameChannel(connected(start(served(button_bundle), TOKEN)), 0)
+    channel.receive(5.0)
+    channel.send(Frame("open", OPEN | {"nonce": "\ud800", "proof": "0" * 64}), 5.0)
+    assert "holds no nonce" in refusal(channel)
 
 
 @pytest.mark.parametrize("given", [None, "", 1, "0" * 64, "ä" * 64, TOKEN, proof(TOKEN, "client", "1", "2")])
@@ -255,6 +264,14 @@ def test_first_frames_of_another_protocol(impostor: Any, frame: Frame, words: st
     with pytest.raises(RemoteError) as caught:
         PolicyConnection(impostor(lambda channel: channel.send(frame, 5.0)))
     assert words in str(caught.value)
+
+
+def test_nonce_of_a_server_that_cannot_be_encoded(impostor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a client."""
+    monkeypatch.setenv("ROBO_RL_TOKEN", TOKEN)
+    hello = replace(HELLO, meta=HELLO.meta | {"nonce": "\ud800", "token": True})
+    with pytest.raises(RemoteError, match="does not speak protocol 1"):
+        PolicyConnection(impostor(lambda channel: channel.send(hello, 5.0)))
 
 
 def test_impostor_without_the_token_is_found(
