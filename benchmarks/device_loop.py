@@ -69,9 +69,10 @@ def main() -> None:
 def host_reads(name: str, device: torch.device) -> None:
     """Count the reads of one method. A human who takes over is a part of the world."""
     lanes = 3  # so few that a replay for thousands would hold millions of rows in each
-    settings = ["method.env_steps=1000000", "method.learner.hidden=[8]", "method.learner.batch=8",
-                "method.utd=0.4", "method.replay_capacity=3000"]  # fmt: skip
-    base_steps = ["method.base_steps=30", "method.burn_in=2", "method.mix.demo=0", "method.offline_updates=0"]
+    settings = ["method.env_steps=1000000", "method.learner.hidden=[8]", "method.utd=0.4",
+                "method.replay_capacity=3000"]  # fmt: skip
+    base_steps = ["method.base_steps=30", "method.burn_in=2", "method.mix.demo=0", "method.offline_updates=0",
+                  "method.learner.batch=8"]  # fmt: skip
     rollouts = _method(name, []).algorithm in ("ppo", "denoising")
     method = _method(name, [*settings, *([] if rollouts else base_steps)])
     if method.mix.demo == 0.0 and not rollouts:

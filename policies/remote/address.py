@@ -34,12 +34,18 @@ def is_remote(policy: object) -> bool:
 
 
 def parse_address(text: str) -> Address:
-    """Address of `remote:...`, where the prefix may be left out. Raises ConfigError for other texts."""
+    """Address of `remote:...`, where prefix and port may be left out. Raises ConfigError for other texts."""
     where, *options = text.removeprefix(PREFIX).split(",")
     host, colon, port = where.rpartition(":")
-    if not colon:
-        host, port = port, str(PORT)
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or where.endswith("]"):
+        host, port = where, str(PORT)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigError(
+            f"'{text}' is no address of a policy server, expected: an IPv6 address in brackets, such as "
+            f"[::1]:{PORT}."
+        )
     if not host or not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 1 << 16):
         raise ConfigError(f"'{text}' is no address of a policy server, {_FORM}.")
     address = Address(host, int(port))

@@ -14,6 +14,11 @@ from policies.remote.frames import PREFIX, Frame, empty, encode, read_header, re
 from robo_rl.core.errors import RemoteError
 
 _ONE_PACKET = 1 << 16  # bytes up to which a frame is copied into one buffer, and so sent at once
+PROBE_AFTER_S, PROBE_EVERY_S, PROBES = (
+    20,
+    5,
+    4,
+)  # a silent peer is asked whether it is there; see `_keep_alive`
 
 
 class LateError(RemoteError):
@@ -25,10 +30,14 @@ class ClosedError(RemoteError):
 
 
 class FrameChannel:
-    """Sends and receives frames. most_array_bytes: largest arrays of a frame that are received."""
+    """Sends and receives frames. most_array_bytes: largest arrays of a frame that are received.
+
+    A peer that vanished without a word, as by loss of power, counts as closed after 40 s.
+    """
 
     def __init__(self, connected: socket.socket, most_array_bytes: int) -> None:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _keep_alive(connected)
         self.most_array_bytes = most_array_bytes
         self._socket = connected
         # Also for an owner that forgets: a garbage-collected open socket is a ResourceWarning.
@@ -44,10 +53,8 @@ class FrameChannel:
             for part in parts:
                 self._socket.settimeout(_left(end_s))
                 self._socket.sendall(part)
-        except TimeoutError as error:
-            raise LateError(f"it did not take the frame within {timeout_s:g} s") from error
         except OSError as error:
-            raise ClosedError("it closed the connection") from error
+            raise _failure(error, f"it did not take the frame within {timeout_s:g} s") from error
 
     def receive(self, timeout_s: float, idle: bool = False) -> Frame:
         """Receive a frame within `timeout_s`, which begins at its first byte if `idle`.
@@ -70,16 +77,19 @@ class FrameChannel:
             for name, layout in header.arrays.items():
                 arrays[name], place = empty(layout)
                 self._fill(place, end_s)
-        except TimeoutError as error:
-            raise LateError(f"it did not answer within {timeout_s:g} s") from error
         except OSError as error:
-            raise ClosedError("it closed the connection") from error
+            raise _failure(error, f"it did not answer within {timeout_s:g} s") from error
         return Frame(header.kind, header.meta, arrays)
 
     def stop_reading(self) -> None:
         """Let a `receive` of another thread end; a frame can still be sent."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RD)
+
+    def hang_up(self) -> None:
+        """Let a `receive` of another thread end, and the peer notice."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _fill(self, place: memoryview, end_s: float) -> None:
         while place:
@@ -91,6 +101,26 @@ class FrameChannel:
         if count == 0:
             raise ClosedError("it closed the connection")
         return count
+
+
+def _keep_alive(connected: socket.socket) -> None:
+    """Let the system ask a silent peer whether it is there, and break the connection if nothing answers."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    most_ms = 1000 * (PROBE_AFTER_S + PROBES * PROBE_EVERY_S)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, PROBE_AFTER_S),
+        (socket.TCP_KEEPINTVL, PROBE_EVERY_S),
+        (socket.TCP_KEEPCNT, PROBES),
+        (socket.TCP_USER_TIMEOUT, most_ms),  # the same for a peer that vanished before it took an answer
+    ):
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _failure(error: OSError, late: str) -> RemoteError:
+    """LateError for a deadline; ClosedError for a connection that broke, also by the system's ETIMEDOUT."""
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return LateError(late)
+    return ClosedError("it closed the connection")
 
 
 def _left(end_s: float) -> float:

@@ -14,7 +14,7 @@ from policies.remote.channel import FrameChannel, LateError
 from policies.remote.contract import PolicyContract
 from policies.remote.frames import Frame, GarbledError, shown
 from policies.remote.server import HELLO_S, PROTOCOL
-from policies.remote.token import nonce, proof, proves, read_token
+from policies.remote.token import is_nonce, nonce, proof, proves, read_token
 from robo_rl.core.errors import RemoteError
 
 
@@ -63,7 +63,7 @@ class PolicyConnection:
         """Exchange the first frames; returns the contract of the server."""
         hello = self._expect("hello", HELLO_S)
         first, second = hello.meta.get("nonce"), nonce()
-        if hello.meta.get("protocol") != PROTOCOL or not isinstance(first, str) or len(first) > 64:
+        if hello.meta.get("protocol") != PROTOCOL or not is_nonce(first):
             raise GarbledError(f"it does not speak protocol {PROTOCOL}; use the same version of robo-rl")
         asks = hello.meta.get("token") is True
         if asks != (self._token is not None):

@@ -26,6 +26,7 @@ PREFIX = struct.Struct("<4sIQ")
 DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ("float32", "float64", "uint8", "int64")}
 MOST_HEADER_BYTES = 1 << 20
 MOST_ARRAYS, MOST_AXES, MOST_SIDE = 64, 8, 1 << 24
+MOST_SIDES = 1 << 48  # product of the sides above zero, which also NumPy bounds for an array without numbers
 MOST_NAME = 128  # characters of a kind or a name
 MOST_DIGITS = 20  # of a whole number in the header
 _QUOTED = 400  # characters of the peer's text in a message
@@ -174,6 +175,8 @@ def _layout(entry: object) -> tuple[str, ArrayLayout]:
         raise GarbledError(f"the shape of '{name}' is no list of at most {MOST_AXES} sizes")
     if any(type(side) is not int or not 0 <= side <= MOST_SIDE for side in shape):
         raise GarbledError(f"the shape of '{name}' holds another size than 0 to {MOST_SIDE}")
+    if math.prod(side for side in shape if side) > MOST_SIDES:
+        raise GarbledError(f"the shape of '{name}' holds sizes whose product is above {MOST_SIDES}")
     return name, ArrayLayout(DTYPES[dtype], tuple(shape))
 
 

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +22,13 @@ from numpy.typing import NDArray
 from policies.remote.channel import ClosedError, FrameChannel, LateError
 from policies.remote.contract import MOST_ROWS, PolicyContract, check_types
 from policies.remote.frames import DTYPES, Frame, GarbledError, shown
-from policies.remote.token import nonce, proof, proves
+from policies.remote.token import is_nonce, nonce, proof, proves
 from robo_rl.core.errors import RemoteError, RoboRLError
 
 PROTOCOL = 1
 HELLO_S = 5.0  # longest time of the first frames of a connection
 FRAME_S = 10.0  # longest time of a frame from its first byte to its last
+MOST_WAITING = 32  # connections in their first frames
 FINISH_S = 5.0  # longest time of a decision that is being made when the server ends
 _POLL_S = 0.2
 _HELLO_BYTES = 0  # arrays of a client that has not proved itself
@@ -49,7 +51,8 @@ class ServedPolicy:
 class PolicyServer:
     """Serves a policy on a listening socket until it is told to stop.
 
-    token: secret that clients must know; None: no proof is asked for. say: prints a line.
+    token: secret that clients must know; None: no proof is asked for. most_clients: clients that are served
+    at a time. say: prints a line.
     """
 
     def __init__(
@@ -64,7 +67,11 @@ class PolicyServer:
         check_types(served.contract.env)
         self._served, self._listener, self._token, self._say = served, listener, token, say
         self._most_clients, self._deciding = most_clients, threading.Lock()
-        self._clients: dict[threading.Thread, FrameChannel] = {}
+        self._places = threading.Semaphore(most_clients)
+        self._clients: dict[threading.Thread, FrameChannel] = {}  # all connections
+        self._waiting: dict[
+            FrameChannel, str
+        ] = {}  # those in their first frames, oldest first, with their host
         self.clients = self.answered = 0  # connections that passed the first frames; decisions
 
     def serve(self, stop: Callable[[], bool]) -> None:
@@ -93,22 +100,39 @@ class PolicyServer:
         connected.setblocking(True)
         channel = FrameChannel(connected, _HELLO_BYTES)
         self._clients = {thread: open_ for thread, open_ in self._clients.items() if thread.is_alive()}
-        if len(self._clients) >= self._most_clients:
-            self._refuse(channel, f"it serves {self._most_clients} clients already")
-            return
+        self._make_room()
+        self._waiting[channel] = place[0]
         where = f"{place[0]}:{place[1]}"
         thread = threading.Thread(target=self._attend, args=(channel, where), daemon=True, name=where)
         self._clients[thread] = channel
         thread.start()
 
+    def _make_room(self) -> None:
+        """End the oldest of too many first frames, of the host with the most of them.
+
+        A peer without the token can so lock out nobody: a client passes its first frames at once.
+        """
+        waiting = list(self._waiting.items())
+        if len(waiting) < MOST_WAITING:
+            return
+        [(crowd, _)] = Counter(host for _, host in waiting).most_common(1)
+        oldest = next(channel for channel, host in waiting if host == crowd)
+        if self._waiting.pop(oldest, None) is not None:  # otherwise it has just passed
+            oldest.hang_up()
+
     def _attend(self, channel: FrameChannel, where: str) -> None:
         """Serve one client until it leaves or breaks the protocol."""
         try:
-            if not self._greet(channel, where):
+            answer = self._greet(channel, where)
+            if answer is None or self._waiting.pop(channel, None) is None:
                 return
-            channel.most_array_bytes = self._served.contract.most_request_bytes
-            while True:
-                self._answer(channel, channel.receive(FRAME_S, idle=True))
+            if not self._places.acquire(blocking=False):
+                self._refuse(channel, f"it serves {self._most_clients} clients already")
+                return
+            try:
+                self._serve(channel, answer)
+            finally:
+                self._places.release()
         except ClosedError:
             return
         except LateError:
@@ -117,28 +141,37 @@ class PolicyServer:
             self._say(f"serve: {where} was disconnected: {error}.")
             self._refuse(channel, f"a frame was refused: {error}")
         finally:
+            self._waiting.pop(channel, None)
             channel.close()
 
-    def _greet(self, channel: FrameChannel, where: str) -> bool:
-        """Exchange the first frames; False for a client that was refused."""
+    def _serve(self, channel: FrameChannel, contract: Frame) -> None:
+        """Tell the contract, then answer requests until the client leaves."""
+        channel.send(contract, HELLO_S)
+        self.clients += 1
+        channel.most_array_bytes = self._served.contract.most_request_bytes
+        while True:
+            self._answer(channel, channel.receive(FRAME_S, idle=True))
+
+    def _greet(self, channel: FrameChannel, where: str) -> Frame | None:
+        """Exchange the first frames; returns the last of them, the contract, or None for a client that was
+        refused.
+        """
         first, asks = nonce(), self._token is not None
         channel.send(Frame("hello", {"protocol": PROTOCOL, "nonce": first, "token": asks}), HELLO_S)
         opening = channel.receive(HELLO_S)
         if opening.kind != "open" or opening.meta.get("protocol") != PROTOCOL:
             raise GarbledError(f"a frame 'open' of protocol {PROTOCOL} was expected")
         second = opening.meta.get("nonce")
-        if not isinstance(second, str) or len(second) > 64:
+        if not is_nonce(second):
             raise GarbledError("its frame 'open' holds no nonce")
         told = {"contract": self._served.contract.to_json()}
         if self._token is not None:
             if not proves(opening.meta.get("proof"), self._token, "client", first, second):
                 self._say(f"serve: {where} was refused: its token is missing or wrong.")
                 self._refuse(channel, "its token differs: give the client the server's token")
-                return False
+                return None
             told |= {"proof": proof(self._token, "server", first, second)}  # type: ignore[dict-item]
-        channel.send(Frame("contract", told), HELLO_S)
-        self.clients += 1
-        return True
+        return Frame("contract", told)
 
     def _answer(self, channel: FrameChannel, request: Frame) -> None:
         number = request.meta.get("number")

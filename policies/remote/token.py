@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 import secrets
 from pathlib import Path
+from typing import TypeGuard
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import read_regular
 
 VARIABLE = "ROBO_RL_TOKEN"  # environment variable that holds the token itself
 LEAST, MOST = 16, 512  # characters
+_NONCE = re.compile(r"[0-9a-f]{1,64}")
 
 
 def read_token(file: str | Path | None) -> str | None:
@@ -55,6 +58,11 @@ def check_token_folder(file: str | Path) -> None:
 def nonce() -> str:
     """A random number for one connection."""
     return secrets.token_hex(16)
+
+
+def is_nonce(value: object) -> TypeGuard[str]:
+    """True for what the peer's `nonce` may have made: 1 to 64 hexadecimal digits."""
+    return isinstance(value, str) and _NONCE.fullmatch(value) is not None
 
 
 def proof(token: str, side: str, first: str, second: str) -> str:

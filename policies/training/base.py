@@ -48,7 +48,9 @@ class BaseTrainConfig:
     weight_decay: float = setting(1e-6, "weight decay of AdamW", at_least=0.0)
     beta1: float = setting(0.9, "decay of AdamW's first moment", at_least=0.0, below=1.0)
     beta2: float = setting(0.99, "decay of AdamW's second moment", at_least=0.0, below=1.0)
-    warmup_steps: int = setting(100, "steps in which the learning rate rises linearly", at_least=0)
+    warmup_steps: int = setting(
+        100, "steps in which the learning rate rises linearly, at most a tenth of steps", at_least=0
+    )
     final_lr: float = setting(0.01, "fraction of lr at the last step", at_least=0.0, at_most=1.0)
     grad_clip: float = setting(1.0, "bound on the gradient's norm; 0: no bound", at_least=0.0)
     ema_power: float = setting(
@@ -64,15 +66,16 @@ class BaseTrainConfig:
 
 
 def learning_rate(step: int, config: BaseTrainConfig, first: int = 0) -> float:
-    """Learning rate at a step: linear warm-up over `warmup_steps`, then a half cosine to final_lr * lr at
-    `steps`. Before `first`, where the warm-up begins, it is lr.
+    """Learning rate at a step: linear warm-up over `warmup_steps`, at most a tenth of the steps, then a half
+    cosine to final_lr * lr at `steps`. Before `first`, where the warm-up begins, it is lr.
     """
     if step < first:
         return config.lr
-    step -= first
-    if step < config.warmup_steps:
-        return config.lr * (step + 1) / config.warmup_steps
-    done = (step - config.warmup_steps) / max(1, config.steps - first - config.warmup_steps)
+    step, steps = step - first, config.steps - first
+    warmup = min(config.warmup_steps, steps // 10)
+    if step < warmup:
+        return config.lr * (step + 1) / warmup
+    done = (step - warmup) / max(1, steps - warmup)
     cosine = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
     return config.lr * (config.final_lr + (1.0 - config.final_lr) * cosine)
 
@@ -175,7 +178,8 @@ class BaseTrainer(Generic[BasePolicy]):
         return next(self._batches)
 
     def _draws(self, action: Float[Tensor, "b Tp a"]) -> Draws:
-        return draws(self.config.seed, self.step, action, self.policy.cameras, self._ranks)
+        noises = self.policy.shape.draws if isinstance(self.policy, VlaPolicy) else 1
+        return draws(self.config.seed, self.step, action, self.policy.cameras, self._ranks, noises)
 
     def _new_graphs(self) -> GraphCache:
         small = isinstance(self.policy, GenerativePolicy) or isinstance(self.policy.backbone, TinyBackbone)

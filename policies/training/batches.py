@@ -153,18 +153,25 @@ def leave_stops_to_parent(worker: int) -> None:
 class Draws:
     """Random numbers of one update."""
 
-    noise: Float[Tensor, "b Tp a"]
+    noise: Float[Tensor, "b *n Tp a"]  # n noises of each window, or one without that axis
     u: Float[
         Tensor, " b"
     ]  # in [0, 1), stratified: one per interval of width 1 / b, which lowers the variance of the gradient
     crop: Float[Tensor, "b cameras 2"]
 
 
-def draws(seed: int, step: int, action: Float[Tensor, "b Tp a"], cameras: int, ranks: Ranks = ALONE) -> Draws:
+def draws(
+    seed: int,
+    step: int,
+    action: Float[Tensor, "b Tp a"],
+    cameras: int,
+    ranks: Ranks = ALONE,
+    noises: int = 1,
+) -> Draws:
     """Random numbers of update `step`, on the device of `action`.
 
     action: this rank's shard. The entire batch is drawn, so that each window gets the same numbers however
-    many ranks there are.
+    many ranks there are. noises: of each window; noise j of a window is that of the window j before it.
     """
     b, device = len(action) * ranks.count, action.device
     rng = generator("bc", seed, step, device=device)
@@ -175,4 +182,6 @@ def draws(seed: int, step: int, action: Float[Tensor, "b Tp a"], cameras: int, r
         max=_BELOW_1
     )
     crop = torch.rand(b, cameras, 2, generator=rng, device=device)
+    if noises > 1:
+        noise = torch.stack([noise.roll(j, 0) for j in range(noises)], 1)
     return Draws(ranks.shard(noise), ranks.shard(u), ranks.shard(crop))

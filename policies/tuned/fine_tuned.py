@@ -54,8 +54,10 @@ def newest_encoder(policy: nn.Module | SavedPolicy) -> ObsEncoder | None:
 
 
 def feature_encoders(policy: nn.Module | SavedPolicy) -> list[ObsEncoder]:
-    """Encoders whose outputs are a policy's features, side by side: of its base, and of each fine-tuning."""
-    base, own = getattr(policy, "base", None), getattr(policy, "encoder", None)
+    """Encoders whose outputs are a policy's features, side by side: of its base or of the policy that it was
+    imported as, and of each fine-tuning.
+    """
+    base, own = getattr(policy, "base", getattr(policy, "inner", None)), getattr(policy, "encoder", None)
     below = [] if base is None else feature_encoders(base)
     if isinstance(own, EncoderStack):
         return [*below, *(each for each in own.encoders if isinstance(each, ObsEncoder))]

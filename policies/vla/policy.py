@@ -202,15 +202,16 @@ class VlaPolicy(nn.Module):
         self,
         obs: Obs,
         chunk: Float[Tensor, "b Tp a"],
-        noise: Float[Tensor, "b Tp a"],
+        noise: Float[Tensor, "b *draws Tp a"],
         u: Float[Tensor, " b"],
         crop: Crop | None = None,
     ) -> Float[Tensor, " b"]:
         """Behaviour-cloning loss of each sample: the cross-entropy of tokens, or the flow's loss, the mean
         over `draws` noises and times for one prefix.
 
-        Draw j takes the noise of another row of the batch, and the time u + j / draws modulo 1. With a
-        memory, obs is that of this and of earlier decisions; see `remembered`.
+        noise: (b, draws, Tp, a), or one for each row (b, Tp, a), of which draw j takes that of another row.
+        Draw j has the time u + j / draws modulo 1. With a memory, obs is that of this and of earlier
+        decisions; see `remembered`.
         """
         cond = self.encode(obs, crop) if self.memory is None else self.remembered(obs, crop)
         if isinstance(self.net, TokenExpert):
@@ -221,7 +222,8 @@ class VlaPolicy(nn.Module):
 
     def _flow_loss(self, cond: Cond, chunk: Tensor, noise: Tensor, u: Tensor) -> Float[Tensor, " b"]:
         draws = self.shape.draws
-        noises = torch.cat([noise.roll(j, 0) for j in range(draws)])
+        each = noise.unbind(1) if noise.ndim == 4 else [noise.roll(j, 0) for j in range(draws)]
+        noises = torch.cat(list(each))
         times = torch.cat([(u + j / draws) % 1.0 for j in range(draws)])
         chunks, many = chunk.repeat(draws, 1, 1), cond.repeat(draws)
         loss = self._flow().bc_loss(self._velocity(many), many.pooled, chunks, noises, times)

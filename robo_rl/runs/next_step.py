@@ -47,7 +47,7 @@ def after_evaluation(folder: Path, rate: SuccessRate) -> str:
     if kind in FLIGHTS:
         return f"robo-rl transfer run={run}"
     if (
-        kind in ("single_step", "direct")
+        kind in ("single_step", "direct", "one_step")
         or data["config"].get("vla", {}).get("process", {}).get("steps") == 1
     ):
         return f"robo-rl export policy={run} out={run / 'bundle'}"
@@ -63,7 +63,8 @@ def after_tuning(
 ) -> str:
     """A gain is distilled, a small one confirmed first; without a gain, other ways to improve the base.
 
-    A policy that sees the true state teaches another one.
+    A policy that decides in a single step is exported, and one that sees the true state teaches another
+    one.
     """
     if before is None or test is None:
         return f"robo-rl evaluate policy={run} episodes={AGAIN * config.final_episodes}"
@@ -71,6 +72,8 @@ def after_tuning(
     if config.method.privileged and after.rate > before.rate:
         return _teaching(config, run)
     if after.rate > before.rate and test.p_value < SIGNIFICANT:
+        if config.method.map.kind == "head":  # it decides in a single step already
+            return f"robo-rl export policy={run} out={run / 'bundle'}"
         return f"robo-rl distill teacher={run} out={head}"
     if after.rate > before.rate:
         more = f"robo-rl evaluate policy={run} against={config.base} episodes={AGAIN * config.final_episodes}"

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from policies.checkpoint import save_policy
+from policies.tuned.one_step import JumpHead, OneStepPolicy
 from robo_rl.apps.cli.main import main as robo_rl
-from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
+from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.eval.stats import PairedTest, SuccessRate
 from robo_rl.runs.next_step import after_data, after_evaluation, after_tuning, after_view
 from robo_rl.runs.run_dir import RunDir
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC
 
 CONFIG = FinetuneVerb(out="runs/ft", base="runs/base", method=MethodConfig(name="steering", env_steps=12000))
 
@@ -26,6 +30,14 @@ def tuned(before: int, after: int, p: float, config: FinetuneVerb = CONFIG) -> s
 def test_a_gain_is_distilled() -> None:
     """A significant gain over the base: the fine-tuned policy is the teacher."""
     assert tuned(50, 90, 1e-6) == "robo-rl distill teacher=runs/ft out=runs/head"
+
+
+def test_a_gain_of_a_single_step_head_is_exported(tmp_path: Path) -> None:
+    """FQL's head decides in one call already."""
+    save_policy(tmp_path / "policy", OneStepPolicy(flow_policy(SPEC), JumpHead(flow_policy(SPEC))))
+    assert after_evaluation(tmp_path / "policy", SuccessRate(9, 10)).startswith("robo-rl export policy=")
+    config = replace(CONFIG, method=MethodConfig(name="fql", map=MapConfig("head")))
+    assert tuned(50, 90, 1e-6, config) == "robo-rl export policy=runs/ft out=runs/ft/bundle"
 
 
 def test_a_policy_that_sees_the_true_state_teaches() -> None:

@@ -94,6 +94,12 @@ def test_expectile_loss_weighs_errors_by_their_sign() -> None:
     torch.testing.assert_close(expectile_loss(torch.tensor([2.0, -1.0]), 0.7), torch.tensor(1.55))
 
 
+def test_value_has_the_layers_of_the_critics() -> None:
+    cfg = LearnerConfig(expectile=0.8, hidden=[4], critic_hidden=[8])
+    made = CandidateLearner(1, CandidateMap(1, 2, 3, 0.0), cfg, generator("x"))
+    assert [len(weight) for weight in made.value.parameters() if weight.ndim == 2] == [8, 1]
+
+
 def test_value_tends_to_the_expectile_of_executed_chunks() -> None:
     """Q of executed chunks is 0 or 1, evenly: the 0.8-expectile solves 0.8 (1 - V) = 0.2 V, V = 0.8."""
     made = learner(expectile=0.8, lr_critic=0.02)

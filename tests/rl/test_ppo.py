@@ -18,6 +18,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.state_io import load_state, save_state
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import EpisodeSeeds, generator
+from robo_rl.core.views import ALL
 from robo_rl.rl.collect import Collector
 from robo_rl.rl.loop import FinetuneConfig
 from robo_rl.rl.off_policy.config import LearnerConfig
@@ -326,6 +327,44 @@ def test_stopped_and_resumed_equals_uninterrupted(steps: int, tmp_path: Path) ->
     env.close()
     assert torch.equal(one.learner.actor_opt.flat, other.learner.actor_opt.flat)
     assert torch.equal(one.learner.critic_opt.flat, other.learner.critic_opt.flat)
+
+
+def test_the_critic_has_its_own_layers_and_the_optimisers_all_their_settings() -> None:
+    """One step from a zero gradient, rate 0.1: decay 0.5 leaves 0.95 of a weight."""
+    cfg = learner_config(
+        hidden=[4], critic_hidden=[8, 8], weight_decay=0.5, adam_beta2=0.9, lr_actor=0.1, lr_critic=0.1
+    )
+    learner = PpoLearner(3, DirectMap(1), cfg, PpoConfig(), generator("x"))
+    assert [tuple(p.shape) for p in learner.critic.parameters() if p.ndim == 2] == [(8, 3), (8, 8), (1, 8)]
+    for optimizer in (learner.actor_opt, learner.critic_opt):
+        before = optimizer.flat.clone()
+        optimizer.descend_gradient()
+        torch.testing.assert_close(optimizer.flat, 0.95 * before)
+        assert optimizer._adam.param_groups[0]["betas"] == (0.9, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("heads", 10),
+        ("critic_loss", "c51"),
+        ("precision", "bfloat16"),
+        ("n_step", 3),
+        ("batch", 7),
+        ("tau", 0.5),
+    ],
+)
+def test_settings_of_off_policy_learners_are_refused(name: str, value: Any) -> None:
+    """They would have no effect: rollouts are learned once, by one critic of states."""
+    with pytest.raises(ConfigError, match=f"no use for method.learner.{name}={value}. Set it to "):
+        PpoLearner(4, DirectMap(1), learner_config(**{name: value}), PpoConfig(), generator("x"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("activation", "tanh"), ("actor_norm", False), ("penalty", 1.0)])
+def test_settings_of_the_gaussian_actor_are_refused_for_other_heads(name: str, value: Any) -> None:
+    head = PpoLearner(4, DirectMap(1), learner_config(**{name: value}), PpoConfig(), generator("x")).head
+    with pytest.raises(ConfigError, match=f"method.learner.{name}="):
+        PpoLearner(4, DirectMap(1), learner_config(**{name: value}), PpoConfig(), generator("x"), ALL, head)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,13 @@ from torch import nn
 from policies.base.generative import GenerativePolicy
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
+from policies.imported.diffusion import ImportedDiffusionPolicy
 from policies.observation import EncoderStack
 from policies.registry import SavedPolicy
+from policies.tuned.best_of import BestOfPolicy
+from policies.tuned.direct import DirectPolicy
 from policies.tuned.fine_tuned import feature_encoders
+from policies.tuned.one_step import OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
@@ -157,8 +161,8 @@ class Rounds:
 
 
 def sampling_path(teacher: SavedPolicy) -> SamplingPath | None:
-    """The teacher's sampling path from noise to action; None for a residual, and for steering of a
-    residual.
+    """The teacher's sampling path from noise to action; None for other teachers than generative ones and
+    steering of these.
     """
     if isinstance(teacher, SteeredPolicy):
         return None if sampling_path(teacher.base) is None else teacher.path
@@ -194,14 +198,18 @@ def finished_head(student: nn.Module, teacher: SavedPolicy) -> SavedPolicy:
 
 def generative_base(policy: nn.Module | SavedPolicy) -> GenerativePolicy | VlaPolicy:
     """Generative policy at the bottom of a stack. Raises ConfigError if there is none."""
-    while isinstance(policy, SteeredPolicy | ResidualPolicy):
-        policy = policy.base
+    while isinstance(policy, SteeredPolicy | ResidualPolicy | BestOfPolicy | ImportedDiffusionPolicy):
+        policy = policy.inner if isinstance(policy, ImportedDiffusionPolicy) else policy.base
     several = isinstance(policy, GenerativePolicy) or (
         isinstance(policy, VlaPolicy) and policy.process.steps > 1
     )
     if not several:
+        kind = getattr(policy, "kind", "?")
+        if isinstance(policy, VlaPolicy | SingleStepPolicy | DirectPolicy | OneStepPolicy):
+            raise ConfigError(f"A policy of kind '{kind}' already decides in a single step.")
         raise ConfigError(
-            f"A policy of kind '{getattr(policy, 'kind', '?')}' already decides in a single step."
+            f"A policy of kind '{kind}' cannot be distilled: a head learns the chunks of a diffusion, flow "
+            "or vision-language-action policy, or of one that was fine-tuned from these."
         )
     assert isinstance(policy, GenerativePolicy | VlaPolicy)
     return policy
@@ -212,8 +220,8 @@ def check_head(config: DistillVerb, teacher: SavedPolicy) -> None:
     base = generative_base(teacher)
     if config.consistency > 0.0 and sampling_path(teacher) is None:
         raise ConfigError(
-            "consistency > 0 needs a teacher that samples in several steps, which a residual policy does "
-            "not. Set consistency=0, or distil its base."
+            "consistency > 0 needs the points between noise and action of a teacher that samples in several "
+            f"steps, which a policy of kind '{teacher.kind}' does not give. Set consistency=0."
         )
     if not isinstance(base, VlaPolicy):
         return

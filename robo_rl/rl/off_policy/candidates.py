@@ -55,7 +55,8 @@ class CandidateLearner(OffPolicyLearner):
         self.map: CandidateMap = action_map
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(drawn_seed(generator))
-            value = mlp(views.critic_width(obs_dim), tuple(cfg.hidden), 1, layer_norm=cfg.layer_norm)
+            hidden = tuple(cfg.critic_hidden or cfg.hidden)
+            value = mlp(views.critic_width(obs_dim), hidden, 1, layer_norm=cfg.layer_norm)
         self.value = value.to(self.context.device)
         self.value_opt = self.context.adam(self.value, cfg.lr_critic)
         self._forget()

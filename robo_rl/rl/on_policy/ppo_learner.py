@@ -42,6 +42,23 @@ from robo_rl.rl.on_policy.ppo import (
 from robo_rl.rl.on_policy.rollout import RolloutTransitions, joined_rounds, vars_of
 
 _ROWS_AT_ONCE = 16_384  # rows of one forward pass without gradients
+# Settings of the learner that every head reads. `actor` changes nothing: PPO samples around a mean.
+_READ = frozenset(
+    {"actor", "hidden", "critic_hidden", "layer_norm", "gamma", "lr_actor", "lr_critic", "grad_clip"}
+    | {"weight_decay", "adam_beta2", "timeout_is_failure"}
+)
+_READ_BY_GAUSSIAN = _READ | {"activation", "actor_norm", "penalty"}
+
+
+def check_read(cfg: LearnerConfig, read: frozenset[str]) -> None:
+    """Raise ConfigError for a setting of the learner that is not read, and so would have no effect."""
+    plain = LearnerConfig()
+    for name in vars(plain):
+        if name not in read and getattr(cfg, name) != getattr(plain, name):
+            raise ConfigError(
+                f"Learning from the policy's own rollouts has no use for method.learner.{name}="
+                f"{getattr(cfg, name)}. Set it to {getattr(plain, name)}."
+            )
 
 
 class PpoLearner:
@@ -67,6 +84,7 @@ class PpoLearner:
             raise ConfigError("PPO has no action-value critic for a gate: set method.learner.gate=false.")
         if cfg.return_floor:
             raise ConfigError("PPO has no TD targets for a floor: set method.learner.return_floor=false.")
+        check_read(cfg, _READ_BY_GAUSSIAN if head is None else _READ)
         if ppo.std <= 0.0 or ppo.gae_lambda > 1.0:
             raise ConfigError(
                 f"ppo.std={ppo.std} must be positive, ppo.gae_lambda={ppo.gae_lambda} at most 1."
@@ -85,7 +103,7 @@ class PpoLearner:
         self.updates = self.rounds = 0
         if action_map.ctx_dim and views != ALL:
             raise ConfigError("Separate views of actor and critic need an action map without context.")
-        hidden = tuple(cfg.hidden)
+        hidden = tuple(cfg.critic_hidden or cfg.hidden)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(drawn_seed(generator))
             self.head = self._gaussian(obs_dim) if head is None else head
@@ -93,8 +111,9 @@ class PpoLearner:
             self.critic = mlp(state_dim, hidden, 1, layer_norm=cfg.layer_norm).to(generator.device)
         self.actor: Any = self.head.module
         nn.init.constant_(self.critic[-1].get_parameter("bias"), ppo.value_bias)
-        self.actor_opt = FlatAdam(self.actor, cfg.lr_actor, cfg.grad_clip)
-        self.critic_opt = FlatAdam(self.critic, cfg.lr_critic, cfg.grad_clip)
+        steps = cfg.grad_clip, cfg.weight_decay, cfg.adam_beta2
+        self.actor_opt = FlatAdam(self.actor, cfg.lr_actor, *steps)
+        self.critic_opt = FlatAdam(self.critic, cfg.lr_critic, *steps)
 
     def _gaussian(self, obs_dim: int) -> GaussianHead:
         cfg, in_dim = self.cfg, self.views.actor_width(obs_dim) + self.map.ctx_dim

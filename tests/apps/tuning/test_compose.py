@@ -47,7 +47,7 @@ def method(
 ) -> MethodConfig:
     """A tiny run: 48 steps of the base, 5 updates of burn-in, 48 online."""
     where = {name: options.pop(name) for name in list(options) if name in MapConfig.__dataclass_fields__}
-    learner: Any = {"hidden": [16], "batch": 16} | options
+    learner: Any = {"hidden": [16]} | ({} if algorithm == "denoising" else {"batch": 16}) | options
     return MethodConfig(
         env_steps=96, base_steps=48, burn_in=5, replay_capacity=300, learner=LearnerConfig(**learner),
         mix=mix or MixConfig(), map=MapConfig(kind=kind, **where), algorithm=algorithm, name=kind,

@@ -12,16 +12,20 @@ from torch import Tensor
 from policies.base.noise import EpisodeNoise
 from policies.checkpoint import save_policy
 from policies.executor import ChunkExecutor
+from policies.imported.diffusion import ImportedDiffusionPolicy
 from policies.registry import SavedPolicy
+from policies.tuned.best_of import BestOfPolicy
+from policies.tuned.one_step import JumpHead, OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.apps.distill import main, train_note
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, sampling_path
 from robo_rl.conf.distill import DistillVerb
-from robo_rl.core.action_map import LatentMap, ResidualMap
+from robo_rl.core.action_map import CandidateMap, LatentMap, ResidualMap
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.nets.actor import ActorConfig, make_actor
+from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
 from tests.policies.small import flow_policy
@@ -36,11 +40,33 @@ def steered(origin: str = "gaussian", base: SavedPolicy | None = None) -> Steere
     return SteeredPolicy(base or flow_policy(SPEC), actor, action_map)
 
 
-def residual(steps: int = 1) -> ResidualPolicy:
+def residual(steps: int = 1, base: SavedPolicy | None = None) -> ResidualPolicy:
     torch.manual_seed(2)
     actor = make_actor(ActorConfig("deterministic", 4 + steps, steps, (8,)))
     torch.nn.init.normal_(actor.net[-1].weight)
-    return ResidualPolicy(flow_policy(SPEC), actor, ResidualMap(1, 0.3, steps))
+    return ResidualPolicy(base or flow_policy(SPEC), actor, ResidualMap(1, 0.3, steps))
+
+
+def best_of() -> BestOfPolicy:
+    """Four draws, of which the critic prefers the one with the largest first action."""
+    torch.manual_seed(3)
+    critic = CriticEnsemble(4 + 2, [1], heads=2, layer_norm=False)
+    with torch.no_grad():
+        for weight in critic.weights:
+            weight.zero_()
+        critic.weights[0][:, 4] = 1.0
+        critic.biases[0].fill_(2.0)
+        critic.weights[1].fill_(1.0)
+    unused = make_actor(ActorConfig("deterministic", 1, 1, (1,)))
+    return BestOfPolicy(flow_policy(SPEC), critic, CandidateMap(1, 2, 4), unused)
+
+
+def imported() -> ImportedDiffusionPolicy:
+    """Its chunks begin a step later and are scaled."""
+    policy = ImportedDiffusionPolicy(flow_policy(SPEC), past=1)
+    policy.gain.fill_(0.5)
+    policy.offset.fill_(0.2)
+    return policy.eval().requires_grad_(False)
 
 
 def head() -> SingleStepPolicy:
@@ -75,6 +101,9 @@ TEACHERS = {
     "steered from zero": steered("zero"),
     "residual per step": residual(),
     "residual per chunk": residual(2),
+    "best of four draws": best_of(),
+    "residual per chunk of an imported policy": residual(2, imported()),
+    "imported": imported(),
 }
 
 
@@ -176,7 +205,9 @@ def test_residuals_have_no_denoising_path() -> None:
     ("teacher", "changes", "words"),
     [
         (head(), {}, "already decides in a single step"),
+        (OneStepPolicy(flow_policy(SPEC), JumpHead(flow_policy(SPEC))), {}, "'one_step' already decides"),
         (residual(), {"consistency": 1.0}, "samples in several steps"),
+        (best_of(), {"consistency": 1.0}, "kind 'best_of' does not give"),
         (flow_policy(SPEC), {"env": "metaworld/reach-v3"}, "the policy was trained in .* on"),
     ],
 )

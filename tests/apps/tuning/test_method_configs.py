@@ -562,7 +562,7 @@ def small(name: str, *overrides: str) -> MethodConfig:
         "hidden=[8]",
         "critic_hidden=null",
         f"heads={min(4, config.learner.heads)}",
-        "batch=8",
+        *([] if config.algorithm in ON_POLICY else ["batch=8"]),
         f"actor_delay={min(2, config.learner.actor_delay)}",
     ]
     settings = [f"method.learner.{size}" for size in sizes] + [

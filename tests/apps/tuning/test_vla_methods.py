@@ -42,7 +42,7 @@ pytest.importorskip("transformers", reason="transformers is not installed: pip i
 def method(kind: str, algorithm: str = "off_policy", **options: Any) -> MethodConfig:
     """24 steps of the base, then 24 of learning, in three lanes."""
     where = {name: options.pop(name) for name in list(options) if name in MapConfig.__dataclass_fields__}
-    learner: Any = {"hidden": [16], "batch": 8} | options
+    learner: Any = {"hidden": [16]} | ({} if algorithm == "denoising" else {"batch": 8}) | options
     return MethodConfig(
         env_steps=48, base_steps=24, burn_in=0, replay_capacity=60, learner=LearnerConfig(**learner),
         map=MapConfig(kind=kind, **where), algorithm=algorithm, name=kind, guard_window=0,

@@ -19,6 +19,7 @@ from robo_rl.core.errors import ConfigError
         ("192.168.0.7:80", Address("192.168.0.7", 80)),
         ("remote:gpu-box", Address("gpu-box", 5757)),
         ("remote:[::1]:9", Address("::1", 9)),
+        ("remote:[::1]", Address("::1", 5757)),
         ("remote:gpu:1,token=a b.txt,deadline_s=0.5", Address("gpu", 1, "a b.txt", 0.5)),
     ],
 )
@@ -35,6 +36,13 @@ def test_addresses(text: str, address: Address) -> None:
 )  # fmt: skip
 def test_texts_that_are_no_address(text: str) -> None:
     with pytest.raises(ConfigError, match="expected: "):
+        parse_address(text)
+
+
+@pytest.mark.parametrize("text", ["remote:::1", "remote:::1:5757", "fe80::1:5757,token=a"])
+def test_ipv6_addresses_need_brackets(text: str) -> None:
+    """Without them the last group would be taken for the port."""
+    with pytest.raises(ConfigError, match=r"in brackets, such as \[::1\]:5757"):
         parse_address(text)
 
 

@@ -126,6 +126,11 @@ BAD_HEADERS = {
     "negative side": header_of(shape=[-1]),
     "sides whose product overflows": header_of(shape=[2**24, 2**24, 2**24]),
     "huge side": header_of(shape=[2**62]),
+    "no numbers, but huge other sides": {
+        "kind": "k",
+        "meta": {},
+        "arrays": [header_of()["arrays"][0], {"name": "y", "dtype": "uint8", "shape": [0, *[2**24] * 4]}],
+    },
     "side that is a float": header_of(shape=[1.0]),
     "side that is true": header_of(shape=[True]),
     "side that is a text": header_of(shape=["1"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
@@ -17,7 +18,7 @@ from policies.deploy.bundle import Bundle
 from policies.deploy.runner import OnnxPolicy
 from policies.remote import server as serving
 from policies.remote.address import Address
-from policies.remote.channel import FrameChannel
+from policies.remote.channel import ClosedError, FrameChannel
 from policies.remote.client import PolicyConnection
 from policies.remote.contract import bundle_contract
 from policies.remote.frames import MAGIC, PREFIX, Frame, encode
@@ -149,6 +150,7 @@ def test_unknown_requests(button_bundle: Bundle, start: Start, frame: Frame) -> 
         OPEN | {"protocol": "1"},
         OPEN | {"nonce": 3},
         OPEN | {"nonce": "0" * 65},
+        OPEN | {"nonce": "0G"},
     ],
 )
 def test_openings_of_another_protocol(button_bundle: Bundle, start: Start, meta: dict[str, Any]) -> None:
@@ -158,6 +160,14 @@ def test_openings_of_another_protocol(button_bundle: Bundle, start: Start, meta:
     channel.send(Frame("open", meta), 5.0)
     assert "a frame was refused" in refusal(channel)
     works(running, button_bundle)
+
+
+def test_nonce_of_a_client_that_cannot_be_encoded(button_bundle: Bundle, start: Start) -> None:
+    """A lone surrogate is valid JSON, but a proof cannot be computed of it."""
+    channel = FrameChannel(connected(start(served(button_bundle), TOKEN)), 0)
+    channel.receive(5.0)
+    channel.send(Frame("open", OPEN | {"nonce": "\ud800", "proof": "0" * 64}), 5.0)
+    assert "holds no nonce" in refusal(channel)
 
 
 @pytest.mark.parametrize("given", [None, "", 1, "0" * 64, "ä" * 64, TOKEN, proof(TOKEN, "client", "1", "2")])
@@ -195,6 +205,57 @@ def test_slow_client_is_disconnected(
     assert time.monotonic() - begin_s < 3.0
     assert [line for line in running.said if "a frame took more than 0.3 s" in line]
     silent.sample(observations(silent.contract, 1), noise_of(silent.contract, 1))
+
+
+def test_peers_without_the_token_take_no_place(
+    button_bundle: Bundle, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 silent connections beside a server of one client; the oldest of them are ended."""
+    monkeypatch.setenv("ROBO_RL_TOKEN", TOKEN)
+    running = start(served(button_bundle), TOKEN, most_clients=1)
+    silent = [connected(running) for _ in range(serving.MOST_WAITING + 8)]
+    works(running, button_bundle)
+    assert silent[0].recv(1 << 12)
+    assert silent[0].recv(1) == b""
+    for each in silent:
+        each.close()
+
+
+def test_a_crowd_does_not_end_the_first_frames_of_another_host(
+    button_bundle: Bundle, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MOST_WAITING", 4)
+    running = start(served(button_bundle))
+    place = running.address.host, running.address.port
+    slow = FrameChannel(socket.create_connection(place, 5.0, source_address=("127.0.0.2", 0)), 1 << 20)
+    assert slow.receive(5.0).kind == "hello"
+    crowd = [connected(running) for _ in range(8)]
+    assert all(each.recv(1) for each in crowd)  # all were accepted
+    slow.send(Frame("open", OPEN), 5.0)
+    assert slow.receive(5.0).kind == "contract"
+    for each in (slow, *crowd):
+        each.close()
+
+
+def test_a_client_that_vanished_counts_as_closed(button_bundle: Bundle, start: Start) -> None:
+    """The system asks a silent client; what it then raises is a broken connection, not a late frame."""
+    running = start(served(button_bundle))
+    client = opened(running)
+    [at_server] = running.server._clients.values()
+    assert at_server._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert at_server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 60
+    assert at_server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 60_000
+    client.close()
+    with closing(socket.socket()) as plain:
+        silent = FrameChannel(plain, 0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FrameChannel, "_some", vanished)
+            with pytest.raises(ClosedError):
+                silent.receive(5.0, idle=True)
+
+
+def vanished(channel: FrameChannel, place: memoryview) -> int:
+    raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
 
 
 # -- servers
@@ -255,6 +316,14 @@ def test_first_frames_of_another_protocol(impostor: Any, frame: Frame, words: st
     with pytest.raises(RemoteError) as caught:
         PolicyConnection(impostor(lambda channel: channel.send(frame, 5.0)))
     assert words in str(caught.value)
+
+
+def test_nonce_of_a_server_that_cannot_be_encoded(impostor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a client."""
+    monkeypatch.setenv("ROBO_RL_TOKEN", TOKEN)
+    hello = replace(HELLO, meta=HELLO.meta | {"nonce": "\ud800", "token": True})
+    with pytest.raises(RemoteError, match="does not speak protocol 1"):
+        PolicyConnection(impostor(lambda channel: channel.send(hello, 5.0)))
 
 
 def test_impostor_without_the_token_is_found(

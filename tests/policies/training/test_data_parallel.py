@@ -19,6 +19,7 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.nets.ranks import Ranks
 from robo_rl.rl.scale.process_group import RankError
 from robo_rl.rl.scale.torchrun import launch
+from tests.policies.small_vla import drawn, seen, small_vla
 from tests.policies.training.train_in_ranks import SHARDED, WINDOWS, Losses, config
 from tests.policies.worlds import CAMERA_ENV, ENV, NETS, policy_of, windows_of
 
@@ -47,6 +48,25 @@ def test_shards_of_all_ranks_are_the_batch_of_one_process() -> None:
     parts = [draws(0, 3, each.shard(action), 1, each) for each in ranks]
     for name in ("noise", "u", "crop"):
         assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
+
+
+def test_shards_of_a_vla_have_the_losses_of_one_process() -> None:
+    """Draw j of a window takes the noise of another window of the entire batch, also where that is another
+    rank's.
+    """
+    policy, ranks, rows = small_vla().requires_grad_(True), [Ranks(rank, 2) for rank in range(2)], 8
+    obs, action = seen(*("left", "right") * 4), drawn(rows).clamp(-1.0, 1.0)
+
+    def losses(each: Ranks) -> torch.Tensor:
+        trainer = BaseTrainer(policy, windows_of(ENV, rows), config(), ranks=each)
+        own, mine = each.shard(action), {key: each.shard(value) for key, value in obs.items()}
+        draw = trainer._draws(own)
+        return policy.bc_loss(mine, own, draw.noise, draw.u, draw.crop).detach()
+
+    whole = losses(Ranks())
+    torch.testing.assert_close(torch.cat([losses(each) for each in ranks]), whole)
+    draw = draws(0, 0, action, policy.cameras)  # one noise for each window
+    torch.testing.assert_close(policy.bc_loss(obs, action, draw.noise, draw.u, draw.crop), whole)
 
 
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:

@@ -201,6 +201,14 @@ def test_learning_rate_by_hand() -> None:
     assert learning_rate(110, config) == pytest.approx(0.2)
 
 
+def test_a_short_training_passes_its_warm_up() -> None:
+    """100 of 50 steps would end at half of the rate: a tenth of the steps is the most."""
+    short = BaseTrainConfig(steps=50, warmup_steps=100, lr=2.0, final_lr=0.1)
+    assert [learning_rate(step, short) for step in (0, 4)] == pytest.approx([0.4, 2.0])
+    assert learning_rate(49, short) < 0.21
+    assert learning_rate(0, BaseTrainConfig(steps=3, lr=2.0)) == 2.0
+
+
 def test_resumed_equals_uninterrupted(tmp_path: Path) -> None:
     """Promise 7, to the last bit: weights, average, optimiser and log after a restart at update 4."""
     data, whole, second = windows_of(ENV, 50), _Log(), _Log()
