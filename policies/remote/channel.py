@@ -14,11 +14,7 @@ from policies.remote.frames import PREFIX, Frame, empty, encode, read_header, re
 from robo_rl.core.errors import RemoteError
 
 _ONE_PACKET = 1 << 16  # bytes up to which a frame is copied into one buffer, and so sent at once
-PROBE_AFTER_S, PROBE_EVERY_S, PROBES = (
-    20,
-    5,
-    4,
-)  # a silent peer is asked whether it is there; see `_keep_alive`
+PROBE_AFTER_S, PROBE_EVERY_S, PROBES = 20, 5, 4  # of a silent peer, see `_keep_alive`
 
 
 class LateError(RemoteError):

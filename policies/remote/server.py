@@ -69,9 +69,7 @@ class PolicyServer:
         self._most_clients, self._deciding = most_clients, threading.Lock()
         self._places = threading.Semaphore(most_clients)
         self._clients: dict[threading.Thread, FrameChannel] = {}  # all connections
-        self._waiting: dict[
-            FrameChannel, str
-        ] = {}  # those in their first frames, oldest first, with their host
+        self._waiting: dict[FrameChannel, str] = {}  # those in their first frames, oldest first; their hosts
         self.clients = self.answered = 0  # connections that passed the first frames; decisions
 
     def serve(self, stop: Callable[[], bool]) -> None:
