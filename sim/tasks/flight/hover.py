@@ -85,6 +85,10 @@ class HoverTask:
         return (0.0, 0.0, 0.0), self.box_m
 
     @property
+    def floor_m(self) -> float | None:
+        return None
+
+    @property
     def power(self) -> int:
         """Exponent of the power mean over distances that gives the error: 1 mean, 2 root mean square."""
         return 1
