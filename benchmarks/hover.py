@@ -1,4 +1,4 @@
-"""Hover from 1,000 tumbling starts with disturbance and noise: error over the last 2 s, by training time.
+"""Hover from 1,000 random starts with disturbance and noise: error over the last 2 s, by training time.
 
     python benchmarks/hover.py --seeds 5
 

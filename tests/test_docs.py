@@ -20,7 +20,9 @@ from robo_rl.apps.cli.main import GROUPS
 from robo_rl.apps.cli.multirun import expand_sweeps
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.conf.fields import settings
+from robo_rl.conf.fly import FlyConfig
 from robo_rl.data.formats.registry import FORMATS
+from robo_rl.flight.fly.setup import FlightSetup, check_own
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -126,6 +128,18 @@ def test_commands_are_accepted(name: str) -> None:
     texts = {key for key, setting in known.items() if setting.plain_type is str and not setting.choices}
     for pack in packed(given, texts | {"method"}):  # any text is taken; names of methods are looked at below
         load_config(name, [f"{key}={value}" for key, value in pack.items()], schema)
+
+
+def test_flights_can_be_flown() -> None:
+    """The settings of every documented flight suit its task and craft, on the pages and in the help."""
+    told = [dict(word.split("=", 1) for word in line.split()[2:]) for line in VERBS["fly"].examples]
+    flights = [given for given in (*commands()["fly"], *told) if "mine.yaml" not in given.values()]
+    assert len(flights) > 10
+    for given in flights:
+        plain = {key: yaml.safe_load(value) for key, value in given.items() if not key.startswith("method")}
+        config = FlyConfig(**plain)
+        check_own(config)
+        FlightSetup.of(config)
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

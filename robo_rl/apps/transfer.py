@@ -10,7 +10,7 @@ from robo_rl.flight.flight_run import load_flight_run
 from robo_rl.flight.transfer import arm as transfer_arm
 from robo_rl.flight.transfer import swarm as transfer_swarm
 from robo_rl.flight.transfer.film import check_size
-from robo_rl.flight.transfer.flights import drops_of, measure, scene_of
+from robo_rl.flight.transfer.flights import check_floor, drops_of, measure, scene_of
 from robo_rl.flight.transfer.report import finish
 from robo_rl.runs.outputs import check_folder
 from sim.engines.bullet.client import load_pybullet
@@ -52,6 +52,7 @@ def main(config: TransferConfig) -> int:
         refuse(config, NOT_SWARMS, "single drones", "a swarm")
         return transfer_swarm.main(config, scene)
     flown = load_flight_run(config)
+    check_floor(config, flown.task)
     rows = measure(config, flown, scene)
     return finish(config, flown, scene, rows, drops_of(rows))
 

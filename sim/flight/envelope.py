@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robo_rl.core.flight.envelope import FlightEnvelope
+from robo_rl.core.flight.envelope import RANGES, FlightEnvelope
 from robo_rl.core.shapes import Bool, Float
 from sim.flight.trial import Trial
 
@@ -16,7 +16,8 @@ LEAST_TILT_RAD, LEAST_RATE_RAD_S, LEAST_SPEED_M_S, LEAST_SIDE_M = 0.35, 3.0, 0.5
 def envelope_of(trial: Trial) -> FlightEnvelope | None:
     """The smallest envelope with margin around all successful flights of `trial`; None if there is none.
 
-    Bounds are at least the constants above, because gusts tilt a craft further than calm trials show.
+    Bounds are at least the constants above, because gusts tilt a craft further than calm trials show, and
+    at most what a bundle may hold (`RANGES`).
     """
     flown = trial.held
     if not flown.any():
@@ -28,8 +29,8 @@ def envelope_of(trial: Trial) -> FlightEnvelope | None:
     tilt_rad = max(LEAST_TILT_RAD, MARGIN * float(tilt(quat.unsqueeze(2)).max()))
     return FlightEnvelope(
         tilt_rad=min(tilt_rad, torch.pi),
-        rate_rad_s=max(LEAST_RATE_RAD_S, MARGIN * float(rate.norm(dim=1).max())),
-        speed_m_s=max(LEAST_SPEED_M_S, MARGIN * float(velocity.norm(dim=1).max())),
+        rate_rad_s=_within("rate_rad_s", LEAST_RATE_RAD_S, MARGIN * float(rate.norm(dim=1).max())),
+        speed_m_s=_within("speed_m_s", LEAST_SPEED_M_S, MARGIN * float(velocity.norm(dim=1).max())),
         fence_low_m=_vec3(middle - half),
         fence_high_m=_vec3(middle + half),
         # Not below 2.1 rad: a policy that recovers from upside down may continue.
@@ -46,6 +47,11 @@ def _in_flight(values: Float[Tensor, "t c n"], flown: Bool[Tensor, " n"]) -> Flo
 def tilt(quat_wxyz: Float[Tensor, "t 4 n"]) -> Float[Tensor, "t n"]:
     """Angle between the body's z axis and the world's, rad: cos = 1 - 2 (x^2 + y^2)."""
     return (1.0 - 2.0 * quat_wxyz[:, 1:3].square().sum(dim=1)).clamp(-1.0, 1.0).arccos()
+
+
+def _within(name: str, least: float, value: float) -> float:
+    """The value, at least `least` and at most what an envelope permits."""
+    return min(max(least, value), RANGES[name][1])
 
 
 def _vec3(values: Tensor) -> tuple[float, float, float]:

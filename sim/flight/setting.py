@@ -21,7 +21,7 @@ from sim.tasks.flight.obstacles import ObstacleTask, check_obstacles
 from sim.tasks.flight.protocol import FlightTask
 from sim.tasks.flight.race import RaceTask, check_race, craft_radius_m
 from sim.tasks.flight.track import load_track
-from sim.tasks.flight.tracking import TrackingTask, check_speed, figure_eight
+from sim.tasks.flight.tracking import TrackingTask, check_speed, tracking_task
 from sim.tasks.flight.waypoints import WaypointTask, check_waypoint_speed
 from sim.tasks.swarm.world import SwarmWorld, arm_m
 
@@ -89,7 +89,7 @@ def measured_task(name: str, craft: Craft, options: FlightOptions) -> MeasuredTa
     if name == "figure8":
         speed_m_s = 2.0 if options.speed_m_s is None else options.speed_m_s
         check_speed(craft, speed_m_s)
-        return TrackingTask(most_speed_m_s=1.1 * speed_m_s, curve=figure_eight(speed_m_s))
+        return tracking_task(speed_m_s)
     if name == "waypoints":
         task = WaypointTask() if options.speed_m_s is None else WaypointTask(most_speed_m_s=options.speed_m_s)
         check_waypoint_speed(craft, task.most_speed_m_s, task)

@@ -185,7 +185,7 @@ VERBS = {
         "train",
         "train a quadcopter policy in simulation, film it, and export it as a bundle and as C code",
         "robo-rl fly task=hover",
-        "robo-rl fly task=hover craft=cf21 randomize=0.2 seeds=3 out=runs/cf21",
+        "robo-rl fly task=hover craft=cf21 randomize=0.1 seeds=3 out=runs/cf21",
     ),
     "vision": _verb(
         "vision",

@@ -65,17 +65,18 @@ def resolved(config: FlyConfig, task: FlightTask) -> FlyConfig:
     """Settings with all dependent defaults filled in, as run and bundle record them.
 
     task: the measured one. Speeds stay None if they are the task's own, because they would change the
-    environment's name. `horizon` and `lr` stay 0 for reward-based methods, which do not read them.
+    environment's name. Settings that a reward-based method does not read keep their default.
     """
     known: dict[str, Any] = {
         "updates": total_updates(config),
-        "flights": flights(config),
         "latency_s": latency_s(config),
-        "w_action_rate": task.w_action_rate,
         "eval_s": task.max_steps * task.dt_s,
     }
+    if not isinstance(config.method, RewardMethod) or config.method.reward == "task":
+        known["w_action_rate"] = task.w_action_rate
     if not isinstance(config.method, RewardMethod):
         own = recipe(config)
+        known["flights"] = flights(config)
         known |= {item.name: getattr(own, item.name) for item in fields(FirstOrderConfig)}
         known |= {"value": bool(own.value), "bootstrap_terminated": bool(own.bootstrap_terminated)}
     return replace(config, **known)

@@ -15,6 +15,7 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.flight.fly.learners import make_training
 from robo_rl.flight.fly.recipe import resolved, total_updates
 from robo_rl.flight.fly.setup import FlightSetup
+from robo_rl.flight.own_files import own_numbers, with_checksums
 from robo_rl.flight.rows import FlyRow
 from robo_rl.flight.seed_runs import SeedPlan, train_seeds
 from robo_rl.runs.device import pick_device
@@ -55,6 +56,7 @@ def fly_setup(config: FlyConfig) -> tuple[FlyConfig, FlightSetup]:
     and `pick_device`.
     """
     pick_device(config.device)  # a device that is missing is reported before the run's folder is made
+    config = with_checksums(config)
     setting = FlightSetup.of(config)
     return resolved(config, setting.task), setting
 
@@ -78,7 +80,7 @@ def train_all(config: FlyConfig, setting: FlightSetup, run: RunDir) -> tuple[lis
         shown=("train/cost",),
         about={
             "verb": "fly", "method": config.method.name, "task": config.task, "craft": setting.craft.name,
-            "source": setting.craft.source, "settings": asdict(config),
+            "source": setting.craft.source, "settings": asdict(config), **own_numbers(config),
         },
     )  # fmt: skip
     trained = train_seeds(plan, run, partial(make_training, config, setting))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.fly_method import PpoMethod, RewardMethod
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.flight.fly.recipe import latency_s
@@ -37,6 +38,16 @@ from sim.tasks.flight.tracking import TrackingTask
 from sim.tasks.flight.waypoints import WaypointTask
 
 PERFECT = Realism()
+_UNREAD = {  # settings of first-order learning -> what methods that learn from rewards have instead
+    "horizon": "method.learner.n_step",
+    "lr": "method.learner.lr_actor and method.learner.lr_critic",
+    "final_lr": None,
+    "grad_clip": "method.learner.grad_clip",
+    "value": None,
+    "bootstrap_terminated": None,
+    "gamma": "method.learner.gamma",
+    "flights": "method.lanes",
+}
 
 
 @dataclass(frozen=True)
@@ -142,12 +153,28 @@ def options_of(config: FlyConfig) -> FlightOptions:
 
 
 def check_own(config: FlyConfig) -> None:
-    """Raise ConfigError for a setting that only another task has."""
+    """Raise ConfigError for a setting that only another task or another method has."""
     given = {item.name: getattr(config, item.name) for item in fields(FlightOptions)}
     check_options(config.task, FlightOptions(**given))
     for name, task in {"gate_shift_m": "race", "train_density": "obstacles"}.items():
         if config.task != task and getattr(config, name) != getattr(FlyConfig, name):
             raise ConfigError(f"Task {config.task} has no {name}: leave it out, or fly task={task}.")
+    if isinstance(config.method, RewardMethod):
+        _check_read(config, config.method)
+
+
+def _check_read(config: FlyConfig, method: RewardMethod) -> None:
+    """Raise ConfigError for a setting that a method which learns from rewards does not read."""
+    unread = _UNREAD | ({"horizon": "method.ppo.rollout"} if isinstance(method, PpoMethod) else {})
+    if method.reward == "l2f":
+        unread["w_action_rate"] = "method.reward=task with it"
+    for name, instead in unread.items():
+        if (value := getattr(config, name)) != getattr(FlyConfig, name):
+            raise ConfigError(
+                f"{name}={value} has no effect with method={config.method.name}"
+                f"{' method.reward=l2f' if name == 'w_action_rate' else ''}: "
+                + (f"use {instead}." if instead else "leave it out.")
+            )
 
 
 def training_task(task: MeasuredTask, craft: Craft, config: FlyConfig) -> MeasuredTask:

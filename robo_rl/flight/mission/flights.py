@@ -19,17 +19,15 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.flight.fly.runs import train_run
-from robo_rl.runs.loaded_policy import find_policy
+from robo_rl.flight.fly.setup import FlightSetup
+from robo_rl.runs.loaded_policy import find_policy, trained_settings
 from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir
-from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import POS
-from sim.flight.command import ON_MOTORS, CommandLevel
 from sim.flight.flights import Flights
 from sim.flight.path_following import following
 from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot
 from sim.tasks.flight.follow import FollowTask, path_values
-from sim.tasks.flight.observation import FlightSenses
 from sim.tasks.stl.formula import Grid
 from sim.tasks.stl.plan import Plans, plan
 from sim.tasks.stl.scene import Mission, Scenes, draw_scenes
@@ -74,12 +72,10 @@ class Planned:
 
 @dataclass(frozen=True)
 class Tracker:
-    """A path-following policy with the aircraft, senses and command level of its training."""
+    """A path-following policy with the aircraft, senses, command level and realism of its training."""
 
-    craft: Craft
-    senses: FlightSenses
+    setting: FlightSetup
     policy: FlightPolicy
-    level: CommandLevel = ON_MOTORS
 
 
 def load_tracker(
@@ -93,15 +89,14 @@ def load_tracker(
     if config.run is None:
         train_run(FlyConfig(task="figure8", updates=updates, out=str(folder), seed=config.seed, eager=eager))
     settings = RunDir.open(folder).config()
-    policy = load_policy(find_policy(folder))
-    senses = FlightSenses(settings.get("history", 8), settings.get("integral", True))
+    found = find_policy(folder)
+    policy = load_policy(found)
     if settings.get("task") != "figure8" or not isinstance(policy, FlightPolicy):
         raise CheckpointError(
             f"{folder} holds {_task_words(settings.get('task'))}, expected one of robo-rl fly task=figure8. "
             "Train one: robo-rl fly task=figure8 out=runs/eight, then robo-rl mission run=runs/eight."
         )
-    level = CommandLevel(settings.get("level", "motors"), settings.get("rate_rad_s", ON_MOTORS.rate_rad_s))
-    return Tracker(load_craft(str(settings["craft"])), senses, policy, level)
+    return Tracker(FlightSetup.of(trained_settings(folder, found, FlyConfig, "fly")), policy)
 
 
 def plan_mission(config: MissionConfig, mission: Mission) -> Planned:
@@ -113,19 +108,21 @@ def plan_mission(config: MissionConfig, mission: Mission) -> Planned:
 
 
 def fly_mission(config: MissionConfig, planned: Planned, pilot: str, tracker: Tracker) -> MissionFlight:
-    """Fly every path with disturbance and sensor noise, and evaluate the flights at 100 Hz."""
-    mission = planned.scenes.mission
+    """Fly every path with disturbance, sensor noise and the realism of the training, and evaluate the flights
+    at 100 Hz.
+    """
+    setting, mission = tracker.setting, planned.scenes.mission
     task = FollowTask()
-    task = replace(task, max_steps=round(mission.duration_s / task.dt_s))
+    task = replace(task, max_steps=mission.formula.horizon_steps(Grid(task.dt_s)))
     # Eager: with so few drones and steps, compilation would take longer than the flights.
     flights = Flights(
-        tracker.craft, task, tracker.senses, config.episodes, derive_seed("flights", config.seed),
-        gradient=False, eager=True, level=tracker.level,
+        setting.craft, task, setting.senses, config.episodes, derive_seed("flights", config.seed),
+        realism=setting.realism, gradient=False, eager=True, level=setting.options.commanded,
     )  # fmt: skip
     inner: Pilot = (
         policy_pilot(tracker.policy.columns)
         if pilot == POLICY
-        else controller_pilot(pilot, tracker.craft, task.dt_s, config.episodes, tracker.level.name)
+        else controller_pilot(pilot, setting.craft, task.dt_s, config.episodes, setting.options.level)
     )
     first = flights.state[POS].clone()
     trial = fly(flights, following(inner, path_values(planned.plans, task.max_steps, task.dt_s)))

@@ -15,6 +15,7 @@ from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.core.seeding import derive_seed
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.timing import cpu_seconds
+from robo_rl.flight.own_files import own_numbers
 from robo_rl.flight.rows import SwarmRow
 from robo_rl.flight.seed_runs import SeedPlan, train_seeds
 from robo_rl.flight.swarm.setting import SwarmSetting
@@ -40,6 +41,7 @@ def train_all(config: SwarmConfig, setting: SwarmSetting, run: RunDir) -> tuple[
         about={
             "verb": "swarm", "engine": setting.engine, "craft": setting.craft.name,
             "source": setting.craft.source, "drones": config.drones, "settings": asdict(config),
+            **own_numbers(config),
         },
     )  # fmt: skip
     trained = train_seeds(plan, run, partial(make_training, config, setting))

@@ -57,8 +57,11 @@ class SwarmSetting:
         senses = SwarmSenses(config.neighbours, config.cylinders, config.history)
         return cls(craft, world, others, senses, scenarios, config.engine)
 
-    def training_swarm(self, config: SwarmConfig, seed: int) -> Swarm:
-        """Worlds for training: all densities, shorter, and some that start shortly before a collision."""
+    def training_swarm(self, config: SwarmConfig, seed: int, crowding: float = 1.0) -> Swarm:
+        """Worlds for training: all densities, shorter, and some that start shortly before a collision.
+
+        crowding: scales the densities of the first ones.
+        """
         world = replace(self.world, density=max(config.density, config.train_density))
         return Swarm(
             self.craft,
@@ -71,6 +74,7 @@ class SwarmSetting:
             with_downwash=config.downwash,
             eager=config.eager,
             other_engine=self.other_engine(world, config.worlds, pure=True),
+            crowding=crowding,
         )
 
     def swarm(self, config: SwarmConfig, world: SwarmWorld, seed: int, batch: int = 0) -> Swarm:

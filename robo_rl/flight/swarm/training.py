@@ -18,8 +18,9 @@ def make_training(config: SwarmConfig, setting: SwarmSetting, seed: int) -> Seed
     """New policy and its learner."""
     torch.manual_seed(derive_seed("init", seed))
     policy = setting.policy(config)
-    swarm = setting.training_swarm(config, derive_seed("swarm", seed))
-    swarm.caution = swarm.crowding = curriculum_progress(0, config)
+    first = curriculum_progress(0, config)
+    swarm = setting.training_swarm(config, derive_seed("swarm", seed), first)
+    swarm.caution = first
     recipe = FirstOrderConfig(**{item.name: getattr(config, item.name) for item in fields(FirstOrderConfig)})
     trainer = FirstOrder(policy, swarm, recipe)
 

@@ -16,6 +16,7 @@ from robo_rl.runs.progress import progress
 from sim.engines.bullet.effects import AirEffects, equipped
 from sim.engines.bullet.motion import Motion
 from sim.engines.bullet.world import BulletWorld
+from sim.flight.bullet.flights import floor_of
 from sim.flight.trial import Trial
 
 FPS = 25
@@ -40,7 +41,11 @@ def film(
     poses = poses_of(trial)
     others = 1 if scene.above_m is None else 2
     world = BulletWorld(
-        equipped(flown.craft, scene), others, 1.0 / 240.0, floor_m=-scene.height_m, per_arena=others
+        equipped(flown.craft, scene),
+        others,
+        1.0 / 240.0,
+        floor_m=floor_of(flown.task, scene),
+        per_arena=others,
     )
     middle, eye = viewpoint(poses.position_m)
     every = max(1, round(1.0 / (FPS * flown.task.dt_s)))

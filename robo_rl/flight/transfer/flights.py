@@ -15,6 +15,7 @@ from sim.flight.bullet.flights import bullet_flights
 from sim.flight.control.controllers import CONTROLLERS
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot, controller_pilot, fly, policy_pilot
+from sim.tasks.flight.protocol import FlightTask
 
 HOME = "quad"  # the engine of training
 POLICY = "policy"
@@ -27,6 +28,15 @@ def scene_of(config: TransferConfig) -> AirEffects:
     scene = AirEffects(effects, config.height_m, config.above_m, config.rate_hz, config.aero)
     check_scene(scene)
     return scene
+
+
+def check_floor(config: TransferConfig, task: FlightTask) -> None:
+    """Raise ConfigError for a height over the floor in a task whose room has a floor."""
+    if task.floor_m is not None and config.height_m != TransferConfig.height_m:
+        raise ConfigError(
+            f"height_m={config.height_m:g} cannot be used: task={task.name} flies in a room, whose floor is "
+            f"at z = {task.floor_m:g} m. Leave it out."
+        )
 
 
 def measure(config: TransferConfig, flown: FlightRun, scene: AirEffects) -> list[TransferRow]:

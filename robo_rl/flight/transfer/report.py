@@ -20,12 +20,25 @@ from robo_rl.flight.fly.report import FILMED, flight_log
 from robo_rl.flight.fly.table import LABELS
 from robo_rl.flight.transfer.film import check_size, film
 from sim.engines.bullet.effects import AirEffects, borrowed
+from sim.flight.bullet.flights import floor_of
 
 if TYPE_CHECKING:
     from robo_rl.conf.transfer import TransferConfig
     from robo_rl.flight.rows import Drop, TransferRow
 
 _SIGNIFICANT = 0.05
+# Task -> heading and meaning of a success, heading of the flights that ended early.
+_HELD = ("held", "stayed, error below 10 cm", "left the box")
+_SUCCESS = {
+    "waypoints": ("completed", "passed all points within the radius, in time", "left the room"),
+    "race": ("flew its laps", "two or more; ended: hit a gate or left the room at any time", "ended"),
+    "obstacles": (
+        "reached",
+        "within 0.5 m of the goal over the last second, without a collision; ended: touched a cylinder or "
+        "left the room, at any time",
+        "ended",
+    ),
+}
 _FLOOR_SEEN_M = 0.8  # a lower floor would make the drones small in the video
 
 
@@ -45,8 +58,9 @@ def finish(
     write_flight_plots(out / "transfer.png", logs, title)
     films = []
     if config.video:
-        floor_m = -scene.height_m if scene.height_m < _FLOOR_SEEN_M else None
-        films.append(write_flight_video(out / "transfer.mp4", logs[1], drones=FILMED, floor_m=floor_m))
+        floor_m = floor_of(flown.task, scene)
+        seen_m = floor_m if floor_m > -_FLOOR_SEEN_M else None
+        films.append(write_flight_video(out / "transfer.mp4", logs[1], drones=FILMED, floor_m=seen_m))
     if config.pretty:
         films.append(film(out / "pybullet.mp4", flown, scene, rows[1].trial, check_size(config.size)))
     print_table(config, flown, scene, rows, drops)
@@ -80,7 +94,8 @@ def write_results(
             "task": flown.trained.task,
             "craft": flown.craft.name,
             "engine": config.engine,
-            "scene": asdict(scene) | {"borrowed": borrowed(flown.craft, scene)},
+            "scene": asdict(scene)
+            | {"floor_m": floor_of(flown.task, scene), "borrowed": borrowed(flown.craft, scene)},
             "episodes": config.starts,
             "seed": config.seed,
             "randomize": config.randomize,
@@ -106,7 +121,8 @@ def print_table(
     )
     for column in ("pilot", "engine"):
         table.add_column(column, no_wrap=True)
-    for column in ("k/n", "held", "95 %", "left the box", "error", "difference", "p"):
+    success, meaning, ended = _SUCCESS.get(flown.trained.task, _HELD)
+    for column in ("k/n", success, "95 %", ended, "error", "difference", "p"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         drop = drops[row.pilot] if row.engine == config.engine else None
@@ -129,12 +145,20 @@ def print_table(
     lent = ", ".join(borrowed(flown.craft, scene))
     console.print(
         f"engine {config.engine}: {1.0 / flown.task.dt_s * scene.substeps(flown.task.dt_s):g} steps/s, "
-        f"effects: {air}{f' ({lent} of {scene.donor})' if lent else ''}, floor {scene.height_m:g} m below "
-        f"the goal{f', another craft {scene.above_m:g} m above it' if scene.above_m is not None else ''}. 95 "
-        "%: Wilson interval in per cent. held: stayed, error below 10 cm. difference: percentage points of "
-        "held, paired by start; p: exact McNemar test.",
+        f"effects: {air}{f' ({lent} of {scene.donor})' if lent else ''}, {_surroundings(flown, scene)}. "
+        f"95 %: Wilson interval in per cent. {success}: {meaning}. difference: percentage points of it, "
+        "paired by start; p: exact McNemar test.",
         style="dim",
     )
+
+
+def _surroundings(flown: FlightRun, scene: AirEffects) -> str:
+    """Floor and other craft, in words."""
+    in_room = flown.task.floor_m is not None
+    floor = "floor of the room" if in_room else f"floor {scene.height_m:g} m below the goal"
+    if scene.above_m is None:
+        return floor
+    return f"{floor}, another craft {scene.above_m:g} m above the {'origin' if in_room else 'goal'}"
 
 
 def _difference(drop: Drop) -> str:

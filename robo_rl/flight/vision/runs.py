@@ -21,6 +21,7 @@ from robo_rl.runs.progress import progress
 from robo_rl.runs.run_dir import RunDir
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.bullet.floor_view import FloorCamera
+from sim.engines.own_file import path_of
 from sim.engines.quad.craft import load_craft
 from sim.flight.bullet.vision import VisionFlights
 from sim.flight.trial import Pilot, Trial, fly, policy_pilot
@@ -54,7 +55,7 @@ def load_teacher(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConf
 
 def with_craft_of(config: VisionConfig, given: FlyConfig) -> VisionConfig:
     """Settings with the teacher's aircraft. Raises ConfigError if another one was set."""
-    if config.craft not in (VisionConfig.craft, given.craft):
+    if config.craft not in (VisionConfig.craft, given.craft, path_of(given.craft)):
         raise ConfigError(
             f"craft={config.craft} cannot learn from a teacher of craft {given.craft}. Leave craft= out, or "
             "leave teacher= out: a teacher is then trained for this craft."

@@ -33,7 +33,8 @@ class Drones:
     thrust: Float[ndarray, " n"]  # factor on the thrust curve
     rise: Float[ndarray, " n"]  # share of the way to its command that a rotor covers in half a sub-step
     fall: Float[ndarray, " n"]
-    drag_n_s_m: Float[ndarray, "3 n"]  # along the body's axes
+    linear_drag: Float[ndarray, "3 1"]  # N s/m, body axes
+    drag: Float[ndarray, "3 n"]  # factor on all drags, body axes
 
     @classmethod
     def of(cls, craft: Craft, params: Float[ndarray, "12 #n"], num: int) -> Drones:
@@ -54,7 +55,8 @@ class Drones:
             thrust=p["thrust"],
             rise=p["rise"],
             fall=p["fall"],
-            drag_n_s_m=np.stack([p["drag_xy"], p["drag_xy"], p["drag_z"]]),
+            linear_drag=np.array(craft.linear_drag_n_s_m)[[0, 0, 1], None],
+            drag=np.stack([p["drag_xy"], p["drag_xy"], p["drag_z"]]),
         )
 
 
@@ -108,10 +110,10 @@ def drag(
     """Drag force [N] in body axes, to be subtracted: linear, by the rotors' speed, and quadratic."""
     relative = motion.velocity_m_s if air_m_s is None else motion.velocity_m_s - air_m_s
     flow = to_body(motion.turn, relative)
-    per_speed = drones.drag_n_s_m + drones.rotor_drag * speeds.sum(0)
+    per_speed = drones.linear_drag + drones.rotor_drag * speeds.sum(0)
     if (square := drones.craft.quadratic_drag_n_s2_m2) > 0.0:
         per_speed = per_speed + square * np.sqrt((flow * flow).sum(0))
-    force: ndarray = per_speed * flow
+    force: ndarray = drones.drag * per_speed * flow
     return force
 
 

@@ -15,6 +15,7 @@ import yaml
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.text.nearest import nearest
+from sim.engines.own_file import check_numbers, is_own, path_of, restore_hint
 
 GRAVITY_M_S2 = 9.81
 FOLDER = Path(__file__).parent / "crafts"
@@ -76,6 +77,15 @@ class Craft:
         root = c1 * c1 - 4.0 * c2 * (c0 - thrust_n)
         return min(1.0, max(0.0, (-c1 + math.sqrt(max(root, 0.0))) / (2.0 * c2)))
 
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """All parameters but those with their default value."""
+        return {
+            field.name: value
+            for field in fields(self)
+            if field.name not in ("name", "source") and (value := getattr(self, field.name)) != field.default
+        }
+
     def to_json(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -85,12 +95,16 @@ def list_crafts() -> list[str]:
 
 
 def load_craft(name: str, **changes: Any) -> Craft:
-    """Craft by name, or from your own YAML file. Raises UnknownNameError, ConfigError for bad values."""
-    own = name.endswith((".yaml", ".yml"))
-    path = Path(name) if own else FOLDER / f"{name}.yaml"
+    """Craft by name, or from your own YAML file, which may be named with a checksum.
+
+    Raises UnknownNameError, and ConfigError for bad values and for others than the checksum is of.
+    """
+    own = is_own(name)
+    path = Path(path_of(name)) if own else FOLDER / f"{name}.yaml"
     if own and not path.is_file():
         raise ConfigError(
             f"Craft file {path} does not exist. Check the path, or choose: {', '.join(list_crafts())}."
+            + restore_hint(name)
         )
     if not path.exists():
         raise UnknownNameError("craft", name, list_crafts())
@@ -104,6 +118,7 @@ def load_craft(name: str, **changes: Any) -> Craft:
         raise ConfigError(
             f"{path} does not describe a craft: {error}. Compare with {FOLDER / 'cf21.yaml'}."
         ) from error
+    check_numbers(name, craft.numbers)
     return check_craft(replace(craft, **changes))
 
 

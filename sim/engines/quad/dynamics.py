@@ -186,15 +186,20 @@ class _Forces:
 
     def _drag(self, summed: Tensor, rx: Tensor, ry: Tensor, rz: Tensor) -> tuple[Tensor, Tensor]:
         """Drag per mass and velocity, horizontal and along body z."""
-        flat, up = self.p["drag_xy"], self.p["drag_z"]
+        scale = self.p["drag_xy"], self.p["drag_z"]
+        flat, up = (s * d for s, d in zip(scale, self.craft.linear_drag_n_s_m, strict=True))
         if any(self.craft.rotor_drag_n_s2_m):
             rad_s = self.craft.max_rpm * 2.0 * math.pi / 60.0
             flat, up = (
-                d + c * rad_s * summed for d, c in zip((flat, up), self.craft.rotor_drag_n_s2_m, strict=True)
+                d + s * (c * rad_s * summed)
+                for d, s, c in zip((flat, up), scale, self.craft.rotor_drag_n_s2_m, strict=True)
             )
         if self.craft.quadratic_drag_n_s2_m2 > 0.0:
             speed = torch.sqrt(rx * rx + ry * ry + rz * rz + 1e-12)
-            flat, up = (d + self.craft.quadratic_drag_n_s2_m2 * speed for d in (flat, up))
+            flat, up = (
+                d + s * (self.craft.quadratic_drag_n_s2_m2 * speed)
+                for d, s in zip((flat, up), scale, strict=True)
+            )
         return flat * self.p["inv_mass"], up * self.p["inv_mass"]
 
 

@@ -96,13 +96,15 @@ def parameters(
     """Parameters of each drone for the step, precomputed so that the compiled loop has no division.
 
     unit: nine uniform numbers in [-1, 1] per drone that say where in `spread` it lies (mass, 3 inertia,
-    thrust, rise, fall, 2 drag). `thrust` scales the thrust curve; `rise` and `fall` are the shares of the way
-    to its command that a rotor covers in half a step, 1 - exp(-dt / 2 tau).
+    thrust, rise, fall, 2 drag). The second moments of the body's mass along x, y and z lie in `spread`, and
+    its inertia follows from them, so that it can exist. `thrust` scales the thrust curve; `rise` and `fall`
+    are the shares of the way to its command that a rotor covers in half a step, 1 - exp(-dt / 2 tau);
+    `drag_xy` and `drag_z` scale all drags of the craft.
     """
     if spread is None or unit is None:
         unit, spread = torch.zeros(9, num), Spread()
     mass = craft.mass_kg * (1.0 + spread.mass * unit[0])
-    jx, jy, jz = (value * (1.0 + spread.inertia * unit[1 + i]) for i, value in enumerate(craft.inertia_kg_m2))
+    jx, jy, jz = _inertias(craft, spread.inertia * unit[1:4])
     thrust = 1.0 + spread.thrust * unit[4]
     rise, fall = (
         1.0 - torch.exp(-dt_s / (2.0 * tau_s * (1.0 + spread.lag * unit[5 + i])))
@@ -110,7 +112,7 @@ def parameters(
         else torch.ones_like(unit[0])
         for i, tau_s in enumerate((craft.rise_s, craft.fall_s))
     )
-    drag = [value * (1.0 + spread.drag * unit[7 + i]) for i, value in enumerate(craft.linear_drag_n_s_m)]
+    drag = 1.0 + spread.drag * unit[7:9]
     rows = (
         1 / mass,
         1 / jx,
@@ -125,6 +127,17 @@ def parameters(
         *drag,
     )
     return torch.stack(rows)
+
+
+def _inertias(craft: Craft, change: Float[Tensor, "3 n"]) -> Vec:
+    """Moments of inertia about x, y and z after relative changes of the body's second moments.
+
+    J_x = sum m (y^2 + z^2) and so on, so sum m x^2 = (J_y + J_z - J_x) / 2.
+    """
+    jx, jy, jz = craft.inertia_kg_m2
+    moments = (jy + jz - jx, jz + jx - jy, jx + jy - jz)
+    x, y, z = (0.5 * max(0.0, moment) * part for moment, part in zip(moments, change, strict=True))
+    return jx + y + z, jy + z + x, jz + x + y
 
 
 def constants(values: Sequence[float], like: Tensor) -> Float[Tensor, "k 1"]:

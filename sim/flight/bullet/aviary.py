@@ -17,7 +17,7 @@ from numpy import ndarray
 from robo_rl.core.errors import ConfigError, EnvError
 from robo_rl.core.shapes import Float
 from sim.engines.bullet.body import hull
-from sim.engines.bullet.effects import AirEffects, check_scene, downwash_among, downwash_world_n
+from sim.engines.bullet.effects import AirEffects, check_scene, downwash_among, downwash_world_n, equipped
 from sim.engines.bullet.motion import Motion, euler_angles, quaternion, to_world
 from sim.engines.bullet.world import BulletWorld
 from sim.engines.bullet.wrench import Drones, Outside, rotor_heights, rotor_speeds, wrench
@@ -34,9 +34,9 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
     """`num_drones` drones in one arena. obs: "kin" or "rgb"; act: rpm, one_d_rpm, pid, vel or one_d_pid.
 
     kin: per drone position [m], roll-pitch-yaw [rad], velocity [m/s, world] and angular velocity [rad/s,
-    world], then its actions of the last half second, oldest first. `effects`: ground, downwash, drag; without
-    any it is the PYB physics of gym-pybullet-drones. Enums of that package are accepted. Raises ConfigError
-    for invalid arguments.
+    world], then its actions of the last half second, oldest first. `effects`: ground, downwash, drag, with
+    the coefficients of cf2x_gym where the craft has none; without any it is the PYB physics of
+    gym-pybullet-drones. Enums of that package are accepted. Raises ConfigError for invalid arguments.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (declared like this by Gymnasium)
@@ -62,11 +62,12 @@ class Aviary(gymnasium.Env[ndarray, ndarray]):
                 f"render_mode = {render_mode} is not known: None or rgb_array. There is no window."
             )
         self.num_drones, self.effects = num_drones, tuple(effects)
-        self.craft = (
-            load_craft(craft) if "drag" in effects else load_craft(craft, rotor_drag_n_s2_m=(0.0, 0.0))
+        scene = AirEffects(self.effects, rate_hz=float(pyb_freq))
+        check_scene(scene)
+        self.craft = equipped(
+            load_craft(craft) if "drag" in effects else load_craft(craft, rotor_drag_n_s2_m=(0.0, 0.0)), scene
         )
         self.pyb_freq, self.ctrl_freq, self.render_mode = pyb_freq, ctrl_freq, render_mode
-        check_scene(AirEffects(self.effects, rate_hz=float(pyb_freq)))
         self.obs_type = _one_of("obs", obs, OBSERVATIONS)
         self.act = Act(_one_of("act", act, tuple(ACTS)), self.craft, num_drones, 1.0 / ctrl_freq)
         self.buffer = ctrl_freq // 2

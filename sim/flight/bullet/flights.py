@@ -21,14 +21,21 @@ def bullet_step(
 ) -> tuple[QuadPhysics, BulletStep]:  # fmt: skip
     """Returns (physics for `Flights`, step) of a task.
 
-    Without a scene the floor is 1 m below the origin, or lower at the end of the task's own scene.
+    The floor is that of the task's room. Without a room it is as `scene` says, and without a scene 1 m below
+    the origin, or lower at the end of the task's picture.
     """
     if scene is None:
         (_, _, middle_m), reach_m = task.scene
         scene = AirEffects(height_m=max(1.0, reach_m - middle_m))
     windy = realism is not None and realism.gust_m_s > 0.0
     physics = QuadPhysics(dt_s=task.dt_s, integrator="euler", substeps=scene.substeps(task.dt_s), wind=windy)
-    return physics, BulletStep(craft, inner_physics(level, physics)[1], num, scene, pure=pure)
+    inner = inner_physics(level, physics)[1]
+    return physics, BulletStep(craft, inner, num, scene, pure=pure, floor_m=floor_of(task, scene))
+
+
+def floor_of(task: FlightTask, scene: AirEffects) -> float:
+    """Height of the floor [m, world]: of the task's room, or the scene's."""
+    return -scene.height_m if task.floor_m is None else task.floor_m
 
 
 def bullet_flights(

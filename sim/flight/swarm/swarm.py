@@ -45,9 +45,9 @@ class Swarm:
     """`worlds` worlds in parallel. gradient: keep the graph through the dynamics.
 
     A curriculum raises `caution` (0 ... 1), the weight of the collision terms, and `crowding` (0 ... 1),
-    which scales the densities of new worlds. `now` holds the state, `contacts` the drones that touch
-    something, `aim` (6, n) positions [m] and velocities [m/s] of the goals. `state_dict` holds everything
-    that changes.
+    which scales the densities of new worlds, of which up to 60 are drawn ahead. `now` holds the state,
+    `contacts` the drones that touch something, `aim` (6, n) positions [m] and velocities [m/s] of the goals.
+    `state_dict` holds everything that changes.
     """
 
     obs: Tensor  # (o, n)
@@ -61,13 +61,13 @@ class Swarm:
         scenarios: tuple[str, ...] = SCENARIOS, weights: Weights | None = None,
         training: TrainingRules | None = None,
         with_downwash: bool = False, gradient: bool = True, eager: bool = False,
-        first_scenario: int = 0, other_engine: SwarmStep | None = None,
+        first_scenario: int = 0, other_engine: SwarmStep | None = None, crowding: float = 1.0,
     ) -> None:  # fmt: skip
         check_world(world)
         check_room(world, scenarios)
         self.world, self.senses, self.worlds, self.training = world, senses, worlds, training
         self.num = worlds * world.drones
-        self.caution = self.crowding = 1.0
+        self.caution, self.crowding = 1.0, crowding
         self.generator, self.replay = torch.Generator().manual_seed(seed), CollisionReplay()
 
         def drawn(num: int) -> Setup:

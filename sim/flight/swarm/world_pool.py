@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from sim.tasks.swarm.scenarios import Setup
 
-POOL = 256  # worlds drawn at a time in training
+# Worlds drawn at a time in training: few, so that a curriculum acts soon; a multiple of 1 to 5 scenarios.
+POOL = 60
 
 
 class WorldPool:

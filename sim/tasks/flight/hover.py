@@ -1,10 +1,10 @@
-"""Hover: reach the origin from a tumbling start and hold it against a constant disturbance.
+"""Hover: reach the origin from a random start and hold it against a constant disturbance.
 
-Randomisation: start position, attitude, velocity and rates; a constant force and torque. These, the box and
-the sensor noise are those of Learning to Fly in Seconds (Eschmann et al. 2024, its released code), so that
-results can be compared. Success: the drone never leaves the box, and its mean distance from the goal over the
-last 2 s is below 10 cm. Reward: alive exp(-cost / alive); the cost weighs distance, velocity, rates,
-attitude, effort and nearness to the box.
+Randomisation: start position, attitude, velocity and rates, with a tenth of the starts at the goal, level and
+at rest; a constant force and torque. These, the box and the sensor noise are those of Learning to Fly in
+Seconds (Eschmann et al. 2024, its released code), so that results can be compared. Success: the drone never
+leaves the box, and its mean distance from the goal over the last 2 s is below 10 cm. Reward: alive
+exp(-cost / alive); the cost weighs distance, velocity, rates, attitude, effort and nearness to the box.
 """
 
 from __future__ import annotations
@@ -83,6 +83,10 @@ class HoverTask:
     @property
     def scene(self) -> tuple[tuple[float, float, float], float]:
         return (0.0, 0.0, 0.0), self.box_m
+
+    @property
+    def floor_m(self) -> float | None:
+        return None
 
     @property
     def power(self) -> int:

@@ -85,6 +85,10 @@ class ObstacleTask(CourseTask):
         return self.room.scene
 
     @property
+    def floor_m(self) -> float:
+        return self.room.low_m[2]
+
+    @property
     def settle_steps(self) -> int:
         """Number of last steps of an episode over which the distance to the goal is averaged."""
         return min(self.max_steps, round(1.0 / self.dt_s))

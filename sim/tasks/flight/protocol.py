@@ -116,6 +116,11 @@ class FlightTask(Protocol):
         """Middle of a rendered picture [m, world] and its extent from there [m]."""
         ...
 
+    @property
+    def floor_m(self) -> float | None:
+        """Height of the floor of the task's room [m, world]; None: a task without a room."""
+        ...
+
     def start(
         self, craft: Craft, uniform: Float[Tensor, "u n"]
     ) -> tuple[Float[Tensor, "17 n"], Float[Tensor, "e n"]]:

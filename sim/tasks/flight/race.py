@@ -90,6 +90,10 @@ class RaceTask(CourseTask):
         return self.track.room.scene
 
     @property
+    def floor_m(self) -> float:
+        return self.track.room.low_m[2]
+
+    @property
     def start_numbers(self) -> int:
         return ATTITUDE_NUMBERS + 6 + 3 * self.num
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.engines.own_file import check_numbers, is_own, path_of, restore_hint
 from sim.tasks.flight.course import Room
 
 FOLDER = Path(__file__).parents[1] / "tracks"
@@ -53,6 +54,12 @@ class RaceTrack:
         places = [gate.position_m for gate in self.gates]
         return sum(math.dist(a, b) for a, b in zip(places, [*places[1:], places[0]], strict=True))
 
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Room and gates."""
+        values = asdict(self)
+        return {key: value for key, value in values.items() if key not in ("name", "source")}
+
 
 def list_tracks() -> list[str]:
     """Names of the tracks that come with the package."""
@@ -62,13 +69,16 @@ def list_tracks() -> list[str]:
 def load_track(name: str, scale: float = 1.0) -> RaceTrack:
     """A track by name, or from a YAML file by its path; all lengths are multiplied by `scale`.
 
-    Raises UnknownNameError for an unknown name, ConfigError for a file that describes no valid track.
+    Raises UnknownNameError for an unknown name, ConfigError for a file that describes no valid track, or
+    another one than the checksum in its name.
     """
-    own = name.endswith((".yaml", ".yml"))
-    path = Path(name) if own else FOLDER / f"{name}.yaml"
+    own = is_own(name)
+    path = Path(path_of(name)) if own else FOLDER / f"{name}.yaml"
     if own and not path.is_file():
         known = ", ".join(list_tracks())
-        raise ConfigError(f"Track file {path} does not exist. Check the path, or choose: {known}.")
+        raise ConfigError(
+            f"Track file {path} does not exist. Check the path, or choose: {known}." + restore_hint(name)
+        )
     if not path.exists():
         raise UnknownNameError("track", name, list_tracks())
     data = yaml.safe_load(path.read_text())
@@ -83,6 +93,7 @@ def load_track(name: str, scale: float = 1.0) -> RaceTrack:
         raise ConfigError(
             f"{path.name} does not describe a track: {error}. Compare with tracks/ring.yaml."
         ) from error
+    check_numbers(name, track.numbers)
     return check_track(scaled(track, scale))
 
 

@@ -26,6 +26,9 @@ CURVE_SIZE = 9  # amplitude [m], angular rate [rad/s] and phase [rad] of x, y an
 PREVIEW_S = (0.1, 0.2, 0.3)  # times ahead at which the policy observes the reference
 _CURVE_NUMBERS = 8  # uniform numbers that describe a random curve
 Curve = tuple[float, ...]
+_EIGHT = 17.0 / 16.0  # largest acceleration on a figure-eight of speed v and size A, in v^2 / A
+_CURVE_M_S2 = 0.5 * GRAVITY_M_S2  # least bound of the acceleration of random curves
+_HARDER = 1.15  # factor of that bound over the largest acceleration on the figure-eight
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,12 @@ class TrackingTask(HoverTask):
     force_std: float = 0.02
     at_goal: float = 0.0
     max_steps: int = 1000
-    hold_s: float = 8.0
+    settle_s: float = 2.0  # the error is measured after these first seconds, over the rest of the episode
     w_tilt: float = 0.0  # turning needs tilt, so it costs nothing
     w_action_rate: float = 0.0
     curve: Curve | None = None
     most_speed_m_s: float = 2.2  # of random curves
+    most_acceleration_m_s2: float = _CURVE_M_S2  # of random curves
 
     @property
     def name(self) -> str:
@@ -55,6 +59,12 @@ class TrackingTask(HoverTask):
     def power(self) -> int:
         """The error is the root mean square of the distance."""
         return 2
+
+    @property
+    def hold_steps(self) -> int:
+        """Number of steps after `settle_s`; all of an episode that is no longer than that."""
+        settle = round(self.settle_s / self.dt_s)
+        return self.max_steps - settle if self.max_steps > settle else self.max_steps
 
     @property
     def scene(self) -> tuple[tuple[float, float, float], float]:
@@ -84,7 +94,7 @@ class TrackingTask(HoverTask):
         # super() does not work here: a dataclass with slots is a new class, unknown to the method.
         state, external = HoverTask.start(self, craft, uniform[:START_NUMBERS])
         if self.curve is None:
-            curve = random_curve(uniform[START_NUMBERS:], self.most_speed_m_s)
+            curve = random_curve(uniform[START_NUMBERS:], self.most_speed_m_s, self.most_acceleration_m_s2)
         else:
             curve = constants(self.curve, uniform).expand(-1, uniform.shape[1])
         position, velocity, _ = curve_at(curve, torch.zeros_like(uniform[0]))
@@ -123,27 +133,38 @@ def curve_at(curve: Float[Tensor, "9 #n"], time_s: Float[Tensor, "*one #n"]) -> 
     return position, size * rate * angle.cos(), -rate * rate * position
 
 
-def random_curve(uniform: Float[Tensor, "8 n"], most_speed_m_s: float) -> Float[Tensor, "9 n"]:
-    """Lissajous figures 1:1 or 1:2 with at most `most_speed_m_s` and 0.5 g anywhere, from uniform numbers."""
+def random_curve(
+    uniform: Float[Tensor, "8 n"], most_speed_m_s: float, most_acceleration_m_s2: float
+) -> Float[Tensor, "9 n"]:
+    """Lissajous figures 1:1 or 1:2 within these bounds of speed and acceleration, from uniform numbers."""
     size = torch.stack([0.3 + 1.2 * uniform[0], 0.2 + 0.8 * uniform[1], 0.3 * uniform[2]])
     one = torch.ones_like(uniform[3])
     ratio = torch.stack([one, torch.where(uniform[3] < 0.5, one, 2.0 * one), one])
     speed = (0.1 + 0.9 * uniform[4]) * most_speed_m_s
     rate = speed / (size * ratio).norm(dim=0)
-    rate = torch.minimum(rate, torch.sqrt(0.5 * GRAVITY_M_S2 / (size * ratio.square()).norm(dim=0)))
+    rate = torch.minimum(rate, torch.sqrt(most_acceleration_m_s2 / (size * ratio.square()).norm(dim=0)))
     return torch.cat([size, rate * ratio, 2.0 * math.pi * uniform[5:8]])
 
 
 def check_speed(craft: Craft, speed_m_s: float, size_m: float = 1.0) -> None:
     """Raise ConfigError, with the bound, for a figure-eight that needs more than 80 % of the thrust."""
-    # The largest acceleration on the curve is about v^2 / A.
-    most_m_s = math.sqrt(horizontal_acceleration_m_s2(craft, 0.8) * size_m)
+    most_m_s = math.sqrt(horizontal_acceleration_m_s2(craft, 0.8) * size_m / _EIGHT)
     if speed_m_s > most_m_s:
         raise ConfigError(
             f"{speed_m_s:g} m/s is faster than craft '{craft.name}' can fly a figure-eight of {size_m:g} m: "
             f"with a thrust of {craft.thrust_to_weight:.2f} times its weight, at most {most_m_s:.1f} m/s. "
             "Lower speed_m_s."
         )
+
+
+def tracking_task(speed_m_s: float = 2.0) -> TrackingTask:
+    """Task of a figure-eight of 2 m by 1 m; random curves of training reach 1.1 times its speed and at least
+    1.15 times its acceleration. Raises ConfigError as `figure_eight`.
+    """
+    most_m_s2 = max(_CURVE_M_S2, _HARDER * _EIGHT * speed_m_s**2)
+    return TrackingTask(
+        curve=figure_eight(speed_m_s), most_speed_m_s=1.1 * speed_m_s, most_acceleration_m_s2=most_m_s2
+    )
 
 
 def figure_eight(speed_m_s: float = 2.0, size_m: float = 1.0) -> Curve:

@@ -74,6 +74,10 @@ class WaypointTask(CourseTask):
         return self.room.scene
 
     @property
+    def floor_m(self) -> float:
+        return self.room.low_m[2]
+
+    @property
     def start_numbers(self) -> int:
         return ATTITUDE_NUMBERS + 4 + 3 * self.count
 

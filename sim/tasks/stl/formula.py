@@ -68,8 +68,14 @@ class Formula(ABC):
         """Time into the future on which the formula's truth depends."""
 
     @abstractmethod
+    def horizon_steps(self, grid: Grid) -> int:
+        """Samples after now that `margin` reads. Every time of the formula is rounded to the grid on its own,
+        so this can exceed `horizon_s` rounded as a whole.
+        """
+
+    @abstractmethod
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
-        """Margin [m] at each of the first u times, those followed by at least `horizon_s` of recording."""
+        """Margin [m] at each of the first u times, those followed by at least `horizon_steps` samples."""
 
     @abstractmethod
     def negated(self) -> Formula:
@@ -89,6 +95,9 @@ class Atom(Formula):
     @property
     def horizon_s(self) -> float:
         return 0.0
+
+    def horizon_steps(self, grid: Grid) -> int:
+        return 0
 
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "t n"]:
         return margins[self.name] if self.holds else -margins[self.name]
@@ -110,6 +119,9 @@ class Junction(Formula):
     @property
     def horizon_s(self) -> float:
         return max(part.horizon_s for part in self.parts)
+
+    def horizon_steps(self, grid: Grid) -> int:
+        return max(part.horizon_steps(grid) for part in self.parts)
 
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
         values = [part.margin(margins, grid) for part in self.parts]
@@ -136,6 +148,9 @@ class Timed(Formula):
     @property
     def horizon_s(self) -> float:
         return self.end_s + self.part.horizon_s
+
+    def horizon_steps(self, grid: Grid) -> int:
+        return grid.steps(self.end_s) + self.part.horizon_steps(grid)
 
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
         inner = self.part.margin(margins, grid)
@@ -165,6 +180,9 @@ class Until(Formula):
     @property
     def horizon_s(self) -> float:
         return self.end_s + max(self.before.horizon_s, self.goal.horizon_s)
+
+    def horizon_steps(self, grid: Grid) -> int:
+        return grid.steps(self.end_s) + max(side.horizon_steps(grid) for side in (self.before, self.goal))
 
     def margin(self, margins: Margins, grid: Grid) -> Float[Tensor, "u n"]:
         before, goal = self.before.margin(margins, grid), self.goal.margin(margins, grid)

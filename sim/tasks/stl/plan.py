@@ -84,7 +84,7 @@ def plan(
             "the times of its formula."
         )
     knots = max(4, round(duration_s / _KNOT_S))
-    times_s = torch.arange(round(duration_s / config.dt_s) + 1) * config.dt_s
+    times_s = torch.arange(mission.formula.horizon_steps(Grid(config.dt_s)) + 1) * config.dt_s
     basis = spline_basis(duration_s, knots, times_s)
     start = _first_points(scenes, config, knots, generator)
     tried = scenes.repeat(config.attempts)

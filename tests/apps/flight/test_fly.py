@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 
@@ -11,16 +12,24 @@ import pytest
 from safetensors.torch import load_file
 from torch import Tensor
 
+from policies.checkpoint import save_policy
+from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import ShacMethod, Td3Method
+from robo_rl.conf.transfer import TransferConfig
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.flight.level import UNITS
+from robo_rl.flight.flight_run import load_flight_run
 from robo_rl.flight.fly.recipe import resolved
 from robo_rl.flight.fly.report import next_steps
-from robo_rl.flight.fly.runs import train_run
+from robo_rl.flight.fly.runs import fly_setup, start_run, train_run
+from robo_rl.flight.own_files import own_numbers
 from robo_rl.rl.differentiable.first_order import FirstOrder
 from robo_rl.runs.metrics import read_metrics
 from robo_rl.runs.run_dir import RunDir
+from sim.engines.quad.craft import FOLDER, load_craft
+from sim.registry import make_env
 from sim.tasks.flight.hover import HoverTask
 
 SMALL = [
@@ -160,6 +169,42 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path: Path, monkeypatch: py
     train_run(replace(given, out=str(cut), resume=True))
     assert same(whole, cut)
     assert list(read_metrics(whole / "metrics.jsonl")) == list(read_metrics(cut / "metrics.jsonl"))
+
+
+def test_an_own_craft_is_recorded_and_not_changed_unseen(tmp_path: Path) -> None:
+    """Run and environment name the file with a checksum; a file with other numbers is refused."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text((FOLDER / "cf21.yaml").read_text())
+    config = FlyConfig(craft=str(mine), history=1, hidden=[8], out=str(tmp_path / "run"), eval_s=0.2)
+    pinned, setting = fly_setup(config)
+    assert re.fullmatch(rf"{mine}#[0-9a-f]{{8}}", pinned.craft)
+    assert setting.spec().name == f"quad/hover:craft={pinned.craft},history=1"
+    assert own_numbers(pinned)["craft_numbers"]["mass_kg"] == load_craft(str(mine)).mass_kg
+    with start_run(pinned):
+        pass
+    note = {"settings": asdict(pinned)}
+    hover = 2.0 * setting.craft.hover_speed - 1.0
+    save_policy(
+        RunDir(tmp_path / "run").policy, FlightPolicy(setting.spec(), (8,), setting.scale(), hover), note
+    )
+    assert load_flight_run(TransferConfig(run=config.out)).craft == setting.craft
+    assert fly_setup(pinned)[0] == pinned
+    mine.write_text("# heavier\n" + mine.read_text())
+    assert fly_setup(config)[0] == pinned  # a comment is no number
+    mine.write_text(re.sub(r"mass_kg: .*", "mass_kg: 0.04", mine.read_text()))
+    for refused in (
+        lambda: fly_setup(pinned),
+        lambda: load_flight_run(TransferConfig(run=config.out)),
+        lambda: make_env(setting.spec().name, 1),
+    ):
+        with pytest.raises(ConfigError, match=r"mine\.yaml has changed since the training"):
+            refused()
+    mine.rename(tmp_path / "moved.yaml")
+    with pytest.raises(ConfigError, match=r"does not exist.*policy\.json holds them"):
+        load_flight_run(TransferConfig(run=config.out))
+    (tmp_path / "moved.yaml").rename(mine)
+    with pytest.raises(ConfigError, match="craft"):
+        start_run(replace(fly_setup(config)[0], resume=True))
 
 
 def test_resolved_defaults_are_recorded() -> None:

@@ -6,10 +6,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from robo_rl.apps.cli.main import main
+from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.fly_method import PpoMethod, SacMethod, Td3Method
+from robo_rl.core.errors import ConfigError
+from robo_rl.flight.fly.recipe import resolved
+from robo_rl.flight.fly.setup import check_own
+from sim.tasks.flight.hover import HoverTask
 
 SMALL = [
     "task=hover",
@@ -66,11 +73,42 @@ def test_start_lqr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("lr", 0.1, "use method.learner.lr_actor and method.learner.lr_critic"),
+        ("horizon", 3, "use method.learner.n_step"),
+        ("flights", 7, "use method.lanes"),
+        ("grad_clip", 0.5, "use method.learner.grad_clip"),
+        ("gamma", 0.9, "use method.learner.gamma"),
+        ("final_lr", 0.1, "leave it out"),
+        ("value", True, "leave it out"),
+        ("bootstrap_terminated", True, "leave it out"),
+        ("w_action_rate", 50.0, "use method.reward=task with it"),
+    ],
+)
+def test_settings_that_a_method_does_not_read_are_refused(name: str, value: Any, instead: str) -> None:
+    """td3, sac and ppo have settings of their own; a run resumes with the settings that it recorded."""
+    for method in (Td3Method(), SacMethod()):
+        with pytest.raises(
+            ConfigError, match=f"{name}={value} has no effect with method={method.name}.*{instead}"
+        ):
+            check_own(FlyConfig(method=method, **{name: value}))
+        check_own(resolved(FlyConfig(method=method), HoverTask()))
+    check_own(FlyConfig(**{name: value}))
+    with pytest.raises(ConfigError, match=r"use method\.ppo\.rollout"):
+        check_own(FlyConfig(method=PpoMethod(), horizon=3))
+    weighed = FlyConfig(method=Td3Method(reward="task"), w_action_rate=50.0)
+    check_own(weighed)
+    check_own(resolved(weighed, HoverTask()))
+
+
+@pytest.mark.parametrize(
     ("wrong", "words"),
     [
         (["method=tdd3"], "td3"),
         (["method=td3", "method.lanse=3"], "method.lanes"),
         (["method=td3", "task=figure8"], "learns task=hover only"),
+        (["method=td3", "lr=0.1"], "use method.learner.lr_actor and method.learner.lr_critic"),
         (["start=lqr", "task=figure8"], "linear law around hover"),
         (["start=lqr", "method=ppo"], "method=ppo"),
         (["start=lqr", "craft=cf21"], "Raise history"),

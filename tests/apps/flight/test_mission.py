@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,15 +13,21 @@ from policies.checkpoint import save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.apps.cli.main import main
 from robo_rl.conf.fly import FlyConfig
+from robo_rl.conf.mission import MissionConfig
 from robo_rl.flight.fly.setup import FlightSetup
+from robo_rl.flight.mission.flights import fly_mission, load_tracker, plan_mission
 from robo_rl.runs.run_dir import RunDir
+from sim.flight.flights import Flights
+from sim.flight.realism import Realism
+from sim.tasks.stl.parse import parse
+from sim.tasks.stl.scene import load_mission
 
 FEW = ["episodes=2", "attempts=2", "iterations=60", "draws=20"]
 
 
-def untrained(folder: Path, task: str) -> str:
+def untrained(folder: Path, task: str, **settings: Any) -> str:
     """A run with an untrained policy."""
-    config = FlyConfig(task=task, history=1)
+    config = FlyConfig(task=task, history=1, **settings)
     setting = FlightSetup.of(config)
     run = RunDir.create(folder, config)
     hover = 2.0 * setting.craft.hover_speed - 1.0
@@ -42,6 +50,27 @@ def test_mission_is_planned_flown_and_plotted(tmp_path: Path, capsys: pytest.Cap
     printed = capsys.readouterr().out
     assert "PID" in printed
     assert "2/2" in printed
+
+
+def test_flights_have_the_realism_of_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy of latency_s=0.03 and gusts flies with both, and at level=rates over its link of 20 ms."""
+    made: list[Realism] = []
+
+    class Recorded(Flights):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            made.append(self.realism)
+
+    monkeypatch.setattr("robo_rl.flight.mission.flights.Flights", Recorded)
+    mission = replace(load_mission("reach"), formula=parse("F[0,0.2] a"))
+    for name, trained in {
+        "late": {"latency_s": 0.03, "gust_m_s": 0.5, "craft": "cf21"},
+        "link": {"level": "rates"},
+    }.items():
+        untrained(tmp_path / name, "figure8", **trained)
+        config = MissionConfig(run=str(tmp_path / name), episodes=1, attempts=1, iterations=1, draws=1)
+        fly_mission(config, plan_mission(config, mission), "policy", load_tracker(config, tmp_path))
+    assert made == [Realism(latency_steps=3, gust_m_s=0.5), Realism(latency_steps=2)]
 
 
 def test_mistakes_are_reported_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from itertools import count
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, cast
 
 import pytest
 from safetensors.torch import load_file
@@ -16,9 +17,12 @@ from robo_rl.apps.cli.main import main
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.flight.swarm.runs import start_run, train_all
 from robo_rl.flight.swarm.setting import SwarmSetting
+from robo_rl.flight.swarm.training import make_training
 from robo_rl.rl.differentiable.first_order import FirstOrder
 from robo_rl.runs.metrics import read_metrics
 from robo_rl.runs.run_dir import RunDir
+from sim.flight.swarm.swarm import Swarm
+from sim.tasks.swarm.world import ABSENT_M
 
 SMALL = [
     "drones=3",
@@ -53,6 +57,27 @@ def trained(given: list[str], out: Path, *, resume: bool) -> None:
 def settings(given: list[str]) -> dict[str, Any]:
     """key=value as the command line reads it."""
     return {key: json.loads(value) for key, value in (item.split("=") for item in given)}
+
+
+def test_densities_follow_the_curriculum() -> None:
+    """The first worlds are empty. 60 are drawn ahead: after 15 replacements of four, new ones are as dense as
+    the curriculum asks, on average half of 80 % at its end.
+    """
+    config = SwarmConfig(drones=1, worlds=4, replay=0.0, eager=True)
+    training = make_training(config, SwarmSetting.of(config), 0)
+    swarm = cast("FirstOrder", training.trainer).env
+    assert isinstance(swarm, Swarm)
+    assert (swarm.crowding, swarm.caution) == (0.0, 0.0)
+    densities = []
+    for crowding in (0.0, 1.0):
+        swarm.crowding, flown = crowding, []
+        for _ in range(30):
+            flown.append(float((swarm.now.cylinders[0] < 0.5 * ABSENT_M).float().sum(1).mean()) / 64.0)
+            swarm.now.since = swarm.now.until
+            swarm.detach()
+            swarm.step(swarm.idle)
+        densities.append(fmean(flown[16:]))
+    assert densities == [0.0, pytest.approx(0.4, abs=0.08)]
 
 
 def test_swarm_writes_results_picture_video_and_bundle(

@@ -32,17 +32,21 @@ FEW = ["episodes=4", "eval_s=0.3"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hover policy without integral from `robo-rl fly`, and an untrained one for the figure-eight."""
+    """A hover policy without integral from `robo-rl fly`; untrained ones for figure-eight and waypoints."""
     folder = tmp_path_factory.mktemp("runs")
     assert main(["fly", "task=hover", "integral=false", "history=2", *SMALL, f"out={folder / 'hover'}"]) == 0
-    config = FlyConfig(task="figure8", speed_m_s=1.5, history=1, eval_s=0.2)
+    untrained(folder / "eight", FlyConfig(task="figure8", speed_m_s=1.5, history=1, eval_s=0.2))
+    untrained(folder / "room", FlyConfig(task="waypoints", history=1, eval_s=0.2))
+    return folder
+
+
+def untrained(folder: Path, config: FlyConfig) -> None:
     setting = FlightSetup.of(config)
     hover = 2.0 * setting.craft.hover_speed - 1.0
-    run = RunDir.create(folder / "eight", config)
+    run = RunDir.create(folder, config)
     save_policy(
         run.policy, FlightPolicy(setting.spec(), (8,), setting.scale(), hover), {"settings": asdict(config)}
     )
-    return folder
 
 
 def test_transfer_flies_in_both_engines(
@@ -107,6 +111,19 @@ def test_transfer_figure8_without_effects(runs: Path, tmp_path: Path) -> None:
     assert results["task"] == "figure8"
     assert results["scene"]["effects"] == []
     assert not (tmp_path / "out" / "transfer.mp4").exists()
+
+
+def test_transfer_in_a_room(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The floor is the room's, which the results state, and success is called what the task calls it."""
+    out = tmp_path / "out"
+    given = [f"run={runs / 'room'}", *FEW, "video=false", f"out={out}"]
+    assert main(["transfer", *given]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "floor of the room" in printed
+    assert "completed: passed all points within the radius, in time" in printed
+    assert json.loads((out / "results.json").read_text())["scene"]["floor_m"] == 0.0
+    assert main(["transfer", *given, "height_m=0.3"]) == 2
+    assert "whose floor is at z = 0 m" in capsys.readouterr().err
 
 
 def test_transfer_uses_the_settings_of_the_training(runs: Path) -> None:

@@ -57,5 +57,14 @@ def test_a_success_that_ends_later_counts_while_it_flies() -> None:
     assert envelope_of(ended) == envelope_of(whole)
 
 
+def test_a_wild_success_gets_the_largest_envelope_of_a_bundle() -> None:
+    """85 rad/s with its margin would be 106 rad/s, and a bundle holds at most 100; 90 m/s likewise."""
+    wild = _trial([True, False])
+    wild.rate_rad_s[0, 2, 0], wild.velocity_m_s[0, 0, 0] = 85.0, 90.0
+    envelope = envelope_of(wild)
+    assert envelope is not None
+    assert (envelope.rate_rad_s, envelope.speed_m_s) == (100.0, 100.0)
+
+
 def test_no_envelope_without_a_success() -> None:
     assert envelope_of(_trial([False, False])) is None

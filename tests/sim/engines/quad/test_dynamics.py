@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -236,6 +237,40 @@ def test_randomised_craft_flies_with_its_parameters() -> None:
         torch.zeros(EXTERNAL_SIZE, 2),
     )
     assert state[9, 1] == pytest.approx((1 / 1.1 - 1) * GRAVITY_M_S2 * 0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", list_crafts())
+def test_a_randomised_body_can_exist(name: str) -> None:
+    """No moment of inertia exceeds the sum of the other two; each differs by up to 20 % from the craft's."""
+    craft, own = load_craft(name), torch.tensor(load_craft(name).inertia_kg_m2)
+    unit = torch.rand(9, 2000, generator=torch.Generator().manual_seed(0)) * 2.0 - 1.0
+    unit[:, 0], unit[:, 1] = 0.0, 1.0
+    inertia = 1.0 / parameters(craft, 0.01, 2000, Spread(inertia=0.2), unit)[1:4]
+    most = inertia.amax(0)
+    assert (most <= 1.001 * (inertia.sum(0) - most)).all()
+    change = inertia / own.unsqueeze(1)
+    assert change.min() >= 0.8 - 1e-5
+    assert change.max() <= 1.2 + 1e-3
+    torch.testing.assert_close(change[:, 0:2], torch.tensor([[1.0, 1.2]]).expand(3, 2), rtol=0.0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "drag",
+    [
+        {"linear_drag_n_s_m": (0.02, 0.02)},
+        {"rotor_drag_n_s2_m": (1e-6, 1e-6)},
+        {"quadratic_drag_n_s2_m2": 0.01},
+    ],
+)
+def test_every_drag_is_randomised(drag: dict[str, Any]) -> None:
+    """A drone with 20 % more drag brakes 20 % harder, whatever the kind of drag."""
+    craft, unit, state = replace(CF, **drag), torch.zeros(9, 2), hovering(CF, 2, torch.float32)
+    unit[7:9, 1], state[7] = 1.0, 2.0
+    params = parameters(craft, 0.001, 2, Spread(drag=0.2), unit)
+    step = make_step(craft, QuadPhysics(dt_s=0.001))
+    after = step(state, torch.full((4, 2), CF.hover_speed), params, torch.zeros(EXTERNAL_SIZE, 2))
+    braked = 2.0 - after[7]
+    assert float(braked[1] / braked[0]) == pytest.approx(1.2, rel=2e-3)
 
 
 def test_every_craft_can_be_randomised() -> None:

@@ -17,6 +17,7 @@ from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import VEL
 from sim.flight.bullet.flights import bullet_step
 from sim.flight.flights import Flights
+from sim.flight.setting import TASKS, FlightOptions, measured_task
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import make_env
 from sim.tasks.flight.hover import HoverTask
@@ -72,6 +73,15 @@ def test_states_of_pybullet_and_gradients_of_quad() -> None:
     for _ in range(19):
         ours.advance(torch.full((4, 5), 0.2))
     assert (led.state - ours.state).abs().max() > 1e-4  # PyBullet has rotor drag and Euler steps of its own
+
+
+def test_the_floor_is_that_of_the_room() -> None:
+    """Waypoints, race and obstacles fly in rooms above z = 0; hover and figure-eight have no room."""
+    floors = {}
+    for name in TASKS:
+        task = measured_task(name, CRAFT, FlightOptions())
+        floors[name] = bullet_step(CRAFT, task, 1)[1].floor_m
+    assert floors == {"hover": -1.0, "figure8": -2.0, "waypoints": 0.0, "race": 0.0, "obstacles": 0.0}
 
 
 def test_the_environment_flies_there_and_an_episode_is_its_seed() -> None:

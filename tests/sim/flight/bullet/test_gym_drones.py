@@ -121,6 +121,23 @@ def test_two_drones_keep_to_their_own_goals() -> None:
     assert reward == pytest.approx((2.0 - 1.0) + (2.0 - 0.5**4), rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("effect", "places", "steps"), [("ground", [0.08], 15), ("downwash", [1.0, 1.5], 5), ("drag", [1.0], 5)]
+)
+def test_effects_act_on_crafts_without_coefficients(effect: str, places: list[float], steps: int) -> None:
+    """cf2x_l2f has none: the ground lifts, the drone above pushes down, drag slows the fall at the start."""
+    starts = np.array([[0.0, 0.0, height] for height in places])
+    env_id = f"robo_rl/{'Multi' if len(starts) > 1 else ''}HoverAviary-v0"
+    climbs = []  # velocities along z [m/s]
+    for effects in ((), (effect,)):
+        env = made(env_id, act="rpm", craft="cf2x_l2f", effects=effects, initial_xyzs=starts)
+        obs, _, _ = flown(env, 1.0, most=steps)
+        env.close()
+        climbs.append(float(obs[0, 8]))
+    assert climbs[0] < 0.0 or effect == "ground"
+    assert (climbs[1] < climbs[0]) if effect == "downwash" else (climbs[1] > climbs[0])
+
+
 def test_pictures_and_mistakes() -> None:
     """render gives an image on request; mistakes are reported with a remedy."""
     env = made(render_mode="rgb_array")

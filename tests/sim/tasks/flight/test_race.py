@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from sim.engines.own_file import pinned
 from sim.engines.quad.craft import load_craft
 from sim.engines.quad.layout import POS, QUAT, STATE_SIZE, VEL
 from sim.flight.flights import Flights
@@ -30,7 +31,7 @@ from sim.tasks.flight.race import (
     craft_radius_m,
     gate_axes,
 )
-from sim.tasks.flight.track import Gate, check_track, list_tracks, load_track, scaled
+from sim.tasks.flight.track import FOLDER, Gate, check_track, list_tracks, load_track, scaled
 from sim.tasks.flight.waypoints import WaypointTask, check_waypoint_speed, fold, random_points
 
 CRAFT = load_craft("cf2x_l2f")
@@ -264,6 +265,17 @@ def test_unknown_broken_and_too_small_tracks_are_refused(tmp_path: Path) -> None
         check_race(RaceTask(scaled(RING, 0.1), craft_radius_m(CRAFT)), CRAFT)
     with pytest.raises(ConfigError, match="above 0"):
         load_track("ring", 0.0)
+
+
+def test_a_track_with_a_checksum_is_the_one_of_the_training(tmp_path: Path) -> None:
+    """Whatever the scale; a gate that moved is refused."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text((FOLDER / "ring.yaml").read_text())
+    name = pinned(str(mine), load_track(str(mine)).numbers)
+    assert load_track(name, 2.0) == scaled(load_track(str(mine)), 2.0)
+    mine.write_text(mine.read_text().replace("-1.25, 1.00", "-1.20, 1.00"))
+    with pytest.raises(ConfigError, match=r"mine\.yaml has changed since the training"):
+        load_track(name)
 
 
 def test_impossible_speeds_are_refused() -> None:

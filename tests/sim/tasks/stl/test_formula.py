@@ -71,6 +71,20 @@ def test_smooth_margins_never_promise_too_much(text: str, seed: int, sharpness: 
     torch.testing.assert_close(sharp, true, atol=0.02, rtol=0.0)
 
 
+@pytest.mark.parametrize("dt_s", [0.01, 0.1])
+@pytest.mark.parametrize(
+    "text", ["F[0,1.75] F[0,1.75] a", "F[0,0.25] F[0,0.25] a", "b U[0.15,1.75] G[0.35,1.75] a", "F[0,0.04] a"]
+)
+def test_horizon_counts_the_samples_that_are_read(text: str, dt_s: float) -> None:
+    """1.75 s is 18 steps of 0.1 s (17.5, to the even number): twice as much is 36, not the 35 of 3.5 s."""
+    formula, grid = parse(text), Grid(dt_s)
+    for sharpness in (None, 20.0):
+        signals = torch.zeros(formula.horizon_steps(grid) + 1, 2)
+        margin = formula.margin({"a": signals, "b": signals}, Grid(dt_s, sharpness))
+        assert margin.shape == (1, 2)
+    assert parse("F[0,1.75] F[0,1.75] a").horizon_steps(Grid(0.1)) == 36
+
+
 @settings(max_examples=50, deadline=None)
 @given(formulas())
 def test_text_of_a_formula_is_the_formula(text: str) -> None:

@@ -100,6 +100,14 @@ def test_impossible_missions_are_found_out() -> None:
     assert (plan(scenes, PlanConfig(attempts=1, iterations=20), torch.Generator()).margin_m < 0.0).all()
 
 
+def test_times_between_samples_are_planned() -> None:
+    """Twice 1.75 s on a grid of 0.1 s is one step longer than 3.5 s."""
+    mission = replace(load_mission("order"), formula=parse("F[0,1.75] (a & F[0,1.75] b) & G[0,3.5] arena"))
+    scenes = draw_scenes(mission, 2, torch.Generator().manual_seed(0))
+    plans = plan(scenes, PlanConfig(attempts=1, iterations=1, draws=2), torch.Generator())
+    assert plans.margin_m.isfinite().all()
+
+
 def test_invalid_missions_are_refused(tmp_path: Path) -> None:
     """Unknown names, missing places, no free space, invalid YAML."""
     with pytest.raises(UnknownNameError, match="patrol"):
