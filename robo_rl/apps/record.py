@@ -71,6 +71,9 @@ def report(config: RecordConfig) -> None:
     print(f"record: {config.out} holds {held}.", flush=True)
     if labels:
         print(f"Next:   robo-rl data list path={config.out}", flush=True)
+    if labels.count(True) > 1:  # as the page's button
+        run = f"runs/{Path(config.out).name}"
+        print(f"        robo-rl train data={config.out} out={run} {config.train}", flush=True)
 
 
 def running_robot(config: RecordConfig) -> str:

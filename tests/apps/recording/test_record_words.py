@@ -183,3 +183,9 @@ def test_the_end_names_the_dataset_and_the_next_command(
     assert capsys.readouterr().out == (
         f"record: {config.out} holds 2 episodes, 1 success.\nNext:   robo-rl data list path={config.out}\n"
     )
+    with writer.episode() as episode:
+        add_frames(episode, 0, 1, STATE_ENV)
+        episode.commit(success=True)
+    report(config)
+    trains = f"        robo-rl train data={config.out} out=runs/set {config.train}\n"
+    assert capsys.readouterr().out.endswith(f"path={config.out}\n{trains}")
