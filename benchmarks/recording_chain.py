@@ -4,8 +4,9 @@
 
 For each recording a scripted operator inserts the peg ten times by keys on the page of `robo-rl record
 robot=sim_arm`, in Chromium. Then: `train` as the page's button does, `finetune method=residual_lanes` in the
-environment of the recordings, arm6/peg, `export`, and trials on the page, in which the policy moves the arm
-through the robot's nodes and the safety filter in real time.
+environment of the recordings, arm6/peg, `export`, and trials of 10 s on the page, as long as an episode of
+the environment, in which the policy moves the arm through the robot's nodes and the safety filter in real
+time.
 
 `chain/base_success` and `chain/success` are of 100 episodes of the environment that nothing else has seen;
 `chain/base_on_page` and `chain/on_page` are of the page. Other programs delay what runs in real time: each
@@ -30,7 +31,7 @@ from robo_rl.conf.record import RecordingSettings
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.stats import SuccessRate
 
-EPISODES = 10
+EPISODES, TRIAL_S = 10, 10.0
 QUICK = {"env_steps": 1600, "final_episodes": 4, "method.base_steps": 320}
 
 
@@ -54,7 +55,7 @@ def main() -> None:
         chain.train()
         chain.tune()
     report(made)
-    for policy, name in (("base", "chain/base_on_page"), ("tuned", "chain/on_page")):
+    for policy, name in (("tuned", "chain/on_page"), ("base", "chain/base_on_page")):
         rates = [chain.on_page(policy, trials) for chain in made]
         say(name, [SuccessRate(*rate) for rate in rates], load=round(os.getloadavg()[0], 1))
 
@@ -100,7 +101,8 @@ class Chain:
             bundle = self.home / f"{policy}_bundle"
             if not bundle.exists():
                 verb("export", policy=self.home / policy, out=bundle)
-            rate = tried(self.home / f"{policy}_page", self.chromium, 1000 + self.seed, bundle, trials)
+            page, seed = self.home / f"{policy}_page", 1000 + self.seed
+            rate = tried(page, self.chromium, seed, bundle, trials, longest_s=TRIAL_S)
             kept.write_text(json.dumps(rate))
         k, n = json.loads(kept.read_text())
         return k, n

@@ -83,12 +83,14 @@ def recorded(folder: Path, chromium: str, seed: int, episodes: int) -> list[floa
         return demonstrate(operator, episodes)
 
 
-def tried(folder: Path, chromium: str, seed: int, bundle: Path, trials: int) -> tuple[int, int]:
+def tried(
+    folder: Path, chromium: str, seed: int, bundle: Path, trials: int, longest_s: float
+) -> tuple[int, int]:
     """Let a bundle run in new scenes, through the robot's nodes; returns successes and trials."""
     with app(folder, seed, [f"policy={bundle}"]) as address, at_the_page(address, chromium) as operator:
         wait(operator, lambda: operator.view.get("policy", {}).get("state") == "ready")
         for _ in range(trials):
-            attempt(operator)
+            attempt(operator, longest_s)
         return counts(operator.page.text_content(".rate-of-policy") or "")
 
 
@@ -212,7 +214,7 @@ def cpu_of(run: str) -> dict[int, float]:
     return used_s
 
 
-def attempt(operator: PegOperator) -> None:
+def attempt(operator: PegOperator, longest_s: float = TRIAL_S) -> None:
     """One episode of the policy alone, with an honest label."""
     if (
         operator.view["robot"]["filter"]["phase"] == "disarmed"
@@ -223,7 +225,7 @@ def attempt(operator: PegOperator) -> None:
         operator.page.keyboard.press("t")
         wait(operator, lambda: operator.view["drive"]["control"] == "policy")
     begin(operator)
-    until_s = time.monotonic() + TRIAL_S
+    until_s = time.monotonic() + longest_s
     while not (inserted := operator.inserted) and time.monotonic() < until_s:
         operator.page.wait_for_timeout(40)
     save(operator, inserted)
