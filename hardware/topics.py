@@ -202,7 +202,7 @@ INTERVENTION = Topic(
     LATCHED,
     "on change",
     "teleop, record_app, a human's program",
-    "safety_filter, recorder, teleop, record_app",
+    "safety_filter, action_head, recorder, teleop, record_app",
     "true while a human controls the robot",
 )
 GOAL = Topic(

@@ -2,9 +2,10 @@
 
     command j = from + min(1, j / length) (to - from),   j = 1, 2, ... until the step has passed
 
-from: the command before; to: the decision, reached at the end of the step. length: command periods from the
-decision to the end of its step. Where the two rates have no whole ratio, steps of different numbers of
-commands follow each other: 20 Hz of 50 Hz is 3, 2, 3, 2, ... commands.
+from: the command before; at the first one after a silence the arm's position, because the safety filter
+accepts no first command that is far from it. to: the decision, reached at the end of the step. length:
+command periods from the decision to the end of its step. Where the two rates have no whole ratio, steps of
+different numbers of commands follow each other: 20 Hz of 50 Hz is 3, 2, 3, 2, ... commands.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class ControlStep:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew: the next decision is commanded at once."""
+        """Begin anew: the next decision starts from where the arm is."""
         self._left, self._passed, self._length = 0.0, 0, 1.0
         self._last = None
 
@@ -39,11 +40,15 @@ class ControlStep:
         """Command periods from now to the end of a step that begins now."""
         return self._left + self._periods
 
-    def begin(self, decided: Float[ndarray, " j"]) -> None:
-        """Take the decision of the step that begins now."""
+    def begin(self, decided: Float[ndarray, " j"], measured: Float[ndarray, " j"] | None = None) -> None:
+        """Take the decision of the step that begins now.
+
+        measured: position of the arm; None: unknown, so that a first decision is commanded at once.
+        """
         self._length, self._passed, self._to = self.length, 0, decided
         self._left = self._length
-        self._from = decided if self._last is None else self._last
+        start = measured if self._last is None else self._last
+        self._from = decided if start is None else start
 
     def next(self) -> Float[ndarray, " j"]:
         """Command of this period."""

@@ -63,7 +63,8 @@ class ActionHead:
         self._heartbeat = PolicyHeartbeat(timeout_s if self.needs_chunks else 0.0, period_s)
         self._history = ObservationHistory(steps)
         self._seen: Seen | None = None
-        self._seen_s = -math.inf
+        self._measured: Float[ndarray, " j"] | None = None
+        self._seen_s = self._ticked_s = -math.inf
         self._order, self._rest = ChunkOrder(), 0
         self._step = ControlStep(1.0 if control_s is None else max(1.0, control_s / period_s))
 
@@ -76,10 +77,20 @@ class ActionHead:
         self._history.reset()
         self._seen = None
 
-    def on_state(self, stamp_s: float, seen: Seen | None, received_s: float) -> None:
-        """Take a state; `seen` is the observation of a head that decides."""
+    def restart(self) -> None:
+        """Let the next control step begin where the arm is: the commands before it moved nothing."""
+        self._step.reset()
+
+    def on_state(
+        self,
+        stamp_s: float,
+        seen: Seen | None,
+        received_s: float,
+        measured: Float[ndarray, " j"] | None = None,
+    ) -> None:
+        """Take a state. seen: observation of a head that decides. measured: position of its joints."""
         self._order.see(stamp_s, self.player.played)
-        self._seen, self._seen_s = seen, received_s
+        self._seen, self._seen_s, self._measured = seen, received_s, measured
 
     def on_heartbeat(self, alive: bool, received_s: float) -> None:
         """Take a heartbeat of the policy. alive: false from a policy that ends: its chunk is dropped."""
@@ -114,6 +125,9 @@ class ActionHead:
         Call `done` after sending it.
         """
         self.timing.begin(now_s)
+        if now_s - self._ticked_s > START_PERIODS * self._period_s:
+            self._step.reset()  # the filter takes the next command as a first one
+        self._ticked_s = now_s
         command = self._command(now_s)
         if command is None:
             self._step.reset()
@@ -137,7 +151,7 @@ class ActionHead:
             return None
         if self._step.is_over:
             self._history.push(self._seen)
-            self._step.begin(self._decide(self._history.stacked(), action))
+            self._step.begin(self._decide(self._history.stacked(), action), self._measured)
         return self._step.next()
 
     def done(self, now_s: float) -> None:

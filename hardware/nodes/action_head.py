@@ -21,7 +21,7 @@ from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
 from hardware.nodes.shared.send_clock import SendClock
-from hardware.topics import CHUNK, GOAL, HEARTBEAT, JOINT_STATES, LOOP_STATUS, RAW
+from hardware.topics import CHUNK, GOAL, HEARTBEAT, INTERVENTION, JOINT_STATES, LOOP_STATUS, RAW
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Float
@@ -60,6 +60,7 @@ class ActionHeadNode:
         self._clock, self._frame, self._faults = SendClock(bus), robot.frame_id, FaultLog(bus.name, say)
         self._drops, self._policy_faults = DropTeller(bus.name, say), FaultLog(bus.name, say)
         self._playing = self._policy_gone = False  # a command was sent in the newest tick; the policy is gone
+        self._human = False  # a human drives the arm
         self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS, hardware_id=robot.name)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
@@ -67,6 +68,7 @@ class ActionHeadNode:
             HEARTBEAT.subscribe(bus, self._on_heartbeat)
             bus.timer(_LOOK_S, self._watch_policy)
         GOAL.subscribe(bus, self._on_goal)
+        INTERVENTION.subscribe(bus, self._on_intervention)
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(1.0 / robot.command_hz, self._tick)
@@ -98,7 +100,13 @@ class ActionHeadNode:
             except DataError as error:
                 self._faults.begin(str(error), self._bus.now())
         # The state of a robot without stamps is stamped at its receipt, as arm_policy does.
-        self.head.on_state(message.stamp_s or self._bus.stamp(), seen, received_s)
+        self.head.on_state(message.stamp_s or self._bus.stamp(), seen, received_s, self._position_of(message))
+
+    def _position_of(self, message: JointState) -> Float[ndarray, " j"] | None:
+        """Measured position of the joints that are commanded; None if the state lacks one."""
+        if not set(self._joints) <= set(message.names):
+            return None
+        return message.position_rad[[message.names.index(name) for name in self._joints]]
 
     def _on_chunk(self, message: JointTrajectory, received_s: float) -> None:
         self._policy_gone &= not self.head.on_chunk(message, received_s)
@@ -124,6 +132,9 @@ class ActionHeadNode:
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)
 
+    def _on_intervention(self, message: Flag, received_s: float) -> None:
+        self._human = message.on
+
     def _start(self) -> Answer:
         self._enabled = True
         return True, f"commanding{self._filter.hint}"
@@ -138,6 +149,8 @@ class ActionHeadNode:
 
     def _tick(self) -> None:
         self._watch_policy()
+        if not self._enabled or self._human or self._filter.reason:
+            self.head.restart()
         command = self.head.tick(self._bus.now())
         self._playing = command is not None and self._enabled
         if command is not None and self._enabled:

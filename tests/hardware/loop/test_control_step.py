@@ -62,6 +62,22 @@ def test_after_a_silence_a_decision_is_commanded_at_once() -> None:
     assert next(command for command in played(head, 8, first=700) if command is not None) == 4.0
 
 
+def test_a_first_decision_starts_from_the_arm() -> None:
+    """A far one would be refused by the safety filter, which takes no first command far from the arm."""
+    head, at = ActionHead(0.02, 0.02, Decider(), control_s=0.1), np.array([0.5])
+
+    def command(t: int) -> float | None:
+        head.on_state(0.02 * t, {"state": at}, 0.02 * t, at)
+        sent = head.tick(0.02 * t)
+        return None if sent is None else float(sent[0])
+
+    assert [command(t) for t in range(7)] == pytest.approx([0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.4])
+    head.restart()  # a human drove the arm
+    assert [command(t) for t in (7, 8)] == pytest.approx([1.0, 1.5])
+    # 0.12 s without a tick are a silence for the filter
+    assert [command(t) for t in (14, 15)] == pytest.approx([0.5 + 3.5 / 5, 0.5 + 7.0 / 5])
+
+
 def test_the_action_of_a_chunk_is_corrected_once_in_a_step() -> None:
     """A chunk of 25 Hz; the correction is of the waypoint at the end of the step, as in training."""
     decide = Decider(needs_chunks=True)
