@@ -47,7 +47,7 @@ TOPICS = {  # section of docs/results.md -> first parts of its lines' names
     "Engines": ("engine", "quad"),
     "Transfer to another engine": ("transfer",),
     "Data": ("store", "windows", "teleop", "formats", "corruption", "overlay"),
-    "Recording app": ("app",),
+    "Recording app": ("app", "chain"),
     "Devices and processes": ("device", "gpu", "scale"),
     "Robot side": ("loop", "driver", "controller", "node", "attack", "hold", "teleop_ik"),
 }

@@ -239,7 +239,8 @@ def _split(kind: str, name: str) -> tuple[str, str]:
     if suite == ROBOT_SUITE and task == "sim_arm":
         raise ConfigError(
             f"'{name}' is a robot. The cell in which robo-rl record simulates it is the environment "
-            "arm6/peg: give env=arm6/peg."
+            "arm6/peg: give env=arm6/peg. Try its policies there: robo-rl export policy=... out=<bundle>, "
+            "then robo-rl record robot=sim_arm policy=<bundle>."
         )
     if suite == ROBOT_SUITE and task == "sim_arm_gripper":
         raise ConfigError(

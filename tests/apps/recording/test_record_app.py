@@ -196,7 +196,7 @@ def test_an_episode_ends_at_its_longest_length(tmp_path: Path) -> None:
 def test_the_longest_length_of_this_start_holds_within_that_of_the_dataset(tmp_path: Path) -> None:
     """A dataset of 1 s ends at 0.5 s if so asked; at 1 s where 2 s are asked, and the app says so."""
     robot, out = arm(), str(tmp_path / "data")
-    spec = spec_of(RecordingSettings(robot=robot.name, out=out, longest_s=1.0), robot)
+    spec = spec_of(RecordingSettings(robot=robot.name, out=out, longest_s=1.0), robot, simulated=False)
     rate_hz = spec.control_hz
     for asked_s, ends_s in ((0.5, 0.5), (1.0, 1.0), (2.0, 1.0)):
         most, said = longest_frames(RecordingSettings(robot=robot.name, out=out, longest_s=asked_s), spec)
