@@ -16,14 +16,15 @@ from hardware.loop.deciders import Residual, SingleStep
 from hardware.loop.inference import Running
 from hardware.loop.observation import Seen
 from hardware.loop.sampler import guided_sampler
-from hardware.messages import Diagnostics, Floats, JointState
+from hardware.messages import Diagnostics, Flag, Floats, JointState
 from hardware.nodes.action_head import MISSING
 from hardware.nodes.arm_policy import ArmPolicyNode
 from hardware.safety.reasons import Reason
-from hardware.topics import CHUNK, JOINT_STATES, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
+from hardware.topics import CHUNK, INTERVENTION, JOINT_STATES, LOOP_STATUS, POLICY_STATUS, SAFETY_STATE
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError
 from tests.hardware.arm_descriptions import arm
+from tests.hardware.bundles import arm_env
 from tests.hardware.nodes.cell import Cell, DelayedInference
 
 
@@ -262,6 +263,29 @@ def test_single_step_bundle_runs_in_the_head(single: Bundle) -> None:
     decided = SingleStep(single)(obs, None)
     assert decided.shape == (3,)
     assert (np.abs(decided) <= 0.2).all()
+
+
+def test_far_decisions_of_a_slower_head_begin_at_the_arm(
+    single: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the start and after a human's control: the filter drops a first command 0.5 rad from the arm, for as
+    long as such commands come.
+    """
+    wanted = np.full(3, 0.9)
+    monkeypatch.setattr(SingleStep, "__call__", lambda decide, stacked, action: wanted.copy())
+    cell = Cell(replace(single, env=arm_env(control_hz=20.0)))
+    control = INTERVENTION.publisher(cell.bus["task"])
+    cell.give(Floats(np.array([0.5])))
+    cell.until(2.0)
+    assert cell.arm.place == pytest.approx(wanted, abs=0.05)
+    control(Flag(True))
+    wanted[:] = -0.3
+    cell.until(2.5)
+    assert cell.arm.place == pytest.approx(0.9, abs=0.05)
+    control(Flag(False))
+    cell.until(5.0)
+    assert cell.arm.place == pytest.approx(-0.3, abs=0.05)
+    assert Reason.JUMP_AT_START not in cell.filter.filter.counts
 
 
 def test_head_refuses_a_chunk_bundle(chunks: Bundle) -> None:
