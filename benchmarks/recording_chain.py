@@ -1,6 +1,6 @@
 """From ten recorded insertions to a policy on the arm: record, train, fine-tune in simulation, go back.
 
-    python benchmarks/recording_chain.py                 # three recordings, about 20 CPU-minutes
+    python benchmarks/recording_chain.py                 # three recordings, about 45 minutes on two cores
 
 For each recording a scripted operator inserts the peg ten times by keys on the page of `robo-rl record
 robot=sim_arm`, in Chromium. Then: `train` as the page's button does, `finetune method=residual_lanes` in the
@@ -9,8 +9,8 @@ the environment, in which the policy moves the arm through the robot's nodes and
 time.
 
 `chain/base_success` and `chain/success` are of 100 episodes of the environment that nothing else has seen;
-`chain/base_on_page` and `chain/on_page` are of the page. Other programs delay what runs in real time: each
-line has the load average. Finished steps are kept in --folder.
+`chain/base_on_page` and `chain/on_page` are of the page. Other programs delay what runs in real time: these
+two have the load average at their end. Finished steps are kept in --folder.
 """
 
 from __future__ import annotations

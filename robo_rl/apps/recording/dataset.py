@@ -102,9 +102,7 @@ def check_fits(path: Path, spec: EnvSpec) -> EnvSpec:
     episodes have another contract than `spec`.
     """
     known = DatasetMeta.load(path).env
-    if (
-        known.name == f"{ROBOT_SUITE}/{SIMULATED}"
-    ):  # recorded before there was an environment with this contract
+    if known.name == f"{ROBOT_SUITE}/{SIMULATED}":  # of a version without an environment
         spec = replace(spec, name=known.name)
     check_contract_of(path, known, replace(spec, max_episode_steps=known.max_episode_steps))
     return known

@@ -147,10 +147,7 @@ class PegLane:
 
 
 def _word(value: object) -> str:
-    return (
-        str(value).lower()
-        if isinstance(value, bool)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    """A value as it is written in a name."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
