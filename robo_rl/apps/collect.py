@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robo_rl.conf.schema import CollectConfig
-from robo_rl.core.errors import EnvError
-from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.errors import ConfigError, EnvError
+from robo_rl.core.protocols import Obs, VecEnv, reported_success
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import EnvSpec
@@ -35,6 +35,7 @@ from robo_rl.runs.progress import progress
 from sim.registry import make_env, tasks_in
 
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
+SILENT = 20  # attempts without any reported success or failure after which keep=success is given up
 FARTHEST = 100_000  # seeds searched for those of a dataset, which may also hold some of another `seed`
 
 
@@ -121,6 +122,7 @@ class Collection:
         self.config, self.env, self.driver, self.writer, self.bar = config, env, driver, writer, bar
         self.shares = shares
         self.tried = self.kept = 0
+        self._labelled = 0  # tried episodes whose success the environment reported
         self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
         self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest uncommitted one
 
@@ -179,7 +181,7 @@ class Collection:
         if int(info["episode_seed"][row]) != episode.seed:
             raise EnvError(f"Lane {row} ran seed {int(info['episode_seed'][row])}, expected {episode.seed}.")
         episode.obs.append(self._row(info["final_obs"], row))
-        episode.success, episode.terminated, episode.done = bool(info["success"][row]), terminated, True
+        episode.success, episode.terminated, episode.done = reported_success(info, row), terminated, True
         episode.task = int(info["task"][row]) if self.shares.tasks else 0
 
     @staticmethod
@@ -191,10 +193,21 @@ class Collection:
         while self._buffers and self._buffers[0].done and self.kept < wanted and self.tried < most:
             episode = self._buffers.pop(0)
             self.tried += 1
+            self._labelled += episode.success is not None
             if (episode.success or self.config.keep == "all") and self.shares.take(episode.task):
                 write_episode(self.writer, episode, task=self._instruction(episode), info=self._note(episode))
                 self.kept += 1
                 self.bar.update(1)
+        self._check_labels(min(most, SILENT))
+
+    def _check_labels(self, enough: int) -> None:
+        """Raise ConfigError if successes are to be kept, and `enough` episodes were all without a label."""
+        if self.config.keep == "success" and self.tried >= enough and not self._labelled:
+            raise ConfigError(
+                f"{self.config.env} reported in none of {self.tried} episodes whether it succeeded, so "
+                "keep=success keeps none. Give keep=all: the episodes are stored without a label, and "
+                "robo-rl train learns from all of them."
+            )
 
     def _instruction(self, episode: EpisodeBuffer) -> str:
         """Text that is stored with the episode: its instruction where it has one."""

@@ -33,8 +33,10 @@ class VecEnv(Protocol):
     `final_mask`: (n,) bool, lanes that ended; `success`: (n,) bool, true if the episode that this step
     belongs to has succeeded so far; `episode_seed`: (n,) int64, seed of that episode; `next_seed`: (n,)
     int64, seed of the episode after the step, different only for lanes that ended. With interventions it also
-    holds `intervened`: (n,) bool, and `executed_action`: (n, a). Actions are in the units and limits of
-    `spec.action`; the environment clips them. Each step returns new tensors, which callers may keep.
+    holds `intervened`: (n,) bool, and `executed_action`: (n, a). An environment that may report no success
+    tells by `reports_success`: (n,) whether it has in this episode, see `reported_success`. Actions are in
+    the units and limits of `spec.action`; the environment clips them. Each step returns new tensors, which
+    callers may keep.
     """
 
     spec: EnvSpec
@@ -72,6 +74,15 @@ class VecEnv(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def reported_success(info: Mapping[str, Any], lane: int) -> bool | None:
+    """Success so far of the episode of this lane; None where the environment has not reported whether it
+    succeeds, as gym/Pendulum-v1, which has a return alone.
+    """
+    if "reports_success" in info and not bool(info["reports_success"][lane]):
+        return None
+    return bool(info["success"][lane])
 
 
 @runtime_checkable

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError
-from robo_rl.core.protocols import ChunkPolicy, ForeseesPlans, NoiseSource, VecEnv, picture_skipping
+from robo_rl.core.protocols import (
+    ChunkPolicy,
+    ForeseesPlans,
+    NoiseSource,
+    VecEnv,
+    picture_skipping,
+    reported_success,
+)
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, Int
 from robo_rl.core.text.counts import counted
@@ -224,7 +231,7 @@ class _EpisodeLog:
         coverage = float(info["max_coverage"][lane]) if "max_coverage" in info else None
         error_m = float(info["error_m"][lane]) if "error_m" in info else math.inf
         kept_m = error_m if math.isfinite(error_m) else None
-        reports = "reports_success" not in info or bool(info["reports_success"][lane])
+        reports = reported_success(info, lane) is not None
         total = self.lane_return[lane]
         outcome = _Outcome(bool(info["success"][lane]), length, total, coverage, kept_m, reports)
         if seed in self.wanted:

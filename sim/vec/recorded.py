@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import CheckpointError
-from robo_rl.core.protocols import Obs, StepResult, VecEnv
+from robo_rl.core.protocols import Obs, StepResult, VecEnv, reported_success
 from robo_rl.core.seeding import Seeds
 from robo_rl.core.shapes import Float
 from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
@@ -91,7 +91,7 @@ class Recorded:
             reward=[float(reward[lane]) for _, _, reward, _ in steps],
             human=[bool(human[lane]) for *_, human in steps],
             terminated=bool(terminated[lane]),
-            success=bool(info["success"][lane]),
+            success=reported_success(info, lane),
             done=True,
             task=int(info["task"][lane]) if self._tasks else 0,
         )

@@ -11,6 +11,7 @@ import torch
 
 from robo_rl.conf.datasets.replay import DataReplayConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.protocols import reported_success
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.review.one_episode import episode_at
@@ -52,7 +53,7 @@ def main(config: DataReplayConfig) -> int:
     return 1 if far or steps < episode.frames else 0
 
 
-def _play(episode: Episode, name: str, seed: int) -> tuple[list[dict[str, np.ndarray]], bool, int]:
+def _play(episode: Episode, name: str, seed: int) -> tuple[list[dict[str, np.ndarray]], bool | None, int]:
     """Observations of the replay, from the first to the one after the last action, its success and frames."""
     with closing(make_env(name, 1)) as env, progress(episode.frames, "replay", "frame") as bar:
         if env.spec.action.dim != episode.dataset.env.action.dim:
@@ -60,12 +61,13 @@ def _play(episode: Episode, name: str, seed: int) -> tuple[list[dict[str, np.nda
                 f"{name} takes actions of {env.spec.action.dim} numbers, the episode has "
                 f"{episode.dataset.env.action.dim}. Choose the task that it was recorded in."
             )
-        seen, success = [_row(env.reset(iter([seed] * (episode.frames + 2))))], False
+        seen = [_row(env.reset(iter([seed] * (episode.frames + 2))))]
+        success: bool | None = False
         for i in range(episode.frames):
             action = torch.from_numpy(np.array(episode.action[i : i + 1]))
             _, _, _, _, info = env.step(action)
             seen.append(_row(info["final_obs"]))
-            success = bool(info["success"][0])
+            success = reported_success(info, 0)
             bar.update()
             if bool(info["final_mask"][0]):
                 break

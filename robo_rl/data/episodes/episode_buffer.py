@@ -24,7 +24,7 @@ class EpisodeBuffer:
     reward: list[float] = field(default_factory=list)
     human: list[bool] = field(default_factory=list)  # steps in which a human acted; empty: none
     terminated: bool = False
-    success: bool = False
+    success: bool | None = None  # None: unknown
     done: bool = False
     task: int = 0  # its number in an environment of several tasks
 
