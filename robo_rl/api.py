@@ -71,7 +71,9 @@ Place: TypeAlias = str | os.PathLike[str]  # a path, or an object that has one: 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run. Rates are None if the verb measures none; both are on the same episodes."""
+    """A finished run. Rates are None if the verb measures none, or the environment reports no success; both
+    are on the same episodes.
+    """
 
     path: Path  # folder of the run
     rate: SuccessRate | None = None  # success of the policy, with its 95 % interval
@@ -204,7 +206,8 @@ def _measured(path: Path, policy: str, before: str) -> Run:
 
 
 def _rate(result: dict[str, Any] | None) -> SuccessRate | None:
-    return None if result is None else SuccessRate(result["rate"]["k"], result["rate"]["n"])
+    rate = None if result is None else result["rate"]
+    return None if rate is None else SuccessRate(rate["k"], rate["n"])
 
 
 @contextlib.contextmanager

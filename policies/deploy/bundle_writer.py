@@ -51,7 +51,8 @@ def write_bundle(
 ) -> Bundle:
     """Export and write a bundle; the folder appears complete or not at all, and replaces an older bundle.
 
-    training: JSON note on data, method, seeds. measured: {"k", "n", "wilson95", ...}, None if not evaluated.
+    training: JSON note on data, method, seeds. measured: {"k", "n", "wilson95", ...}, or {"mean_return", "n",
+    ...} where the environment reports no success; None if not evaluated.
     rates_hz: rate of each observation key, by default the control rate. envelope: of a flight policy, for the
     safety filter. example: see `export_policy`. instruction: what a vision-language-action policy does if a
     robot is asked for nothing else.
@@ -136,7 +137,9 @@ def _check_instruction(policy: SavedPolicy, instruction: str | None) -> None:
 
 
 def _check_measured(measured: Mapping[str, Any] | None) -> None:
-    if measured is not None and (missing := {"k", "n", "wilson95"} - measured.keys()):
+    if measured is None or {"mean_return", "n"} <= measured.keys():
+        return
+    if missing := {"k", "n", "wilson95"} - measured.keys():
         raise ConfigError(
             f"A measured success needs k, n and wilson95, {sorted(missing)} missing. Pass a full result."
         )

@@ -17,9 +17,10 @@ from policies.deploy.kept_prefix import KeptPrefix
 from policies.executor import ChunkExecutor
 from robo_rl.core.conditioning import MEMORY
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.core.protocols import NoiseSource, Obs, VecEnv
+from robo_rl.core.protocols import NoiseSource, Obs, VecEnv, reported_success
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.counts import counted
 from robo_rl.core.text.durations import Durations
 from robo_rl.core.ticks import ticks
 
@@ -132,11 +133,14 @@ class LoopReport:
     decision_ms_p99: float
     tick_ms_p99: float  # entire work of a tick, including environment or driver
     late_ms_p99: float  # delay of the start of ticks
-    success: tuple[bool, ...]  # finished episodes, in order
+    success: tuple[bool | None, ...]  # finished episodes, in order; None: the environment reports none
     wall_s: float
 
     def __str__(self) -> str:
-        solved = f"{sum(self.success)}/{len(self.success)} episodes succeeded"
+        known = [success for success in self.success if success is not None]
+        solved = f"{sum(known)}/{len(known)} episodes succeeded"
+        if self.success and not known:
+            solved = counted(len(self.success), "episode")
         return (
             f"{self.ticks} ticks at {self.rate_hz:g} Hz: {self.missed} missed deadlines, {self.skipped} "
             f"skipped, decision {self.decision_ms_p50:.3g} ms (p99 {self.decision_ms_p99:.3g} ms), {solved}"
@@ -149,7 +153,7 @@ class _Log:
     def __init__(self, period_s: float) -> None:
         self.late, self.work, self.decision = Durations(), Durations(), Durations()
         self.missed = self.skipped = 0
-        self.success: list[bool] = []
+        self.success: list[bool | None] = []
         self._period_s = period_s
         self._deadline_s: float | None = None
 
@@ -222,7 +226,7 @@ def _tick(
     executor.observe(obs)
     if ended := bool(info["final_mask"][0]):
         executor.reset(obs, torch.tensor([0]))
-        log.success.append(bool(info["success"][0]))
+        log.success.append(reported_success(info, 0))
     return ended
 
 

@@ -19,6 +19,10 @@ CAPTION = (
     "Points: evaluations during training. Bands: 95 % intervals, Wilson over the episodes of one run, "
     "bootstrap over several runs.\nLabels: the final measurement, on other episodes."
 )
+CAPTION_OF_RETURNS = (
+    "Points: evaluations during training. Bands: from the lowest to the highest of several runs.\n"
+    "Labels: the final measurement, on other episodes."
+)
 
 
 def main(config: CompareConfig) -> int:
@@ -36,7 +40,8 @@ def main(config: CompareConfig) -> int:
     drawn = [
         replace(curve, label=label) for label, curve in zip(labels, curves, strict=True) if curve is not None
     ]
-    files = write_learning_curves(Path(config.out), drawn, caption=CAPTION)
+    caption = CAPTION if all(curve.success for curve in drawn) else CAPTION_OF_RETURNS
+    files = write_learning_curves(Path(config.out), drawn, caption=caption)
     print(f"Curves: {', '.join(map(str, files))}")
     missing = [
         run for runs in groups.values() for run in runs if run.curve is None or not run.curve.env_steps
@@ -93,7 +98,8 @@ def read_group(name: str) -> list[PastRun]:
 
 
 def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
-    """Curve with Wilson intervals over episodes for one run, or bootstrap intervals over runs for several.
+    """Curve with Wilson intervals over episodes for one run, or bootstrap intervals over runs for several; of
+    the mean return, with the range of the runs, where the environment reports no success.
 
     None if no run was evaluated during training. Raises ConfigError for runs evaluated at different steps.
     """
@@ -101,12 +107,16 @@ def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
     if not measured:
         return None
     steps = measured[0].env_steps
-    result = final_success(runs) if any(run.rate for run in runs) else ""
-    if len(measured) == 1:
+    known = any(run.rate or run.mean_return is not None for run in runs)
+    result = final_success(runs) if known else ""
+    returns_only = not measured[0].reports_success or any(run.mean_return is not None for run in runs)
+    if len(measured) == 1 and not returns_only:
         return replace(Curve.from_rates(name, steps, measured[0].rates), result=result)
     if any(curve.env_steps != steps for curve in measured):
         raise ConfigError(
             f"The runs below {name} were evaluated at different steps: compare them one by one."
         )
+    if returns_only:
+        return replace(Curve.from_returns(name, steps, [curve.returns for curve in measured]), result=result)
     rates = [[rate.rate for rate in curve.rates] for curve in measured]
     return replace(Curve.from_seeds(name, steps, rates), result=result)

@@ -110,16 +110,19 @@ def report(
     test = compare(before, after)
     print(
         f"head, from {result.states} states in {result.env_steps} steps, {result.cpu_s:.0f} s of CPU time: "
-        f"{after.rate}"
+        f"{after if not after.reports_success else after.rate}"
     )
-    print(f"teacher on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
+    if after.reports_success:
+        print(f"teacher on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
+    else:
+        print(f"teacher on the same episodes: {before}")
     results = {"head": after.to_json(), "teacher": before.to_json()}
     if by_task := success_by_task(env.spec.name, after):
         tasks = {"head": by_task, "teacher": success_by_task(env.spec.name, before)}
         print_tasks(tasks)
         results["tasks"] = tasks_json(tasks)
     if config.env is None and config.max_episode_steps is None:  # measured as it will be deployed
-        write_success_note(run.policy, success_note(after.rate, env.spec.name, config.eval_seed, noise))
+        write_success_note(run.policy, success_note(after, env.spec.name, config.eval_seed, noise))
     write_json(run.path / "results.json", results)
     print(f"Policy: {run.policy}\nNext:   robo-rl export policy={run.path} out={run.path}/bundle")
 

@@ -49,9 +49,11 @@ class Evaluation:
     by_task: dict[str, SuccessRate] = field(default_factory=dict)  # of the policy, in a suite of tasks
 
     @property
-    def rate(self) -> SuccessRate:
-        """Success of the policy, with its 95 % interval."""
-        return self.policy.rate
+    def rate(self) -> SuccessRate | None:
+        """Success of the policy, with its 95 % interval; None where the environment reports none, see
+        `policy.mean_return`.
+        """
+        return self.policy.known_rate
 
     @property
     def difference(self) -> PairedTest | None:
@@ -194,8 +196,8 @@ def verdict(first: EvalResult, second: EvalResult) -> str:
 def summary(
     config: EvaluateConfig, env: str, actor: LoadedPolicy, results: dict[str, EvalResult], latency: Latency
 ) -> dict[str, Any]:
-    """Success of the first policy, with the settings that reproduce it."""
-    return success_note(results["policy"].rate, env, config.seed, noise_scale(config, actor)) | {
+    """Success or mean return of the first policy, with the settings that reproduce it."""
+    return success_note(results["policy"], env, config.seed, noise_scale(config, actor)) | {
         "decision_ms_p50": latency.p50_ms,
         "decision_ms_p99": latency.p99_ms,
         "decision_ms_cpu": latency.cpu_ms,

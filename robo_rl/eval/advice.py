@@ -69,10 +69,11 @@ def warning(history: TrainingHistory, *, has_base: bool, base_done: bool) -> tup
     base_done: whether the phase of the base alone has ended.
     """
     seen, base = history.all, history.base
-    if has_base and base_done and base.episodes >= FEW and not base.successes:
+    known = base.episodes - base.unreported
+    if has_base and base_done and known >= FEW and not base.successes:
         cut = "" if history.limit_steps is not None else CUT
         return "base", (
-            f"The base has not succeeded in any of its {base.episodes} training episodes{cut}. Training goes "
+            f"The base has not succeeded in any of its {known} training episodes{cut}. Training goes "
             "on, but finds a success only by chance. Better: a base from more demonstrations. "
             f"{ways_to_success(history.sparse)}"
         )

@@ -1,5 +1,5 @@
-"""Learning curves: success over environment steps, with intervals; as SVG for the report and PNG for other
-uses.
+"""Learning curves: success, or the mean return, over environment steps, with intervals; as SVG for the
+report and PNG for other uses.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import matplotlib as mpl
@@ -47,7 +48,7 @@ STYLE: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Success of one method over environment steps, with an interval at every point.
+    """Success, or mean return, of one method over environment steps, with an interval at every point.
 
     result: text of the final measurement beside the label; empty: the last value.
     """
@@ -58,6 +59,17 @@ class Curve:
     low: tuple[float, ...]
     high: tuple[float, ...]
     result: str = ""
+    success: bool = True  # False: values are mean returns, and the interval is the range of the runs
+
+    @classmethod
+    def from_returns(cls, label: str, env_steps: Sequence[int], returns: Sequence[Sequence[float]]) -> Curve:
+        """Curve of mean returns, one list for each run: their mean, and the range from the lowest to the
+        highest run.
+        """
+        points = list(zip(*returns, strict=True))
+        value = tuple(fmean(point) for point in points)
+        low, high = tuple(map(min, points)), tuple(map(max, points))
+        return cls(label, tuple(env_steps), value, low, high, success=False)
 
     @classmethod
     def from_rates(cls, label: str, env_steps: Sequence[int], rates: Sequence[SuccessRate]) -> Curve:
@@ -105,9 +117,16 @@ def write_learning_curves(
 ) -> tuple[Path, Path]:
     """Draw the curves to `path` with suffix .svg and .png; returns both paths.
 
-    baselines: label -> success rate, drawn as dashed horizontal lines (the base, the base with zero noise).
+    baselines: label -> success rate, or return, drawn as dashed horizontal lines (the base, the base with
+    zero noise).
     caption: text below the plot.
     """
+    if len({curve.success for curve in curves}) > 1:
+        returns = ", ".join(curve.label for curve in curves if not curve.success)
+        raise ConfigError(
+            f"{returns} ran in an environment that reports no success, the others in one that does, so they "
+            "have no axis in common. Compare runs of the same environment."
+        )
     if not curves:
         raise ConfigError(
             "There is no learning curve to draw: no run logged an evaluation. Train with eval_every > 0."
@@ -128,6 +147,7 @@ def write_learning_curves(
 
 def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], title: str) -> None:
     end = max(curve.env_steps[-1] for curve in curves)
+    success = curves[0].success
     levels, labels = [], []
     for curve, colour in zip(curves, _colours(len(curves)), strict=True):
         axes.fill_between(curve.env_steps, curve.low, curve.high, color=colour, alpha=0.14, linewidth=0)
@@ -135,17 +155,19 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
             curve.env_steps, curve.value, color=colour, linewidth=2, marker="o", markersize=4, clip_on=False
         )
         levels.append(curve.value[-1])
-        result = curve.result or f"{100 * curve.value[-1]:.0f} %"
+        result = curve.result or (f"{100 * curve.value[-1]:.0f} %" if success else f"{curve.value[-1]:.4g}")
         labels.append((f"{curve.label}  {result}", colour, "bold"))
     for name, level in baselines.items():
         axes.axhline(level, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         levels.append(level)
         labels.append((f"{name}  {100 * level:.0f} %", MUTED, "normal"))
-    heights = spread_labels(levels, gap=0.07, top=1.02)
+    low, high = (0.0, 1.0) if success else _range(curves)
+    # as a share of the axis, which leaves a margin of 3 % above success 1
+    heights = spread_labels([(level - low) / (high - low) for level in levels], gap=0.07, top=1.02)
     for (text, colour, weight), height in zip(labels, heights, strict=True):
         axes.annotate(
             text,
-            (1.0, height),
+            (1.0, low + height * (high - low)),
             xycoords=axes.get_yaxis_transform(),
             xytext=(8, 0),
             va="center",
@@ -154,11 +176,20 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
             weight=weight,
             annotation_clip=False,
         )
-    axes.set(xlim=(0, max(end, 1)), ylim=(0, 1.03), xlabel="Environment steps", ylabel="Success")
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+    axes.set(xlim=(0, max(end, 1)), ylim=(low, high + 0.03 * (high - low)), xlabel="Environment steps")
+    axes.set_ylabel("Success" if success else "Mean return")
+    if success:
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:g}k" if value else "0"))
     if title:
         axes.set_title(title, loc="left", weight="bold", fontsize=11)
+
+
+def _range(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Lowest and highest return, at least a little apart."""
+    low = min(value for curve in curves for value in curve.low)
+    high = max(value for curve in curves for value in curve.high)
+    return (low, high) if high > low else (low - 1.0, high + 1.0)
 
 
 def _colours(n: int) -> list[str]:

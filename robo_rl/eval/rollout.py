@@ -78,7 +78,15 @@ class EvalResult:
         )
         return f"success {self.rate}{more}" + ("" if sparse else f", mean return {self.mean_return:.4g}")
 
+    @property
+    def known_rate(self) -> SuccessRate | None:
+        """Success; None where the environment reports none."""
+        return self.rate if self.reports_success else None
+
     def to_json(self) -> dict[str, Any]:
+        """Every field, with the success rate; both are None where the environment reports no success."""
+        if not self.reports_success:
+            return {"rate": None, "mean_return": self.mean_return} | asdict(self) | {"success": None}
         return {"rate": self.rate.to_json()} | asdict(self)
 
 

@@ -22,8 +22,9 @@ class EpisodeTally:
     rewarded: int = 0  # with a return other than 0
     at_once: int = 0  # successes in the first step
     late: int = 0  # successes in the last tenth of the step limit, but not at the limit itself
+    unreported: int = 0  # without a report of success or failure
 
-    NAMES: ClassVar = ("episodes", "successes", "rewarded", "at_once", "late")
+    NAMES: ClassVar = ("episodes", "successes", "rewarded", "at_once", "late", "unreported")
 
     def __add__(self, other: EpisodeTally) -> EpisodeTally:
         return EpisodeTally(*(getattr(self, name) + getattr(other, name) for name in self.NAMES))
@@ -46,14 +47,31 @@ class TrainingHistory:
     limit_steps: int | None = None  # longest training episode; None: unknown
     sparse: bool = True  # whether success alone is rewarded
 
-    def add(self, success: bool, steps: int, total_reward: float, *, of_base: bool, progress: float) -> None:
-        """Add an episode. progress: share of the run's steps that are done, in [0, 1].
+    def add(
+        self,
+        success: bool,
+        steps: int,
+        total_reward: float,
+        *,
+        of_base: bool,
+        progress: float,
+        reported: bool = True,
+    ) -> None:
+        """Add an episode. progress: share of the run's steps that are done, in [0, 1]. reported: False if
+        the environment has not reported whether it succeeded.
 
         A success at the limit itself is not late: where success does not end an episode, all last that long.
         """
         limit = self.limit_steps
         late = success and limit is not None and LATE * limit < steps < limit
-        one = EpisodeTally(1, int(success), int(total_reward != 0.0), int(success and steps <= 1), int(late))
+        one = EpisodeTally(
+            episodes=1,
+            successes=int(success),
+            rewarded=int(total_reward != 0.0),
+            at_once=int(success and steps <= 1),
+            late=int(late),
+            unreported=int(not reported),
+        )
         if of_base:
             self.base += one
         else:

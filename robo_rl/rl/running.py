@@ -23,6 +23,7 @@ class CollectedEpisode:
     success: bool
     steps: int
     total_reward: float
+    reported: bool = True  # False: the environment has not reported whether it succeeded
 
 
 def episode_logs(episodes: Sequence[CollectedEpisode]) -> list[dict[str, float]]:
@@ -31,7 +32,9 @@ def episode_logs(episodes: Sequence[CollectedEpisode]) -> list[dict[str, float]]
     if len(rows) > LOGGED_SINGLY:
         rows = [tuple(sum(column) / len(rows) for column in zip(*rows, strict=True))]
     names = ("train/success", "train/episode_steps", "train/return")
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    unknown = {names[0]} if not any(each.reported for each in episodes) else set()
+    logs = [dict(zip(names, row, strict=True)) for row in rows]
+    return [{name: log[name] for name in names if name not in unknown} for log in logs]
 
 
 class RewardTransform:
@@ -167,8 +170,8 @@ class RunningEpisodes:
         self.length = torch.zeros(num, dtype=torch.long, device=device)
         self.total_reward = torch.zeros(num, device=device)
         self.intervened = torch.zeros(num, dtype=torch.bool, device=device)  # at the last step
-        # For each step with ends (5, k): whether the lane ended, and the episode's seed, success, length,
-        # return.
+        # For each step with ends (5, k): whether the lane ended, and the episode's seed, success (-1: not
+        # reported), length, return.
         self._ended: list[Tensor] = []
 
     def step(self, reward: Float[Tensor, " n"]) -> None:
@@ -186,7 +189,10 @@ class RunningEpisodes:
         """Log the episodes that ended in these lanes and restart their counters. info: from the environment's
         step.
         """
-        values = (info["episode_seed"], info["success"], self.length, self.total_reward)
+        success = info["success"].double()
+        if "reports_success" in info:
+            success = success - ((info["reports_success"] == 0) & ~info["success"]).double()
+        values = (info["episode_seed"], success, self.length, self.total_reward)
         rows = [lanes.read(value).double() for value in values]
         ended = torch.ones_like(rows[0]) if lanes.mask is None else lanes.mask.double()
         self._ended.append(torch.stack([ended, *rows]))
@@ -200,7 +206,7 @@ class RunningEpisodes:
         rows = torch.cat(self._ended, dim=1).cpu()
         self._ended = []
         return [
-            CollectedEpisode(int(seed), bool(success), int(steps), float(total))
+            CollectedEpisode(int(seed), success > 0, int(steps), float(total), success >= 0)
             for seed, success, steps, total in rows[1:, rows[0] > 0].t().tolist()
         ]
 

@@ -47,14 +47,14 @@ class PastRun:
     def read(cls, path: str | Path) -> PastRun:
         """Read a run folder. Raises CheckpointError if it is no run."""
         run = RunDir.open(path)
-        curve, mean_return = run.path / CURVE_FILE, _mean_return(run.path)
+        curve, rate = run.path / CURVE_FILE, _rate(run.path)
         return cls(
             run.path,
             _effective(dict(_flat(run.config()))),
-            _rate(run.path) if mean_return is None else None,
+            rate,
             LearningCurve.from_json(read_json(curve)) if curve.is_file() else None,
             run.policy.is_dir() or run.encoder.is_dir(),
-            mean_return,
+            _mean_return(run.path) if rate is None else None,
         )
 
 
@@ -108,30 +108,36 @@ def _effective(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mean_return(path: Path) -> float | None:
-    """Mean return of the final measurement in results.json, if the environment reports no success."""
+    """Mean return of the final measurement in results.json, or else of the last `robo-rl evaluate`, if the
+    environment reports no success.
+    """
     results = path / "results.json"
     found = read_json(results) if results.is_file() else {}
-    measured = found.get("policy") if isinstance(found, dict) else None
-    if not isinstance(measured, dict) or measured.get("reports_success", True) or not measured["returns"]:
-        return None
-    return float(mean(measured["returns"]))
+    for key in RESULTS:
+        measured = found.get(key) if isinstance(found, dict) else None
+        if isinstance(measured, dict) and not measured.get("reports_success", True) and measured["returns"]:
+            return float(mean(measured["returns"]))
+    note = path / "policy" / EVALUATION_FILE
+    noted = read_json(note) if note.is_file() else {}
+    return float(noted["mean_return"]) if "mean_return" in noted else None
 
 
 def _rate(path: Path) -> SuccessRate | None:
     """Success from results.json, for flights over all seeds of training, or else from the last
-    `robo-rl evaluate`.
+    `robo-rl evaluate`. None where the environment reports none.
     """
     results = path / "results.json"
     found = read_json(results) if results.is_file() else {}
     if isinstance(found, dict):
         for key in RESULTS:
-            if isinstance(found.get(key), dict) and "rate" in found[key]:
-                return SuccessRate(found[key]["rate"]["k"], found[key]["rate"]["n"])
+            entry = found.get(key)
+            if isinstance(entry, dict) and not entry.get("reports_success", True):
+                return None
+            if isinstance(entry, dict) and "rate" in entry:
+                return SuccessRate(entry["rate"]["k"], entry["rate"]["n"])
         flights = [row["held"] for row in found.get("rows", ()) if row.get("name") == FLOWN and "held" in row]
         if flights:
             return SuccessRate(sum(one["k"] for one in flights), sum(one["n"] for one in flights))
     note = path / "policy" / EVALUATION_FILE
-    if note.is_file():
-        found = read_json(note)
-        return SuccessRate(found["k"], found["n"])
-    return None
+    noted = read_json(note) if note.is_file() else {}
+    return SuccessRate(noted["k"], noted["n"]) if "k" in noted else None

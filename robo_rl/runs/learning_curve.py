@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from policies.registry import SavedPolicy
+from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.training_history import TrainingHistory
 
@@ -23,6 +24,16 @@ class LearningCurve:
     train_cpu_s: float = 0.0  # simulation (also in workers) and learning, without evaluations
     # Environment steps on which policies were compared: evaluations, comparisons, probe of `auto`.
     selection_steps: int = 0
+    reports_success: bool = True  # False: the returns are the measurement, and the rates mean nothing
+
+    def add(self, env_steps: int, wall_s: float, result: EvalResult) -> None:
+        """Add an evaluation. wall_s: of training until then."""
+        self.env_steps.append(env_steps)
+        self.wall_s.append(wall_s)
+        self.rates.append(result.rate)
+        self.returns.append(result.mean_return)
+        self.selection_steps += result.env_steps
+        self.reports_success = result.reports_success
 
     def to_json(self) -> dict[str, Any]:
         rates = [[rate.k, rate.n] for rate in self.rates]
@@ -33,6 +44,7 @@ class LearningCurve:
             "train_cpu_s": self.train_cpu_s,
             "wall_s": [round(each, 3) for each in self.wall_s],
             "selection_steps": self.selection_steps,
+            "reports_success": self.reports_success,
         }
 
     @classmethod
@@ -44,7 +56,8 @@ class LearningCurve:
             float(each) for each in data.get("wall_s", ())
         ]  # older curves have none, and count no selection
         chosen = int(data.get("selection_steps", 0))
-        return cls(steps, rates, returns, wall_s, float(data["train_cpu_s"]), chosen)
+        reports = bool(data.get("reports_success", True))
+        return cls(steps, rates, returns, wall_s, float(data["train_cpu_s"]), chosen, reports)
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,11 @@ def after_data(info: dict[str, Any]) -> str:
     return f"robo-rl train data={info['path']} out=runs/base"
 
 
-def after_evaluation(folder: Path, rate: SuccessRate) -> str:
-    """What follows for a policy of this kind: fine-tuning, distillation, export or another simulator."""
+def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
+    """What follows for a policy of this kind: fine-tuning, distillation, export or another simulator.
+
+    rate: None where the environment reports no success.
+    """
     if (folder / MANIFEST).is_file():
         return f"robo-rl run bundle={folder}"
     data, run = read_policy_json(folder), _run_of(folder)
@@ -51,9 +54,9 @@ def after_evaluation(folder: Path, rate: SuccessRate) -> str:
         or data["config"].get("vla", {}).get("process", {}).get("steps") == 1
     ):
         return f"robo-rl export policy={run} out={run / 'bundle'}"
-    if kind in BASES and rate.k == 0:
+    if kind in BASES and rate is not None and rate.k == 0:
         return BETTER_BASE
-    if kind in BASES and rate.rate < GOOD_ENOUGH:
+    if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
         return f"robo-rl finetune base={run}{_demos_of(run)} out={run.parent / 'tuned'}"
     return f"robo-rl distill teacher={run} out={run.parent / 'head'}"
 

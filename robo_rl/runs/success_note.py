@@ -8,17 +8,20 @@ from typing import Any
 from policies.checkpoint import read_policy_json
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit, machine
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.rollout import EvalResult
 
 EVALUATION_FILE = "evaluation.json"
 
 
-def success_note(rate: SuccessRate, env: str, eval_seed: int, noise: float) -> dict[str, Any]:
-    """Success with the settings that reproduce the measurement. noise: scale of the noise."""
-    return {
-        "k": rate.k,
-        "n": rate.n,
-        "wilson95": list(rate.wilson()),
+def success_note(result: EvalResult, env: str, eval_seed: int, noise: float) -> dict[str, Any]:
+    """Success, or the mean return where the environment reports none, with the settings that reproduce the
+    measurement. noise: scale of the noise.
+    """
+    rate = result.known_rate
+    found: dict[str, Any] = {"mean_return": result.mean_return, "n": len(result.seeds), "reports_success": False}
+    if rate is not None:
+        found = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson())}
+    return found | {
         "env": env,
         "eval_seed": eval_seed,
         "noise": noise,

@@ -9,10 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from robo_rl.apps import collect, train
+import robo_rl as rr
+from robo_rl.apps import collect, evaluate, train
+from robo_rl.apps.cli.main import main as robo_rl
+from robo_rl.apps.hub.card import card
+from robo_rl.apps.hub.contents import contents_of
+from robo_rl.apps.tuning.watch import TrainingWatch
+from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.files.durable import read_json
+from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import Obs
 from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.rl.running import CollectedEpisode, RunningEpisodes
 from tests.apps.conftest import collect_config, train_config
 
 ENV = "gym/Pendulum-v1"
@@ -76,3 +85,78 @@ def test_keeping_successes_is_refused_in_one_sentence(
         swing(tmp_path / "data", monkeypatch)
     with pytest.raises(ConfigError, match=r"in none of 3 episodes whether it succeeded.*Give keep=all"):
         swing(tmp_path / "data", monkeypatch, attempts=3)
+
+
+@pytest.fixture(scope="module")
+def measured(base: Path) -> Path:
+    """`base` after an evaluation, whose note it keeps."""
+    assert evaluate.main(EvaluateConfig(str(base), episodes=2, num_envs=2, num_workers=0)) == 0
+    return base
+
+
+def test_no_success_is_stored_listed_or_published(
+    measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The note of an evaluation, `runs`, the bundle and the page on the Hub state the mean return."""
+    note = read_json(measured / "policy" / "evaluation.json")
+    assert not {"k", "wilson95"} & set(note)
+    assert (note["n"], note["reports_success"]) == (2, False)
+    assert robo_rl(["runs", f"path={measured}"]) == 0
+    assert f"mean return {note['mean_return']:.4g}" in capsys.readouterr().out
+    bundle = tmp_path / "bundle"
+    assert robo_rl(["export", f"policy={measured}", f"out={bundle}"]) == 0
+    assert rr.load_bundle(bundle).manifest["measured"]["mean_return"] == note["mean_return"]
+    for folder in (measured, bundle):
+        page = card(contents_of(folder), folder, "me/mine")
+        assert f"Mean return {note['mean_return']:.4g} in 2 episodes of {ENV}" in page
+        assert "| policy |" not in page
+
+
+def test_a_head_is_compared_with_its_teacher_by_returns(
+    measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = ["steps=2", "rollout_steps=100", "rounds=0", "batch_size=4", "eval_episodes=2", "num_envs=2"]
+    assert robo_rl(["distill", f"teacher={measured}", f"out={tmp_path / 'head'}", *small]) == 0
+    said = capsys.readouterr().out
+    assert "teacher on the same episodes: mean return" in said
+    assert "%" not in said
+    result = read_json(tmp_path / "head" / "results.json")["head"]
+    assert (result["rate"], result["success"]) == (None, None)
+    assert robo_rl(["runs", f"path={tmp_path / 'head'}"]) == 0
+    assert "mean return" in capsys.readouterr().out
+
+
+def test_training_neither_logs_nor_misses_a_success(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten failures of a base are reported, ten episodes of an unknown outcome are not."""
+    said = list[str]()
+    watch = TrainingWatch(has_base=True, sparse=False, limit_steps=100, say=said.append)
+    silent = [CollectedEpisode(i, False, 50, -100.0, reported=False) for i in range(10)]
+    watch.add(silent, of_base=True, base_done=True, progress=0.1)
+    assert not said
+    watch.load_state_dict(watch.state_dict())
+    assert watch.history.base.unreported == 10
+    episodes = RunningEpisodes(Lanes.of(torch.tensor([0, 1])))
+    info = {"episode_seed": torch.tensor([5, 6]), "success": torch.tensor([False, False])}
+    for reported in ([0.0, 1.0], None):
+        known = {} if reported is None else {"reports_success": torch.tensor(reported)}
+        episodes.end(Lanes.of(torch.tensor([0, 1])), info | known)
+    assert [each.reported for each in episodes.drain()] == [False, True, True, True]
+
+
+def test_a_run_from_scratch_shows_returns_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`finetune`, its files, and the plot of `compare`."""
+    words = ["finetune", "method=sac", f"env={ENV}", "env_steps=60", "method.base_steps=30", "num_envs=2"]
+    words += ["num_workers=0", "eval_every=30", "eval_episodes=1", "final_episodes=2", "device=cpu"]
+    for name in ("a", "b"):
+        assert robo_rl([*words, "method.learner.hidden=[8]", f"out={tmp_path / name}"]) == 0
+    results = read_json(tmp_path / "a" / "results.json")
+    assert results["policy"]["rate"] is None
+    assert all(stage["after"] is None for stage in results["stages"])
+    assert not read_json(tmp_path / "a" / "curve.json")["reports_success"]
+    assert "success" not in (tmp_path / "a" / "metrics.jsonl").read_text()
+    capsys.readouterr()
+    assert robo_rl(["compare", str(tmp_path / "a"), str(tmp_path), f"out={tmp_path / 'plot'}"]) == 0
+    assert "%" not in capsys.readouterr().out
+    picture = (tmp_path / "plot.svg").read_text()
+    assert "Mean return" in picture
+    assert "%</text>" not in picture

@@ -37,7 +37,7 @@ from robo_rl.conf.schema import (
 )
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.data.episodes.reader import EpisodeStore
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.rollout import EvalResult
 from robo_rl.runs.loaded_policy import find_policy, open_policy
 from robo_rl.runs.metrics import read_metrics
 from robo_rl.runs.success_note import read_success_note, success_note, write_success_note
@@ -272,8 +272,13 @@ def test_unsupported_noise_scale_is_refused(run: Path, tmp_path: Path) -> None:
     assert export.noise_mode("gaussian", read_success_note(run / "policy"), {}) == "gaussian"
 
 
+def _solved() -> EvalResult:
+    """One episode that succeeded."""
+    return EvalResult((0,), (True,), (9,), (1.0,), None, 9, 1.0, 1.0)
+
+
 def _note_success(run: Path, noise: float) -> None:
-    write_success_note(run / "policy", success_note(SuccessRate(1, 1), ENV, 0, noise))
+    write_success_note(run / "policy", success_note(_solved(), ENV, 0, noise))
 
 
 def test_success_of_other_weights_is_not_exported(run: Path, tmp_path: Path) -> None:

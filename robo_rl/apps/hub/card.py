@@ -80,15 +80,22 @@ def _policy(kind: str, folder: Path) -> Iterator[str]:
 
 
 def _success(measured: Mapping[str, Any] | None, run: Path | None) -> Iterator[str]:
-    """A table with the number of successes k, episodes n and the 95 % Wilson interval."""
+    """A table with the number of successes k, episodes n and the 95 % Wilson interval; the mean return where
+    the environment reports no success.
+    """
     rows = []
+    if measured is not None and "mean_return" in measured:
+        episodes = counted(measured["n"], "episode")
+        where = measured.get("env") or "the task"
+        yield f"Mean return {measured['mean_return']:.4g} in {episodes} of {where}, which reports no success."
+        return
     if measured is not None:
         rows.append(("policy", SuccessRate(measured["k"], measured["n"]), str(measured.get("env", ""))))
     elif run is not None and (run / "results.json").is_file():
         found = read_json(run / "results.json")
         for key, label in _RESULTS.items():
             entry = found.get(key) if isinstance(found, dict) else None
-            if isinstance(entry, dict) and "rate" in entry:
+            if isinstance(entry, dict) and entry.get("rate") and entry.get("reports_success", True):
                 rows.append((label, SuccessRate(entry["rate"]["k"], entry["rate"]["n"]), ""))
     if not rows:
         yield "Not measured."

@@ -377,12 +377,9 @@ class _Training:
     def _evaluate(self) -> None:
         self.pause()
         result = measure(self.tuning.policy, self.tuning.noise_scale, self.eval_env, self._selection)
-        self.curve.env_steps.append(self.step)
-        self.curve.wall_s.append(self._wall_s)
-        self.curve.rates.append(result.rate)
-        self.curve.returns.append(result.mean_return)
-        self.curve.selection_steps += result.env_steps
-        self.metrics.log(self.step, {"eval/success": result.rate.rate, "eval/return": result.mean_return})
+        self.curve.add(self.step, self._wall_s, result)
+        success = {"eval/success": result.rate.rate} if result.reports_success else {}
+        self.metrics.log(self.step, success | {"eval/return": result.mean_return})
         score = (result.rate.rate, result.mean_return)
         if self.best is None or score >= self.best.score:
             self.best = Best(self.step, score, self.tuner.learner.weights())

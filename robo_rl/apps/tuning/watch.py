@@ -33,7 +33,14 @@ class TrainingWatch:
         """
         ended = list(episodes)
         for each in ended:
-            self.history.add(each.success, each.steps, each.total_reward, of_base=of_base, progress=progress)
+            self.history.add(
+                each.success,
+                each.steps,
+                each.total_reward,
+                of_base=of_base,
+                progress=progress,
+                reported=each.reported,
+            )
         if not ended:
             return
         if ends_at_once(self.history.all):
