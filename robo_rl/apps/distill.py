@@ -18,7 +18,8 @@ from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
-from robo_rl.eval.rollout import compare, evaluate
+from robo_rl.eval.rollout import compare_by_report, evaluate
+from robo_rl.eval.stats import PairedTest
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
@@ -107,15 +108,15 @@ def report(
     shape, noise = (teacher.chunk, teacher.action_spec.dim), result.noise_scale
     after = evaluate(env, result.head, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
     before = evaluate(env, teacher, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
-    test = compare(before, after)
+    test = compare_by_report(before, after)
     print(
         f"head, from {result.states} states in {result.env_steps} steps, {result.cpu_s:.0f} s of CPU time: "
         f"{after if not after.reports_success else after.rate}"
     )
-    if after.reports_success:
+    if isinstance(test, PairedTest):
         print(f"teacher on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
     else:
-        print(f"teacher on the same episodes: {before}")
+        print(f"teacher on the same episodes: {before}; paired permutation p = {test.p_value:.2g}")
     results = {"head": after.to_json(), "teacher": before.to_json()}
     if by_task := success_by_task(env.spec.name, after):
         tasks = {"head": by_task, "teacher": success_by_task(env.spec.name, before)}

@@ -21,8 +21,8 @@ from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import ChunkPolicy, VecEnv
-from robo_rl.eval.rollout import EvalResult, compare, evaluate
-from robo_rl.eval.stats import PairedTest, SuccessRate
+from robo_rl.eval.rollout import EvalResult, compare_by_report, evaluate
+from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
@@ -56,9 +56,11 @@ class Evaluation:
         return self.policy.known_rate
 
     @property
-    def difference(self) -> PairedTest | None:
-        """Exact McNemar test of the two policies; None without a second one."""
-        return None if self.against is None else compare(self.policy, self.against)
+    def difference(self) -> PairedTest | ReturnTest | None:
+        """Exact McNemar test of the two policies, or a paired test of their returns where the environment
+        reports no success; None without a second one.
+        """
+        return None if self.against is None else compare_by_report(self.policy, self.against)
 
 
 def main(config: EvaluateConfig) -> int:
@@ -184,13 +186,17 @@ def noise_scale(config: EvaluateConfig, actor: LoadedPolicy) -> float:
 
 def verdict(first: EvalResult, second: EvalResult) -> str:
     """Comparison of two policies on the same episodes."""
-    test = compare(first, second)
-    counts = (
-        f"same {len(first.seeds)} episodes: only the first policy solves {test.only_first}, "
-        f"only the second {test.only_second}"
-    )
+    test = compare_by_report(first, second)
+    if isinstance(test, ReturnTest):
+        better = "higher" if test.mean_difference >= 0 else "lower"
+        found = f"the first policy's mean return is {better} by {abs(test.mean_difference):.4g}"
+        name = "paired permutation test"
+    else:
+        found = f"only the first policy solves {test.only_first}, only the second {test.only_second}"
+        name = "exact McNemar"
     word = "no significant difference" if test.p_value >= 0.05 else "a significant difference"
-    return f"{counts}; exact McNemar p = {p_value(test.p_value).removeprefix('= ')}: {word}"
+    p = p_value(test.p_value).removeprefix("= ")
+    return f"same {len(first.seeds)} episodes: {found}; {name} p = {p}: {word}"
 
 
 def summary(

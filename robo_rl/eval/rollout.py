@@ -25,7 +25,7 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, Int
 from robo_rl.core.text.counts import counted
 from robo_rl.eval.protocols import ExecutorFactory, Progress, Watcher
-from robo_rl.eval.stats import PairedTest, SuccessRate, paired_test
+from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate, paired_return_test, paired_test
 from robo_rl.eval.timing import cpu_seconds
 
 
@@ -92,12 +92,25 @@ class EvalResult:
 
 def compare(first: EvalResult, second: EvalResult) -> PairedTest:
     """Exact McNemar test on the shared seeds. Raises ConfigError if the seeds differ."""
+    _check_paired(first, second)
+    return paired_test(first.success, second.success)
+
+
+def compare_by_report(first: EvalResult, second: EvalResult) -> PairedTest | ReturnTest:
+    """`compare`, or a paired test of the returns where neither result reports success."""
+    if first.reports_success or second.reports_success:
+        return compare(first, second)
+    _check_paired(first, second)
+    return paired_return_test(first.returns, second.returns)
+
+
+def _check_paired(first: EvalResult, second: EvalResult) -> None:
+    """Raise ConfigError if the seeds differ."""
     if first.seeds != second.seeds:
         raise ConfigError(
             "The two evaluations ran on different seeds, so they cannot be paired. "
             "Run both with the same evaluation seed and number of episodes."
         )
-    return paired_test(first.success, second.success)
 
 
 def eval_seeds(eval_seed: int, n: int) -> list[int]:

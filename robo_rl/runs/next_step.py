@@ -8,7 +8,7 @@ from typing import Any
 from policies.checkpoint import read_policy_json
 from policies.deploy.bundle import MANIFEST
 from robo_rl.conf.finetune import FinetuneVerb
-from robo_rl.eval.stats import PairedTest, SuccessRate
+from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.runs.run_dir import RunDir
 
@@ -62,27 +62,33 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
 
 
 def after_tuning(
-    config: FinetuneVerb, run: Path, before: SuccessRate | None, after: SuccessRate, test: PairedTest | None
+    config: FinetuneVerb,
+    run: Path,
+    before: SuccessRate | None,
+    after: SuccessRate,
+    test: PairedTest | ReturnTest | None,
 ) -> str:
     """A gain is distilled, a small one confirmed first; without a gain, other ways to improve the base.
 
     A policy that decides in a single step is exported, and one that sees the true state teaches another
-    one.
+    one. test: of the base to the result, by returns where the environment reports no success.
     """
     if before is None or test is None:
         return f"robo-rl evaluate policy={run} episodes={AGAIN * config.final_episodes}"
     head = Path(config.out).parent / "head"
-    if config.method.privileged and after.rate > before.rate:
+    by_return = isinstance(test, ReturnTest)
+    gained = test.mean_difference < 0 if isinstance(test, ReturnTest) else after.rate > before.rate
+    if config.method.privileged and gained:
         return _teaching(config, run)
-    if after.rate > before.rate and test.p_value < SIGNIFICANT:
+    if gained and test.p_value < SIGNIFICANT:
         if config.method.map.kind == "head":  # it decides in a single step already
             return f"robo-rl export policy={run} out={run / 'bundle'}"
         return f"robo-rl distill teacher={run} out={head}"
-    if after.rate > before.rate:
+    if gained:
         more = f"robo-rl evaluate policy={run} against={config.base} episodes={AGAIN * config.final_episodes}"
         return f"{more}   (the gain over the base may be chance)"
     keep = f"robo-rl distill teacher={config.base} out={head}   (keep the base)"
-    if before.rate >= GOOD_ENOUGH:
+    if not by_return and before.rate >= GOOD_ENOUGH:
         return keep
     other = "method=residual demos=<dataset>" if config.method.name != "residual" else "method=steering"
     if config.method.name == "auto":
@@ -93,7 +99,7 @@ def after_tuning(
         "the result is not better than the base; one of:",
         f"robo-rl finetune base={config.base} {longer} out={run}-longer   (your other settings with it)",
         f"robo-rl finetune base={config.base} {other} out={run}-other   (docs/methods.md)",
-        keep if before.k else BETTER_BASE,
+        keep if by_return or before.k else BETTER_BASE,
     )
     return INDENT.join(ways)
 

@@ -18,8 +18,10 @@ def success_note(result: EvalResult, env: str, eval_seed: int, noise: float) -> 
     measurement. noise: scale of the noise.
     """
     rate = result.known_rate
-    found: dict[str, Any] = {"mean_return": result.mean_return, "n": len(result.seeds), "reports_success": False}
-    if rate is not None:
+    found: dict[str, Any]
+    if rate is None:
+        found = {"mean_return": result.mean_return, "n": len(result.seeds), "reports_success": False}
+    else:
         found = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson())}
     return found | {
         "env": env,

@@ -15,13 +15,17 @@ from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.hub.card import card
 from robo_rl.apps.hub.contents import contents_of
 from robo_rl.apps.tuning.watch import TrainingWatch
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import Obs
 from robo_rl.data.episodes.reader import EpisodeStore
+from robo_rl.eval.rollout import EvalResult
+from robo_rl.eval.stats import ReturnTest
 from robo_rl.rl.running import CollectedEpisode, RunningEpisodes
+from robo_rl.runs.next_step import after_tuning
 from tests.apps.conftest import collect_config, train_config
 
 ENV = "gym/Pendulum-v1"
@@ -160,3 +164,38 @@ def test_a_run_from_scratch_shows_returns_alone(tmp_path: Path, capsys: pytest.C
     picture = (tmp_path / "plot.svg").read_text()
     assert "Mean return" in picture
     assert "%</text>" not in picture
+
+
+def result(returns: Sequence[float]) -> EvalResult:
+    """Episodes without a report of success."""
+    count = len(returns)
+    none, length = (False,) * count, (9,) * count
+    return EvalResult(
+        tuple(range(count)), none, length, tuple(returns), None, 9, 1.0, 1.0, reports_success=False
+    )
+
+
+def test_policies_are_compared_by_their_returns() -> None:
+    """A gain in each of eight episodes is significant, though no episode succeeds."""
+    base, tuned = result([-10.0 * i for i in range(8)]), result([-10.0 * i + 1.0 for i in range(8)])
+    found = "the first policy's mean return is higher by 1; paired permutation test p = 0.008"
+    assert evaluate.verdict(tuned, base) == f"same 8 episodes: {found}: a significant difference"
+    assert "lower by 1; paired permutation test" in evaluate.verdict(base, tuned)
+    assert evaluate.verdict(base, base).endswith("p = 1.00: no significant difference")
+
+
+@pytest.mark.parametrize(
+    ("gain", "p", "words"),
+    [
+        (1.0, 0.01, "robo-rl distill teacher=runs/ft out=runs/head"),
+        (1.0, 0.2, "robo-rl evaluate policy=runs/ft against=runs/base episodes=400"),
+        (-1.0, 0.01, "the result is not better than the base"),
+    ],
+)
+def test_the_next_step_follows_the_returns(gain: float, p: float, words: str) -> None:
+    """No base is said to need more demonstrations for a success that its environment does not know."""
+    config = FinetuneVerb(out="runs/ft", base="runs/base", method=MethodConfig(name="steering"))
+    rate = result([0.0]).rate
+    said = after_tuning(config, Path("runs/ft"), rate, rate, ReturnTest(-gain, p))
+    assert said.startswith(words)
+    assert "demonstrations" not in said

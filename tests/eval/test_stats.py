@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.eval.stats import SuccessRate, design_effect, interquartile_mean, mean_over_seeds, paired_test
+from robo_rl.eval.stats import (
+    SuccessRate,
+    design_effect,
+    interquartile_mean,
+    mean_over_seeds,
+    paired_return_test,
+    paired_test,
+)
 
 
 def test_wilson_equals_the_formula() -> None:
@@ -144,3 +151,31 @@ def test_one_seed_has_no_interval_over_seeds() -> None:
     """A single run does not show the variance of runs."""
     with pytest.raises(ConfigError, match="at least 2 seeds"):
         mean_over_seeds([0.9])
+
+
+def test_returns_are_compared_seed_by_seed() -> None:
+    """By hand: of the 2^6 signs of six differences of one sign, two give as large a mean; with one of the
+    smallest turned, these two and the two with it turned back. Large common returns change nothing.
+    """
+    base = [-1400.0, -90.0, -1200.0, -300.0, -800.0, -5.0]
+    gain = [2.0, 3.0, 5.0, 8.0, 13.0, 21.0]
+    test = paired_return_test([a + b for a, b in zip(base, gain, strict=True)], base)
+    assert test.mean_difference == pytest.approx(52 / 6)
+    assert test.p_value == pytest.approx(2 / 64)
+    less = [-2.0, *gain[1:]]
+    test = paired_return_test([a + b for a, b in zip(base, less, strict=True)], base)
+    assert test.p_value == pytest.approx(4 / 64)
+    assert paired_return_test(base, base).p_value == 1.0
+    assert paired_return_test([1.0], [0.0]).p_value == 1.0
+    with pytest.raises(ConfigError, match="found 6 and 5 returns"):
+        paired_return_test(base, base[:-1])
+
+
+def test_many_seeds_are_compared_by_random_flips() -> None:
+    """A clear gain and none; the same numbers each time."""
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(0.0, 1.0, (2, 40))
+    p = paired_return_test(first.tolist(), second.tolist()).p_value
+    assert p > 0.05
+    assert p == paired_return_test(first.tolist(), second.tolist()).p_value
+    assert paired_return_test((first + 2.0).tolist(), second.tolist()).p_value < 0.001

@@ -18,8 +18,8 @@ from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.eval.advice import MANY, advice
-from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.rollout import EvalResult, compare_by_report, eval_seeds, evaluate
+from robo_rl.eval.stats import PairedTest, SuccessRate
 from robo_rl.eval.tasks import balanced_seeds, rates_by_task
 from robo_rl.runs.device import device_of
 from robo_rl.runs.learning_curve import TuningResult
@@ -66,9 +66,9 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         if config.base is not None:
             noise_scale = trained_noise(find_policy(config.base))
             before = measure(base, noise_scale, env, config, config.final_episodes)
-            test = compare(before, after)
-            p_value = f"; exact McNemar p = {test.p_value:.2g}" if after.reports_success else ""
-            print(f"base on the same episodes: {before}{p_value}")
+            test = compare_by_report(before, after)
+            of = "exact McNemar" if isinstance(test, PairedTest) else "paired permutation"
+            print(f"base on the same episodes: {before}; {of} p = {test.p_value:.2g}")
             result |= {"base": before.to_json(), "p_vs_base": test.p_value}
             tasks["base"] = success_by_task(env_name(config), before)
         if tasks["policy"]:
