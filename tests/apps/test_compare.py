@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,36 @@ def test_sweep_trains_and_is_listed(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines] == ["seed=1", "seed=2"]
     assert all("not measured" in line for line in lines)
+
+
+def test_a_failed_combination_does_not_end_the_sweep(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second of three is refused: the third runs, and the end says which failed and why, with code 2."""
+    words = ["train", "-m", f"data={dataset}", f"out={tmp_path}", "steps=2", "net.width=8", "net.depth=1"]
+    assert main([*words, "batch_size=4,-1,8"]) == 2
+    assert (tmp_path / "batch_size=8" / "policy").is_dir()
+    said = capsys.readouterr().err.splitlines()
+    assert said[-2] == "robo-rl: 1 of 3 runs failed:"
+    assert said[-1].startswith(f"  {tmp_path}/batch_size=-1: batch_size=-1")
+
+
+def test_a_sweep_is_continued_by_one_command(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """seed=1 is finished, seed=2 was stopped before its end, and seed=3 has not begun."""
+    words = ["train", f"data={dataset}", "steps=4", "checkpoint_every=2", "net.width=8", "net.depth=1"]
+    for seed in (1, 2):
+        assert main([*words, f"seed={seed}", f"out={tmp_path}/seed={seed}"]) == 0
+    weights = (tmp_path / "seed=2/policy/weights.safetensors").read_bytes()
+    shutil.rmtree(tmp_path / "seed=2/policy")
+    first = (tmp_path / "seed=1/policy/weights.safetensors").stat().st_mtime_ns
+    capsys.readouterr()
+    assert main([words[0], "-m", *words[1:], "seed=1,2,3", f"out={tmp_path}", "resume=true"]) == 0
+    assert "seed=1 is finished and was skipped" in capsys.readouterr().out
+    assert (tmp_path / "seed=1/policy/weights.safetensors").stat().st_mtime_ns == first
+    assert (tmp_path / "seed=2/policy/weights.safetensors").read_bytes() == weights
+    assert (tmp_path / "seed=3/policy").is_dir()
 
 
 def test_runs_counts_the_flights_of_all_trained_seeds(

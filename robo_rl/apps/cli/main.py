@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from robo_rl.apps.cli.aliases import by_engine
-from robo_rl.apps.cli.multirun import FLAGS, multirun
+from robo_rl.apps.cli.multirun import FLAGS, Ended, multirun
 from robo_rl.apps.cli.settings_file import check_keys, expand
 from robo_rl.apps.cli.user_code import user_line
 from robo_rl.apps.cli.verbs import VERBS
@@ -31,23 +31,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(arguments)
-    except RoboRLError as error:
-        return _say(str(error), error.exit_code)
     except KeyboardInterrupt as stop:
         return _stopped(stop)
-    except ImportError as error:
-        # An interrupted import of an extension module looks like a failed import.
-        cause = error.__cause__ or error.__context__
-        return _stopped(cause) if isinstance(cause, KeyboardInterrupt) else _defect(error)
     except BrokenPipeError:  # the reader of our output has ended (`robo-rl info | head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except OSError as error:
-        if (known := explained(error)) is not None:
-            return _say(str(known), known.exit_code)
-        return _defect(error)
     except Exception as error:
-        return _defect(error)
+        if (interrupt := _interrupt_in(error)) is not None:
+            return _stopped(interrupt)
+        return _say(*_explained(error))
+
+
+def _one_of_sweep(name: str, words: list[str]) -> Ended:
+    """Run one combination of a sweep. An error is printed and returned; Ctrl-C ends the sweep."""
+    try:
+        return _call(name, words), ""
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if _interrupt_in(error) is not None:
+            raise
+        sentence, code = _explained(error)
+        return _say(sentence, code), sentence
+
+
+def _interrupt_in(error: Exception) -> KeyboardInterrupt | None:
+    """The interrupt behind a failed import: that of an extension module, interrupted, looks like one."""
+    cause = (error.__cause__ or error.__context__) if isinstance(error, ImportError) else None
+    return cause if isinstance(cause, KeyboardInterrupt) else None
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    """Sentence and exit code of an error; that of a defect is printed with its traceback."""
+    known = error if isinstance(error, RoboRLError) else None
+    if isinstance(error, OSError):
+        known = explained(error)
+    return _defect(error) if known is None else (str(known), known.exit_code)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -81,7 +100,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(verb_help(name, [word for word in rest if "=" in word], everything="all" in rest))
         return 0
     if sweeps:
-        return multirun(name, rest, lambda words: _call(name, words))
+        return multirun(name, rest, lambda words: _one_of_sweep(name, words))
     return _call(name, ["json=true" if argument == "--json" else argument for argument in rest])
 
 
@@ -137,19 +156,19 @@ def _say(sentence: str, code: int) -> int:
     return code
 
 
-def _defect(error: Exception) -> int:
-    """Print the traceback, and where the error is: in a user's own file, or in robo-rl. Returns 1."""
+def _defect(error: Exception) -> tuple[str, int]:
+    """Print the traceback; returns where the error is, in a user's own file or in robo-rl, and 1."""
     traceback.print_exception(error)
     if (at := user_line(error)) is not None:
         where = f"{at.file} line {at.line}"
-        return _say(
+        return (
             f"the error is in {where}, see the lines above."
             if at.innermost
             else f"the error is in what {where} asks of robo-rl, see the lines above. If that line is right, "
             "report it with the output of `robo-rl doctor`.",
             1,
         )
-    return _say(
+    return (
         "this is an error in robo-rl itself; please report it with the lines above and the output of "
         "`robo-rl doctor`.",
         1,
