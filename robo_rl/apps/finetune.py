@@ -45,4 +45,5 @@ def _finetune(config: FinetuneVerb) -> int:
         RunDir.create(config.out, config, **again, free=free) as run,
     ):
         outcome = run_method(config, config.method, base, run, actors)
-        return report(config, base, outcome, run)
+        report(config, base, outcome, run)
+    return 0

@@ -17,7 +17,7 @@ from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
-from robo_rl.eval.advice import MANY, advice
+from robo_rl.eval.advice import advice
 from robo_rl.eval.rollout import EvalResult, compare_by_report, eval_seeds, evaluate
 from robo_rl.eval.stats import PairedTest, SuccessRate
 from robo_rl.eval.tasks import balanced_seeds, rates_by_task
@@ -49,11 +49,8 @@ def measure(
     return evaluate(copied_env(env, device), policy, executor, noise, seeds)
 
 
-def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> int:
-    """Evaluate base and result on the same episodes, and print and save the results.
-
-    Returns the exit code: 1 if the run has seen neither a success nor a reward in `MANY` episodes.
-    """
+def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:
+    """Evaluate base and result on the same episodes, and print and save the results."""
     with closing(make_env(env_name(config), evaluation_lanes(config), 0, **env_options(config))) as env:
         after = measure(outcome.policy, outcome.noise_scale, env, config, config.final_episodes)
         curve = outcome.curve
@@ -98,8 +95,6 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
     if told:
         print(f"Advice: {told}")
     print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")
-    seen = outcome.history.all
-    return int(seen.episodes >= MANY and not seen.successes and not seen.rewarded and not after.rate.k)
 
 
 def steps_in_words(outcome: TuningResult, has_base: bool) -> str:

@@ -79,7 +79,8 @@ def finetune_auto(config: FinetuneVerb) -> int:
     with RunDir.create(config.out, config, **again, free=free) as run:
         in_lanes = config.demos is not None and FEWEST_LANES <= config.num_envs <= MOST_LANES
         train = train_in_lanes if in_lanes else train_in_stages
-        return report(config, base, train(config, base, run), run)
+        report(config, base, train(config, base, run), run)
+    return 0
 
 
 def train_in_lanes(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> TuningResult:
