@@ -92,8 +92,7 @@ def run_evaluation(config: EvaluateConfig) -> Evaluation:
     lanes = min(config.num_envs, config.episodes)
     workers = worker_count(config.num_workers, lanes)
     policies = [actor for actor in (first, second) if actor is not None]
-    options: dict[str, Any] = {"max_episode_steps": config.max_episode_steps, "wordings": config.wordings}
-    with closing(make_env(name, lanes, workers, **options)) as env:
+    with closing(make_env(name, lanes, workers, **env_options(config))) as env:
         for actor in policies:
             actor.check(env.spec)
         results = {
@@ -115,6 +114,11 @@ def run_evaluation(config: EvaluateConfig) -> Evaluation:
     places = tuple(actor.folder for actor in policies)
     against = results.get("against")
     return Evaluation(name, results["policy"], against, tuple(latencies), runtimes, places, by_task)
+
+
+def env_options(config: EvaluateConfig) -> dict[str, Any]:
+    """Options of the environment that is measured and filmed."""
+    return {"max_episode_steps": config.max_episode_steps, "wordings": config.wordings}
 
 
 def told(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
@@ -238,7 +242,7 @@ def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
     """Film the first episodes of the evaluation as MP4."""
     from robo_rl.eval.video import record_episodes
 
-    with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
+    with closing(make_env(name, 1, **env_options(config))) as env:
         seeds = seeds_of(config, name)[: config.video_episodes or FILMED]
         factory, noise = executor_factory(config), noise_of(config, actor)
         shown = actor.folder.parent.name or actor.folder.name

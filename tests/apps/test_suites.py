@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +23,8 @@ from robo_rl.eval.rollout import eval_seeds
 from robo_rl.eval.tasks import balanced_seeds
 from sim.adapters.metaworld_instructions import TRAINING, WORDINGS
 from sim.adapters.metaworld_words import CAMERAS, SharedRenderer
-from sim.registry import task_in
-from tests.apps.conftest import collect_config, train_config
+from sim.registry import make_env, task_in
+from tests.apps.conftest import ENV, collect_config, train_config
 
 PAIR = "metaworld/faucet-open-v3+faucet-close-v3"
 VLA_RUN = {"steps": 4, "batch_size": 4, "checkpoint_every": 2, "learn_from": "all"}
@@ -107,6 +108,23 @@ def test_one_policy_learns_both_tasks_and_is_measured_in_each(
         evaluate.run_evaluation(EvaluateConfig(run, env="metaworld/reach-v3", tasks=["reach-v3"]))
     with pytest.raises(ConfigError, match="fewer than the 2 tasks"):
         evaluate.run_evaluation(EvaluateConfig(run, episodes=1))
+
+
+def test_a_film_shows_the_wordings_that_are_measured(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment of the film is made with the options of the measured one."""
+    made: list[dict[str, Any]] = []
+
+    def spy(name: str, *args: Any, **options: Any) -> Any:
+        made.append(options)
+        return make_env(ENV, *args, max_episode_steps=options["max_episode_steps"])
+
+    monkeypatch.setattr(evaluate, "make_env", spy)
+    monkeypatch.setattr(evaluate, "check_tasks", lambda config, name: None)
+    film = {"episodes": 1, "num_workers": 0, "max_episode_steps": 4, "video": str(tmp_path / "film.mp4")}
+    evaluate.run_evaluation(EvaluateConfig(str(run), wordings="new", **film))  # type: ignore[arg-type]
+    assert made == [{"max_episode_steps": 4, "wordings": "new"}] * 2
 
 
 def test_settings_of_generative_policies_are_refused_with_a_vla(tmp_path: Path) -> None:
