@@ -33,7 +33,7 @@ SAFE_SUFFIXES = frozenset({
 })  # fmt: skip
 _CHUNK = re.compile(r"c(\.\d+)*")  # chunk of a zarr array
 _NOT_SENT = frozenset({"checkpoints", "tb", "wandb", "episodes", CARD, LISTING, "logger.json"})  # of policies
-_MOST_FILES = 100_000
+MOST_FILES = 100_000  # what the Hub recommends at most; bounds the memory and time of a foreign listing
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,18 @@ class HubContents:
         """Listing of a repository. Raises DataError if it is malformed or names unsafe files."""
         try:
             kind, files = data["kind"], dict(data["files"])
-            known = data["format"] == FORMAT and kind in KINDS and len(files) <= _MOST_FILES
+            known = data["format"] == FORMAT and kind in KINDS
             for entry in files.values():
                 known &= (
                     re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]) is not None and int(entry["bytes"]) >= 0
                 )
         except (KeyError, TypeError, ValueError, AttributeError):
             known = False
+        if known and len(files) > MOST_FILES:
+            raise DataError(
+                f"{source} lists {len(files)} files, more than the {MOST_FILES} that are downloaded. Ask its "
+                "owner to push it in parts."
+            )
         if not known:
             raise DataError(
                 f"{LISTING} of {source} cannot be parsed. It was damaged, or written by a newer robo-rl: "
@@ -103,9 +108,19 @@ def contents_of(folder: Path) -> HubContents:
     """Files of `folder` that a push sends, after a check that they can be read."""
     kind = kind_of(folder)
     check_kind(kind, folder)
+    paths = sorted(_paths(kind, folder))
+    if len(paths) > MOST_FILES:
+        way = "Remove files that do not belong to it."
+        if kind == "dataset":
+            way = (
+                f"Write it with fewer files by `robo-rl data export path={folder} format=lerobot out=...`, "
+                "and upload that by `hf upload`."
+            )
+        raise DataError(
+            f"{folder} has {len(paths)} files, more than the {MOST_FILES} that a repository may hold. {way}"
+        )
     files = {
-        path: {"sha256": sha256_of(folder / path), "bytes": (folder / path).stat().st_size}
-        for path in sorted(_paths(kind, folder))
+        path: {"sha256": sha256_of(folder / path), "bytes": (folder / path).stat().st_size} for path in paths
     }
     return HubContents(kind, files)
 

@@ -18,6 +18,7 @@ import pytest
 
 import robo_rl as rr
 from robo_rl.apps import pull, push
+from robo_rl.apps.hub import contents
 from robo_rl.conf.history import PullConfig, PushConfig
 from robo_rl.core.errors import ConfigError, DataError, LockedError, RoboRLError
 from robo_rl.core.files.lock import FolderLock
@@ -268,3 +269,20 @@ def test_locked_dataset_is_not_pushed(hub: FakeHub, made: Path) -> None:
     holder.communicate()
     assert "datasets/me/points" not in hub.repos
     FolderLock(made / "data", "dataset").close()
+
+
+@pytest.mark.parametrize("kind", ["data", "bundle"])
+def test_too_many_files_are_refused_by_push_and_pull(
+    hub: FakeHub, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Push refuses what pull would, before anything is uploaded; pull says that the number is the reason."""
+    monkeypatch.setattr(contents, "MOST_FILES", 2)
+    with pytest.raises(DataError, match=r"has \d+ files, more than the 2 that a repository may") as caught:
+        push.main(PushConfig(str(made / kind), "me/many"))
+    assert ("robo-rl data export" in str(caught.value)) == (kind == "data")
+    assert not hub.repos
+    monkeypatch.undo()
+    many = contents.contents_of(made / kind)
+    monkeypatch.setattr(contents, "MOST_FILES", 2)
+    with pytest.raises(DataError, match=r"me/many lists \d+ files, more than the 2 that are downloaded"):
+        contents.HubContents.from_json(many.to_json(), "me/many")
