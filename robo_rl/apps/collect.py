@@ -1,8 +1,8 @@
 """`robo-rl collect`: record episodes of a scripted expert or a trained policy into a dataset.
 
 Episodes are recorded in parallel and committed in the order of their seeds. So the dataset does not depend on
-the number of parallel environments or on interruptions, and short episodes are not favoured. In an
-environment of several tasks, every task gets an equal share of the episodes.
+the number of parallel environments or on interruptions (with a policy: up to rounding), and short episodes
+are not favoured. In an environment of several tasks, every task gets an equal share of the episodes.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def test_failures_are_counted_but_not_kept(tmp_path: Path) -> None:
 
 
 def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:
-    """A policy's episodes do not depend on the number of lanes: noise belongs to the episode."""
+    """A policy's episodes depend on the number of lanes by rounding only: noise belongs to the episode."""
     for name, lanes in (("one", 1), ("three", 3)):
         options = {
             "policy": str(run),
