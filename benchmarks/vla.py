@@ -27,8 +27,8 @@ or close in one scene), each with k, n and the 95 % Wilson interval:
 seeds. The line has the success of each seed, that of the base as it is deployed and without noise, and the
 change of each task, all on the same episodes. --rl teacher: a pupil, a new VLA or its base (--pupil), learns
 from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set; --taught-steps
-teacher: only from the steps in which the teacher acted, and not from those of the base before them. --rounds 2
-adds as many episodes that the pupil of the first round begins, and the pupil learns on from all.
+teacher: only from the steps in which the teacher acted, and not from those of the base before them.
+--rounds 2 adds as many episodes that the pupil of the first round begins, and the pupil learns on from all.
 
 --bases names policies that were trained with different seeds (--name ... --set seed=...): success with and
 without noise is then over all of them, and after_rl_success has a base for each of --rl-seeds.

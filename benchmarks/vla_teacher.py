@@ -28,8 +28,8 @@ TAKEOVER, LANES, LONGEST = 0.5, 6, 200  # of the recorded episodes; the last in 
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorded episodes of a lesson: the folder's name, how many, the largest share that is not the teacher's,
-    and the seed. begun_by: policy that acts before the teacher; None: the base.
+    """Recorded episodes of a lesson: the folder's name, how many, the largest share of an episode that is not
+    the teacher's, and the seed. begun_by: policy that acts before the teacher; None: the base.
     """
 
     name: str
