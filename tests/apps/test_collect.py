@@ -88,9 +88,7 @@ def test_an_expert_takes_over_from_a_policy(run: Path, tmp_path: Path) -> None:
     """The policy's actions until a step of the episode's own, at most 6; the expert's, marked, after it."""
     short = {"keep": "all", "max_episode_steps": 12, "num_envs": 3}
     collect.main(collect_config(tmp_path / "alone", policy=str(run), noise=None, **short))
-    collect.main(
-        collect_config(tmp_path / "both", takeover=0.5, takeover_from=str(run), noise=0.0, **short)
-    )
+    collect.main(collect_config(tmp_path / "both", takeover=0.5, takeover_from=str(run), noise=0.0, **short))
     for alone, both in zip(EpisodeStore(tmp_path / "alone"), EpisodeStore(tmp_path / "both"), strict=True):
         at = int((~both.intervention).sum())
         assert both.intervention.tolist() == [False] * at + [True] * (both.frames - at)
