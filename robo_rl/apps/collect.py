@@ -122,6 +122,8 @@ class Collection:
         self.shares = shares
         self.tried = self.kept = 0
         self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
+        if config.takeover_from is not None:
+            self._made_by["begun_by"] = config.takeover_from
         self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest uncommitted one
 
     def run(self, wanted: int, first: int) -> None:
