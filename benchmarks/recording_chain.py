@@ -63,8 +63,8 @@ def main() -> None:
     if args.without_latency:
         say("chain/success_without_latency", [chain.without_latency() for chain in made])
     for policy, name in (("tuned", "chain/on_page"), ("base", "chain/base_on_page")):
-        rates = [chain.on_page(policy, trials) for chain in made]
-        say(name, [SuccessRate(*rate) for rate in rates], load=round(os.getloadavg()[0], 1))
+        found = [chain.on_page(policy, trials) for chain in made]
+        say(name, [SuccessRate(k, n) for k, n, _ in found], load=[load for *_, load in found])
 
 
 class Chain:
@@ -111,8 +111,8 @@ class Chain:
         found: dict[str, Any] = json.loads((self.home / "tuned" / "results.json").read_text())
         return found
 
-    def on_page(self, policy: str, trials: int) -> tuple[int, int]:
-        """Successes and trials of the base or the tuned policy."""
+    def on_page(self, policy: str, trials: int) -> tuple[int, int, float]:
+        """Successes and trials of the base or the tuned policy, and the load average at the end."""
         kept = self.home / f"{policy}_on_page.json"
         if not kept.exists():
             bundle = self.home / f"{policy}_bundle"
@@ -120,9 +120,9 @@ class Chain:
                 verb("export", policy=self.home / policy, out=bundle)
             page, seed = self.home / f"{policy}_page", 1000 + self.seed
             rate = tried(page, self.chromium, seed, bundle, trials, longest_s=TRIAL_S)
-            kept.write_text(json.dumps(rate))
-        k, n = json.loads(kept.read_text())
-        return k, n
+            kept.write_text(json.dumps([*rate, round(os.getloadavg()[0], 1)]))
+        k, n, load = json.loads(kept.read_text())
+        return k, n, load
 
 
 def report(made: list[Chain]) -> None:
