@@ -7,10 +7,11 @@ from pathlib import Path
 from hardware.checks.arm_contract import check_contract, check_goal, goal_names
 from hardware.checks.flight_contract import check_link
 from hardware.description import RobotDescription, load_description
-from hardware.loop.observation import IMAGE
+from hardware.loop.observation import DEPTH, IMAGE
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from policies.deploy.bundle import Bundle, load_bundle
 from robo_rl.apps.nodes.preflight_goal import SIM_GOAL, SIM_TASK
+from robo_rl.apps.nodes.preflight_pictures import scene_words
 from robo_rl.apps.nodes.robot_builders import read_settings
 from robo_rl.conf.schema import ContractConfig
 from robo_rl.core.errors import ConfigError
@@ -79,7 +80,8 @@ def next_step(config: ContractConfig, bundle: Bundle) -> str:
     goal = goal_names(bundle)
     if config.robot == "sim_arm":
         if not goal:  # `run` would have no score
-            return f"robo-rl up arm_sim bundle={config.bundle}"
+            seen = scene_words([key for key in bundle.env.obs if key.startswith((IMAGE, DEPTH))])
+            return f"robo-rl up arm_sim bundle={config.bundle} {seen}".rstrip()
         return f"robo-rl run bundle={config.bundle} robot=sim_arm episodes=5"
     fits = f"robo-rl up arm bundle={config.bundle} robot={config.robot}"
     names = [key.partition(".")[2] for key in bundle.env.obs if key.startswith(IMAGE)]

@@ -172,11 +172,12 @@ def robot_words(config: RecordConfig) -> dict[str, list[str]]:
             f"attach=true if its nodes run already, or robot={SIMULATED}."
         )
     names = "+".join(robot.cameras) if config.cameras == "auto" else config.cameras
-    values = {"robot": config.robot, "device": config.device, "cameras": names, "goal": ""}
+    scene = "peg" if robot.name == SIMULATED else "reach"  # a gripper takes the place of the peg
+    values = {"robot": config.robot, "device": config.device, "cameras": names, "goal": "", "scene": scene}
     words = load_set("arm_sim").commands(values | {"arm": str(config.arm).lower()})
-    if robot.name == SIMULATED:  # the other one has a gripper in the place of the peg, and no cameras
+    if scene == "peg":
         seed = randrange(2**31) if config.seed is None else config.seed
-        words["sim_robot"] += ["scene=peg", f"image_size={PICTURE_PX}", f"seed={seed}"]
+        words["sim_robot"] += [f"image_size={PICTURE_PX}", f"seed={seed}"]
     return with_device(words, config)
 
 
