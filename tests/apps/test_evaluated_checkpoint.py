@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from policies.checkpoint import save_policy
+from policies.tuned.one_step import JumpHead, OneStepPolicy
 from robo_rl.apps import train
 from robo_rl.apps.cli.main import main as robo_rl
+from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.checksums import damage
+from robo_rl.runs.loaded_policy import find_policy
+from robo_rl.runs.next_step import after_evaluation
 from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import read_success_note
 from tests.apps.conftest import train_config
+from tests.policies.small import flow_policy
+from tests.rl.worlds import SPEC
 
 
 @pytest.fixture
@@ -63,10 +70,25 @@ def test_files_beside_those_of_a_checkpoint_are_no_damage(stopped: Path) -> None
     assert damage(checkpoint) == "checksums.json holds no checksums"
 
 
+def test_a_head_in_a_checkpoint_is_exported_beside_its_run(stopped: Path, tmp_path: Path) -> None:
+    policy = stopped / "checkpoints" / "00000008" / "policy"
+    shutil.rmtree(policy)
+    save_policy(policy, OneStepPolicy(flow_policy(SPEC), JumpHead(flow_policy(SPEC))))
+    said = after_evaluation(policy, SuccessRate(9, 10))
+    assert said == f"robo-rl export policy={stopped}@8 out={tmp_path / 'stopped-8-bundle'}"
+
+
 def test_the_next_step_names_the_checkpoint(
     stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Checkpoints are deleted as the training goes on: nothing may be written into one."""
     evaluated(f"{stopped}@8")
-    said = capsys.readouterr().out.rpartition("Next:")[2]
-    assert "/checkpoints/" not in said
+    assert "/checkpoints/" not in capsys.readouterr().out.rpartition("Next:")[2]
+    policy = stopped / "checkpoints" / "00000008" / "policy"
+    data = RunDir(stopped).config()["data"]
+    said = after_evaluation(policy, SuccessRate(3, 10))
+    assert said == f"robo-rl finetune base={stopped}@8 demos={data} out={tmp_path / 'tuned'}"
+    (tmp_path / "head").mkdir()
+    said = after_evaluation(policy, SuccessRate(10, 10))
+    assert said == f"robo-rl distill teacher={stopped}@8 out={tmp_path / 'head-2'}"
+    assert find_policy(f"{stopped}@8") == policy
