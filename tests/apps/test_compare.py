@@ -10,7 +10,7 @@ import yaml
 
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.cli.multirun import expand_sweeps
-from robo_rl.apps.compare import short_names
+from robo_rl.apps.compare import curve_of, read_group, short_names
 from robo_rl.core.errors import ConfigError
 
 
@@ -178,7 +178,17 @@ def test_seeds_have_an_interval_over_runs(tmp_path: Path, capsys: pytest.Capture
     write_run(tmp_path / "one", 1, [2, 5])
     plot = f"out={tmp_path / 'plot'}"
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "seeds"), plot]) == 0
-    assert "70 %, mean of 3 runs [10, 100]" in capsys.readouterr().out
+    assert "70 %, mean of 3 runs [0, 100]" in capsys.readouterr().out
+    assert "Student's t over three or more runs" in " ".join((tmp_path / "plot.svg").read_text().split())
+
+
+def test_two_seeds_are_drawn_without_a_band(tmp_path: Path) -> None:
+    """Two values hold no useful interval: t of one degree of freedom is 12.7."""
+    for seed, solved in enumerate((4, 9)):
+        write_run(tmp_path / f"seed={seed}", seed, [2, solved])
+    curve = curve_of("seeds", read_group(str(tmp_path)))
+    assert curve is not None
+    assert curve.low == curve.value == curve.high == (0.2, 0.65)
 
 
 @pytest.mark.parametrize("words", [["compare"], ["compare", "only_one"], ["compare", "a", "b"]])
