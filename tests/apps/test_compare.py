@@ -83,6 +83,36 @@ def test_runs_shows_success_and_differences(tmp_path: Path, capsys: pytest.Captu
     assert "is an empty folder, and no run is in it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("results.json", '{"a":', "results.json is not valid JSON"),
+        ("results.json", '{"policy": {"rate": {"k": 3}}}', "cannot be read (KeyError: 'n')"),
+        ("results.json", '{"policy": {"rate": {"k": 3, "n": 0}}}', "n >= 1"),
+        ("curve.json", '{"env_steps": 5}', "cannot be read (KeyError"),
+        ("config.yaml", "- 1", "config.yaml holds no settings"),
+    ],
+)
+def test_a_damaged_run_hides_no_other(
+    name: str, content: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sound runs are listed, and a sentence names the damaged one; scripts find it, too."""
+    for each in ("a", "b", "c"):
+        write_run(tmp_path / each, 1, [2, 9])
+    (tmp_path / "b" / name).write_text(content)
+    assert main(["runs", f"path={tmp_path}"]) == 0
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()] == [str(tmp_path / "a"), str(tmp_path / "c")]
+    assert said.err.startswith(f"{tmp_path / 'b'} is damaged and not listed: ")
+    assert words in said.err
+    assert main(["runs", f"path={tmp_path}", "json=true"]) == 0
+    said = capsys.readouterr()
+    assert [json.loads(line)["path"][-1] for line in said.out.splitlines()] == ["a", "c"]
+    assert words in said.err
+    assert main(["runs", f"path={tmp_path / 'b'}"]) == 2
+    assert words in capsys.readouterr().err
+
+
 def test_runs_without_a_success_show_their_return(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Listed, as JSON and compared: such an environment never succeeds, which is not 0 %."""
     for name, total in (("a", -10.0), ("b", -30.0)):
