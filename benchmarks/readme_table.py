@@ -112,6 +112,10 @@ def with_unit(line: Line) -> str:
     return f"{number(line['value'])} {unit}".strip()
 
 
+# Intervals of a mean over seeds: Student's t, and the percentile bootstrap of older measurements.
+OVER_SEEDS = (("t95", "mean 95 %"), ("bootstrap95", "mean"))
+
+
 def shown(line: Line) -> str:
     """Value with its unit; a success rate with count and 95 % Wilson interval, a mean with every seed."""
     value = with_unit(line)
@@ -120,7 +124,8 @@ def shown(line: Line) -> str:
         value += ", {:.2f}–{:.2f})".format(*line["wilson95"]) if "wilson95" in line else ")"
     if "per_seed" in line:
         value += f" (seeds: {', '.join(number(seed) for seed in line['per_seed'])}"
-        value += "; mean {:.2f}–{:.2f})".format(*line["bootstrap95"]) if "bootstrap95" in line else ")"
+        found = [(word, *line[key]) for key, word in OVER_SEEDS if key in line]
+        value += "".join(f"; {word} {low:.2f}–{high:.2f}" for word, low, high in found) + ")"
     return value
 
 

@@ -31,6 +31,7 @@ from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
 from robo_rl.runs.loaded_policy import worker_count
+from robo_rl.runs.next_step import train_on
 from robo_rl.runs.progress import progress
 from sim.registry import make_env, tasks_in
 
@@ -59,10 +60,7 @@ def main(config: CollectConfig) -> int:
                 )
                 raise KeyboardInterrupt(kept) from stop
     tried = f", {collection.kept} of {collection.tried} tried" if collection.tried else ""
-    print(
-        f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   robo-rl train data={config.out} "
-        "out=runs/base"
-    )
+    print(f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   {train_on(config.out)}")
     return 0
 
 

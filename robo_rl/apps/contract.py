@@ -15,6 +15,7 @@ from robo_rl.apps.nodes.preflight_pictures import scene_words
 from robo_rl.apps.nodes.robot_builders import read_settings
 from robo_rl.conf.schema import ContractConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.commands import command
 
 
 def main(config: ContractConfig) -> int:
@@ -56,7 +57,7 @@ def _flight(config: ContractConfig, bundle: Bundle) -> int:
         f"(driver {link.rate_rad_s:g}), acts at {bundle.env.control_hz:g} Hz (link {link.command_hz:g} Hz)."
     )
     print(
-        f"Next:   robo-rl up quad bundle={config.bundle} driver={file} hover=<its hover thrust> "
+        f"Next:   {command('up quad', bundle=config.bundle, driver=file, hover='<its hover thrust>')} "
         "ground=-0.6   (not armed: nothing moves; docs/robot.md)"
     )
     return 0
@@ -81,9 +82,9 @@ def next_step(config: ContractConfig, bundle: Bundle) -> str:
     if config.robot == "sim_arm":
         if not goal:  # `run` would have no score
             seen = scene_words([key for key in bundle.env.obs if key.startswith((IMAGE, DEPTH))])
-            return f"robo-rl up arm_sim bundle={config.bundle} {seen}".rstrip()
-        return f"robo-rl run bundle={config.bundle} robot=sim_arm episodes=5"
-    fits = f"robo-rl up arm bundle={config.bundle} robot={config.robot}"
+            return f"{command('up arm_sim', bundle=config.bundle)} {seen}".rstrip()
+        return command("run", bundle=config.bundle, robot="sim_arm", episodes=5)
+    fits = command("up arm", bundle=config.bundle, robot=config.robot)
     names = [key.partition(".")[2] for key in bundle.env.obs if key.startswith(IMAGE)]
     known = load_description(config.robot).cameras if names else {}
     told_where = all(name in known and known[name].source for name in names)

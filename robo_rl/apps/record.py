@@ -24,10 +24,12 @@ from robo_rl.apps.recording.web.access import open_without_token
 from robo_rl.conf.record import RecordConfig, RecordingSettings
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.packages import pip_install
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.dataset_writer import refuse_taken
 from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.data.store import EpisodeStore
+from robo_rl.runs.outputs import free_path
 
 APP = "record_app"
 SIMULATED_GRIPPER = "sim_arm_gripper"
@@ -70,10 +72,10 @@ def report(config: RecordConfig) -> None:
     held = f"{counted(len(labels), 'episode')}, {counted(labels.count(True), 'success', 'successes')}"
     print(f"record: {config.out} holds {held}.", flush=True)
     if labels:
-        print(f"Next:   robo-rl data list path={config.out}", flush=True)
+        print(f"Next:   {command('data list', path=config.out)}", flush=True)
     if labels.count(True) > 1:  # as the page's button
-        run = f"runs/{Path(config.out).name}"
-        print(f"        robo-rl train data={config.out} out={run} {config.train}", flush=True)
+        run = free_path(Path("runs", Path(config.out).name))
+        print(f"        {command('train', data=config.out, out=run)} {config.train}", flush=True)
 
 
 def running_robot(config: RecordConfig) -> str:
