@@ -8,7 +8,7 @@ without noise. VARIANTS says which of them are settings of `robo-rl train` and `
 change the windows of training here.
 
 Names: few_demos/<task>/<variant>/success (mean over seeds), few_demos/<variant>/gain (difference to `plain`
-in points, mean over tasks and seeds, with a bootstrap interval over them), few_demos/<variant>/cpu_s (of
+in points, mean over tasks and seeds, with Student's interval over them), few_demos/<variant>/cpu_s (of
 training). --folder keeps demonstrations and results, in the layout of `finetune.py`.
 """
 
@@ -274,7 +274,7 @@ def summarise(results: dict[Cell, dict[str, float]]) -> None:
             more: dict[str, Any] = {"pairs": len(gains)}
             if len(gains) > 1:
                 estimate = mean_over_seeds(gains)
-                more["bootstrap95"] = [estimate.low, estimate.high]
+                more["t95"] = [estimate.low, estimate.high]
             emit(f"few_demos/{variant}/gain", fmean(gains), "points", **more)
 
 

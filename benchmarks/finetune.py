@@ -228,12 +228,13 @@ def largest_fall(rates: list[float]) -> float | None:
 
 
 def summarise(calls: list[Call], results: list[SeedResult]) -> None:
-    """Mean and interquartile mean with bootstrap intervals, and the worst seed. trained_at: commits of the
-    trainings.
+    """Mean with Student's interval, interquartile mean with its bootstrap interval, and the worst seed.
+
+    trained_at: commits of the trainings.
     """
     import numpy as np
 
-    from robo_rl.eval.stats import interquartile_mean, mean_over_seeds
+    from robo_rl.eval.stats import SuccessRate, interquartile_mean, rate_over_seeds
 
     task, suffix = calls[0].task, calls[0].suffix
     name, success = f"finetune/{task}/{calls[0].method}", [result.success for result in results]
@@ -241,8 +242,9 @@ def summarise(calls: list[Call], results: list[SeedResult]) -> None:
     extra: dict[str, Any] = {"seeds": len(results), "episodes": results[0].episodes, "per_seed": success}
     extra["trained_at"] = sorted({note["commit"] for note in notes})
     if len(results) > 1:
-        interval, middle = mean_over_seeds(success), interquartile_mean(np.array([success]))
-        extra["bootstrap95"] = [interval.low, interval.high]
+        counts = [SuccessRate(round(each.success * each.episodes), each.episodes) for each in results]
+        interval, middle = rate_over_seeds(counts), interquartile_mean(np.array([success]))
+        extra["t95"] = [interval.low, interval.high]
         extra["iqm"], extra["iqm_bootstrap95"] = middle.value, [middle.low, middle.high]
     emit(f"{name}/success{suffix}", fmean(success), "fraction", **extra, env_steps=results[0].all_steps)
     counted = [

@@ -114,7 +114,8 @@ def report(name: str, runs: list[Point], updates: int, env_steps: int) -> None:
             continue
         if len(values) > 1:
             found = mean_over_seeds(values)
-            extra = {"low": round(found.low, 4), "high": round(found.high, 4)}
+            most = 1.0 if unit == "fraction" else math.inf
+            extra = {"low": round(max(0.0, found.low), 4), "high": round(min(most, found.high), 4)}
         emit(
             f"{name}/{what}",
             round(mean, 4),

@@ -251,7 +251,7 @@ def returns(args: argparse.Namespace, name: str, env: str, hidden: list[int] | N
         more: dict[str, Any] = {"trained_at": sorted({each["commit"] for each in found[label].values()})}
         if len(per_seed) > 1:
             mean = mean_over_seeds(per_seed)
-            more |= {"bootstrap95": [mean.low, mean.high]}
+            more |= {"t95": [mean.low, mean.high]}
         if label == "return" and "sb3_return" in totals and len(per_seed) > 1:
             more |= {"p_vs_sb3": p_of_difference(per_seed, totals["sb3_return"])}
         more |= {"env_steps": args.env_steps, "seeds": len(seeds), "first_seed": seeds[0], "hidden": hidden}

@@ -20,6 +20,8 @@ from typing import Any
 
 import yaml
 
+from robo_rl.eval.stats import SuccessRate, mean_over_seeds, rate_over_seeds
+
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 Line = dict[str, Any]
@@ -112,6 +114,19 @@ def with_unit(line: Line) -> str:
     return f"{number(line['value'])} {unit}".strip()
 
 
+def over_seeds(line: Line) -> tuple[float, float] | None:
+    """95 % interval of the mean over seeds, Student's; older lines hold a bootstrap, which is too narrow."""
+    if "t95" in line or "bootstrap95" not in line:
+        return tuple(line["t95"]) if "t95" in line else None
+    values, episodes = line["per_seed"], line.get("episodes")
+    fraction = "fraction" in line["unit"]
+    if fraction and episodes:
+        found = rate_over_seeds([SuccessRate(round(each * episodes), episodes) for each in values])
+    else:
+        found = mean_over_seeds(values)
+    return (max(0.0, found.low), min(1.0, found.high)) if fraction else (found.low, found.high)
+
+
 def shown(line: Line) -> str:
     """Value with its unit; a success rate with count and 95 % Wilson interval, a mean with every seed."""
     value = with_unit(line)
@@ -120,7 +135,8 @@ def shown(line: Line) -> str:
         value += ", {:.2f}–{:.2f})".format(*line["wilson95"]) if "wilson95" in line else ")"
     if "per_seed" in line:
         value += f" (seeds: {', '.join(number(seed) for seed in line['per_seed'])}"
-        value += "; mean {:.2f}–{:.2f})".format(*line["bootstrap95"]) if "bootstrap95" in line else ")"
+        interval = over_seeds(line)
+        value += ")" if interval is None else "; mean {:.2f}–{:.2f})".format(*interval)
     return value
 
 

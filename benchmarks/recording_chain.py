@@ -10,7 +10,9 @@ time.
 
 `chain/base_success` and `chain/success` are of 100 episodes of the environment that nothing else has seen;
 `chain/base_on_page` and `chain/on_page` are of the page. Other programs delay what runs in real time: these
-two have the load average at their end. Finished steps are kept in --folder.
+two have the load average at their end. With --without-latency also `chain/success_without_latency`: policies
+that are fine-tuned with `latency_ms=0`, in the same episodes, which have a latency. What is finished is kept
+in --folder.
 """
 
 from __future__ import annotations
@@ -40,6 +42,9 @@ def main() -> None:
     options.add_argument("--recordings", type=int, default=3, help="recordings, each with its own training")
     options.add_argument("--trials", type=int, default=20, help="episodes of each policy on the page")
     options.add_argument(
+        "--without-latency", action="store_true", help="fine-tune without latency as well, and compare"
+    )
+    options.add_argument(
         "--folder", type=Path, default=Path("runs/chain"), help="what is finished is kept here"
     )
     args = options.parse_args()
@@ -55,9 +60,11 @@ def main() -> None:
         chain.train()
         chain.tune()
     report(made)
+    if args.without_latency:
+        say("chain/success_without_latency", [chain.without_latency() for chain in made])
     for policy, name in (("tuned", "chain/on_page"), ("base", "chain/base_on_page")):
-        rates = [chain.on_page(policy, trials) for chain in made]
-        say(name, [SuccessRate(*rate) for rate in rates], load=round(os.getloadavg()[0], 1))
+        found = [chain.on_page(policy, trials) for chain in made]
+        say(name, [SuccessRate(k, n) for k, n, _ in found], load=[load for *_, load in found])
 
 
 class Chain:
@@ -81,21 +88,31 @@ class Chain:
                 words = ["steps=20", *words[1:]]
             verb("train", *words, data=self.data, out=self.home / "base", seed=self.seed)
 
-    def tune(self) -> None:
+    def tune(self, name: str = "tuned", **more: Any) -> None:
         """By a residual in the environment of the recordings, and a report on new episodes."""
-        out = self.home / "tuned"
+        out = self.home / name
         if not (out / "results.json").exists():
-            settings = {"method": "residual_lanes", "seed": self.seed, **(QUICK if self.quick else {})}
+            settings = {"method": "residual_lanes", "seed": self.seed, **more}
+            settings |= QUICK if self.quick else {}
             resume = {"resume": True} if (out / "run.json").exists() else {}
             verb("finetune", base=self.home / "base", demos=self.data, out=out, **settings, **resume)
+
+    def without_latency(self) -> SuccessRate:
+        """Success, in the environment as it is, of a policy that is fine-tuned without latency."""
+        self.tune("tuned_without_latency", env="arm6/peg:latency_ms=0")
+        report = self.home / "without_latency.json"
+        if not report.exists():
+            given = {"policy": self.home / "tuned_without_latency", "env": "arm6/peg"}
+            verb("evaluate", **given, episodes=len(self.results["policy"]["seeds"]), out=report)
+        return rate_of(json.loads(report.read_text())["policy"])
 
     @property
     def results(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.home / "tuned" / "results.json").read_text())
         return found
 
-    def on_page(self, policy: str, trials: int) -> tuple[int, int]:
-        """Successes and trials of the base or the tuned policy."""
+    def on_page(self, policy: str, trials: int) -> tuple[int, int, float]:
+        """Successes and trials of the base or the tuned policy, and the load average at the end."""
         kept = self.home / f"{policy}_on_page.json"
         if not kept.exists():
             bundle = self.home / f"{policy}_bundle"
@@ -103,9 +120,9 @@ class Chain:
                 verb("export", policy=self.home / policy, out=bundle)
             page, seed = self.home / f"{policy}_page", 1000 + self.seed
             rate = tried(page, self.chromium, seed, bundle, trials, longest_s=TRIAL_S)
-            kept.write_text(json.dumps(rate))
-        k, n = json.loads(kept.read_text())
-        return k, n
+            kept.write_text(json.dumps([*rate, round(os.getloadavg()[0], 1)]))
+        k, n, load = json.loads(kept.read_text())
+        return k, n, load
 
 
 def report(made: list[Chain]) -> None:

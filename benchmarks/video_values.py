@@ -10,7 +10,7 @@ encoder from both, and trains a flow policy from the demonstrations twice, with 
 and interrupted verbs continue.
 
 Names: video_values/<task>/<plain or video>/success (mean over seeds), video_values/<task>/gain (difference in
-points, with a bootstrap interval over seeds), video_values/<task>/pretrain_cpu_s.
+points, with Student's interval over seeds), video_values/<task>/pretrain_cpu_s.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main() -> None:
     more: dict[str, Any] = {"per_seed": gains}
     if len(gains) > 1:
         estimate = mean_over_seeds(gains)
-        more["bootstrap95"] = [estimate.low, estimate.high]
+        more["t95"] = [estimate.low, estimate.high]
     emit(f"video_values/{args.task}/gain", fmean(gains), "points", **more, **about)
     emit(f"video_values/{args.task}/pretrain_cpu_s", fmean(each["cpu_s"] for each in found), "cpu-s", **about)
 

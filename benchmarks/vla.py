@@ -28,6 +28,7 @@ seeds. The line has the success of each seed, that of the base as it is deployed
 change of each task, all on the same episodes. --rl teacher: a pupil, a new VLA or its base (--pupil), learns
 from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set; --taught-steps
 teacher: only from the steps in which the teacher acted, and not from those of the base before them.
+--rounds 2 adds as many episodes that the pupil of the first round begins, and the pupil learns on from all.
 
 --bases names policies that were trained with different seeds (--name ... --set seed=...): success with and
 without noise is then over all of them, and after_rl_success has a base for each of --rl-seeds.
@@ -106,6 +107,7 @@ def main() -> None:
         help="--rl teacher: steps of the recorded episodes that the pupil learns",
     )
     options.add_argument("--pupil-steps", type=int, default=4000, help="--rl teacher: updates of the pupil")
+    options.add_argument("--rounds", type=int, default=1, help="--rl teacher: rounds of recorded episodes")
     options.add_argument(
         "--pupil",
         choices=PUPILS,
@@ -300,6 +302,7 @@ class Measurement:
             self.more |= {
                 "pupil": args.pupil,
                 "pupil_updates": args.pupil_steps,
+                "rounds": args.rounds,
                 "taught_steps": args.taught_steps,
             }
         return outcomes
@@ -324,7 +327,11 @@ class Measurement:
         suite = self.args.suite
         data, env = self.folder / f"data_{suite}", f"metaworld/{NAMES[suite]}"
         episodes, alone = self.args.taught * len(self.tasks), self.args.taught_steps == "teacher"
-        return Lesson(policy, data, env, seed, self.run_of(policy, seed), episodes, alone)
+        home = self.run_of(policy, seed)
+        first = PUPILS[self.args.pupil] + ("_corrected" if alone else "")
+        later = [f"{first}_round{k}" for k in range(2, self.args.rounds + 1)]
+        pupils = [home / name for name in (first, *later)]
+        return Lesson(policy, data, env, seed, home, episodes, pupils, alone)
 
     def costs(self, policy: str, seed: int) -> dict[str, Any]:
         """Environment steps of one seed, those that chose a policy, and CPU seconds."""
@@ -341,13 +348,14 @@ class Measurement:
         """Outcomes of the VLA that has learned from a teacher, from zero noise as the teacher's base acts."""
         lesson, args = self.lesson(policy, seed), self.args
         lesson.teach(args.rl_steps, len(self.tasks), args.rl_set)
-        data = ",".join(map(str, [lesson.demos, *lesson.record()]))
-        pupil = lesson.home / (PUPILS[args.pupil] + ("" if args.taught_steps == "all" else "_corrected"))
-        more = VLA | self.given | {"seed": seed, "steps": args.pupil_steps}
-        more |= {"init": policy} if args.pupil == "base" else {}
-        more |= {"learn_steps": "human"} if args.taught_steps == "teacher" else {}
-        self.train(f"[{data}]", pupil, more)
-        return self.without_noise(str(pupil))
+        init = [policy if args.pupil == "base" else None, *lesson.pupils]
+        for k, (before, pupil) in enumerate(zip(init, lesson.pupils, strict=False), 1):
+            data = ",".join(map(str, [lesson.demos, *lesson.record(rounds=k)]))
+            more = VLA | self.given | {"seed": seed, "steps": args.pupil_steps}
+            more |= {} if before is None else {"init": before}
+            more |= {"learn_steps": "human"} if args.taught_steps == "teacher" else {}
+            self.train(f"[{data}]", pupil, more)
+        return self.without_noise(str(lesson.pupils[-1]))
 
     def tuned(self, policy: str, seed: int) -> ByTask:
         """Outcomes of one seed of the method; a training that was stopped continues."""

@@ -4,11 +4,15 @@ The teacher is a residual over the VLA (`method.privileged=true`). Episodes that
 teacher finishes are recorded. From them and the demonstrations a pupil learns by the recipe of the base: with
 new weights, or with those of the base (after PLD, Xiao et al. 2025, 2511.00091). A pupil that learns the
 teacher's steps alone needs some from the beginning of episodes: the teacher then acts in half of them alone.
+
+In further rounds the teacher finishes episodes that the pupil of the round before begins, and the pupil
+continues to learn from all of them (DAgger, Ross et al. 2011, 1011.0686).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,19 +28,24 @@ TAKEOVER, LANES, LONGEST = 0.5, 6, 200  # of the recorded episodes; the last in 
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorded episodes of a lesson: the folder's name, how many, the base's largest share, and the seed."""
+    """Recorded episodes of a lesson: the folder's name, how many, the largest share of an episode that is not
+    the teacher's, and the seed. begun_by: policy that acts before the teacher; None: the base.
+    """
 
     name: str
     episodes: int
     takeover: float
     seed: int
+    begun_by: Path | None = None
 
 
 @dataclass(frozen=True)
 class Lesson:
     """One seed: the base, its teacher and the recorded episodes, each in a folder below `home`.
 
-    episodes: number of recorded ones. half_alone: the teacher acts in half of them from the first step.
+    episodes: number of recorded ones in a round.
+    pupils: the policy at the end of each round. half_alone: the teacher acts in half of the episodes of the
+    first round from the first step.
     """
 
     base: str
@@ -45,16 +54,22 @@ class Lesson:
     seed: int
     home: Path
     episodes: int
+    pupils: Sequence[Path]
     half_alone: bool = False
 
     @property
-    def recordings(self) -> list[Recording]:
-        """What is recorded; different episodes in each folder."""
-        if not self.half_alone:
-            return [Recording("data", self.episodes, TAKEOVER, self.seed + 1)]
-        half = self.episodes // 2
-        corrected = Recording("corrected", half, TAKEOVER, self.seed + 1)
-        return [corrected, Recording("alone", self.episodes - half, 0.0, self.seed + 1001)]
+    def recordings(self) -> list[list[Recording]]:
+        """What is recorded in each round; different episodes in each folder."""
+        first = [Recording("data", self.episodes, TAKEOVER, self.seed + 1)]
+        if self.half_alone:
+            half = self.episodes // 2
+            corrected = Recording("corrected", half, TAKEOVER, self.seed + 1)
+            first = [corrected, Recording("alone", self.episodes - half, 0.0, self.seed + 1001)]
+        later = enumerate(self.pupils[:-1], 2)
+        return [first] + [
+            [Recording(f"round{k}", self.episodes, TAKEOVER, self.seed + 1000 * k + 1, pupil)]
+            for k, pupil in later
+        ]
 
     def teach(self, env_steps: int, tasks: int, more: list[str]) -> None:
         """Train the teacher; a training that was stopped continues. more: settings, key=value."""
@@ -64,10 +79,12 @@ class Lesson:
             again = {"resume": (out / "run.json").exists(), "final_episodes": 5 * tasks}
             verb("finetune", *more, **given, **again, seed=self.seed)
 
-    def record(self) -> list[Path]:
-        """Folders of the recorded episodes. Those that are there are kept."""
-        for each in self.recordings:
+    def record(self, rounds: int) -> list[Path]:
+        """Folders of the recorded episodes of the first rounds. Those that are there are kept."""
+        wanted = [each for made in self.recordings[:rounds] for each in made]
+        for each in wanted:
             start_s = cpu_seconds()
+            begun = {} if each.begun_by is None else {"takeover_from": each.begun_by, "noise": 0.0}
             verb(
                 "collect",
                 policy=self.home / "teacher",
@@ -78,11 +95,12 @@ class Lesson:
                 num_envs=LANES,
                 num_workers=0,
                 seed=each.seed,
+                **begun,
             )
             cost = self._cost(each)  # of the call that recorded
             if not cost.exists():
                 cost.write_text(json.dumps({"cpu_s": cpu_seconds() - start_s}))
-        return [self.home / each.name for each in self.recordings]
+        return [self.home / each.name for each in wanted]
 
     def _cost(self, recording: Recording) -> Path:
         """File with the CPU seconds of a recording."""
@@ -95,7 +113,7 @@ class Lesson:
         """
         result = json.loads((self.home / "teacher" / "results.json").read_text())
         steps, cpu_s = result["env_steps"], result["curve"]["train_cpu_s"]
-        for each in self.recordings:
+        for each in (each for made in self.recordings for each in made):
             store = EpisodeStore(self.home / each.name)
             tried = attempts(store, each.seed) + LANES  # those that were running at the end as well
             steps += sum(episode.frames for episode in store) + LONGEST * (tried - len(store))

@@ -93,6 +93,10 @@ class ChunkExecutor:
             lanes.write(self._sum, 0.0)
             lanes.write(self._weight, 0.0)
 
+    def replan(self, lanes: Lanes) -> None:
+        """Drop what is left of these lanes' chunks, e.g. because another policy has acted: a plan is due."""
+        lanes.write(self._left, 0)
+
     def observe(self, obs: Obs) -> None:
         """Append the newest observation of all lanes, (n, *shape), and drop the oldest one."""
         for key, value in obs.items():

@@ -89,7 +89,7 @@ class Reason(Enum):
     )
     STATE_JUMP = Rule(Effect.STOP, "the state changed by more than the robot can move", quad=False)
     # Causes of a hold of an arm, which becomes a stop if it lasts.
-    WAITING = Rule(Effect.HOLD, "no command has arrived yet", quad=False)
+    WAITING = Rule(Effect.HOLD, "no command has been accepted yet", quad=False)
     HOLD_REQUESTED = Rule(
         Effect.HOLD,
         "the sender of commands asked for a hold, as action_head does without a policy",

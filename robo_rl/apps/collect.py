@@ -31,6 +31,7 @@ from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
 from robo_rl.runs.loaded_policy import worker_count
+from robo_rl.runs.next_step import train_on
 from robo_rl.runs.progress import progress
 from sim.registry import make_env, tasks_in
 
@@ -60,10 +61,7 @@ def main(config: CollectConfig) -> int:
                 )
                 raise KeyboardInterrupt(kept) from stop
     tried = f", {collection.kept} of {collection.tried} tried" if collection.tried else ""
-    print(
-        f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   robo-rl train data={config.out} "
-        "out=runs/base"
-    )
+    print(f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   {train_on(config.out)}")
     return 0
 
 
@@ -124,6 +122,8 @@ class Collection:
         self.tried = self.kept = 0
         self._labelled = 0  # tried episodes whose success the environment reported
         self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
+        if config.takeover_from is not None:
+            self._made_by["begun_by"] = config.takeover_from
         self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest uncommitted one
 
     def run(self, wanted: int, first: int) -> None:

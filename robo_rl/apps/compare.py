@@ -10,14 +10,14 @@ from statistics import mean
 from robo_rl.conf.history import CompareConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.eval.plots import Curve, write_learning_curves
-from robo_rl.eval.stats import mean_over_seeds
+from robo_rl.eval.stats import rate_over_seeds
 from robo_rl.runs.history import PastRun, find_runs, no_run
 
 LEAST_RUNS = 3  # for an interval over runs
 LONGEST = 32  # characters of a label in the plot
 CAPTION = (
     "Points: evaluations during training. Bands: 95 % intervals, Wilson over the episodes of one run, "
-    "bootstrap over several runs.\nLabels: the final measurement, on other episodes."
+    "Student's t over three or more runs.\nLabels: the final measurement, on other episodes."
 )
 CAPTION_OF_RETURNS = (
     "Points: evaluations during training. Bands: from the lowest to the highest of several runs.\n"
@@ -68,7 +68,7 @@ def without_curve(run: PastRun) -> str:
 
 
 def final_success(runs: list[PastRun]) -> str:
-    """Success with its 95 % interval: Wilson for one run, bootstrap over runs for three or more.
+    """Success with its 95 % interval: Wilson for one run, Student's t over three or more.
 
     Without a reported success, it is the mean return. Episodes of one run share its training, so episodes of
     several runs are not independent and are not pooled. Two runs are too few for an interval; their rates are
@@ -86,7 +86,7 @@ def final_success(runs: list[PastRun]) -> str:
     over = f"{100 * mean(each):.0f} %, mean of {len(rates)} runs"
     if len(rates) < LEAST_RUNS:
         return f"{over} ({' and '.join(f'{100 * rate:.0f} %' for rate in each)}){missing}"
-    found = mean_over_seeds(each)
+    found = rate_over_seeds(rates)
     return f"{over} [{100 * found.low:.0f}, {100 * found.high:.0f}]{missing}"
 
 
@@ -98,10 +98,11 @@ def read_group(name: str) -> list[PastRun]:
 
 
 def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
-    """Curve with Wilson intervals over episodes for one run, or bootstrap intervals over runs for several; of
-    the mean return, with the range of the runs, where the environment reports no success.
+    """Curve with Wilson intervals over episodes for one run, or Student's intervals over three or more runs;
+    of the mean return, with the range of the runs, where the environment reports no success.
 
-    None if no run was evaluated during training. Raises ConfigError for runs evaluated at different steps.
+    Two runs have no intervals: with two values, they would fill the plot. None if no run was evaluated during
+    training. Raises ConfigError for runs evaluated at different steps.
     """
     measured = [run.curve for run in runs if run.curve is not None and run.curve.env_steps]
     if not measured:
@@ -118,5 +119,5 @@ def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
         )
     if returns_only:
         return replace(Curve.from_returns(name, steps, [curve.returns for curve in measured]), result=result)
-    rates = [[rate.rate for rate in curve.rates] for curve in measured]
-    return replace(Curve.from_seeds(name, steps, rates), result=result)
+    drawn = replace(Curve.from_seeds(name, steps, [curve.rates for curve in measured]), result=result)
+    return drawn if len(measured) >= LEAST_RUNS else replace(drawn, low=drawn.value, high=drawn.value)

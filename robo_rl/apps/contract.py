@@ -7,13 +7,15 @@ from pathlib import Path
 from hardware.checks.arm_contract import check_contract, check_goal, goal_names
 from hardware.checks.flight_contract import check_link
 from hardware.description import RobotDescription, load_description
-from hardware.loop.observation import IMAGE
+from hardware.loop.observation import DEPTH, IMAGE
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from policies.deploy.bundle import Bundle, load_bundle
 from robo_rl.apps.nodes.preflight_goal import SIM_GOAL, SIM_TASK
+from robo_rl.apps.nodes.preflight_pictures import scene_words
 from robo_rl.apps.nodes.robot_builders import read_settings
 from robo_rl.conf.schema import ContractConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.commands import command
 
 
 def main(config: ContractConfig) -> int:
@@ -55,7 +57,7 @@ def _flight(config: ContractConfig, bundle: Bundle) -> int:
         f"(driver {link.rate_rad_s:g}), acts at {bundle.env.control_hz:g} Hz (link {link.command_hz:g} Hz)."
     )
     print(
-        f"Next:   robo-rl up quad bundle={config.bundle} driver={file} hover=<its hover thrust> "
+        f"Next:   {command('up quad', bundle=config.bundle, driver=file, hover='<its hover thrust>')} "
         "ground=-0.6   (not armed: nothing moves; docs/robot.md)"
     )
     return 0
@@ -79,9 +81,10 @@ def next_step(config: ContractConfig, bundle: Bundle) -> str:
     goal = goal_names(bundle)
     if config.robot == "sim_arm":
         if not goal:  # `run` would have no score
-            return f"robo-rl up arm_sim bundle={config.bundle}"
-        return f"robo-rl run bundle={config.bundle} robot=sim_arm episodes=5"
-    fits = f"robo-rl up arm bundle={config.bundle} robot={config.robot}"
+            seen = scene_words([key for key in bundle.env.obs if key.startswith((IMAGE, DEPTH))])
+            return f"{command('up arm_sim', bundle=config.bundle)} {seen}".rstrip()
+        return command("run", bundle=config.bundle, robot="sim_arm", episodes=5)
+    fits = command("up arm", bundle=config.bundle, robot=config.robot)
     names = [key.partition(".")[2] for key in bundle.env.obs if key.startswith(IMAGE)]
     known = load_description(config.robot).cameras if names else {}
     told_where = all(name in known and known[name].source for name in names)

@@ -13,7 +13,7 @@ from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.info import dataset_info
 from robo_rl.data.merge import merge as merge_datasets
 from robo_rl.data.validate import validate as find_faults
-from robo_rl.runs.next_step import after_data
+from robo_rl.runs.next_step import after_data, train_on
 from robo_rl.runs.progress import progress, show
 
 
@@ -36,7 +36,7 @@ def merge(config: DataMergeConfig) -> int:
             f"{config.out}. Nothing was written. Leave out dry_run=true to carry it out."
         )
         return 0
-    print(f"{config.out}: {counted(count, 'episode')}\nNext:   robo-rl train data={config.out} out=runs/base")
+    print(f"{config.out}: {counted(count, 'episode')}\nNext:   {train_on(config.out)}")
     return 0
 
 

@@ -18,6 +18,7 @@ from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
+from robo_rl.core.text.commands import command
 from robo_rl.eval.rollout import compare_by_report, evaluate
 from robo_rl.eval.stats import PairedTest
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
@@ -125,7 +126,7 @@ def report(
     if config.env is None and config.max_episode_steps is None:  # measured as it will be deployed
         write_success_note(run.policy, success_note(after, env.spec.name, config.eval_seed, noise))
     write_json(run.path / "results.json", results)
-    print(f"Policy: {run.policy}\nNext:   robo-rl export policy={run.path} out={run.path}/bundle")
+    print(f"Policy: {run.policy}\nNext:   {command('export', policy=run.path, out=run.path / 'bundle')}")
 
 
 def train_note(config: DistillVerb, result: DistillationResult) -> dict[str, Any]:

@@ -76,13 +76,13 @@ def main(config: EvaluateConfig) -> int:
         print(verdict(done.policy, done.against))
     if config.video:
         print(f"video:   {config.video}")
-    if not is_remote(config.policy):
+    if not is_remote(config.policy) and done.places[0].is_dir():  # a training may delete a checkpoint
         print(f"Next:   {after_evaluation(done.places[0], done.rate)}")
     return 0
 
 
 def run_evaluation(config: EvaluateConfig) -> Evaluation:
-    """Evaluate, write the files that `config` names, and save the success note in the policy's folder."""
+    """Evaluate, write the files that `config` names, and save the success note of the policy."""
     check_outputs(config)
     device = pick_device(config.device)
     first = told(config, open_policy(config.policy, device))
@@ -216,7 +216,7 @@ def summary(
 
 
 def keep_note(folder: Path, note: dict[str, Any]) -> None:
-    """Save the success note with the policy; print a line if its folder cannot be written."""
+    """Save the success note of the policy; print a line if its folder cannot be written."""
     try:
         write_success_note(folder, note)
     except OSError as error:

@@ -12,6 +12,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.runs.success_note import read_success_note
@@ -33,11 +34,11 @@ def main(config: ExportConfig) -> int:
     if bundle.manifest["measured"] is None and bundle.env.simulated:
         folder, scale = find_policy(config.policy), 0 if noise == "zero" else 1
         noisy = takes_noise(load_policy(folder))
-        words, setting = (f" with {noise} noise", f" noise={scale}") if noisy else ("", "")
-        again = f"robo-rl evaluate policy={folder}{setting}"
+        words = f" with {noise} noise" if noisy else ""
+        again = command("evaluate", policy=folder, noise=scale if noisy else None)
         print(f"        its success{words} is unknown; to measure it: {again}, then export")
-    robot = "" if bundle.env.simulated else f"robo-rl contract bundle={config.out} robot=<its description>"
-    print(f"Next:   {robot or f'robo-rl run bundle={config.out}'}")
+    verb, robot = ("run", None) if bundle.env.simulated else ("contract", "<its description>")
+    print(f"Next:   {command(verb, bundle=config.out, robot=robot)}")
     return 0
 
 

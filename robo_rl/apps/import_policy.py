@@ -11,6 +11,7 @@ from policies.imported.diffusion import import_diffusion, native_fault
 from robo_rl.conf.schema import ImportPolicyConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.provenance import commit
+from robo_rl.core.text.commands import command
 from sim.registry import make_env
 
 
@@ -34,7 +35,7 @@ def main(config: ImportPolicyConfig) -> int:
         unit = env.obs[key]
         print(f"  {key} <- {feature}: {unit.dtype} {unit.shape}, normalised by {read.mode(feature)}")
     print(f"  action <- {ACTION}: {env.action.dim} numbers, normalised by {read.mode(ACTION)}")
-    print(f"Next:   robo-rl evaluate policy={out}" if spec else f"Next:   robo-rl serve policy={out}")
+    print(f"Next:   {command('evaluate' if spec else 'serve', policy=out)}")
     return 0
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from robo_rl.conf.history import RunsConfig
 from robo_rl.core.errors import CheckpointError
-from robo_rl.runs.history import PastRun, differing, find_runs, no_run
+from robo_rl.runs.history import PastRun, differing, no_run, read_runs
 
 
 def main(config: RunsConfig) -> int:
-    """Print one line per run."""
-    runs = [PastRun.read(path) for path in find_runs(Path(config.path))]
+    """Print one line per run, and a sentence on each damaged one; returns 2 if none is sound."""
+    runs, faults = read_runs(Path(config.path))
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if not runs and faults:
+        return 2
     if not runs:
         raise CheckpointError(f"{no_run(Path(config.path))} Give the folder of a run, or one around several.")
     settings = differing(runs)

@@ -21,12 +21,14 @@ from robo_rl.conf.datasets.overlay import OverlayConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.settings import check_settings
 from robo_rl.core.shapes import Bool, Float, UInt8
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
 from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.data.overlay.hand_video import HandPoses, hand_camera, hand_masks, hand_poses, mask_key
 from robo_rl.data.overlay.picture import colour_masks, grown, without_hand
+from robo_rl.runs.outputs import free_path
 from robo_rl.runs.progress import progress
 from sim.scenes.robot_overlay import RobotOverlay, StillCamera
 
@@ -66,7 +68,8 @@ def main(config: OverlayConfig) -> int:
                     raise KeyboardInterrupt(kept) from stop
     ending = ", the nearest pose is drawn." if missed else "."
     print(f"{config.out}: {counted(len(store), 'episode')}. {said}{ending}")
-    print(f"Next:   robo-rl pretrain data={config.out} camera={name} out=runs/video")
+    out = free_path(Path("runs/video"))
+    print(f"Next:   {command('pretrain', data=config.out, camera=name, out=out)}")
     return 0
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from robo_rl.apps.training.video import pretrain
 from robo_rl.conf.train import PretrainConfig
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.setting_changes import setting_changes
 from robo_rl.nets.image_encoder import ImageEncoderConfig
 
@@ -17,6 +18,6 @@ def main(config: PretrainConfig) -> int:
     same = "".join(f" image.{change.key}={change.now}" for change in changed)
     print(
         f"Encoder: {run.encoder}\n"
-        f"Next:    robo-rl train data={config.data} out=<new run> image.init={run.path}{same}"
+        f"Next:    {command('train', data=config.data, out='<new run>', **{'image.init': run.path})}{same}"
     )
     return 0

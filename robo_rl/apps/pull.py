@@ -16,14 +16,15 @@ from robo_rl.conf.history import PullConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import fsync_dir
 from robo_rl.core.files.lock import LOCK_FILE, FolderLock
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.runs.outputs import check_folder
 
-_NEXT = {
-    "run": "evaluate policy={out}",
-    "policy": "evaluate policy={out}",
-    "bundle": "run bundle={out}",
-    "dataset": "data info path={out}",
+_NEXT = {  # verb and its setting
+    "run": ("evaluate", "policy"),
+    "policy": ("evaluate", "policy"),
+    "bundle": ("run", "bundle"),
+    "dataset": ("data info", "path"),
 }
 
 
@@ -50,7 +51,8 @@ def main(config: PullConfig) -> int:
             shutil.rmtree(draft, ignore_errors=True)
     size = f"{counted(len(contents.files), 'file')}, {contents.bytes / 1e6:.1f} MB"
     print(f"{contents.kind} {config.repo} at {commit[:8]} -> {out} ({size})")
-    print(f"Next:   robo-rl {_NEXT[contents.kind].format(out=out)}")
+    verb, setting = _NEXT[contents.kind]
+    print(f"Next:   {command(verb, **{setting: out})}")
     return 0
 
 

@@ -24,10 +24,12 @@ from robo_rl.apps.recording.web.access import open_without_token
 from robo_rl.conf.record import RecordConfig, RecordingSettings
 from robo_rl.core.errors import ConfigError, RoboRLError
 from robo_rl.core.packages import pip_install
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.dataset_writer import refuse_taken
 from robo_rl.data.episodes.schema import DATASET_JSON
 from robo_rl.data.store import EpisodeStore
+from robo_rl.runs.outputs import free_path
 
 APP = "record_app"
 SIMULATED_GRIPPER = "sim_arm_gripper"
@@ -70,10 +72,10 @@ def report(config: RecordConfig) -> None:
     held = f"{counted(len(labels), 'episode')}, {counted(labels.count(True), 'success', 'successes')}"
     print(f"record: {config.out} holds {held}.", flush=True)
     if labels:
-        print(f"Next:   robo-rl data list path={config.out}", flush=True)
+        print(f"Next:   {command('data list', path=config.out)}", flush=True)
     if labels.count(True) > 1:  # as the page's button
-        run = f"runs/{Path(config.out).name}"
-        print(f"        robo-rl train data={config.out} out={run} {config.train}", flush=True)
+        run = free_path(Path("runs", Path(config.out).name))
+        print(f"        {command('train', data=config.out, out=run)} {config.train}", flush=True)
 
 
 def running_robot(config: RecordConfig) -> str:
@@ -172,11 +174,12 @@ def robot_words(config: RecordConfig) -> dict[str, list[str]]:
             f"attach=true if its nodes run already, or robot={SIMULATED}."
         )
     names = "+".join(robot.cameras) if config.cameras == "auto" else config.cameras
-    values = {"robot": config.robot, "device": config.device, "cameras": names, "goal": ""}
+    scene = "peg" if robot.name == SIMULATED else "reach"  # a gripper takes the place of the peg
+    values = {"robot": config.robot, "device": config.device, "cameras": names, "goal": "", "scene": scene}
     words = load_set("arm_sim").commands(values | {"arm": str(config.arm).lower()})
-    if robot.name == SIMULATED:  # the other one has a gripper in the place of the peg, and no cameras
+    if scene == "peg":
         seed = randrange(2**31) if config.seed is None else config.seed
-        words["sim_robot"] += ["scene=peg", f"image_size={PICTURE_PX}", f"seed={seed}"]
+        words["sim_robot"] += [f"image_size={PICTURE_PX}", f"seed={seed}"]
     return with_device(words, config)
 
 

@@ -16,6 +16,7 @@ from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
@@ -80,10 +81,10 @@ def next_step(bundle: Bundle) -> str:
     if bundle.env.name.startswith("quad/"):
         # The nodes of a quadcopter hold a point, within the envelope that measured flights have shown.
         flies = bundle.env.name.partition(":")[0] == "quad/hover" and bundle.envelope is not None
-        return f"robo-rl run bundle={bundle.folder} robot=sim_quad" if flies else ""
+        return command("run", bundle=bundle.folder, robot="sim_quad") if flies else ""
     elsewhere = bundle.env.name.startswith(("arm/", "hand/", "mobile/"))  # robots without a description here
     if action_joints(bundle.env.action.unit) and not elsewhere:
-        return f"robo-rl contract bundle={bundle.folder} robot=sim_arm"
+        return command("contract", bundle=bundle.folder, robot="sim_arm")
     return ""
 
 

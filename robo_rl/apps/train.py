@@ -8,6 +8,7 @@ from robo_rl.apps.training.base_run import train
 from robo_rl.apps.training.train_data import dataset_paths
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.commands import command
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.scale.process_group import speaks
 from robo_rl.runs.metrics import read_metrics
@@ -42,5 +43,5 @@ def loss_warning(losses: Sequence[float]) -> str:
 def next_step(run: RunDir, env: EnvSpec) -> str:
     """The next command: evaluate on a simulated task, export for a robot."""
     if env.simulated:
-        return f"robo-rl evaluate policy={run.policy}"
-    return f"robo-rl export policy={run.policy} noise=zero out={run.path / 'bundle'}"
+        return command("evaluate", policy=run.policy)
+    return command("export", policy=run.policy, noise="zero", out=run.path / "bundle")

@@ -41,6 +41,7 @@ ARGUMENTS = (
     "camera",
     "camera_name",
     "cameras",
+    "scene",
     "senses",
     "transport",
     "calibration",

@@ -76,11 +76,15 @@ class SimRobotNodeConfig(NodeConfig):
     )
     cameras: str = setting(
         "",
-        'robot=sim_arm: cameras of its scene, joined by "+": view; scene=peg: front, wrist; empty: none',
+        'robot=sim_arm: cameras of its scene, joined by "+": view; scene=peg also front, wrist; empty: none',
     )
     seed: int = setting(0, "scene=peg: seed of the block's places", at_least=0)
     senses: str = one_of("rgb", "depth", "rgb+depth", help="what the cameras publish")
-    image_size: int = setting(84, "width and height of their pictures", at_least=8)
+    image_size: int | None = setting(
+        None,
+        "width and height of their pictures; none: the description's for a camera in it, else 84",
+        at_least=8,
+    )
     camera_hz: float = setting(20.0, "rate of these cameras", at_least=0.1)
 
 

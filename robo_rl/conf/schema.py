@@ -154,9 +154,12 @@ class CollectConfig:
     takeover: float = setting(
         0.0,
         "policy with a base: its corrections begin at a random step of every episode, at most this fraction "
-        "of the longest one, and its base acts alone before",
+        "of the longest one, and its base, or takeover_from, acts alone before",
         at_least=0.0,
         at_most=1.0,
+    )
+    takeover_from: str | None = setting(
+        None, "policy that acts before the takeover, for any policy or expert after it; none: the base"
     )
 
 

@@ -51,6 +51,9 @@ class UpConfig:
         "names of these cameras in the bundle and robot, in the same order: wrist+front; empty: robot='s",
     )
     cameras: str | None = setting(None, "cameras of the simulated arm, joined by +, e.g. view; empty: none")
+    scene: str | None = setting(
+        None, "what is around the simulated arm: reach, or peg, the scene of robo-rl record robot=sim_arm"
+    )
     senses: str | None = setting(None, "what these cameras publish: rgb, depth or rgb+depth")
     transport: str | None = setting(None, "transport of pictures: raw, or compressed to JPEG")
     calibration: str | None = setting(

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.eval.stats import SuccessRate, mean_over_seeds
+from robo_rl.eval.stats import SuccessRate, rate_over_seeds
 
 # Okabe & Ito 2008: distinct for all common kinds of colour vision. Yellow is left out: it has no contrast on
 # white.
@@ -78,9 +78,11 @@ class Curve:
         return cls(label, tuple(env_steps), tuple(rate.rate for rate in rates), low, high)
 
     @classmethod
-    def from_seeds(cls, label: str, env_steps: Sequence[int], success: Sequence[Sequence[float]]) -> Curve:
-        """Curve of several training seeds, one list of success rates each: bootstrap intervals over seeds."""
-        points = [mean_over_seeds(column) for column in zip(*success, strict=True)]
+    def from_seeds(
+        cls, label: str, env_steps: Sequence[int], success: Sequence[Sequence[SuccessRate]]
+    ) -> Curve:
+        """Curve of several training seeds, one list of success rates each: Student's intervals over seeds."""
+        points = [rate_over_seeds(column) for column in zip(*success, strict=True)]
         return cls(
             label,
             tuple(env_steps),

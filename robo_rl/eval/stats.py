@@ -1,7 +1,7 @@
 """Success statistics: intervals of success rates and paired tests on shared seeds.
 
-Intervals and tests are SciPy's, except for grouped outcomes; this module gives them the names and shapes that
-the package uses.
+Intervals and tests are SciPy's, except for grouped outcomes and training seeds; this module gives
+them the names and shapes that the package uses.
 """
 
 from __future__ import annotations
@@ -169,18 +169,36 @@ def chance_of_fewer(first: SuccessRate, second: SuccessRate) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A statistic with its bootstrap interval."""
+    """A statistic with its interval."""
 
     value: float
     low: float
     high: float
 
 
-def mean_over_seeds(values: Sequence[float], confidence: float = CONFIDENCE, rng: int = 0) -> Estimate:
-    """Mean over training seeds with an interval from resampled seeds: episodes of one run do not show its
-    variance.
+def mean_over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Mean over n training seeds, +- t(n - 1) s / sqrt(n): Student's interval (1908, "The Probable Error of a
+    Mean").
+
+    s is the standard deviation over seeds: episodes of one run do not show how runs differ. A bootstrap of
+    few seeds is too narrow: with three it never leaves their range, and its 95 % interval covers 73 %.
     """
-    return _bootstrap([np.asarray(values, dtype=np.float64)], 0.0, confidence, rng)
+    _check_seeds(len(values))
+    mean, n = float(np.mean(values)), len(values)
+    half = float(stats.t.ppf(0.5 + 0.5 * confidence, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+    return Estimate(mean, mean - half, mean + half)
+
+
+def rate_over_seeds(rates: Sequence[SuccessRate], confidence: float = CONFIDENCE) -> Estimate:
+    """Mean success over training seeds with the interval of `mean_over_seeds`, clipped to [0, 1].
+
+    It is at least as wide as Wilson's interval of all episodes together: near 0 and 1, seeds often agree by
+    chance, and their standard deviation is then too small.
+    """
+    found = mean_over_seeds([rate.rate for rate in rates], confidence)
+    together = SuccessRate(sum(rate.k for rate in rates), sum(rate.n for rate in rates))
+    low, high = together.wilson(confidence)
+    return Estimate(found.value, max(0.0, min(found.low, low)), min(1.0, max(found.high, high)))
 
 
 def interquartile_mean(
@@ -189,9 +207,17 @@ def interquartile_mean(
     """Mean of the middle half of all runs, with an interval stratified by task.
 
     Source: Agarwal et al. 2021, "Deep RL at the Edge of the Statistical Precipice". It depends less on a
-    single lucky or failed seed than the mean, and is far less noisy than the median at 3 to 10 seeds.
+    single lucky or failed seed than the mean, and is far less noisy than the median at 3 to 10 seeds. With
+    one task, the 95 % interval is too narrow: it covers 73 % with 3 seeds, and 90 % with 5.
     """
     return _bootstrap(list(np.atleast_2d(scores)), 0.25, confidence, rng)
+
+
+def _check_seeds(count: int) -> None:
+    if count < 2:
+        raise ConfigError(
+            "An interval over seeds needs at least 2 seeds. Train with more seeds, or report Wilson."
+        )
 
 
 def _bootstrap(strata: list[Float[ndarray, " seeds"]], trim: float, confidence: float, rng: int) -> Estimate:
@@ -200,10 +226,7 @@ def _bootstrap(strata: list[Float[ndarray, " seeds"]], trim: float, confidence: 
     def statistic(*samples: ndarray, axis: int = -1) -> ndarray:
         return np.asarray(stats.trim_mean(np.concatenate(samples, axis=axis), trim, axis=axis))
 
-    if min(len(row) for row in strata) < 2:
-        raise ConfigError(
-            "An interval over seeds needs at least 2 seeds. Train with more seeds, or report Wilson."
-        )
+    _check_seeds(min(len(row) for row in strata))
     # Percentile, not BCa: BCa is undefined if all seeds agree, which is the best case here.
     result = stats.bootstrap(
         tuple(strata), statistic, vectorized=True, confidence_level=confidence, method="percentile",

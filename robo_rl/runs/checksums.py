@@ -13,31 +13,32 @@ CHECKSUMS = "checksums.json"
 
 def write_checksums(folder: Path) -> None:
     """Write the CRC-32 of every file below `folder` into checksums.json there."""
-    write_json(folder / CHECKSUMS, _checksums(folder))
-
-
-def _checksums(folder: Path) -> dict[str, str]:
-    """CRC-32 of every file below a folder."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): f"{_crc32(path):08x}" for path in paths}
+    write_json(folder / CHECKSUMS, {path.relative_to(folder).as_posix(): _crc32(path) for path in paths})
 
 
-def _crc32(path: Path) -> int:
+def _crc32(path: Path) -> str:
+    """CRC-32 of a file in hexadecimal digits."""
     crc = 0
     with path.open("rb") as file:
         while block := file.read(1 << 22):
             crc = zlib.crc32(block, crc)
-    return crc
+    return f"{crc:08x}"
 
 
 def damage(folder: Path) -> str:
-    """Damage of a checkpoint's files in words; empty if all files match their checksums."""
+    """Damage of a checkpoint's files in words; empty if all files match their checksums.
+
+    Files without a checksum are not part of the training state, and are no damage.
+    """
     try:
-        expected, found = read_json(folder / CHECKSUMS), _checksums(folder)
+        expected = read_json(folder / CHECKSUMS)
+        if not isinstance(expected, dict) or not expected:
+            return f"{CHECKSUMS} holds no checksums"
+        paths = {name: folder / name for name in sorted(expected)}
+        changed = [
+            name for name, path in paths.items() if not path.is_file() or _crc32(path) != expected[name]
+        ]
     except (DataError, OSError) as error:
         return str(error).rstrip(".")
-    found.pop(CHECKSUMS, None)
-    if not isinstance(expected, dict):
-        return f"{CHECKSUMS} holds no checksums"
-    changed = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     return f"{', '.join(changed)} changed or missing" if changed else ""

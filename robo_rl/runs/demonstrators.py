@@ -18,7 +18,7 @@ from policies.tuned.residual import ResidualPolicy
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
-from robo_rl.core.protocols import Obs, VecEnv
+from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
 from robo_rl.core.shapes import Bool
 from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.takeover import Takeover
@@ -91,6 +91,10 @@ class PolicyDemonstrator:
     def act(self) -> Tensor:
         return self._executor.policy.action_spec.denormalize(self._executor.act(self._noise))
 
+    def replan(self, lanes: Bool[Tensor, " n"]) -> None:
+        """Plan anew in these lanes before the next action."""
+        self._executor.replan(self._executor.lanes.where(lanes))
+
     def intervened(self) -> None:
         return None
 
@@ -131,6 +135,38 @@ class HybridDemonstrator:
         return torch.where(base, self._base.refine(obs, action), self._policy.refine(obs, action))
 
 
+class TakeoverDemonstrator:
+    """A teacher that takes over from another policy at a random step of every episode (DAgger).
+
+    Its successes begin where that policy goes, so that the policy learns from them what to do there.
+    """
+
+    def __init__(self, first: PolicyDemonstrator, teacher: Demonstrator, takeover: Takeover) -> None:
+        self._first, self._teacher, self._takeover = first, teacher, takeover
+        self._step = torch.zeros(len(takeover.steps), dtype=torch.long)
+
+    def start(self, lane_ids: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        for each in (self._first, self._teacher):
+            each.start(lane_ids, seeds, obs)
+        lanes = torch.tensor(list(lane_ids))
+        self._takeover.reset(Lanes.of(lanes), seeds)
+        self._step[lanes] = 0
+
+    def observe(self, obs: Obs) -> None:
+        for each in (self._first, self._teacher):
+            each.observe(obs)
+        self._step += 1
+
+    def act(self) -> Tensor:
+        if isinstance(self._teacher, PolicyDemonstrator):
+            self._teacher.replan(self._step == self._takeover.steps)
+        first = self._takeover.base_acts(self._step).unsqueeze(1)
+        return torch.where(first, self._first.act(), self._teacher.act())
+
+    def intervened(self) -> Bool[Tensor, " n"]:
+        return ~self._takeover.base_acts(self._step)
+
+
 COLLECT_WITHOUT = (
     "Record a trained policy by policy=<run>, your own data by DatasetWriter in Python or "
     "`robo-rl data import`, or learn without demonstrations: "
@@ -139,33 +175,63 @@ COLLECT_WITHOUT = (
 
 
 def make_demonstrator(config: CollectConfig, env: VecEnv, without: str = COLLECT_WITHOUT) -> Demonstrator:
-    """Policy of `config.policy`; without one, the scripted expert.
+    """Policy of `config.policy`; without one, the scripted expert. With `takeover`, another one acts first.
 
     without: what to do instead for an environment without expert, for the message of the ConfigError.
     """
-    if config.policy is None:
-        if config.takeover > 0.0:
-            raise ConfigError("takeover= is for a policy with a base: give policy=, or leave it out.")
-        if not has_expert(config.env):
-            known = ", ".join(skilled())
-            raise ConfigError(
-                f"There is no scripted expert for '{config.env}'; only {known} tasks have one. "
-                f"{without.format(env=config.env)}"
-            )
-        return ExpertDemonstrator(
-            make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs
+    if config.takeover_from is not None and config.takeover == 0.0:
+        raise ConfigError("takeover_from= names who acts first: set takeover=, e.g. takeover=0.5.")
+    if config.takeover > 0.0 and config.takeover_from is None:
+        return _hybrid(config, env)
+    teacher = _expert(config, env, without) if config.policy is None else _acting(config, config.policy, env)
+    if config.takeover_from is None:
+        return teacher
+    return TakeoverDemonstrator(_acting(config, config.takeover_from, env), teacher, _takeover(config, env))
+
+
+def _expert(config: CollectConfig, env: VecEnv, without: str) -> ExpertDemonstrator:
+    """Raises ConfigError if the environment has none."""
+    if not has_expert(config.env):
+        known = ", ".join(skilled())
+        raise ConfigError(
+            f"There is no scripted expert for '{config.env}'; only {known} tasks have one. "
+            f"{without.format(env=config.env)}"
         )
+    return ExpertDemonstrator(make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs)
+
+
+def _acting(config: CollectConfig, path: str, env: VecEnv) -> PolicyDemonstrator:
+    """A trained policy. `noise` scales its initial noise, unless it is that of an expert's actions."""
     device = torch.device("cpu") if config.takeover > 0.0 else pick_device(config.device)
-    actor = open_policy(config.policy, device)
+    actor = open_policy(path, device)
     actor.check(env.spec)
-    scale = actor.noise if config.noise is None else config.noise
-    noise = EpisodeNoise((actor.policy.chunk, actor.policy.action_spec.dim), scale)
-    if config.takeover == 0.0:
-        return PolicyDemonstrator(ChunkExecutor(actor.policy, config.num_envs), noise)
-    if not isinstance(actor.policy, ResidualPolicy | PrivilegedPolicy) or not corrects_steps(actor.policy):
+    scale = actor.noise if config.noise is None or config.policy is None else config.noise
+    return PolicyDemonstrator(ChunkExecutor(actor.policy, config.num_envs), _noise(actor.policy, scale))
+
+
+def _hybrid(config: CollectConfig, env: VecEnv) -> HybridDemonstrator:
+    """A policy with its base. Raises ConfigError for a policy that does not correct single steps of one."""
+    if config.policy is None:
+        raise ConfigError(
+            "takeover= is for a policy with a base: give policy=; or takeover_from=, the policy that acts "
+            "before the expert."
+        )
+    actor = open_policy(config.policy, torch.device("cpu"))
+    actor.check(env.spec)
+    policy = actor.policy
+    if not isinstance(policy, ResidualPolicy | PrivilegedPolicy) or not corrects_steps(policy):
         raise ConfigError(
             f"takeover={config.takeover:g} leaves the first steps to the base of a policy that corrects "
-            "single steps (method=residual, residual_lanes or pld), which this one is not. Leave it out."
+            "single steps (method=residual, residual_lanes or pld), which this one is not. Leave it out, or "
+            "give takeover_from=, the policy that acts first."
         )
-    most = round(config.takeover * env.spec.max_episode_steps)
-    return HybridDemonstrator(actor.policy, actor.policy.base, noise, Takeover(config.num_envs, most))
+    noise = _noise(policy, actor.noise if config.noise is None else config.noise)
+    return HybridDemonstrator(policy, policy.base, noise, _takeover(config, env))
+
+
+def _noise(policy: ChunkPolicy, scale: float) -> EpisodeNoise:
+    return EpisodeNoise((policy.chunk, policy.action_spec.dim), scale)
+
+
+def _takeover(config: CollectConfig, env: VecEnv) -> Takeover:
+    return Takeover(config.num_envs, round(config.takeover * env.spec.max_episode_steps))

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from robo_rl.core.errors import DataError, RoboRLError
 from robo_rl.core.files.describe_path import describe_path, not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.stats import SuccessRate
@@ -45,8 +46,19 @@ class PastRun:
 
     @classmethod
     def read(cls, path: str | Path) -> PastRun:
-        """Read a run folder. Raises CheckpointError if it is no run."""
+        """Read a run folder. Raises DataError if it is no run, or damaged."""
         run = RunDir.open(path)
+        try:
+            return cls._read(run)
+        except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:  # JSON of another content
+            found = f"{type(error).__name__}: {error}"
+            raise DataError(
+                f"The results of {path} cannot be read ({found}). Restore them from a copy, or start the run "
+                "again."
+            ) from error
+
+    @classmethod
+    def _read(cls, run: RunDir) -> PastRun:
         curve, rate = run.path / CURVE_FILE, _rate(run.path)
         return cls(
             run.path,
@@ -65,6 +77,17 @@ def find_runs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return [run for child in sorted(folder.iterdir()) if child.is_dir() for run in find_runs(child)]
+
+
+def read_runs(folder: Path) -> tuple[list[PastRun], list[str]]:
+    """The sound runs at or below `folder`, and a sentence on each damaged one."""
+    runs, faults = list[PastRun](), list[str]()
+    for path in find_runs(folder):
+        try:
+            runs.append(PastRun.read(path))
+        except RoboRLError as error:
+            faults.append(f"{path} is damaged and not listed: {error}")
+    return runs, faults
 
 
 def no_run(folder: Path) -> str:

@@ -1,4 +1,7 @@
-"""Commands for the step after a verb, which it prints at its end."""
+"""Commands for the step after a verb, which it prints at its end.
+
+They can be pasted as they are: paths are quoted, and `out=` is a folder that does not exist yet.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from typing import Any
 from policies.checkpoint import read_policy_json
 from policies.deploy.bundle import MANIFEST
 from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.text.commands import command
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
-from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.outputs import free_path
+from robo_rl.runs.run_dir import RunDir, checkpoint_of
 
 SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
@@ -20,45 +25,52 @@ FLIGHTS = ("flight", "swarm", "vision")  # kinds of policies that are run in ano
 BETTER_BASE = (  # a base that never succeeds shows no reward to reinforcement learning
     "robo-rl train data=<more demonstrations> steps=<more> out=<new run>   (a base that succeeds at times)"
 )
+RUN_SETTINGS = "config.yaml"  # in a run folder
 INDENT = "\n        "
 
 
 def after_view(env: str) -> str:
     """Demonstrations of the environment."""
     task = env.partition(":")[0].rpartition("/")[2]
-    return f"robo-rl collect env={env} out=data/{task}"
+    return command("collect", env=env, out=free_path(Path("data", task)))
 
 
 def after_data(info: dict[str, Any]) -> str:
     """A policy of the dataset; with an interrupted or no episode, its repair or its recording."""
     if info["interrupted"]:
-        return f"robo-rl data validate path={info['path']} recover=true"
+        return command("data validate", path=info["path"], recover=True)
     if not info["episodes"]:
-        return f"robo-rl collect env={info['env']} out={info['path']}"
-    return f"robo-rl train data={info['path']} out=runs/base"
+        return command("collect", env=info["env"], out=info["path"])
+    return train_on(info["path"])
+
+
+def train_on(data: str) -> str:
+    """A base policy of the dataset."""
+    return command("train", data=data, out=free_path(Path("runs/base")))
 
 
 def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     """What follows for a policy of this kind: fine-tuning, distillation, export or another simulator.
 
-    rate: None where the environment reports no success.
+    rate: None where the environment reports no success. The policy of a checkpoint is named <run>@<step>, and
+    nothing is written into its run.
     """
     if (folder / MANIFEST).is_file():
-        return f"robo-rl run bundle={folder}"
-    data, run = read_policy_json(folder), _run_of(folder)
+        return command("run", bundle=folder)
+    data, (policy, home, bundle) = read_policy_json(folder), _places_of(folder)
     kind = data["kind"]
     if kind in FLIGHTS:
-        return f"robo-rl transfer run={run}"
+        return command("transfer", run=policy)
     if (
         kind in ("single_step", "direct", "one_step")
         or data["config"].get("vla", {}).get("process", {}).get("steps") == 1
     ):
-        return f"robo-rl export policy={run} out={run / 'bundle'}"
+        return command("export", policy=policy, out=bundle)
     if kind in BASES and rate is not None and rate.k == 0:
         return BETTER_BASE
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
-        return f"robo-rl finetune base={run}{_demos_of(run)} out={run.parent / 'tuned'}"
-    return f"robo-rl distill teacher={run} out={run.parent / 'head'}"
+        return command("finetune", base=policy, demos=_demos_of(folder), out=free_path(home / "tuned"))
+    return command("distill", teacher=policy, out=free_path(home / "head"))
 
 
 def after_tuning(
@@ -71,59 +83,74 @@ def after_tuning(
     """A gain is distilled, a small one confirmed first; without a gain, other ways to improve the base.
 
     A policy that decides in a single step is exported, and one that sees the true state teaches another
-    one. test: of the base to the result, by returns where the environment reports no success.
+    one. test: of the base to the result, by returns where the environment reports no success. A confirmation
+    has episodes of another seed: the run's own are those whose luck is in doubt.
     """
+    confirmation = {"episodes": AGAIN * config.final_episodes, "seed": config.eval_seed + 1}
     if before is None or test is None:
-        return f"robo-rl evaluate policy={run} episodes={AGAIN * config.final_episodes}"
-    head = Path(config.out).parent / "head"
+        return command("evaluate", policy=run, **confirmation)
+    head = free_path(run.parent / "head")
     by_return = isinstance(test, ReturnTest)
     gained = test.mean_difference < 0 if isinstance(test, ReturnTest) else after.rate > before.rate
     if config.method.privileged and gained:
         return _teaching(config, run)
     if gained and test.p_value < SIGNIFICANT:
         if config.method.map.kind == "head":  # it decides in a single step already
-            return f"robo-rl export policy={run} out={run / 'bundle'}"
-        return f"robo-rl distill teacher={run} out={head}"
+            return command("export", policy=run, out=run / "bundle")
+        return command("distill", teacher=run, out=head)
     if gained:
-        more = f"robo-rl evaluate policy={run} against={config.base} episodes={AGAIN * config.final_episodes}"
+        more = command("evaluate", policy=run, against=config.base, **confirmation)
         return f"{more}   (the gain over the base may be chance)"
-    keep = f"robo-rl distill teacher={config.base} out={head}   (keep the base)"
+    keep = f"{command('distill', teacher=config.base, out=head)}   (keep the base)"
     if not by_return and before.rate >= GOOD_ENOUGH:
         return keep
-    other = "method=residual demos=<dataset>" if config.method.name != "residual" else "method=steering"
-    if config.method.name == "auto":
-        other = "demos=<dataset>" if config.demos is None else "method=steering"
     steps = config.env_steps or config.method.env_steps
-    longer = f"method={config.method.name} env_steps={2 * steps}"
+    longer, other = (free_path(run.parent / f"{run.name}-{word}") for word in ("longer", "other"))
     ways = (
         "the result is not better than the base; one of:",
-        f"robo-rl finetune base={config.base} {longer} out={run}-longer   (your other settings with it)",
-        f"robo-rl finetune base={config.base} {other} out={run}-other   (docs/methods.md)",
+        command("finetune", config=run / RUN_SETTINGS, env_steps=2 * steps, out=longer),
+        f"{command('finetune', base=config.base, **_other_method(config), out=other)}   (docs/methods.md)",
         keep if by_return or before.k else BETTER_BASE,
     )
     return INDENT.join(ways)
 
 
+def _other_method(config: FinetuneVerb) -> dict[str, str]:
+    """Settings of a method that was not tried."""
+    demos = {"demos": config.demos or "<dataset>"}
+    if config.method.name == "auto":
+        return demos if config.demos is None else {"method": "steering"}
+    return {"method": "steering"} if config.method.name == "residual" else {"method": "residual"} | demos
+
+
 def _teaching(config: FinetuneVerb, run: Path) -> str:
     """Commands that let a policy learn from one that sees the true state."""
     env = config.env or trained_env_spec(find_policy(str(config.base))).name
-    data = Path(config.out).parent / "taught"
+    data, pupil = free_path(run.parent / "taught"), free_path(run.parent / "pupil")
     ways = (
         "this policy runs in simulation only; one that sees what the robot measures learns from it:",
-        f"robo-rl collect policy={run} env={env} takeover=0.5 episodes=300 out={data}",
-        f"robo-rl train data=[{config.demos},{data}] out={data.parent / 'pupil'}  (the base's settings)",
+        command("collect", policy=run, env=env, takeover=0.5, episodes=300, out=data),
+        f"{command('train', data=[config.demos, data], out=pupil)}  (the base's settings)",
     )
     return INDENT.join(ways)
 
 
-def _demos_of(run: Path) -> str:
-    """The setting `demos=` with the dataset that a run of `train` learned from; empty if it is gone."""
-    if not (run / "config.yaml").is_file():
-        return ""
+def _demos_of(policy: Path) -> str | None:
+    """The dataset that the run of `train` around a policy folder learned from; None if it is gone."""
+    of = checkpoint_of(policy)
+    run = policy.parent if of is None else of[0]
+    if not (run / RUN_SETTINGS).is_file():
+        return None
     data = RunDir(run).config().get("data")
-    return f" demos={data}" if isinstance(data, str) and Path(data, "dataset.json").is_file() else ""
+    return data if isinstance(data, str) and Path(data, "dataset.json").is_file() else None
 
 
-def _run_of(folder: Path) -> Path:
-    """The run that holds a policy folder; the folder itself outside a run."""
-    return folder.parent if (folder.parent / "run.json").is_file() else folder
+def _places_of(folder: Path) -> tuple[str, Path, Path]:
+    """(name of the policy for other verbs, folder of new runs, folder of its bundle)."""
+    of = checkpoint_of(folder)
+    if of is not None:
+        run, step = of[0], of[1].lstrip("0") or "0"
+        name = f"{run}@{step}" if step.isdecimal() else str(folder)
+        return name, run.parent, free_path(run.parent / f"{run.name}-{step}-bundle")
+    run = folder.parent if (folder.parent / "run.json").is_file() else folder
+    return str(run), run.parent, run / "bundle"

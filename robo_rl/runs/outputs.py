@@ -1,8 +1,9 @@
-"""Checks of output paths before the work, so that a mistake in out= costs no computing time."""
+"""Output paths: checks before the work, so that a mistake in out= costs no computing time, and free names."""
 
 from __future__ import annotations
 
 import os
+from itertools import chain, count
 from pathlib import Path
 
 from robo_rl.core.errors import ConfigError
@@ -20,6 +21,12 @@ def check_file(key: str, path: str | None) -> None:
 def check_folder(key: str, path: str) -> None:
     """Raise ConfigError if files could not be written into the folder `key`=`path` later."""
     _check_above(key, path, Path(path).absolute())
+
+
+def free_path(path: Path) -> Path:
+    """`path`, or if that exists, the first of `path`-2, `path`-3, ... that does not."""
+    names = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return next(each for each in chain([path], names) if not os.path.lexists(each))
 
 
 def _check_above(key: str, path: str, folder: Path) -> None:

@@ -6,6 +6,7 @@ runs/<name>/config.yaml            all settings
             checkpoints/<step>/    training states, each complete or absent, with checksums of their files. A
                                    step that is saved again is <step>.1 until its older state is deleted
             checkpoints/<step>.damaged/   a state whose files had changed when the run was resumed
+            evaluations/           results of `robo-rl evaluate` of checkpoints, <step>.json each
             policy/                the final policy
             encoder/               the final picture encoder, of `pretrain`
             episodes/              successful episodes of training, where `finetune record=` is set
@@ -45,7 +46,7 @@ from robo_rl.runs.loggers import check_logger
 from robo_rl.runs.metrics import Metrics, read_metrics
 from robo_rl.runs.outputs import check_folder
 
-SAVED, PROGRESS = ".saved", "progress"
+SAVED, PROGRESS, CHECKPOINTS = ".saved", "progress", "checkpoints"
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
 # May differ between a run and its continuation; `out` is the folder itself, which may have been moved.
 FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
@@ -61,7 +62,7 @@ class RunDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints, self.policy, self.episodes = (
-            path / "checkpoints",
+            path / CHECKPOINTS,
             path / "policy",
             path / "episodes",
         )
@@ -280,7 +281,7 @@ class RunDir:
             "run.json",
             "data.json",
             "metrics.jsonl",
-            "checkpoints",
+            CHECKPOINTS,
             self.episodes.name,
             PROGRESS,
         }
@@ -313,6 +314,15 @@ class RunDir:
                 f"{self.path} was started with {before} and cannot be resumed with {now}. Give the {it} it "
                 "was started with, or start a new run."
             )
+
+
+def checkpoint_of(policy: Path) -> tuple[Path, str] | None:
+    """(run, name of the checkpoint) for the policy folder in a checkpoint of a run; None for others."""
+    for folder in (policy, policy.resolve()):
+        checkpoint, run = folder.parent, folder.parent.parent.parent
+        if checkpoint.parent.name == CHECKPOINTS and (run / "run.json").is_file():
+            return run, checkpoint.name
+    return None
 
 
 def _order(checkpoint: Path) -> tuple[int, int]:

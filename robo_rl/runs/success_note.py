@@ -9,8 +9,20 @@ from policies.checkpoint import read_policy_json
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.eval.rollout import EvalResult
+from robo_rl.runs.run_dir import checkpoint_of
 
-EVALUATION_FILE = "evaluation.json"
+EVALUATION_FILE, EVALUATIONS = "evaluation.json", "evaluations"
+
+
+def note_path(folder: Path) -> Path:
+    """File of the note on the policy in `folder`.
+
+    It lies with the weights. Nothing is written into a checkpoint: its note is <run>/evaluations/<step>.json.
+    """
+    if (of := checkpoint_of(folder)) is None:
+        return folder / EVALUATION_FILE
+    run, step = of
+    return run / EVALUATIONS / f"{step}.json"
 
 
 def success_note(result: EvalResult, env: str, eval_seed: int, noise: float) -> dict[str, Any]:
@@ -33,15 +45,15 @@ def success_note(result: EvalResult, env: str, eval_seed: int, noise: float) -> 
 
 
 def write_success_note(folder: Path, note: dict[str, Any]) -> None:
-    """Write the note into `folder`, with the checksum of the policy's weights."""
-    write_json(
-        folder / EVALUATION_FILE, note | {"weights_crc32": int(read_policy_json(folder)["weights_crc32"])}
-    )
+    """Write the note on the policy in `folder`, with the checksum of its weights."""
+    path = note_path(folder)
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, note | {"weights_crc32": int(read_policy_json(folder)["weights_crc32"])})
 
 
 def read_success_note(folder: Path) -> dict[str, Any] | None:
     """The note if it belongs to these weights, else None."""
-    path = folder / EVALUATION_FILE
+    path = note_path(folder)
     if not path.is_file():
         return None
     noted = dict(read_json(path))

@@ -84,6 +84,20 @@ def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(one, three, atol=1e-5)
 
 
+def test_an_expert_takes_over_from_a_policy(run: Path, tmp_path: Path) -> None:
+    """The policy's actions until a step of the episode's own, at most 6; the expert's, marked, after it."""
+    short = {"keep": "all", "max_episode_steps": 12, "num_envs": 3}
+    collect.main(collect_config(tmp_path / "alone", policy=str(run), noise=None, **short))
+    collect.main(collect_config(tmp_path / "both", takeover=0.5, takeover_from=str(run), noise=0.0, **short))
+    for alone, both in zip(EpisodeStore(tmp_path / "alone"), EpisodeStore(tmp_path / "both"), strict=True):
+        at = int((~both.intervention).sum())
+        assert both.intervention.tolist() == [False] * at + [True] * (both.frames - at)
+        assert at <= 6
+        np.testing.assert_array_equal(both.action[:at], alone.action[:at])
+        assert not np.allclose(both.action[at], alone.action[at], atol=1e-3)
+        assert both.meta.info["begun_by"] == str(run)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -93,6 +107,8 @@ def test_a_policy_can_collect(run: Path, tmp_path: Path) -> None:
         ({"device": "tpu", "policy": "x"}, "device=tpu"),
         ({"policy": "nowhere"}, "nowhere does not exist; the nearest existing folder is"),
         ({"reward": "shaped"}, "shaped"),
+        ({"takeover": 0.5}, "takeover_from=, the policy that acts before the expert"),
+        ({"takeover_from": "runs/base"}, "set takeover=, e.g. takeover=0.5"),
     ],
 )
 def test_mistakes_are_reported_and_leave_no_dataset(

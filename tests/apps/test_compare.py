@@ -11,7 +11,7 @@ import yaml
 
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.cli.multirun import expand_sweeps
-from robo_rl.apps.compare import short_names
+from robo_rl.apps.compare import curve_of, read_group, short_names
 from robo_rl.core.errors import ConfigError
 
 
@@ -114,6 +114,36 @@ def test_runs_shows_success_and_differences(tmp_path: Path, capsys: pytest.Captu
     assert "is an empty folder, and no run is in it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("results.json", '{"a":', "results.json is not valid JSON"),
+        ("results.json", '{"policy": {"rate": {"k": 3}}}', "cannot be read (KeyError: 'n')"),
+        ("results.json", '{"policy": {"rate": {"k": 3, "n": 0}}}', "n >= 1"),
+        ("curve.json", '{"env_steps": 5}', "cannot be read (KeyError"),
+        ("config.yaml", "- 1", "config.yaml holds no settings"),
+    ],
+)
+def test_a_damaged_run_hides_no_other(
+    name: str, content: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sound runs are listed, and a sentence names the damaged one; scripts find it, too."""
+    for each in ("a", "b", "c"):
+        write_run(tmp_path / each, 1, [2, 9])
+    (tmp_path / "b" / name).write_text(content)
+    assert main(["runs", f"path={tmp_path}"]) == 0
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()] == [str(tmp_path / "a"), str(tmp_path / "c")]
+    assert said.err.startswith(f"{tmp_path / 'b'} is damaged and not listed: ")
+    assert words in said.err
+    assert main(["runs", f"path={tmp_path}", "json=true"]) == 0
+    said = capsys.readouterr()
+    assert [json.loads(line)["path"][-1] for line in said.out.splitlines()] == ["a", "c"]
+    assert words in said.err
+    assert main(["runs", f"path={tmp_path / 'b'}"]) == 2
+    assert words in capsys.readouterr().err
+
+
 def test_runs_without_a_success_show_their_return(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Listed, as JSON and compared: such an environment never succeeds, which is not 0 %."""
     for name, total in (("a", -10.0), ("b", -30.0)):
@@ -209,7 +239,17 @@ def test_seeds_have_an_interval_over_runs(tmp_path: Path, capsys: pytest.Capture
     write_run(tmp_path / "one", 1, [2, 5])
     plot = f"out={tmp_path / 'plot'}"
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "seeds"), plot]) == 0
-    assert "70 %, mean of 3 runs [10, 100]" in capsys.readouterr().out
+    assert "70 %, mean of 3 runs [0, 100]" in capsys.readouterr().out
+    assert "Student's t over three or more runs" in " ".join((tmp_path / "plot.svg").read_text().split())
+
+
+def test_two_seeds_are_drawn_without_a_band(tmp_path: Path) -> None:
+    """Two values hold no useful interval: t of one degree of freedom is 12.7."""
+    for seed, solved in enumerate((4, 9)):
+        write_run(tmp_path / f"seed={seed}", seed, [2, solved])
+    curve = curve_of("seeds", read_group(str(tmp_path)))
+    assert curve is not None
+    assert curve.low == curve.value == curve.high == (0.2, 0.65)
 
 
 @pytest.mark.parametrize("words", [["compare"], ["compare", "only_one"], ["compare", "a", "b"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,31 @@ import pytest
 
 from policies.checkpoint import save_policy
 from policies.tuned.one_step import JumpHead, OneStepPolicy
+from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.main import main as robo_rl
+from robo_rl.apps.cli.settings_file import expand
+from robo_rl.apps.tuning.report import evaluation_seeds
+from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
+from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.eval.stats import PairedTest, SuccessRate
 from robo_rl.runs.next_step import after_data, after_evaluation, after_tuning, after_view
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
 
+METHOD = """algorithm: off_policy
+map: {kind: residual, scale: 0.1}
+env_steps: 600
+"""
 CONFIG = FinetuneVerb(out="runs/ft", base="runs/base", method=MethodConfig(name="steering", env_steps=12000))
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of the commands, in which no `out=` exists yet."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def tuned(before: int, after: int, p: float, config: FinetuneVerb = CONFIG) -> str:
@@ -46,7 +63,7 @@ def test_a_policy_that_sees_the_true_state_teaches() -> None:
     assert (
         "robo-rl collect policy=runs/ft env=metaworld/mt6 takeover=0.5 episodes=300 out=runs/taught" in said
     )
-    assert "robo-rl train data=[data/mt6,runs/taught] out=runs/pupil" in said
+    assert "robo-rl train 'data=[data/mt6,runs/taught]' out=runs/pupil" in said
 
 
 def test_a_gain_that_may_be_chance_is_measured_again() -> None:
@@ -55,12 +72,24 @@ def test_a_gain_that_may_be_chance_is_measured_again() -> None:
     assert said.startswith("robo-rl evaluate policy=runs/ft against=runs/base episodes=400")
 
 
+@pytest.mark.parametrize("eval_seed", [0, 7])
+def test_a_gain_is_confirmed_on_other_episodes(eval_seed: int) -> None:
+    """The run's own episodes are those whose luck is in doubt, so none of them may count again."""
+    config = replace(CONFIG, eval_seed=eval_seed)
+    for said in (tuned(50, 55, 0.4, config), after_tuning(config, Path("r"), None, SuccessRate(1, 2), None)):
+        words = dict(word.split("=", 1) for word in said.partition("   (")[0].split()[2:])
+        given = load_config("evaluate", [f"{key}={value}" for key, value in words.items()], EvaluateConfig)
+        own = evaluation_seeds("arm/lift", eval_seed, config.final_episodes)
+        assert not set(own) & set(evaluation_seeds("arm/lift", given.seed, given.episodes))
+
+
 def test_without_a_gain_the_fine_tuned_policy_is_not_recommended() -> None:
     """More steps, another method, or the base."""
     said = tuned(50, 50, 1.0)
     assert "teacher=runs/ft" not in said
-    assert "robo-rl finetune base=runs/base method=steering env_steps=24000 out=runs/ft-longer" in said
+    assert "robo-rl finetune config=runs/ft/config.yaml env_steps=24000 out=runs/ft-longer" in said
     assert "method=residual demos=<dataset>" in said
+    assert "method=residual demos=data/peg out=" in tuned(50, 50, 1.0, replace(CONFIG, demos="data/peg"))
     assert "robo-rl distill teacher=runs/base" in said
     assert "method=steering out=" in tuned(50, 40, 0.1, replace(CONFIG, method=MethodConfig(name="residual")))
     auto = replace(CONFIG, method=MethodConfig(name="auto"))
@@ -88,6 +117,34 @@ def test_a_policy_from_scratch_is_evaluated() -> None:
     assert after_tuning(CONFIG, Path("runs/ft"), None, SuccessRate(1, 2), None).startswith(
         "robo-rl evaluate policy=runs/ft"
     )
+
+
+def test_longer_training_keeps_an_own_method_and_every_setting(tmp_path: Path) -> None:
+    """`method=mine.yaml` is no name that robo-rl knows; the run's config.yaml holds all that was set."""
+    (tmp_path / "mine.yaml").write_text(METHOD)
+    words = ["base=runs/base", "demos=data/peg", "method=mine.yaml", "seed=3", "out=runs/mine"]
+    config = load_config("finetune", words, FinetuneVerb)
+    with RunDir.create(config.out, config) as run:
+        said = tuned(50, 50, 1.0, config).splitlines()[1].split()
+    assert said[:2] == ["robo-rl", "finetune"]
+    again = load_config("finetune", expand(said[2:])[0], FinetuneVerb)
+    assert again == replace(config, env_steps=1200, out=f"{run.path}-longer")
+
+
+def test_commands_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    """Spaces and commas in a path, and folders that exist: the verb gets the path, and a free `out`."""
+    home = tmp_path / "my runs"
+    out = home / "a b,v=2"
+    for taken in ("head", "head-2"):
+        (home / taken).mkdir(parents=True)
+    said = tuned(50, 90, 1e-6, replace(CONFIG, out=str(out)))
+    given = load_config("distill", shlex.split(said)[2:], DistillVerb)
+    assert (given.teacher, given.out) == (str(out), str(home / "head-3"))
+    Path("runs/base").mkdir(parents=True)
+    info = {"path": "my data/peg", "env": "arm6/reach", "interrupted": 0, "episodes": 3}
+    assert after_data(info) == "robo-rl train 'data=my data/peg' out=runs/base-2"
+    Path("data/lift").mkdir(parents=True)
+    assert after_view("arm/lift") == "robo-rl collect env=arm/lift out=data/lift-2"
 
 
 @pytest.mark.parametrize(

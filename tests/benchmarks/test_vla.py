@@ -134,15 +134,20 @@ def test_a_lesson_is_taught_once_and_all_steps_count(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(module, "verb", verb)
     given = ("base", tmp_path / "demos", "metaworld/mt6", 0, tmp_path / "lesson", 2)
-    lesson = module.Lesson(*given)
+    first, second = tmp_path / "pupil", tmp_path / "pupil_round2"
+    lesson = module.Lesson(*given, [first])
     for _ in range(2):
         lesson.teach(100, 6, [])
-        assert lesson.record() == [tmp_path / "lesson" / "data"]
+        assert lesson.record(rounds=1) == [tmp_path / "lesson" / "data"]
     assert called == ["finetune", "collect", "collect"]
     costs = lesson.costs()
     assert (costs["env_steps"], costs["selection"]) == (100 + 7 + 200 * (3 + 6), 8)
     assert costs["train_cpu_s"] >= 5.0
-    halves = module.Lesson(*given, half_alone=True)
-    assert [(each.episodes, each.takeover) for each in halves.recordings] == [(1, 0.5), (1, 0.0)]
-    halves.record()
+    halves = module.Lesson(*given, [first], half_alone=True)
+    assert [(each.episodes, each.takeover) for each in halves.recordings[0]] == [(1, 0.5), (1, 0.0)]
+    halves.record(rounds=1)
     assert halves.costs()["env_steps"] == 100 + 2 * (7 + 200 * (3 + 6))
+    two = module.Lesson(*given, [first, second])
+    assert [each.begun_by for made in two.recordings for each in made] == [None, first]
+    assert two.record(rounds=2) == [tmp_path / "lesson" / "data", tmp_path / "lesson" / "round2"]
+    assert two.costs()["env_steps"] == 100 + 2 * (7 + 200 * (3 + 6))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -253,9 +254,12 @@ def test_labels_move_apart_in_order() -> None:
 def test_learning_curves_are_drawn_and_repeatable(tmp_path: Path) -> None:
     """SVG with the labels as text, PNG of the same, and the same bytes for the same data."""
     one = Curve.from_rates("steering", [0, 4000, 8000], [SuccessRate(k, 50) for k in (33, 47, 49)])
-    three = Curve.from_seeds("residual", [0, 8000], [[0.6, 0.9], [0.6, 1.0], [0.6, 0.95]])
+    runs = ((12, 18), (12, 20), (12, 19))
+    three = Curve.from_seeds("residual", [0, 8000], [[SuccessRate(k, 20) for k in run] for run in runs])
     assert three.value == pytest.approx((0.6, 0.95))
-    assert three.low[0] == three.high[0] == 0.6
+    assert (three.low[0], three.high[0]) == SuccessRate(36, 60).wilson()
+    assert three.low[1] == pytest.approx(0.95 - 4.302653 * 0.05 / math.sqrt(3))
+    assert three.high[1] == 1.0
     svg, png = write_learning_curves(tmp_path / "a", [one, three], {"base": 0.66}, "title")
     words = " ".join(ET.parse(svg).getroot().itertext())
     for piece in ("steering  98 %", "residual  95 %", "base  66 %", "Environment steps"):

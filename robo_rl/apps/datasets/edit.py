@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from robo_rl.conf.datasets.review import DataEditConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.commands import command
 from robo_rl.data.edit.changes import (
     EditReport,
     Label,
@@ -24,7 +25,7 @@ def main(config: DataEditConfig) -> int:
     if report.dry_run:
         print("Nothing was changed. Leave out dry_run=true to carry it out.")
     elif config.keep_undo:
-        print(f"Undo:   robo-rl data edit path={config.path} undo=true")
+        print(f"Undo:   {command('data edit', path=config.path, undo=True)}")
     return 0
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 
 from robo_rl.conf.datasets.review import DataListConfig
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.edit.listing import EpisodeRow, list_episodes
 from robo_rl.data.episodes.recover import staging_sentence
@@ -31,7 +32,7 @@ def main(config: DataListConfig) -> int:
     if waiting:
         print(waiting)
     if rows:
-        print(f"Next:   robo-rl data show path={config.path} episode={rows[0].number}")
+        print(f"Next:   {command('data show', path=config.path, episode=rows[0].number)}")
     return 0
 
 

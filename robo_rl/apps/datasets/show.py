@@ -7,6 +7,7 @@ from pathlib import Path
 from robo_rl.apps.datasets.episode_picture import episode_picture, episode_video
 from robo_rl.conf.datasets.replay import DataShowConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.reward_marks import reward_marks
@@ -18,7 +19,7 @@ def main(config: DataShowConfig) -> int:
     episode = episode_at(config.path, config.episode)
     print(episode_text(episode))
     if config.out is None:
-        print(f"Picture: robo-rl data show path={config.path} episode={episode.number} out=episode.png")
+        print(f"Picture: {command('data show', path=config.path, episode=episode.number, out='episode.png')}")
         return 0
     out = Path(config.out)
     if out.suffix not in (".png", ".mp4"):

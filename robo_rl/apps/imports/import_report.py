@@ -6,6 +6,7 @@ from pathlib import Path
 
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.rehearsal import Rehearsal, current_rehearsal
 from robo_rl.data.episodes.schema import DatasetMeta
@@ -17,7 +18,7 @@ def report_import(config: DataImportConfig, what: str, details: str = "") -> Non
     if trial is None:
         print(f"Imported {what} into {config.out}{details}")
         print_unknown_units(DatasetMeta.load(Path(config.out)).env)
-        print(f"Next:   robo-rl data info path={config.out}")
+        print(f"Next:   {command('data info', path=config.out)}")
         return
     print(f"Would import {what} into {config.out}{details}")
     print("\n".join(rehearsal_lines(trial, config)))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from robo_rl.core.errors import ConfigError
 
+PICTURE_PX = 84  # side of a simulated camera's pictures that the description does not name
+
 if TYPE_CHECKING:
     from hardware.bus.protocol import Bus
     from hardware.nodes.shared.protocol import Node
@@ -212,6 +214,10 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
         from hardware.nodes.sim_cameras import SimCameras
         from sim.arms.arm6.camera import ArmCamera
 
-        cameras = {name: ArmCamera(arm, name, config.image_size) for name in config.cameras.split("+")}
+        sides_px = {name: known.width_px for name, known in robot.cameras.items()}
+        cameras = {
+            name: ArmCamera(arm, name, config.image_size or sides_px.get(name, PICTURE_PX))
+            for name in config.cameras.split("+")
+        }
         SimCameras(bus, cameras, config.senses, config.camera_hz)
     return node

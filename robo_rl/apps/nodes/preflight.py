@@ -20,7 +20,7 @@ from hardware.driver import check_settings
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from robo_rl.apps.nodes.node_table import node_settings
 from robo_rl.apps.nodes.preflight_goal import check_goals
-from robo_rl.apps.nodes.preflight_pictures import check_pictures
+from robo_rl.apps.nodes.preflight_pictures import check_pictures, check_scene
 from robo_rl.apps.nodes.robot_builders import read_settings
 from robo_rl.core.errors import ConfigError, RoboRLError
 
@@ -52,6 +52,7 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
         bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
         robots |= {given.robot} if node in _DESCRIBED else set()
         flown |= {given.bundle: given.level} if node == "flight_filter" else {}
+    check_scene(nodes)
     _check_bundles(bundles, robots, flown, links)
     return [*check_goals(nodes), *check_pictures(nodes)] if bundles else []
 

@@ -12,8 +12,20 @@ from robo_rl.core.errors import ConfigError
 if TYPE_CHECKING:
     from policies.deploy.bundle import Bundle
 
+SCENES = {"reach": ("view",), "peg": ("view", "front", "wrist")}  # cameras of the simulated arm's scenes
 _SENSES = {"rgb": IMAGE, "depth": DEPTH}
 _BUNDLE_NODES = ("arm_policy", "action_head")  # nodes that give a bundle its observation
+
+
+def check_scene(nodes: Sequence[tuple[str, Any]]) -> None:
+    """Raise ConfigError for a camera that the scene of the simulated arm does not have."""
+    arms = [given for node, given in nodes if node == "sim_robot" and given.robot == "sim_arm"]
+    for given in arms:
+        for camera in filter(None, given.cameras.split("+")):
+            if camera not in SCENES[given.scene]:
+                raise ConfigError(
+                    f"cameras={given.cameras}: scene={given.scene} has no camera '{camera}'. {_scenes()}"
+                )
 
 
 def check_pictures(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
@@ -30,12 +42,17 @@ def check_pictures(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
         bundle = load_bundle(Path(folder))
         needed = {key for key in bundle.env.obs if key.startswith((IMAGE, DEPTH))}
         if lacking := sorted(needed - sent):
-            if any(node == "sim_robot" for node, _ in sources) or (sources and not needed & sent):
-                raise ConfigError(_refusal(bundle, lacking, sent))
+            simulated = any(node == "sim_robot" for node, _ in sources)
+            if simulated or (sources and not needed & sent):
+                raise ConfigError(_refusal(bundle, lacking, sent, simulated))
             yield (
                 f"the bundle needs {_words(lacking)}, which none of these nodes publishes: it waits until "
                 "another program does."
             )
+
+
+def _scenes() -> str:
+    return "Cameras: " + "; ".join(f"scene={name}: {', '.join(has)}" for name, has in SCENES.items()) + "."
 
 
 def _sent(node: str, given: Any) -> Iterator[str]:
@@ -47,13 +64,31 @@ def _sent(node: str, given: Any) -> Iterator[str]:
         yield from (_SENSES[sense] + camera for sense in given.senses.split("+"))
 
 
-def _refusal(bundle: Bundle, lacking: Sequence[str], sent: set[str]) -> str:
-    cameras = "+".join(sorted({key.partition(".")[2] for key in lacking}))
-    return (
+def _refusal(bundle: Bundle, lacking: Sequence[str], sent: set[str], simulated: bool) -> str:
+    found = (
         f"The bundle '{bundle.name}' needs {_words(lacking)}, and these nodes publish "
-        f"{_words(sorted(sent)) or 'none'}: give cameras={cameras} (and senses=) for the simulated arm, or "
-        f"camera_name={cameras} for other cameras."
+        f"{_words(sorted(sent)) or 'none'}"
     )
+    if not simulated:
+        return f"{found}: give camera_name={_names(lacking)}."
+    if advised := scene_words(lacking):
+        return f"{found}: give {advised}."
+    return f"{found}. The simulated arm has no such camera. {_scenes()}"
+
+
+def scene_words(keys: Sequence[str]) -> str:
+    """Arguments of arm_sim that publish these pictures, keys of an observation; empty where no scene does."""
+    cameras = {key.partition(".")[2] for key in keys}
+    scene = next((name for name, has in SCENES.items() if cameras <= set(has)), None)
+    if scene is None or not cameras:
+        return ""
+    place = "" if scene == "reach" else f"scene={scene} "  # reach is the default
+    senses = " senses=rgb+depth" if any(key.startswith(DEPTH) for key in keys) else ""
+    return f"{place}cameras={_names(keys)}{senses}"
+
+
+def _names(keys: Sequence[str]) -> str:
+    return "+".join(sorted({key.partition(".")[2] for key in keys}))
 
 
 def _words(keys: Sequence[str]) -> str:

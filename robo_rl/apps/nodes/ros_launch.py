@@ -40,6 +40,7 @@ COMMON = {
     ),
     "bus": ("rclpy", "rclpy, or dds: without rclpy, for a Python that ROS is not built for"),
 }
+EMPTY = ("''", '""')  # `ros2 launch` refuses `goal:=`, so an empty value is written `goal:="''"`
 NEED_RCLPY = ("use_sim_time", "params_file")
 
 
@@ -93,7 +94,8 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
     if value("bus") != "rclpy":  # ROS' own namespace works with rclpy alone
         _refuse_what_needs_rclpy({name: value(name) for name in (*NEED_RCLPY, "bus")})
         common += [f"{key}={name}" for key, name in space.items()]
-    commands = chosen.commands({key: text for key, text in given.items() if text})
+    emptied = {key: "" for key, text in given.items() if text in EMPTY}
+    commands = chosen.commands({key: text for key, text in given.items() if text} | emptied)
     _check(_with_file(commands, chosen, explicit, value("params_file"), value("namespace")), context)
     _LOCKS.append(namespace_lock(domain_id(None), value("namespace")))
 

@@ -27,6 +27,7 @@ from robo_rl.apps.nodes.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.text.commands import command
 from sim.arms.arm6.body import HOME_RAD, SimulatedArm
 from sim.arms.arm6.lanes import start_of
 from sim.arms.arm6.reach import CONTROL_HZ, Arm6ReachTask
@@ -107,7 +108,7 @@ def arm_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         counts=safety.filter.counts,
         timing=lambda: head.head.timing,
         figures=lambda: loop_figures(head.head.timing, None if policy is None else policy.took),
-        next=f"robo-rl up arm_sim bundle={bundle.folder}   (the same nodes as processes on a bus)",
+        next=f"{command('up arm_sim', bundle=bundle.folder)}   (the same nodes as processes on a bus)",
         episode_s=judge.task.max_steps / CONTROL_HZ,
     )
 

@@ -26,6 +26,7 @@ from robo_rl.conf.schema import RunConfig
 from robo_rl.core.flight.envelope import CraftLimits
 from robo_rl.core.flight.frames import rotation_of
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.commands import command
 from sim.flight.robot import QuadBody
 from sim.flight.vec_env import QuadVecEnv
 from sim.registry import make_env
@@ -121,7 +122,7 @@ def quad_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         counts=safety.filter.counts,
         timing=lambda: f"{policy.decisions} decisions at {rate_hz:g} Hz, {policy.timing}",
         figures=lambda: loop_figures(policy.timing),
-        next=f"robo-rl up quad_sim bundle={bundle.folder}{_level_word(level)}   "
+        next=f"{command('up quad_sim', bundle=bundle.folder)}{_level_word(level)}   "
         "(the same nodes as processes on a bus)",
         episode_s=EPISODE_S,
     )

@@ -17,6 +17,7 @@ from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import MissingDependencyError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.text.commands import command
 from robo_rl.eval.flight.flight_log import FlightLog
 from robo_rl.eval.flight.flight_plots import write_flight_plots
 from robo_rl.eval.flight.flight_video import write_flight_video
@@ -72,16 +73,17 @@ def next_steps(config: FlyConfig, *, flies: bool) -> str:
     """Commands for the next steps. flies: a measured flight succeeded, so the bundle has a flight
     envelope.
     """
-    bundle = f"bundle={config.out}/bundle"
+    bundle = f"{config.out}/bundle"
     if not flies:
+        again = {"out": config.out, "overwrite": True}
+        longer = command("fly", task=config.task, updates=2 * config.updates, **again)
         return (
             "No measured flight succeeded, so the bundle has no flight envelope, and no robot or simulated "
-            f"robot will fly it.\nNext:   robo-rl fly task={config.task} updates={2 * config.updates} "
-            f"out={config.out} overwrite=true   (your other settings with it: train for longer)"
+            f"robot will fly it.\nNext:   {longer}   (your other settings with it: train for longer)"
         )
-    lines = [f"robo-rl run {bundle}"]
+    lines = [command("run", bundle=bundle)]
     if config.level == "rates" and config.task == "hover":
-        lines.append(f"robo-rl contract {bundle} robot=crazyflie   (or px4)")
+        lines.append(f"{command('contract', bundle=bundle, robot='crazyflie')}   (or px4)")
     return "Next:   " + "\n        ".join(lines)
 
 

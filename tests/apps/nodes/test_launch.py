@@ -181,6 +181,18 @@ def test_params_file_overrides_defaults_but_not_arguments(tmp_path: Path) -> Non
     assert given_as_parameters(camera) == {"use_sim_time": False, "source": "0", "camera": "wrist"}
 
 
+@pytest.mark.parametrize("empty", ["''", '""'])
+def test_quotes_alone_are_an_empty_value(empty: str) -> None:
+    """`ros2 launch` refuses `goal:=`; in a shell it is `goal:="''"`."""
+    names = {node.name for node in launch(describe("sim"), goal=empty)}
+    assert "task" not in names
+    assert "sim_robot" in names
+    held = {node.name for node in launch(describe("teleop"), robot="sim_arm", record=empty)}
+    assert "recorder" not in held
+    seen = {node.name: node for node in launch(describe("sim"), cameras=empty)}
+    assert "cameras=" in seen["sim_robot"].arguments
+
+
 def test_missing_params_file_is_refused() -> None:
     """Launch itself warns, and starts the nodes without it."""
     with pytest.raises(ConfigError, match=r"params_file=/none\.yaml is no file"):

@@ -5,8 +5,6 @@ Skipped where no ROS 2 is sourced. Run: source /opt/ros/jazzy/setup.bash && pyth
 
 from __future__ import annotations
 
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,27 +15,20 @@ pytest.importorskip("ros2cli", reason="no ROS 2 is sourced here: ros2cli is miss
 from hardware.bus.choose import make_bus
 from hardware.messages import Flag
 from hardware.topics import ESTOP, SAFE
-from tests.hardware.bus.test_ros_cli import ros2
+from tests.hardware.bus.test_ros_cli import answer
 from tests.hardware.bus.test_ros_parameters import node
 from tests.hardware.bus.test_ros_real import wait_for
 
 pytestmark = pytest.mark.ros
-SOON_S = 20.0
 
 
 def lifecycle(*words: str) -> str:
-    ran = subprocess.run(
-        ros2("lifecycle", *words, "--no-daemon"), capture_output=True, text=True, timeout=SOON_S, check=False
-    )
-    return ran.stdout + ran.stderr
+    return answer("lifecycle", *words)
 
 
 def state() -> str:
-    """State of the filter, as the command line shows it once it has found the node."""
-    late_s = time.monotonic() + SOON_S
-    while "not found" in (said := lifecycle("get", "/safety_filter")).lower() and time.monotonic() < late_s:
-        pass
-    return said.split(" [")[0]
+    """State of the filter, as the command line shows it."""
+    return lifecycle("get", "/safety_filter").split(" [")[0]
 
 
 @pytest.fixture

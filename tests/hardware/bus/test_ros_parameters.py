@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from hardware.bus.choose import make_bus
 from hardware.bus.protocol import Profile
 from hardware.messages import Text
 from hardware.topics import JOINT_STATES
-from tests.hardware.bus.test_ros_cli import ROOT, ros2
+from tests.hardware.bus.test_ros_cli import ROOT, answer, ros2
 
 pytestmark = pytest.mark.ros
 CYCLONE = pytest.mark.skipif(
@@ -54,20 +53,9 @@ def node(log: Path, *words: str) -> AbstractContextManager[subprocess.Popen[str]
     return running(sys.executable, "-m", "robo_rl.apps.node", *words, log=log)
 
 
-def param(*words: str, most_s: float = AT_ONCE_S) -> str:
-    """Output of `ros2 param`. Raises TimeoutExpired when it does not answer in time."""
-    ran = subprocess.run(
-        ros2("param", *words, "--no-daemon"), capture_output=True, text=True, timeout=most_s, check=False
-    )
-    return ran.stdout + ran.stderr
-
-
-def answer(*words: str) -> str:
-    """Output of `ros2 param`, once the node has been discovered."""
-    late_s = time.monotonic() + SOON_S
-    while "Node not found" in (said := param(*words)) and time.monotonic() < late_s:
-        pass
-    return said
+def param(*words: str) -> str:
+    """Output of `ros2 param`. Raises TimeoutExpired when a found node does not answer in time."""
+    return answer("param", *words, seconds=AT_ONCE_S)
 
 
 @pytest.mark.parametrize("bus", ["rclpy", pytest.param("dds", marks=CYCLONE)])
@@ -76,7 +64,7 @@ def test_ros2_param_dump_shows_every_setting(domain: int, tmp_path: Path, bus: s
     with node(
         tmp_path / "a.log", "flight_filter", "level=motors", f"bundle={bundle(tmp_path)}", f"bus={bus}"
     ):
-        assert "Double value is: 100.0" in answer("get", "/flight_filter", "command_hz")
+        assert "Double value is: 100.0" in param("get", "/flight_filter", "command_hz")
         listed = param("list", "/flight_filter").split()
         assert {"bundle", "level", "max_tilt_rad", "fence_m", "arm"} <= set(listed)
         described = param("describe", "/flight_filter", "max_tilt_rad")
@@ -96,8 +84,8 @@ def test_nodes_without_ros_do_not_delay_ros2_param_list(domain: int, tmp_path: P
         node(tmp_path / "b.log", "diagnostics", "bus=dds"),
         node(tmp_path / "c.log", "task", "words=go", "bus=dds", "name=words"),
     ):
-        answer("list", "/words")
-        answer("list", "/task")
+        param("list", "/words")
+        param("list", "/task")
         assert "/task:\n  goal\n  words" in param("list")
 
 
@@ -106,7 +94,7 @@ def test_parameter_file_configures_a_node(domain: int, tmp_path: Path) -> None:
         "/**:\n  ros__parameters: {goal: [1, 2], wrods: go}\ntask:\n  ros__parameters: {words: 3}\n"
     )
     with node(tmp_path / "a.log", "task", "goal=[5]", "bus=rclpy", "--ros-args", "--params-file", str(file)):
-        assert "Double values are: [1.0, 2.0]" in answer("get", "/task", "goal")
+        assert "Double values are: [1.0, 2.0]" in param("get", "/task", "goal")
         assert "String value is: 3" in param("get", "/task", "words")
     assert (
         "'wrods' is no setting of this node and has no effect. Did you mean 'words'?"
@@ -197,7 +185,7 @@ def test_launch_accepts_params_file_use_sim_time_and_urdf(
         bus.close()
         assert described == ['<robot name="arm"><link name="base: 1"/></robot>']
         assert stamps[-1] == 0.0  # no /clock yet
-        assert "Double value is: 50.0" in answer("get", "/left/sim_robot", "state_hz")
+        assert "Double value is: 50.0" in param("get", "/left/sim_robot", "state_hz")
         assert "String value is: rgb" in param("get", "/left/sim_robot", "senses")
         assert "Boolean value is: False" in param("get", "/left/safety_filter", "arm")
         assert "Boolean value is: True" in param("get", "/left/safety_filter", "use_sim_time")

@@ -90,6 +90,7 @@ def listener(domain: int) -> Iterator[Listener]:
 
 def test_joint_jog_and_twist_by_ros2_topic_pub(listener: Listener) -> None:
     """The jog turns the first joint alone; the twist after it the others. Headers carry the base frame."""
+    pytest.importorskip("control_msgs", reason="the ROS package control_msgs is not installed")
     assert listener.states[-1].frame == listener.safe[-1].frame == "base_link"
     begun_rad = listener.place.copy()
     listener.intervene(Flag(True))

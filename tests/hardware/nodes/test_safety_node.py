@@ -152,6 +152,7 @@ def test_dropped_commands_are_reported(offset_rad: float, why: str) -> None:
     other.timer(0.02, lambda: send(command(np.full(3, offset_rad), round(50 * cell.world.now()))))
     cell.until(4.0)
     assert watched.filter.phase is Phase.ARMED
+    assert watched.filter.reason.sentence == "no command has been accepted yet"
     assert said == [line := f"watched: what teleop sends is dropped: {why}."]
     cell.until(9.0)
     assert said == [line, line]

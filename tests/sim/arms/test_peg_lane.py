@@ -7,6 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 pytest.importorskip("mujoco", reason="the simulated arm needs the extra sim: pip install '.[sim]'")
 import mujoco
@@ -92,11 +93,58 @@ def test_a_far_target_is_approached_at_the_speed_of_the_joints() -> None:
     """As behind the safety filter: 2 rad/s, so 0.1 rad of command in a step of 50 ms, however far it is."""
     lane = BLIND()
     lane.reset(0)
-    lane.step(np.array([2.0, *START_RAD[1:]], np.float32))
-    lane.step(np.array([2.0, *START_RAD[1:]], np.float32))
-    assert lane._target_rad[0] == pytest.approx(0.2)
-    lane.step(np.array([0.15, *START_RAD[1:]], np.float32))
-    assert lane._target_rad[0] == pytest.approx(0.15)
+    lane.step(turned(2.0))
+    lane.step(turned(2.0))
+    assert lane._delayed.newest_rad[0] == pytest.approx(0.2)
+    lane.step(turned(0.15))
+    assert lane._delayed.newest_rad[0] == pytest.approx(0.15)
+
+
+def turned(base_rad: float) -> NDArray[np.float32]:
+    """Action with the base at this angle."""
+    return np.array([base_rad, *START_RAD[1:]], np.float32)
+
+
+@pytest.mark.parametrize(("delay_s", "steps"), [(0.05, 1), (0.1, 2)])
+def test_commands_arrive_after_the_latency(delay_s: float, steps: int) -> None:
+    """With a latency of whole steps the arm moves as without one, so many steps later."""
+    now, late = BLIND(), BLIND()
+    now.reset(0)
+    now._delayed.reset(0.0)
+    late.reset(0)
+    late._delayed.reset(delay_s)
+    angles_rad = (0.1, 0.2, 0.1, -0.1, 0.0)
+    moved = [now.step(turned(angle_rad))[0]["state"] for angle_rad in angles_rad]
+    delayed = [late.step(turned(angle_rad))[0]["state"] for angle_rad in angles_rad]
+    np.testing.assert_allclose(delayed[:steps], np.tile(START_RAD, (steps, 1)), atol=1e-6)
+    np.testing.assert_allclose(delayed[steps:], moved[:-steps], atol=1e-5)
+
+
+def test_a_part_of_a_period_delays_as_well() -> None:
+    """Further on its way without a delay than with one of 7 ms, and with that than with one of 15 ms."""
+    ways_rad = list[float]()
+    for delay_s in (0.0, 0.007, 0.015):
+        lane = BLIND()
+        lane.reset(0)
+        lane._delayed.reset(delay_s)
+        ways_rad.append(float(lane.step(turned(0.1))[0]["state"][0]))
+    assert ways_rad[0] > ways_rad[1] > ways_rad[2] > 0.0
+
+
+def test_each_episode_has_its_own_latency() -> None:
+    """Uniform, a function of the seed, at most the option's; 0 switches it off."""
+    lane, without = PegLanes(cameras="none", latency_ms=60.0)(), PegLanes(cameras="none", latency_ms=0.0)()
+
+    def latency_s(seed: int) -> float:
+        lane.reset(seed)
+        return (len(lane._delayed._on_the_way) - 1) * lane._command_s + lane._delayed._part_s
+
+    drawn = np.array([latency_s(seed) for seed in range(200)])
+    assert 0.0 <= drawn.min() < 0.003
+    assert 0.057 < drawn.max() <= 0.06
+    assert latency_s(7) == drawn[7]
+    without.reset(7)
+    assert (len(without._delayed._on_the_way), without._delayed._part_s) == (1, 0.0)
 
 
 def test_blocks_cover_the_field_and_joints_are_the_arms() -> None:
@@ -117,6 +165,7 @@ def test_blocks_cover_the_field_and_joints_are_the_arms() -> None:
         ("image_size=4", "8 to 1024"),
         ("velocities=2", "true or false"),
         ("control_hz=0", "1 to 100"),
+        ("latency_ms=-1", "0 to 1000"),
         ("engine=mjwarp", "Unknown option of arm6 environments"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,13 +10,13 @@ from typing import Any
 
 from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics
-from hardware.topics import POLICY_STATUS
+from hardware.topics import LOOP_STATUS, POLICY_STATUS
 from policies.deploy.bundle import MANIFEST
 from robo_rl.apps.recording.learning.child import Child
 from robo_rl.core.errors import ConfigError
 
 NODES = ("action_head", "arm_policy")  # in starting order
-FRESH_S = 2.0  # the policy's node reports twice a second
+FRESH_S = 2.0  # each of the nodes reports twice a second
 END_S = 2.0  # the supervisor of the app allows 8 s for everything
 Start = Callable[[str, Sequence[str]], Child]
 
@@ -53,15 +54,18 @@ class PolicyRunner:
 
     def __post_init__(self) -> None:
         self._children: list[Child] = []
-        self._heard_s, self._said = -1e9, ""  # last status of the policy's node
+        self._heard_s: dict[str, float] = {}  # node: receipt of its newest status
+        self._said = ""
         POLICY_STATUS.subscribe(self.bus, self._on_status)
+        LOOP_STATUS.subscribe(self.bus, self._on_loop)
 
     @property
     def state(self) -> str:
-        """none, loading or ready."""
+        """none, loading or ready: all nodes report."""
         if not self._children:
             return "none"
-        return "ready" if self.bus.now() - self._heard_s < FRESH_S else "loading"
+        newest_s = [self._heard_s.get(child.name, -math.inf) for child in self._children]
+        return "ready" if self.bus.now() - min(newest_s) < FRESH_S else "loading"
 
     def offer(self, bundle: str) -> None:
         """Add a bundle to those that may be chosen."""
@@ -73,7 +77,7 @@ class PolicyRunner:
         if bundle and not (Path(bundle) / MANIFEST).is_file():
             raise ConfigError(f"{bundle} is no bundle: it has no {MANIFEST}. robo-rl export makes one.")
         self.close()
-        self.bundle, self._heard_s = bundle, -1e9
+        self.bundle, self._heard_s = bundle, {}
         if not bundle:
             return "no policy is loaded"
         self.offer(bundle)
@@ -115,8 +119,12 @@ class PolicyRunner:
             child.end(END_S)
         self._children = []
 
+    def _on_loop(self, message: Diagnostics, received_s: float) -> None:
+        for status in message.status:
+            self._heard_s[status.name] = received_s
+
     def _on_status(self, message: Diagnostics, received_s: float) -> None:
-        self._heard_s = received_s
+        self._on_loop(message, received_s)
         if message.status:
             status = message.status[0]
             ms = float(status.values.get("inference_ms", "0"))

@@ -34,7 +34,7 @@ from robo_rl.eval.rollout import eval_seeds, evaluate
 from robo_rl.rl.mix import MixConfig
 from robo_rl.rl.off_policy.config import LearnerConfig
 from robo_rl.rl.takeover import Takeover
-from robo_rl.runs.demonstrators import HybridDemonstrator
+from robo_rl.runs.demonstrators import HybridDemonstrator, PolicyDemonstrator, TakeoverDemonstrator
 from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.workers import WorkerVecEnv
 from tests.policies.small_vla import SIDES, SPEC, TP, SidesLane, small_vla
@@ -257,6 +257,25 @@ def test_the_base_acts_until_the_policy_takes_over(demos: EpisodeStore) -> None:
             assert corrected.tolist() == driver.intervened().tolist() == [True, step >= 1, False]
             driver.observe(obs)
             alone.observe(obs)
+
+
+def test_a_teacher_plans_anew_when_it_takes_over_from_another_policy(demos: EpisodeStore) -> None:
+    """Both plan chunks, at different steps: at the takeover what is left of the teacher's is dropped."""
+    with session(demos) as (made, env, base):
+        policy: Any = made.policy
+        noise, takeover = EpisodeNoise((TP, 2), 0.0), Takeover(3, 4)
+        teacher = ChunkExecutor(policy, 3)
+        driver = TakeoverDemonstrator(
+            PolicyDemonstrator(ChunkExecutor(base, 3), noise), PolicyDemonstrator(teacher, noise), takeover
+        )
+        obs = env.reset(EpisodeSeeds(("x", 0)))
+        driver.start(range(3), [0, 1, 2], obs)
+        takeover.steps[:] = torch.tensor([0, 1, 9])
+        for step in range(2):
+            driver.act()
+            assert driver.intervened().tolist() == [True, step >= 1, False]
+            driver.observe(obs)
+        assert teacher.decision.tolist() == [1, 2, 1]
 
 
 def test_the_numbers_are_in_the_order_of_their_names() -> None:

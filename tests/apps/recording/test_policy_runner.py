@@ -1,0 +1,47 @@
+"""The nodes of a bundle that the recording app runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hardware.bus.in_process import InProcessWorld
+from hardware.nodes.shared.own_status import OwnStatus
+from hardware.topics import LOOP_STATUS, POLICY_STATUS
+from policies.deploy.bundle import MANIFEST
+from robo_rl.apps.recording.learning.policies import FRESH_S, NODES, PolicyRunner
+
+
+def test_a_policy_is_ready_when_all_its_nodes_report(tmp_path: Path) -> None:
+    """On a busy computer one of them starts seconds after the other, and its services are not there yet."""
+    (tmp_path / MANIFEST).write_text("{}")
+    world = InProcessWorld()
+    app, nodes = world.bus("record_app"), {name: world.bus(name) for name in NODES}
+    topics = dict(zip(NODES, (LOOP_STATUS, POLICY_STATUS), strict=True))
+
+    def start(name: str, words: Any) -> Any:
+        return SimpleNamespace(name=name, code=None, ask_to_stop=lambda: None, end=lambda most_s: None)
+
+    runner = PolicyRunner(
+        cast(Any, app), lambda bundle: {name: [] for name in NODES}, start, lambda *said: None
+    )
+
+    def heard(*names: str) -> str:
+        """State of the policy after reports of these nodes."""
+        for name in names:
+            OwnStatus(cast(Any, nodes[name]), topics[name]).tell(0, "works")
+        until_s = world.now() + 0.1
+        app.spin(lambda: world.now() >= until_s)
+        return runner.state
+
+    app.timer(0.05, lambda: None)
+    assert runner.state == "none"
+    runner.load(str(tmp_path))
+    assert heard("arm_policy") == "loading"
+    assert heard("action_head", "arm_policy") == "ready"
+    app.spin(lambda: world.now() > FRESH_S + 1.0)
+    assert heard("arm_policy") == "loading"
+    heard("action_head", "arm_policy")
+    runner.load(str(tmp_path))  # again: new processes
+    assert runner.state == "loading"
