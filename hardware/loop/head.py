@@ -58,6 +58,7 @@ class ActionHead:
         self.refused = ""  # why the last chunk was refused; empty when it was accepted, or is merely late
         self._names = None if names is None else tuple(names)
         self._period_s, self._state_period_s, self._decide = period_s, state_period_s, decide
+        self._control_s = control_s or 0.0
         timeout_s = default_timeout_s(period_s) if heartbeat_s is None else heartbeat_s
         self.needs_chunks = decide is None or decide.needs_chunks
         self._heartbeat = PolicyHeartbeat(timeout_s if self.needs_chunks else 0.0, period_s)
@@ -67,6 +68,7 @@ class ActionHead:
         self._seen_s = self._ticked_s = -math.inf
         self._order, self._rest = ChunkOrder(), 0
         self._step = ControlStep(1.0 if control_s is None else max(1.0, control_s / period_s))
+        self._sent: Float[ndarray, " j"] | None = None  # last command; None: the arm did not follow it
 
     def reset(self) -> None:
         """Begin a new episode, after a pause. Chunks made from states before the reset are refused."""
@@ -78,8 +80,9 @@ class ActionHead:
         self._seen = None
 
     def restart(self) -> None:
-        """Let the next control step begin where the arm is: the commands before it moved nothing."""
+        """Let the next control step or chunk begin where the arm is: the last command moved nothing."""
         self._step.reset()
+        self._sent = None
 
     def on_state(
         self,
@@ -117,7 +120,22 @@ class ActionHead:
         rows = message.position_rad
         if self._names is not None and message.names != self._names:
             rows = rows[:, [message.names.index(name) for name in self._names]]
-        return self.player.offer(resampled(rows, message.times_s, self._period_s), start)
+        now_s = self._period_s * (self.player.played - start)  # since the state of the chunk
+        return self.player.offer(self._commands(rows, message.times_s, now_s), start)
+
+    def _commands(
+        self, rows: Float[ndarray, "k j"], times_s: Float[ndarray, " k"], now_s: float
+    ) -> Float[ndarray, "n j"]:
+        """Waypoints of a chunk at the rate of commands. now_s: time since the chunk's state.
+
+        One that is played as it is goes on from the last command, or begins at the arm, with a whole control
+        step to its first waypoint. One that is corrected does not: the step of the correction does.
+        """
+        if self._decide is not None or self._names is None:
+            return resampled(rows, times_s, self._period_s)
+        if self._sent is not None:
+            return resampled(rows, times_s, self._period_s, now_s, self._sent)
+        return resampled(rows, times_s, self._period_s, now_s, self._measured, self._control_s)
 
     def tick(self, now_s: float) -> Float[ndarray, " j"] | None:
         """Command of this tick; None when the state is stale, the policy is missing or nothing is queued.
@@ -126,11 +144,13 @@ class ActionHead:
         """
         self.timing.begin(now_s)
         if now_s - self._ticked_s > START_PERIODS * self._period_s:
-            self._step.reset()  # the filter takes the next command as a first one
+            self.restart()  # the filter takes the next command as a first one
         self._ticked_s = now_s
         command = self._command(now_s)
         if command is None:
-            self._step.reset()
+            self.restart()
+        else:
+            self._sent = command
         return command
 
     def _command(self, now_s: float) -> Float[ndarray, " j"] | None:

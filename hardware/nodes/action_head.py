@@ -60,7 +60,7 @@ class ActionHeadNode:
         self._clock, self._frame, self._faults = SendClock(bus), robot.frame_id, FaultLog(bus.name, say)
         self._drops, self._policy_faults = DropTeller(bus.name, say), FaultLog(bus.name, say)
         self._playing = self._policy_gone = False  # a command was sent in the newest tick; the policy is gone
-        self._human = self._moved = False  # a human drives the arm; the newest command moved it
+        self._human = False  # drives the arm
         self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS, hardware_id=robot.name)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
@@ -149,14 +149,12 @@ class ActionHeadNode:
 
     def _tick(self) -> None:
         self._watch_policy()
-        moves = self._enabled and not self._human and not self._filter.reason
-        if not (moves and self._moved):  # also at the first command that moves the arm again
-            self.head.restart()
-        self._moved = moves
         command = self.head.tick(self._bus.now())
         self._playing = command is not None and self._enabled
         if command is not None and self._enabled:
             self._command(np.asarray(command, dtype=np.float64)[None], self._period_s)
+        if not self._enabled or self._human or self._filter.reason:
+            self.head.restart()  # the arm does not follow this command
         self.head.done(self._bus.now())
 
     def _command(self, position_rad: Float[ndarray, "k j"], times_s: Float[ndarray, " k"]) -> None:

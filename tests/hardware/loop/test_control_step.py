@@ -108,3 +108,32 @@ def test_steps_keep_the_mean_rate() -> None:
             decisions += 1
         step.next()
     assert decisions == 300
+
+
+def test_a_chunk_begins_at_the_arm_and_goes_on_from_the_last_command() -> None:
+    """20 Hz of 50 Hz: the first waypoint, 0, is reached 50 ms after the state at which the arm was at 1. The
+    filter would drop a first command that is far from the arm.
+    """
+    head = ActionHead(0.02, 0.02, names=("a",), control_s=0.05)
+    times_s = np.array([0.05, 0.1])
+
+    def offer(stamp_s: float, *waypoints: float) -> None:
+        rows = np.array(waypoints)[:, None]
+        assert head.on_chunk(JointTrajectory(stamp_s, ("a",), rows, times_s), stamp_s), head.refused
+
+    def tick(now_s: float) -> float:
+        head.on_heartbeat(True, now_s)
+        head.on_state(now_s, None, now_s, np.array([1.0]))
+        command = head.tick(now_s)
+        assert command is not None
+        return float(command[0])
+
+    head.on_state(10.0, None, 10.0, np.array([1.0]))
+    offer(10.0, 0.0, -1.0)
+    assert [tick(10.0 + 0.02 * k) for k in range(1, 4)] == pytest.approx([0.6, 0.2, -0.2])
+    offer(10.06, -0.2, -0.2)  # the chunk of the newest state: on from -0.2
+    assert [tick(10.08), tick(10.1)] == pytest.approx([-0.2, -0.2])
+    head.restart()  # a human has moved the arm to 1
+    # The chunk's state is 20 ms old: its first waypoint is too near; 0 is reached at the second, at 100 ms.
+    offer(10.1, 0.0, 0.0)
+    assert tick(10.12) == pytest.approx(0.75)

@@ -87,3 +87,16 @@ def test_waypoints_are_interpolated_linearly() -> None:
     assert out[:, 0] == pytest.approx([1.0, 1.0, 1.5, 2.0, 3.0, 4.0])
     assert out[:, 1] == pytest.approx([10.0, 10.0, 15.0, 20.0, 10.0, 0.0])
     assert resampled(chunk, times, 0.04) is chunk
+
+
+def test_a_way_from_the_last_command_goes_straight_to_the_next_waypoint() -> None:
+    """Now is 20 ms into the chunk, at 4: the first waypoint, 1, is reached at 40 ms, the others as before."""
+    chunk, times = np.array([[1.0], [2.0], [4.0]]), np.array([0.04, 0.08, 0.12])
+    out = resampled(chunk, times, 0.01, 0.02, np.array([4.0]))[:, 0]
+    assert out[1:6] == pytest.approx([4.0, 2.5, 1.0, 1.25, 1.5])
+    late = resampled(chunk, times, 0.01, 0.05, np.array([5.0]))[:, 0]  # past the first waypoint
+    assert late[4:8] == pytest.approx([5.0, 4.0, 3.0, 2.0])
+    assert (
+        resampled(chunk, times, 0.01, 0.2, np.array([5.0]))[-1] == 4.0
+    )  # past all: nothing is left to reach
+    assert resampled(chunk, times, 0.04, 0.0, np.array([5.0])) is chunk
