@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 from numpy import ndarray
 
 from hardware.loop.chunk_acceptance import chunk_fault
@@ -46,19 +47,21 @@ class ActionHead:
     control_s: time between two decisions, at least `period_s`; None: decide each command.
     names: joints of the chunks, in the order of commands; None: those of each chunk.
     heartbeat_s: longest time without a heartbeat of the policy; None: `default_timeout_s`; 0: not limited.
+    speed_rad_s: largest speeds of the joints, at which commands leave the arm after a pause until they have
+    caught up with the policy's; None: they do not begin at the arm.
     """
 
     def __init__(
         self, period_s: float, state_period_s: float, decide: Decide | None = None, steps: int = 1,
         names: Sequence[str] | None = None, heartbeat_s: float | None = None,
-        control_s: float | None = None,
+        control_s: float | None = None, speed_rad_s: Float[ndarray, " j"] | None = None,
     ) -> None:  # fmt: skip
         self.timing, self.player = LoopTiming(period_s), ChunkPlayer()
         self.episode = 0  # resets
         self.refused = ""  # why the last chunk was refused; empty when it was accepted, or is merely late
         self._names = None if names is None else tuple(names)
         self._period_s, self._state_period_s, self._decide = period_s, state_period_s, decide
-        self._control_s = control_s or 0.0
+        self._most_rad = None if speed_rad_s is None else period_s * speed_rad_s  # from a command to the next
         timeout_s = default_timeout_s(period_s) if heartbeat_s is None else heartbeat_s
         self.needs_chunks = decide is None or decide.needs_chunks
         self._heartbeat = PolicyHeartbeat(timeout_s if self.needs_chunks else 0.0, period_s)
@@ -69,6 +72,7 @@ class ActionHead:
         self._order, self._rest = ChunkOrder(), 0
         self._step = ControlStep(1.0 if control_s is None else max(1.0, control_s / period_s))
         self._sent: Float[ndarray, " j"] | None = None  # last command; None: the arm did not follow it
+        self._behind = False  # commands are still on their way from the arm to the policy's
 
     def reset(self) -> None:
         """Begin a new episode, after a pause. Chunks made from states before the reset are refused."""
@@ -128,14 +132,13 @@ class ActionHead:
     ) -> Float[ndarray, "n j"]:
         """Waypoints of a chunk at the rate of commands. now_s: time since the chunk's state.
 
-        One that is played as it is goes on from the last command, or begins at the arm, with a whole control
-        step to its first waypoint. One that is corrected does not: the step of the correction does.
+        One that is played as it is goes on from the last command, or else from the arm. One that is corrected
+        does not: the step of the correction does.
         """
         if self._decide is not None or self._names is None:
             return resampled(rows, times_s, self._period_s)
-        if self._sent is not None:
-            return resampled(rows, times_s, self._period_s, now_s, self._sent)
-        return resampled(rows, times_s, self._period_s, now_s, self._measured, self._control_s)
+        here = self._measured if self._sent is None else self._sent
+        return resampled(rows, times_s, self._period_s, now_s, here)
 
     def tick(self, now_s: float) -> Float[ndarray, " j"] | None:
         """Command of this tick; None when the state is stale, the policy is missing or nothing is queued.
@@ -150,8 +153,21 @@ class ActionHead:
         if command is None:
             self.restart()
         else:
-            self._sent = command
+            self._sent = command = self._caught_up(command)
         return command
+
+    def _caught_up(self, command: Float[ndarray, " j"]) -> Float[ndarray, " j"]:
+        """The command, or after a pause as much of the way to it as the joints move in a period.
+
+        The safety filter drops a first command that is far from the arm, and each one after it.
+        """
+        here = self._measured if self._sent is None else self._sent
+        self._behind |= self._sent is None
+        if not self._behind or here is None or self._most_rad is None:
+            return command
+        within: Float[ndarray, " j"] = np.clip(command, here - self._most_rad, here + self._most_rad)
+        self._behind = not np.array_equal(within, command)
+        return within
 
     def _command(self, now_s: float) -> Float[ndarray, " j"] | None:
         if self._rest > 0:

@@ -99,20 +99,18 @@ def resampled(
     period_s: float,
     now_s: float = 0.0,
     now_rad: Float[ndarray, " j"] | None = None,
-    least_s: float = 0.0,
 ) -> Float[ndarray, "n j"]:
     """Waypoints as one per command period, by linear interpolation; unchanged at equal rates.
 
     A waypoint is the position at its time, so the first command is for the end of the first period. now_rad:
     where the way begins at `now_s`, e.g. at the last command, as in a simulator's control step; None: at the
-    first waypoint, from the start. Waypoints sooner than `least_s` after that are left out.
+    first waypoint, from the start.
     """
     count = max(1, round(float(times_s[-1]) / period_s))
     wanted_s = period_s * np.arange(1, count + 1)
     if count == len(times_s) and np.allclose(wanted_s, times_s, atol=1e-6 * period_s):
         return position_rad
-    slack_s = 1e-6 * period_s
-    ahead = (times_s > now_s + slack_s) & (times_s >= now_s + least_s - slack_s)
+    ahead = times_s > now_s + 1e-6 * period_s
     if now_rad is not None and ahead.any():
         times_s = np.append(now_s, times_s[ahead])
         position_rad = np.concatenate([now_rad[None], position_rad[ahead]])

@@ -50,7 +50,8 @@ class ActionHeadNode:
         self._joints = robot.names if bundle is None else named_joints(bundle)
         periods_s = 1.0 / robot.command_hz, 1.0 / robot.state_hz
         control_s = None if bundle is None else 1.0 / bundle.env.control_hz
-        self.head = ActionHead(*periods_s, decide, steps, self._joints, heartbeat_s, control_s)
+        speed_rad_s = robot.column("velocity_rad_s")[[robot.names.index(name) for name in self._joints]]
+        self.head = ActionHead(*periods_s, decide, steps, self._joints, heartbeat_s, control_s, speed_rad_s)
         self._bus, self._enabled, self._filter = bus, start, FilterWatch(bus)
         self._period_s = np.array([1.0 / robot.command_hz])
         self._names, self._received_all = frozenset(robot.names), False
@@ -153,7 +154,7 @@ class ActionHeadNode:
         self._playing = command is not None and self._enabled
         if command is not None and self._enabled:
             self._command(np.asarray(command, dtype=np.float64)[None], self._period_s)
-        if not self._enabled or self._human or self._filter.reason:
+        if not self._enabled or self._human or self._filter.reason or self._filter.holds:
             self.head.restart()  # the arm does not follow this command
         self.head.done(self._bus.now())
 

@@ -22,6 +22,11 @@ class FilterWatch:
         return self._status is not None and self._status.values.get("phase") in PASSING
 
     @property
+    def holds(self) -> bool:
+        """True when the filter reports that it could pass commands, and follows none."""
+        return self.passes and self._status is not None and self._status.level > 0
+
+    @property
     def reason(self) -> str:
         """Why the filter passes none, in its words; empty while it does, or without a status."""
         return "" if self._status is None or self.passes else f"{self._status.name}: {self._status.message}"

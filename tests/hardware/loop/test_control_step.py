@@ -137,3 +137,23 @@ def test_a_chunk_begins_at_the_arm_and_goes_on_from_the_last_command() -> None:
     # The chunk's state is 20 ms old: its first waypoint is too near; 0 is reached at the second, at 100 ms.
     offer(10.1, 0.0, 0.0)
     assert tick(10.12) == pytest.approx(0.75)
+
+
+def test_commands_leave_the_arm_at_the_speed_of_its_joints_until_they_have_caught_up() -> None:
+    """The chunk is far from the arm, where the filter drops every command; 1 rad/s are 0.02 rad in a period."""
+    head = ActionHead(0.02, 0.02, names=("a",), speed_rad_s=np.array([1.0]))
+    rows, times_s = np.array([[0.05], [0.06], [0.03], [1.0], [1.0]]), 0.02 * np.arange(1, 6)
+
+    def tick(now_s: float) -> float:
+        head.on_heartbeat(True, now_s)
+        head.on_state(now_s, None, now_s, np.array([0.0]))
+        command = head.tick(now_s)
+        assert command is not None
+        return float(command[0])
+
+    head.on_state(10.0, None, 10.0, np.array([0.0]))
+    assert head.on_chunk(JointTrajectory(10.0, ("a",), rows, times_s), 10.0)
+    # Caught up at 0.03; from there on the policy's jumps are the filter's to limit.
+    assert [tick(10.0 + 0.02 * k) for k in range(1, 5)] == pytest.approx([0.02, 0.04, 0.03, 1.0])
+    head.restart()
+    assert tick(10.1) == pytest.approx(0.02)
