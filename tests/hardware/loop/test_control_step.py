@@ -133,14 +133,13 @@ def test_a_chunk_begins_at_the_arm_and_goes_on_from_the_last_command() -> None:
     assert [tick(10.0 + 0.02 * k) for k in range(1, 4)] == pytest.approx([0.6, 0.2, -0.2])
     offer(10.06, -0.2, -0.2)  # the chunk of the newest state: on from -0.2
     assert [tick(10.08), tick(10.1)] == pytest.approx([-0.2, -0.2])
-    head.restart()  # a human has moved the arm to 1
-    # The chunk's state is 20 ms old: its first waypoint is too near; 0 is reached at the second, at 100 ms.
+    head.restart()  # a human has moved the arm to 1; the chunk's state is 20 ms old, and 0 is 30 ms away
     offer(10.1, 0.0, 0.0)
-    assert tick(10.12) == pytest.approx(0.75)
+    assert tick(10.12) == pytest.approx(1.0 - 2 / 3)
 
 
 def test_commands_leave_the_arm_at_the_speed_of_its_joints_until_they_have_caught_up() -> None:
-    """The chunk is far from the arm, where the filter drops every command; 1 rad/s are 0.02 rad in a period."""
+    """The chunk is far from the arm, where the filter drops every command; 1 rad/s is 0.02 rad a period."""
     head = ActionHead(0.02, 0.02, names=("a",), speed_rad_s=np.array([1.0]))
     rows, times_s = np.array([[0.05], [0.06], [0.03], [1.0], [1.0]]), 0.02 * np.arange(1, 6)
 
