@@ -47,8 +47,7 @@ class ActionHead:
     control_s: time between two decisions, at least `period_s`; None: decide each command.
     names: joints of the chunks, in the order of commands; None: those of each chunk.
     heartbeat_s: longest time without a heartbeat of the policy; None: `default_timeout_s`; 0: not limited.
-    speed_rad_s: largest speeds of the joints, at which commands leave the arm after a pause until they have
-    caught up with the policy's; None: they do not begin at the arm.
+    speed_rad_s: largest speeds of the joints, at which commands catch up with the policy's; see `restart`.
     """
 
     def __init__(
@@ -83,8 +82,16 @@ class ActionHead:
         self._history.reset()
         self._seen = None
 
-    def restart(self) -> None:
-        """Let the next control step or chunk begin where the arm is: the last command moved nothing."""
+    def restart(self, catches_up: bool = False) -> None:
+        """Let the next control step or chunk begin where the arm is: the last command moved nothing.
+
+        catches_up: it then leaves the arm at the speed of its joints, as after a hold in the middle of an
+        episode. Otherwise the safety filter drops commands that are far from the arm.
+        """
+        self._begin_at_the_arm()
+        self._behind = catches_up
+
+    def _begin_at_the_arm(self) -> None:
         self._step.reset()
         self._sent = None
 
@@ -147,22 +154,18 @@ class ActionHead:
         """
         self.timing.begin(now_s)
         if now_s - self._ticked_s > START_PERIODS * self._period_s:
-            self.restart()  # the filter takes the next command as a first one
+            self._begin_at_the_arm()  # the filter takes the next command as a first one
         self._ticked_s = now_s
         command = self._command(now_s)
         if command is None:
-            self.restart()
+            self._begin_at_the_arm()
         else:
             self._sent = command = self._caught_up(command)
         return command
 
     def _caught_up(self, command: Float[ndarray, " j"]) -> Float[ndarray, " j"]:
-        """The command, or after a pause as much of the way to it as the joints move in a period.
-
-        The safety filter drops a first command that is far from the arm, and each one after it.
-        """
+        """The command, or while it catches up, as much of the way to it as the joints move in a period."""
         here = self._measured if self._sent is None else self._sent
-        self._behind |= self._sent is None
         if not self._behind or here is None or self._most_rad is None:
             return command
         within: Float[ndarray, " j"] = np.clip(command, here - self._most_rad, here + self._most_rad)

@@ -62,6 +62,7 @@ class ActionHeadNode:
         self._drops, self._policy_faults = DropTeller(bus.name, say), FaultLog(bus.name, say)
         self._playing = self._policy_gone = False  # a command was sent in the newest tick; the policy is gone
         self._human = False  # drives the arm
+        self._followed = False  # the arm has followed commands of this episode
         self._send, self._own = RAW.publisher(bus), OwnStatus(bus, LOOP_STATUS, hardware_id=robot.name)
         JOINT_STATES.subscribe(bus, self._on_state)
         CHUNK.subscribe(bus, self._on_chunk)
@@ -145,6 +146,7 @@ class ActionHeadNode:
         return True, "stopped"
 
     def _reset(self) -> Answer:
+        self._followed = False  # a new episode begins near the arm
         self.head.reset()
         return True, f"episode {self.head.episode}"
 
@@ -154,9 +156,22 @@ class ActionHeadNode:
         self._playing = command is not None and self._enabled
         if command is not None and self._enabled:
             self._command(np.asarray(command, dtype=np.float64)[None], self._period_s)
-        if not self._enabled or self._human or self._filter.reason or self._filter.holds:
-            self.head.restart()  # the arm does not follow this command
+        self._note_what_was_followed()
         self.head.done(self._bus.now())
+
+    def _note_what_was_followed(self) -> None:
+        """Begin again at the arm where it does not follow.
+
+        A policy that it followed before a hold catches up. At a start, the safety filter may drop what is far
+        from the arm.
+        """
+        if not self._enabled or self._human or self._filter.reason:
+            self._followed = False
+            self.head.restart()
+        elif self._filter.holds:
+            self.head.restart(catches_up=self._followed)
+        elif self._playing:
+            self._followed = self._filter.passes
 
     def _command(self, position_rad: Float[ndarray, "k j"], times_s: Float[ndarray, " k"]) -> None:
         stamp_s = self._clock.stamp()

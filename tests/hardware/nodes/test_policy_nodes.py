@@ -320,3 +320,29 @@ def test_residual_bundle_runs_at_two_rates(tmp_path: Path, chunks: Bundle) -> No
 
 def _keep(heard: list[Diagnostics], message: Diagnostics, received_s: float) -> None:
     heard.append(message)
+
+
+def test_only_after_a_hold_within_an_episode_is_a_far_policy_followed_again(chunks: Bundle) -> None:
+    """Its commands catch up at the speed of the joints. In a new episode the filter drops them, because they
+    are further than start_jump_rad from the arm, and the arm stays.
+    """
+    cell = Cell(chunks)
+    cell.give(Floats(np.array([0.5])))
+    cell.until(1.0)
+    far, silent_until_s = cell.arm.place + 0.9, [1.2]
+
+    def command(now_s: float) -> np.ndarray | None:
+        return far if now_s >= silent_until_s[0] else None
+
+    cell.head.head._command = command  # type: ignore[method-assign]
+    cell.until(2.5)
+    assert np.abs(cell.arm.place - far).max() < 0.05
+    assert Reason.JUMP_AT_START not in cell.filter.filter.counts
+    sent = np.stack([m.position_rad[0] for m in cell.raw if m.stamp_s >= 1.2])
+    assert np.abs(np.diff(sent, axis=0)).max() <= 2.0 * 0.02 + 1e-9  # 2 rad/s
+    here, silent_until_s[0] = cell.arm.place.copy(), 2.6
+    far -= 0.9
+    cell.head._reset()
+    cell.until(3.2)
+    assert cell.filter.filter.counts[Reason.JUMP_AT_START] > 10
+    np.testing.assert_allclose(cell.arm.place, here, atol=0.05)
