@@ -190,7 +190,7 @@ def make_demonstrator(config: CollectConfig, env: VecEnv, without: str = COLLECT
 
 
 def _expert(config: CollectConfig, env: VecEnv, without: str) -> ExpertDemonstrator:
-    """Raises ConfigError if the environment has none."""
+    """Scripted expert of the environment. Raises ConfigError if it has none."""
     if not has_expert(config.env):
         known = ", ".join(skilled())
         raise ConfigError(

@@ -23,8 +23,8 @@ from sim.vec.lane import LaneObs, LaneStep
 from sim.vec.options import check_reward, check_steps
 
 REQUIRES = ("mujoco",)
-# Nodes, messages and cameras of the app take tens of milliseconds. A policy that was trained without a delay
-# fails in a third of the episodes with 17 ms.
+# Nodes, messages and cameras delay commands on the robot, and policies that are trained without a delay fail
+# there more often (docs/recording.md has the figures).
 LATENCY_MS = 60.0
 COMMAND_HZ = 50.0  # of the safety filter, at least; each command is within the joints' speeds
 

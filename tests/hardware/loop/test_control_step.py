@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy import ndarray
@@ -110,6 +112,15 @@ def test_steps_keep_the_mean_rate() -> None:
     assert decisions == 300
 
 
+def command_at(head: ActionHead, arm_rad: float, now_s: float) -> float:
+    """Command of a tick, with a living policy and the arm at this place."""
+    head.on_heartbeat(True, now_s)
+    head.on_state(now_s, None, now_s, np.array([arm_rad]))
+    command = head.tick(now_s)
+    assert command is not None
+    return float(command[0])
+
+
 def test_a_chunk_begins_at_the_arm_and_goes_on_from_the_last_command() -> None:
     """20 Hz of 50 Hz: the first waypoint, 0, is reached 50 ms after the state at which the arm was at 1. The
     filter would drop a first command that is far from the arm.
@@ -121,13 +132,7 @@ def test_a_chunk_begins_at_the_arm_and_goes_on_from_the_last_command() -> None:
         rows = np.array(waypoints)[:, None]
         assert head.on_chunk(JointTrajectory(stamp_s, ("a",), rows, times_s), stamp_s), head.refused
 
-    def tick(now_s: float) -> float:
-        head.on_heartbeat(True, now_s)
-        head.on_state(now_s, None, now_s, np.array([1.0]))
-        command = head.tick(now_s)
-        assert command is not None
-        return float(command[0])
-
+    tick = partial(command_at, head, 1.0)
     head.on_state(10.0, None, 10.0, np.array([1.0]))
     offer(10.0, 0.0, -1.0)
     assert [tick(10.0 + 0.02 * k) for k in range(1, 4)] == pytest.approx([0.6, 0.2, -0.2])
@@ -143,13 +148,7 @@ def test_after_a_hold_commands_catch_up_at_the_speed_of_the_joints() -> None:
     head = ActionHead(0.02, 0.02, names=("a",), speed_rad_s=np.array([1.0]))
     rows, times_s = np.array([[0.05], [0.06], [0.03], [1.0], [1.0]]), 0.02 * np.arange(1, 6)
 
-    def tick(now_s: float) -> float:
-        head.on_heartbeat(True, now_s)
-        head.on_state(now_s, None, now_s, np.array([0.0]))
-        command = head.tick(now_s)
-        assert command is not None
-        return float(command[0])
-
+    tick = partial(command_at, head, 0.0)
     head.on_state(10.0, None, 10.0, np.array([0.0]))
     assert head.on_chunk(JointTrajectory(10.0, ("a",), rows, times_s), 10.0)
     head.restart(catches_up=True)
