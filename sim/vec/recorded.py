@@ -5,7 +5,7 @@ Recorded(environment, writer) ─► the same environment; every episode that su
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,10 @@ from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 
+NO_SUCCESS = (
+    "No training episode is recorded: the environment reports no success, and record=success keeps only "
+    "successful ones. record=all keeps all."
+)
 Step = tuple[Obs, Tensor, Tensor, Tensor]  # observation, executed action (n, a), reward (n,), human (n,)
 
 
@@ -28,7 +32,7 @@ class Recorded:
     tasks: those of an environment of several tasks, for the notes of its episodes. An instruction is stored
     as the label of its episode. The stored action is the executed one. A snapshot holds the running episodes;
     restoring it removes what was recorded since from the dataset, so that a run that was killed and resumed
-    records the same episodes.
+    records the same episodes. `say` is told once if nothing can be recorded for want of reported successes.
     """
 
     def __init__(
@@ -39,8 +43,9 @@ class Recorded:
         keep_all: bool = False,
         info: Mapping[str, Any] | None = None,
         tasks: Sequence[str] = (),
+        say: Callable[[str], None] | None = None,
     ) -> None:
-        self._tasks = tuple(tasks)
+        self._tasks, self._say = tuple(tasks), say
         self._env, self._writer, self._keep_all, self._info = env, writer, keep_all, dict(info or {})
         self.spec, self.num_envs, self.metadata = env.spec, env.num_envs, env.metadata
         self._low, self._high = torch.tensor(env.spec.action.low), torch.tensor(env.spec.action.high)
@@ -72,6 +77,9 @@ class Recorded:
                 episode = self._take(lane, terminated, info)
                 note = {TASK_NOTE: self._tasks[episode.task]} if self._tasks else {}
                 write_episode(self._writer, episode, task=self._label(episode), info=self._info | note)
+            elif self._say is not None and reported_success(info, lane) is None:
+                self._say(NO_SUCCESS)
+                self._say = None
             self._length[lane] = 0
         self._past = self._past[len(self._past) - int(self._length.max()) :]
         return obs, reward, terminated, truncated, info

@@ -118,7 +118,8 @@ def run_method(
             train_in_tf32(device)
             train_env = with_interventions(method, name, env, config.seed)
             if config.record != "none":
-                train_env = recorded_lanes(config, train_env, eval_env.spec, demos, run, fresh=state is None)
+                say, fresh = session.bar.write, state is None
+                train_env = recorded_lanes(config, train_env, eval_env.spec, demos, run, fresh=fresh, say=say)
             train_env = env_on(train_env, device)
             if device.type != "cpu":
                 base = copied_to(base, device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -133,7 +133,14 @@ def check_curriculum(config: FinetuneVerb) -> None:
 
 
 def recorded_lanes(
-    config: FinetuneVerb, env: VecEnv, spec: EnvSpec, demos: EpisodeStore | None, run: RunDir, *, fresh: bool
+    config: FinetuneVerb,
+    env: VecEnv,
+    spec: EnvSpec,
+    demos: EpisodeStore | None,
+    run: RunDir,
+    *,
+    fresh: bool,
+    say: Callable[[str], None],
 ) -> Recorded:
     """The training environment, which records its episodes in the run with the contract of `demos`, for a
     merge.
@@ -153,4 +160,5 @@ def recorded_lanes(
     if fresh:  # a run that was killed before its first checkpoint starts anew
         writer.rewind(0)
     info = {"by": config.method.name, "seed": config.seed}
-    return Recorded(env, writer, keep_all=config.record == "all", info=info, tasks=tasks_in(env.spec.name))
+    keep_all, tasks = config.record == "all", tasks_in(env.spec.name)
+    return Recorded(env, writer, keep_all=keep_all, info=info, tasks=tasks, say=say)

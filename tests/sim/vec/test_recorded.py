@@ -99,6 +99,21 @@ def test_failures_are_recorded_on_request(tmp_path: Path) -> None:
     assert 0 < len(successes) < len(every)
 
 
+def test_a_lack_of_reported_successes_is_said_once(tmp_path: Path) -> None:
+    """Not by an environment that reports failures, nor where all episodes are kept."""
+    said: list[str] = []
+    for reports, keep_all in ((False, False), (True, False), (False, True)):
+        folder = writer(tmp_path / f"{reports}{keep_all}")
+        env: Any = Recorded(WorkerVecEnv(TargetLane, 3), folder, keep_all=keep_all, say=said.append)
+        inner, known = env._env.step_wait, {"reports_success": torch.full((3,), reports)}
+        env._env.step_wait = lambda step=inner, known=known: (*(out := step())[:4], out[4] | known)
+        env.reset(EpisodeSeeds(("test", 0)))
+        roll(env, random_actions(60))
+        env.close()
+        assert len(said) == 1
+    assert "reports no success" in said[0]
+
+
 def test_a_humans_actions_are_recorded_and_marked(tmp_path: Path) -> None:
     """During an intervention the policy's action was not executed. A snapshot keeps the marks."""
     inner = Intervened(WorkerVecEnv(TargetLane, 3), Human(), by_distance(0.5), error=0.0, steps=2)
