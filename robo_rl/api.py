@@ -21,7 +21,7 @@ import contextlib
 import io
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -122,13 +122,28 @@ def load_bundle(path: Place) -> Bundle:
     return _load_bundle(Path(place("path", path)))
 
 
-def collect(env: str, *, out: Place, progress: bool = False, **settings: Any) -> Dataset:
-    """Record episodes of the scripted expert, or of `policy=`, as `robo-rl collect` does."""
-    from robo_rl.apps.collect import main
+def collect(
+    env: str,
+    *,
+    out: Place,
+    expert: str | Callable[..., Any] | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> Dataset:
+    """Record episodes of the scripted expert, of `policy=`, or of `expert=`, as `robo-rl collect` does.
 
-    config = _settings("collect", CollectConfig, settings, env=env, out=out)
+    expert: a function of your own, or its name `<module>:<function>`. It gets one observation as the
+    environment gives it, and returns the action in the environment's units; a class is called at the start of
+    every episode, and its object acts in it.
+    """
+    from robo_rl.apps.collect import main
+    from sim.adapters.own_function import checked, name_of
+
+    own = None if expert is None or isinstance(expert, str) else checked(expert, "expert")
+    name = name_of(own) if own is not None else expert
+    config = _settings("collect", CollectConfig, settings, env=env, out=out, expert=name)
     with _output(progress):
-        main(config)
+        main(config, own)
     return Dataset(config.out)
 
 
@@ -172,16 +187,22 @@ def distill(teacher: Place, *, out: Place, progress: bool = False, **settings: A
     return _measured(Path(config.out), "head", "teacher")
 
 
-def evaluate(policy: Place, *, progress: bool = False, **settings: Any) -> Evaluation:
+def evaluate(policy: Place | Callable[..., Any], *, progress: bool = False, **settings: Any) -> Evaluation:
     """Measure success with its 95 % interval, as `robo-rl evaluate` does.
 
-    `against=` measures another policy on the same episodes.
+    `against=` measures another policy on the same episodes. Both may also be functions of your own, of one
+    observation as the environment gives it, that return the action in the environment's units; a class is
+    called at the start of every episode, and its object acts in it. A function needs `env=`.
     """
     from robo_rl.apps.evaluate import run_evaluation
+    from sim.adapters.own_function import name_of
 
-    config = _settings("evaluate", EvaluateConfig, settings, policy=policy)
+    given = settings | {"policy": policy}
+    own = {key: given[key] for key in ("policy", "against") if callable(given.get(key))}
+    named = given | {key: name_of(function) for key, function in own.items()}
+    config = _settings("evaluate", EvaluateConfig, named)
     with _output(progress):
-        return run_evaluation(config)
+        return run_evaluation(config, own)
 
 
 def export(policy: Place, *, out: Place, progress: bool = False, **settings: Any) -> Bundle:

@@ -16,6 +16,7 @@ import torch
 from robo_rl.apps.cli import main as cli
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.data.store import EpisodeStore
 from sim.arms.robot import PANDA
 from sim.engines.table import ENGINES
 from sim.registry import make_env
@@ -47,21 +48,23 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
     finally:
         MANIPULATION.pop("nudge", None)
         ENGINES.pop("counting", None)
-        for module in ("my_tasks", "my_engine", "my_envs", "my_wrapped_envs"):
+        for module in ("my_tasks", "my_engine", "my_envs", "my_wrapped_envs", "my_script"):
             sys.modules.pop(module, None)
         for name in ("Mine-v0", "MineFlat-v0", "MineInCm-v0"):
             gymnasium.registry.pop(name, None)
 
 
 def test_the_page_runs(made: list[dict[str, Any]]) -> None:
-    """The robot lifts, the expert solves the task, the engine counts."""
-    robot, task, engine = (space["env"] for space in made)
+    """The script is recorded, the robot lifts, the expert solves the task, the engine counts."""
+    script, *others = made
+    assert [episode.success for episode in script["data"]] == [True] * 4
+    robot, task, engine = (space["env"] for space in others)
     assert "tool x, y, z" in robot.spec.action.unit
     seeds = EpisodeSeeds(("own", 0))
     obs, solved = task.reset(seeds), 0
     for _ in range(60):
         zero = torch.zeros(4, dtype=torch.long)
-        obs, _, _, _, info = task.step(made[1]["expert"].act(obs, zero, zero))
+        obs, _, _, _, info = task.step(others[1]["expert"].act(obs, zero, zero))
         solved += int((info["final_mask"] & info["success"]).sum())
     assert solved >= 4
     engine.reset(seeds)
@@ -80,6 +83,14 @@ def test_the_environment_of_the_page_is_found_by_its_module() -> None:
         obs, _, _, _, info = env.step(-obs["state"])
         success = success or bool(info["success"][0])
     assert success
+
+
+@pytest.mark.usefixtures("made")
+def test_the_script_of_the_page_is_recorded() -> None:
+    """The command as it is on the page; the commands after it are checked by tests/test_docs.py."""
+    line = next(line for line in PAGE.read_text().splitlines() if line.startswith("robo-rl collect env=gym/"))
+    assert cli.main([*line.split()[1:], "num_workers=0"]) == 0
+    assert [episode.meta.info["noise"] for episode in EpisodeStore("data/mine")] == [0.3] * 40
 
 
 @pytest.mark.usefixtures("made")

@@ -33,6 +33,7 @@ from robo_rl.runs.demonstrators import Demonstrator, make_demonstrator
 from robo_rl.runs.loaded_policy import worker_count
 from robo_rl.runs.next_step import train_on
 from robo_rl.runs.progress import progress
+from sim.adapters.own_function import Function, find_function
 from sim.registry import make_env, tasks_in
 
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
@@ -40,12 +41,14 @@ SILENT = 20  # attempts without any reported success or failure after which keep
 FARTHEST = 100_000  # seeds searched for those of a dataset, which may also hold some of another `seed`
 
 
-def main(config: CollectConfig) -> int:
-    """Record until the dataset holds `episodes` episodes."""
+def main(config: CollectConfig, expert: Function | None = None) -> int:
+    """Record until the dataset holds `episodes` episodes. expert: a function, instead of its name."""
+    if config.expert is not None and expert is None:
+        expert = find_function(config.expert)  # before the simulators start
     num_workers = worker_count(config.num_workers, config.num_envs)
     options: dict[str, Any] = {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
     with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
-        driver = make_demonstrator(config, env)
+        driver = make_demonstrator(config, env, expert=expert)
         spec = env.spec if config.privileged else env.spec.for_datasets()
         writer = open_dataset(config, spec)
         store = EpisodeStore(config.out)
@@ -121,7 +124,7 @@ class Collection:
         self.shares = shares
         self.tried = self.kept = 0
         self._labelled = 0  # tried episodes whose success the environment reported
-        self._made_by = {"by": "expert" if config.policy is None else config.policy, "noise": config.noise}
+        self._made_by = {"by": config.policy or config.expert or "expert", "noise": config.noise}
         if config.takeover_from is not None:
             self._made_by["begun_by"] = config.takeover_from
         self._buffers: list[EpisodeBuffer] = []  # in seed order, from the oldest uncommitted one

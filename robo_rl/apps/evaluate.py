@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from robo_rl.apps.tuning.report import evaluation_seeds, success_by_task
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json
-from robo_rl.core.protocols import ChunkPolicy, VecEnv
+from robo_rl.core.protocols import ChunkPolicy, Executor, VecEnv
+from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, compare_by_report, evaluate
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.text import p_value
@@ -31,9 +31,12 @@ from robo_rl.runs.next_step import after_evaluation
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from robo_rl.runs.success_note import success_note, write_success_note
+from sim.adapters.function_policy import FunctionExecutor, FunctionPolicy
+from sim.adapters.own_function import Function, name_of
 from sim.registry import make_env, tasks_in
 
 FILMED = 3  # episodes in a film, unless video_episodes= is given
+_OF_POLICIES = ("noise", "execute", "ensemble", "instruction")  # settings that a function has no use for
 
 
 @dataclass(frozen=True)
@@ -81,13 +84,22 @@ def main(config: EvaluateConfig) -> int:
     return 0
 
 
-def run_evaluation(config: EvaluateConfig) -> Evaluation:
-    """Evaluate, write the files that `config` names, and save the success note of the policy."""
+def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | None = None) -> Evaluation:
+    """Evaluate, write the files that `config` names, and save the success note of the policy.
+
+    functions: a user's own ones instead of the saved policies `policy` and `against`.
+    """
     check_outputs(config)
-    device = pick_device(config.device)
-    first = told(config, open_policy(config.policy, device))
-    second = told(config, open_policy(config.against, device)) if config.against else None
+    device, own = pick_device(config.device), functions or {}
+
+    def opened(label: str, path: str, name: str | None) -> LoadedPolicy:
+        if label in own:
+            return own_policy(label, own[label], config, name)
+        return told(config, open_policy(path, device))
+
+    first = opened("policy", config.policy, config.env)
     name = config.env or first.env
+    second = opened("against", config.against, name) if config.against else None
     check_tasks(config, name)
     lanes = min(config.num_envs, config.episodes)
     workers = worker_count(config.num_workers, lanes)
@@ -114,6 +126,20 @@ def run_evaluation(config: EvaluateConfig) -> Evaluation:
     places = tuple(actor.folder for actor in policies)
     against = results.get("against")
     return Evaluation(name, results["policy"], against, tuple(latencies), runtimes, places, by_task)
+
+
+def own_policy(label: str, function: Function, config: EvaluateConfig, env: str | None) -> LoadedPolicy:
+    """The function as a policy in this environment. Raises ConfigError without one, and for settings of saved
+    policies, unless they are for that which it is compared with.
+    """
+    if env is None:
+        raise ConfigError("A function has no environment of its own: give env=, the one to measure it in.")
+    for name in _OF_POLICIES if label == "policy" else ():
+        if (value := getattr(config, name)) is not None:
+            raise ConfigError(f"{name}={value} is for saved policies, not for a function. Leave it out.")
+    with closing(make_env(env, 1, max_episode_steps=config.max_episode_steps)) as lane:
+        policy: Any = FunctionPolicy(function, lane.spec)
+    return LoadedPolicy(Path(name_of(function)), policy, env, 0.0, "Python")
 
 
 def env_options(config: EvaluateConfig) -> dict[str, Any]:
@@ -174,9 +200,15 @@ def measure(config: EvaluateConfig, actor: LoadedPolicy, env: VecEnv, label: str
         return evaluate(env, actor.policy, factory, noise, seeds_of(config, name), bar.update)
 
 
-def executor_factory(config: EvaluateConfig) -> Callable[[ChunkPolicy, int], ChunkExecutor]:
+def executor_factory(config: EvaluateConfig) -> ExecutorFactory:
     """Factory of the executor of training and robot, with the settings of this evaluation."""
-    return partial(ChunkExecutor, execute=config.execute, ensemble=config.ensemble)
+
+    def executor(policy: ChunkPolicy, lanes: int) -> Executor:
+        if isinstance(policy, FunctionPolicy):
+            return FunctionExecutor(policy, lanes)
+        return ChunkExecutor(policy, lanes, execute=config.execute, ensemble=config.ensemble)
+
+    return executor
 
 
 def noise_of(config: EvaluateConfig, actor: LoadedPolicy) -> EpisodeNoise:

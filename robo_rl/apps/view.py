@@ -55,10 +55,11 @@ class UninformedDemonstrator:
 
 def main(config: ViewConfig) -> int:
     """Show the episodes in a window, or film them and write a sheet of stills."""
-    if config.policy is not None and config.pilot != "expert":
-        raise ConfigError(
-            f"policy={config.policy} and pilot={config.pilot} cannot both act: leave one of them out."
-        )
+    for name in ("policy", "expert"):
+        if (given := getattr(config, name)) is not None and config.pilot != "expert":
+            raise ConfigError(
+                f"{name}={given} and pilot={config.pilot} cannot both act: leave one of them out."
+            )
     check_folder("out", config.out)
     out = Path(config.out)
     seeds = eval_seeds(config.seed, config.episodes)
@@ -83,7 +84,7 @@ def _next(config: ViewConfig) -> str:
     """Line with the next step; empty for another driver than the expert."""
     if config.policy is not None or config.pilot != "expert":
         return ""
-    return f"\nNext:   {after_view(config.env)}"
+    return f"\nNext:   {after_view(config.env, config.expert)}"
 
 
 def film(
@@ -117,8 +118,17 @@ def _driver(config: ViewConfig, env: VecEnv) -> Demonstrator:
     if config.pilot != "expert":
         return UninformedDemonstrator(env.spec.action, moves=config.pilot == "random")
     given = CollectConfig(
-        env=config.env, out=config.out, policy=config.policy, noise=config.noise, seed=config.seed, num_envs=1
+        env=config.env,
+        out=config.out,
+        policy=config.policy,
+        expert=config.expert,
+        noise=config.noise,
+        seed=config.seed,
+        num_envs=1,
     )
     return make_demonstrator(
-        given, env, "Choose pilot=random, pilot=still, or a trained policy by policy=<run>."
+        given,
+        env,
+        "Choose pilot=random, pilot=still, a trained policy by policy=<run>, or a function of your own by "
+        "expert=<module>:<function>.",
     )

@@ -125,9 +125,15 @@ class CollectConfig:
     )
     episodes: int = setting(20, "number of episodes in the dataset at the end", at_least=1)
     policy: str | None = setting(None, "policy folder or bundle that acts; none: the scripted expert")
+    expert: str | None = setting(
+        None,
+        "function of your own that acts, <module>:<function>: one observation of the environment -> action "
+        "in its units; none: the scripted expert",
+    )
     noise: float | None = setting(
         None,
-        "expert: standard deviation of the noise on its actions; policy: scale of its initial noise",
+        "expert: standard deviation of the noise on its actions (expert=: as a share of half their range); "
+        "policy: scale of its initial noise",
         at_least=0.0,
     )
     keep: str = one_of("success", "all", help="episodes that are kept: successful ones, or all")
@@ -180,9 +186,15 @@ class ViewConfig:
     policy: str | None = setting(
         None, "policy folder, run, checkpoint (<run>@<step>) or bundle that acts instead of `pilot`"
     )
+    expert: str | None = setting(
+        None,
+        "function of your own that acts, <module>:<function>: one observation of the environment -> action "
+        "in its units; none: `pilot`",
+    )
     noise: float | None = setting(
         None,
-        "expert: standard deviation of the noise on its actions; policy: scale of its initial noise",
+        "expert: standard deviation of the noise on its actions (expert=: as a share of half their range); "
+        "policy: scale of its initial noise",
         at_least=0.0,
     )
     episodes: int = setting(3, "number of episodes to film", at_least=1)

@@ -1,5 +1,5 @@
-"""Sources of actions for recorded or shown episodes: a scripted expert, or a trained policy with its
-noise.
+"""Sources of actions for recorded or shown episodes: a scripted expert, a user's own function, or a trained
+policy with its noise.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from policies.tuned.privileged import PrivilegedPolicy
 from policies.tuned.residual import ResidualPolicy
 from robo_rl.conf.schema import CollectConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.keyed_random import keyed_normal
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
+from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Bool
+from robo_rl.core.spec import EnvSpec
 from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.takeover import Takeover
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import open_policy
+from sim.adapters.own_function import Function, OwnFunction, find_function
 from sim.registry import has_expert, make_expert, skilled
 from sim.vec.expert import Expert
 
@@ -70,6 +74,42 @@ class ExpertDemonstrator:
 
     def act(self) -> Tensor:
         return self._expert.act(self._obs, self._seed, self._step)
+
+    def intervened(self) -> None:
+        return None
+
+
+class FunctionDemonstrator:
+    """A user's function, with white noise on its actions as a share of half their range, keyed by (seed,
+    episode seed, step).
+    """
+
+    def __init__(self, function: Function, config: CollectConfig, spec: EnvSpec) -> None:
+        self._own, self._noise = OwnFunction(function, spec), config.noise or 0.0
+        self._key, self._action, self._obs = (
+            derive_seed("expert", config.seed),
+            spec.action,
+            dict[str, Tensor](),
+        )
+        self._seed, self._step = torch.zeros(2, config.num_envs, dtype=torch.long)
+
+    def start(self, lane_ids: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
+        self._obs = obs
+        self._own.begin(lane_ids)
+        self._seed[list(lane_ids)] = torch.tensor(list(seeds))
+        self._step[list(lane_ids)] = 0
+
+    def observe(self, obs: Obs) -> None:
+        self._obs = obs
+        self._step += 1
+
+    def act(self) -> Tensor:
+        action = self._own.act(self._obs)
+        if self._noise == 0.0:
+            return action
+        low, high = action.new_tensor(self._action.low), action.new_tensor(self._action.high)
+        noise = keyed_normal(self._seed ^ self._key, self._step, self._action.dim).T
+        return torch.minimum(torch.maximum(action + self._noise * (high - low) / 2.0 * noise, low), high)
 
     def intervened(self) -> None:
         return None
@@ -168,22 +208,37 @@ class TakeoverDemonstrator:
 
 
 COLLECT_WITHOUT = (
-    "Record a trained policy by policy=<run>, your own data by DatasetWriter in Python or "
-    "`robo-rl data import`, or learn without demonstrations: "
-    "robo-rl finetune env={env} method=sac out=runs/sac"
+    "Give a function of your own, obs -> action, by expert=<module>:<function> (docs/own-robot-task-engine.md"
+    ", 'Demonstrations by your own script'). Or record a trained policy by policy=<run>, your own data by "
+    "DatasetWriter in Python (examples/own_dataset.py) or `robo-rl data import`, or learn without "
+    "demonstrations: robo-rl finetune env={env} method=sac out=runs/sac"
 )
 
 
-def make_demonstrator(config: CollectConfig, env: VecEnv, without: str = COLLECT_WITHOUT) -> Demonstrator:
-    """Policy of `config.policy`; without one, the scripted expert. With `takeover`, another one acts first.
+def make_demonstrator(
+    config: CollectConfig, env: VecEnv, without: str = COLLECT_WITHOUT, expert: Function | None = None
+) -> Demonstrator:
+    """Policy of `config.policy`; without one, the user's function, or else the scripted expert. With
+    `takeover`, another one acts first.
 
     without: what to do instead for an environment without expert, for the message of the ConfigError.
+    expert: the function itself; None: that of `config.expert`, if given.
     """
+    if config.policy is not None and config.expert is not None:
+        raise ConfigError(
+            f"policy={config.policy} and expert={config.expert} cannot both act: leave one of them out."
+        )
     if config.takeover_from is not None and config.takeover == 0.0:
         raise ConfigError("takeover_from= names who acts first: set takeover=, e.g. takeover=0.5.")
     if config.takeover > 0.0 and config.takeover_from is None:
         return _hybrid(config, env)
-    teacher = _expert(config, env, without) if config.policy is None else _acting(config, config.policy, env)
+    teacher = (
+        _acting(config, config.policy, env)
+        if config.policy is not None
+        else _expert(config, env, without)
+        if config.expert is None
+        else FunctionDemonstrator(expert or find_function(config.expert), config, env.spec)
+    )
     if config.takeover_from is None:
         return teacher
     return TakeoverDemonstrator(_acting(config, config.takeover_from, env), teacher, _takeover(config, env))

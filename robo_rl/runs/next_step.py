@@ -29,10 +29,10 @@ RUN_SETTINGS = "config.yaml"  # in a run folder
 INDENT = "\n        "
 
 
-def after_view(env: str) -> str:
-    """Demonstrations of the environment."""
+def after_view(env: str, expert: str | None = None) -> str:
+    """Demonstrations of the environment. expert: the user's function that was shown."""
     task = env.partition(":")[0].rpartition("/")[2]
-    return command("collect", env=env, out=free_path(Path("data", task)))
+    return command("collect", env=env, expert=expert, out=free_path(Path("data", task)))
 
 
 def after_data(info: dict[str, Any]) -> str:

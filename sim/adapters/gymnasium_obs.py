@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -31,7 +32,7 @@ class GymnasiumObs:
 
     def __init__(self, name: str, space: Any) -> None:
         """name: of the environment. Raises ConfigError for a space that a policy cannot read."""
-        boxes = dict(_boxes(name, space))
+        self._boxes = boxes = dict(_boxes(name, space))
         self._pictures: dict[str, _Path] = {}  # name in the contract -> keys in the observation
         for path, box in boxes.items():
             if _is_picture(name, path, box):
@@ -55,6 +56,18 @@ class GymnasiumObs:
             found["state"] = flat(self._numbers(obs))
         return found
 
+    def own(self, seen: Mapping[str, NDArray[Any]]) -> Any:
+        """The observation as the environment gives it, of one under the names of `spec`: an array or a dict,
+        with the dtypes of the space.
+        """
+        pictures, at, found = {path: key for key, path in self._pictures.items()}, 0, {}
+        for path, box in self._boxes.items():
+            size = 0 if path in pictures else math.prod(box.shape)
+            value = seen[pictures[path]] if path in pictures else seen["state"][at : at + size]
+            found[path] = value.reshape(box.shape).astype(box.dtype)
+            at += size
+        return _nested(found)
+
     def _numbers(self, obs: Any, path: _Path = ()) -> Any:
         """The observation without its pictures, and without dictionaries that hold nothing else."""
         if not self._paths or not isinstance(obs, Mapping):
@@ -72,6 +85,19 @@ def _at(obs: Any, path: _Path) -> Any:
     for key in path:
         obs = obs[key]
     return obs
+
+
+def _nested(found: Mapping[_Path, Any]) -> Any:
+    """Nested dicts of values by their keys from the outer dict inwards; the value itself without keys."""
+    if () in found:
+        return found[()]
+    outer: dict[str, Any] = {}
+    for path, value in found.items():
+        inner = outer
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = value
+    return outer
 
 
 def _boxes(name: str, space: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:

@@ -1,0 +1,137 @@
+"""A user's function `obs -> action` in the lanes of an environment: a scripted expert, or any policy."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
+from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float
+from robo_rl.core.spec import EnvSpec
+from sim.adapters.gymnasium_obs import GymnasiumObs
+
+Function: TypeAlias = Callable[..., Any]
+PAGE = "docs/own-robot-task-engine.md"
+_GYM = "gym/"
+_FORM = "expected: <module>:<function>, a function that returns the action for an observation"
+
+
+def find_function(path: str) -> Function:
+    """The function of `<module>:<function>`. Raises ConfigError for one that is not found or not callable."""
+    module, _, name = path.partition(":")
+    if not module or not name.isidentifier():
+        raise ConfigError(f"expert={path} cannot be used, {_FORM} ({PAGE}).")
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # a package that the user's module needs
+        raise ConfigError(
+            f"expert={path} names the module '{module}', which is not found. Start in the folder that holds "
+            "it, with PYTHONPATH=. set."
+        ) from error
+    if not hasattr(found, name):
+        functions = [each for each, value in vars(found).items() if inspect.isfunction(value)]
+        raise UnknownNameError(f"function of {module}", name, functions)
+    return checked(getattr(found, name), f"expert={path}")
+
+
+def checked(function: Any, what: str) -> Function:
+    """The function. Raises ConfigError for an object that cannot be called."""
+    if not callable(function):
+        raise ConfigError(f"{what} is of the type {type(function).__name__}, {_FORM} ({PAGE}).")
+    return function  # type: ignore[no-any-return]  # callable
+
+
+def name_of(function: Function) -> str:
+    """`<module>:<function>`, for notes and messages."""
+    plain = function if hasattr(function, "__qualname__") else type(function)
+    return f"{plain.__module__}:{plain.__qualname__}"
+
+
+class OwnFunction:
+    """Actions of a user's function in all lanes of one environment.
+
+    It gets one observation as the environment itself gives it: for gym/ environments an array, or a dict with
+    the environment's keys and shapes; for others the array `state`, or a dict of arrays by the names of the
+    contract where there are more. It returns one action in the environment's units, as an array, list or
+    tensor. A class is called at the start of every episode, and its object acts in that episode.
+    """
+
+    def __init__(self, function: Function, spec: EnvSpec) -> None:
+        self._function, self._spec, self._name = function, spec, name_of(function)
+        self._dim = spec.action.dim
+        self._read, shape = _own_form(spec)
+        self._shapes = {(self._dim,), shape, *([()] if self._dim == 1 else [])}
+        self._acting: dict[int, Function] = {}
+
+    def begin(self, lanes: Iterable[int]) -> None:
+        """Begin episodes in these lanes."""
+        for lane in lanes:
+            made = self._function() if inspect.isclass(self._function) else self._function
+            self._acting[lane] = checked(made, f"An object of {self._name}")
+
+    @torch.no_grad()
+    def act(self, obs: Obs) -> Float[Tensor, "n a"]:
+        """Actions in the environment's units, within its limits. obs: (n, *shape). Raises EnvError for a
+        result that is no action.
+        """
+        arrays = {key: value.cpu().numpy() for key, value in obs.items()}
+        rows = [
+            self._checked(act(self._read({key: value[lane] for key, value in arrays.items()})))
+            for lane, act in sorted(self._acting.items())
+        ]
+        action = torch.from_numpy(np.stack(rows))
+        low, high = (action.new_tensor(limit) for limit in (self._spec.action.low, self._spec.action.high))
+        return torch.minimum(torch.maximum(action, low), high)
+
+    def _checked(self, result: Any) -> NDArray[np.float32]:
+        """The result as an action (a,)."""
+        try:
+            action = np.asarray(result.detach().cpu() if isinstance(result, Tensor) else result, np.float32)
+            if result is None:
+                raise TypeError
+        except (TypeError, ValueError):
+            raise EnvError(
+                f"{self._name} returned {_told(result)}, expected: an array of {self._dim} numbers, the "
+                f"action of {self._spec.name}."
+            ) from None
+        if action.shape not in self._shapes:
+            raise EnvError(
+                f"{self._name} returned an action of the shape {action.shape}, expected ({self._dim},): "
+                f"{self._spec.name} has {self._dim} numbers in an action, and the function gets one "
+                "observation, not a batch."
+            )
+        flat = action.reshape(self._dim)
+        if not np.isfinite(flat).all():
+            raise EnvError(
+                f"{self._name} returned an action that is not finite, {flat.tolist()}. Correct the function."
+            )
+        return flat
+
+
+def _told(result: Any) -> str:
+    return "None" if result is None else f"a result of the type {type(result).__name__}"
+
+
+def _own_form(spec: EnvSpec) -> tuple[Callable[[Mapping[str, NDArray[Any]]], Any], tuple[int, ...]]:
+    """(function that makes the environment's own observation of one of the contract, shape of actions)."""
+    shape: tuple[int, ...] = (spec.action.dim,)
+    if spec.name.startswith(_GYM):
+        import gymnasium
+
+        env = gymnasium.make(spec.name.removeprefix(_GYM), disable_env_checker=True)
+        space, shape = env.observation_space, env.action_space.shape or shape
+        env.close()
+        return GymnasiumObs(spec.name, space).own, shape
+    if set(spec.obs) == {"state"}:
+        return lambda seen: seen["state"], shape
+    return dict, shape
