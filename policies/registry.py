@@ -14,7 +14,7 @@ from torch import nn
 
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.protocols import ChunkPolicy
-from robo_rl.core.registry import Table, lookup
+from robo_rl.core.registry import OWN, Table, lookup
 
 POLICIES: Table = {
     "generative": ("policies.base.generative:GenerativePolicy", None),
@@ -49,7 +49,7 @@ def describe(policy: SavedPolicy) -> dict[str, Any]:
 
 def build(data: Mapping[str, Any]) -> nn.Module:
     """Policy of a description, with empty weights. Raises UnknownNameError or CheckpointError."""
-    cls = lookup("policy kind", POLICIES, str(data.get("kind")))
+    cls = lookup("policy kind", POLICIES, str(data.get("kind")), OWN)
     try:
         policy = cls.from_config(data["config"])
     except (KeyError, TypeError, ValueError, ConfigError) as error:

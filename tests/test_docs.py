@@ -29,6 +29,9 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 CODE_COLUMNS = 112  # of a code block on the site, at 1280 px (docs/site.css)
 METHODS = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((CONF / "method").glob("*.yaml"))}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+# Settings whose command needs files of the reader's: one of settings may hold what is missing in the command.
+# tests/test_own_policy_page.py runs those of networks and methods.
+OF_THE_READER = re.compile(r"config=|method=.*\.yaml$|net=my_net$")
 DEFAULT = "–"  # in a table of values: the method's file leaves this one alone
 
 
@@ -94,7 +97,7 @@ def commands() -> dict[str, list[dict[str, str]]]:
     for words in [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("robo-rl ")]:
         name = " ".join(words[: 2 if words[0] in GROUPS else 1])
         given = [word for word in words[len(name.split()) :] if not word.startswith("--")]
-        if any(word.startswith("config=") for word in given):  # a settings file may hold what is missing here
+        if any(OF_THE_READER.match(word) for word in given):
             continue
         swept = given[:1] == ["-m"]
         for each in expand_sweeps(name, given[1:]) if swept else [given]:

@@ -25,7 +25,7 @@ def variant(options: Mapping[str, type], help: str = "") -> Any:
 
     `net: NetConfig = variant({"mlp": MlpConfig, "unet1d": UnetConfig})` gives `net=unet1d net.kernel=3`.
     """
-    metadata = {"variants": dict(options), "help": help}
+    metadata = {"variants": options, "help": help}  # the table itself: a plugin may add a row
     return field(default_factory=next(iter(options.values())), metadata=metadata)
 
 

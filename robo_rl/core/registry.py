@@ -10,17 +10,18 @@ from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownName
 from robo_rl.core.packages import OURS, pip_install
 
 Table = Mapping[str, tuple[str, str | None]]
+OWN = "One of your own: name its module in ROBO_RL_PLUGINS (docs/own-policy-network-method.md)."
 
 
-def lookup(kind: str, table: Table, name: str) -> Any:
-    """Imported entry `name` of the table.
+def lookup(kind: str, table: Table, name: str, advice: str = "") -> Any:
+    """Imported entry `name` of the table. advice: a last sentence for a name that is not in it.
 
     Raises UnknownNameError for a name that is not in the table, ConfigError for a user's own entry whose
     module or attribute does not exist, and MissingDependencyError, with the command that installs it, if a
     third-party package of the entry is absent.
     """
     if name not in table:
-        raise UnknownNameError(kind, name, table)
+        raise UnknownNameError(kind, name, table, advice=advice)
     path, extra = table[name]
     module, attribute = path.split(":")
     own = module.split(".")[0] not in OURS

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.registry import Table, lookup
+from robo_rl.core.registry import OWN, Table, lookup
 from robo_rl.core.settings import check_settings
 
 NETS: Table = {
@@ -34,7 +34,7 @@ class NetConfig:
 def make_net(config: NetConfig, action_dim: int, chunk: int, cond_dim: int) -> nn.Module:
     """Build the network that `config` describes. Raises UnknownNameError or ConfigError."""
     check_settings(config, "net.")
-    net = lookup("net", NETS, config.name)(action_dim, chunk, cond_dim, config)
+    net = lookup("net", NETS, config.name, OWN)(action_dim, chunk, cond_dim, config)
     assert isinstance(net, nn.Module)
     return net
 
@@ -43,7 +43,7 @@ def net_config(data: Mapping[str, Any]) -> NetConfig:
     """Configuration from the output of `net_config_json`. Raises UnknownNameError, or ConfigError for an
     unknown key.
     """
-    cls = lookup("net", NETS, str(data.get("name")))
+    cls = lookup("net", NETS, str(data.get("name")), OWN)
     try:
         config = cls.Config(**data)
     except TypeError as error:

@@ -18,6 +18,7 @@ from robo_rl.apps.cli.settings_file import read_mapping
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.fields import Setting, settings, variants
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.registry import OWN
 from robo_rl.core.settings import finite_words
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -128,7 +129,7 @@ def _own_option(key: str, value: str, known: dict[str, Setting], options: dict[s
 
 def _kind(key: str, value: str, kinds: dict[str, type]) -> type:
     if value not in kinds:
-        raise UnknownNameError(key, value, kinds)
+        raise UnknownNameError(key, value, kinds, advice=OWN if key == "net" else "")
     return kinds[value]
 
 
