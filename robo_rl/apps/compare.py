@@ -1,8 +1,12 @@
-"""`robo-rl compare a b`: learning curves with intervals in one plot, and a table of final success."""
+"""`robo-rl compare a b`: learning curves with intervals in one plot, and a table of final success.
+
+A run without evaluations during training, as of `method=auto`, shows its training episodes.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -12,43 +16,70 @@ from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.eval.plots import Curve, write_learning_curves
 from robo_rl.eval.stats import rate_over_seeds
 from robo_rl.runs.history import PastRun, find_runs, no_run
+from robo_rl.runs.learning_curve import EpisodesInTraining
+from robo_rl.runs.metrics import METRICS_FILE
 
 LEAST_RUNS = 3  # for an interval over runs
 LONGEST = 32  # characters of a label in the plot
-CAPTION = (
-    "Points: evaluations during training. Bands: 95 % intervals, Wilson over the episodes of one run, "
-    "Student's t over three or more runs.\nLabels: the final measurement, on other episodes."
-)
-CAPTION_OF_RETURNS = (
-    "Points: evaluations during training. Bands: from the lowest to the highest of several runs.\n"
-    "Labels: the final measurement, on other episodes."
-)
+WINDOWS = 20  # of a curve of training episodes
+NO_EVALUATION = "no evaluation during training"
 
 
 def main(config: CompareConfig) -> int:
     """Plot the curves, and print the table."""
-    if len(config.runs) < 2:
-        raise ConfigError(
-            f"Found {len(config.runs)} run, expected two or more: robo-rl compare runs/a runs/b"
-        )
+    if not config.runs:
+        raise ConfigError("Found no run, expected one or more: robo-rl compare runs/a runs/b")
     groups = {name: read_group(name) for name in config.runs}
     width = max(map(len, groups))
     for name, runs in groups.items():
         print(f"{name:<{width}}  {final_success(runs)}")
-    labels = short_names(list(groups))
-    curves = [curve_of(name, runs) for name, runs in groups.items()]
-    drawn = [
-        replace(curve, label=label) for label, curve in zip(labels, curves, strict=True) if curve is not None
-    ]
-    caption = CAPTION if all(curve.success for curve in drawn) else CAPTION_OF_RETURNS
-    files = write_learning_curves(Path(config.out), drawn, caption=caption)
+    labels = dict(zip(groups, short_names(list(groups)), strict=True))
+    curves = {name: curve_of(name, runs) or training_curve(name, runs) for name, runs in groups.items()}
+    drawn = {name: replace(curve, label=labels[name]) for name, curve in curves.items() if curve is not None}
+    caption = caption_of({name: (curve, len(groups[name])) for name, curve in drawn.items()})
+    title = title_of([run for name in drawn for run in groups[name]])
+    files = write_learning_curves(Path(config.out), list(drawn.values()), title=title, caption=caption)
     print(f"Curves: {', '.join(map(str, files))}")
+    if training := [name for name, curve in drawn.items() if curve.training]:
+        print(f"Dashed, of training episodes: {', '.join(training)} ({NO_EVALUATION})")
     missing = [
-        run for runs in groups.values() for run in runs if run.curve is None or not run.curve.env_steps
+        run
+        for name, runs in groups.items()
+        if name not in drawn or not drawn[name].training
+        for run in runs
+        if not _evaluated(run)
     ]
     if missing:
         print(f"Not in the plot: {', '.join(map(without_curve, missing))}")
     return 0
+
+
+def title_of(runs: list[PastRun]) -> str:
+    """What is drawn, with the environment if it is the same in all runs that are known."""
+    known = {run.env for run in runs if run.env}
+    return f"Learning curves, {known.pop()}" if len(known) == 1 else "Learning curves"
+
+
+def caption_of(drawn: Mapping[str, tuple[Curve, int]]) -> str:
+    """Text below the plot on what is drawn in it. drawn: the curves, each with its number of runs."""
+    evaluated = [(curve, runs) for curve, runs in drawn.values() if not curve.training]
+    bands = [
+        "Wilson over the episodes of one run" if any(c.success and n == 1 for c, n in evaluated) else "",
+        "Student's t over three or more runs"
+        if any(curve.success and runs >= LEAST_RUNS for curve, runs in evaluated)
+        else "",
+    ]
+    lines = ["Points: evaluations during training."] if evaluated else []
+    if any(bands):
+        lines[0] += f" Bands: 95 % intervals, {', '.join(filter(None, bands))}."
+    elif any(not curve.success and runs > 1 for curve, runs in evaluated):
+        lines[0] += " Bands: from the lowest to the highest of several runs."
+    if len(evaluated) < len(drawn):
+        lines.append(
+            f"Dashed: training episodes, which explore, as means of {WINDOWS} windows; {NO_EVALUATION}."
+        )
+    lines.append("Labels: the final measurement, on other episodes.")
+    return "\n".join(lines)
 
 
 def short_names(names: list[str]) -> list[str]:
@@ -63,7 +94,11 @@ def short_names(names: list[str]) -> list[str]:
 
 def without_curve(run: PastRun) -> str:
     """Name of a run without learning curve, with the cause."""
-    cause = "no evaluation during training" if run.done else "not finished; resume=true continues it"
+    cause = (
+        f"{NO_EVALUATION}, and no episode in metrics.jsonl"
+        if run.done
+        else "not finished; resume=true continues it"
+    )
     return f"{run.path} ({cause})"
 
 
@@ -97,6 +132,30 @@ def read_group(name: str) -> list[PastRun]:
     raise CheckpointError(f"{no_run(Path(name))} Give the folder of a run, or one around several seeds.")
 
 
+def training_curve(name: str, runs: list[PastRun]) -> Curve | None:
+    """Success of training episodes, or their return, in `WINDOWS` windows of environment steps, up to the
+    steps that all runs have made. None without such episodes.
+    """
+    found = [EpisodesInTraining.read(run.path / METRICS_FILE) for run in runs]
+    known = [episodes for episodes in found if episodes is not None]
+    if not known or len({episodes.success for episodes in known}) > 1:
+        return None
+    end = min(episodes.env_steps[-1] for episodes in known)
+    ends = [round(end * (i + 1) / WINDOWS) for i in range(WINDOWS)]
+    means = [episodes.means(ends) for episodes in known]
+    return replace(Curve.from_training(name, ends, means, known[0].success), result=result_of(runs))
+
+
+def result_of(runs: list[PastRun]) -> str:
+    """The final measurement; empty without one."""
+    return final_success(runs) if any(run.rate or run.mean_return is not None for run in runs) else ""
+
+
+def _evaluated(run: PastRun) -> bool:
+    """True if the run was evaluated during training."""
+    return run.curve is not None and bool(run.curve.env_steps)
+
+
 def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
     """Curve with Wilson intervals over episodes for one run, or Student's intervals over three or more runs;
     of the mean return, with the range of the runs, where the environment reports no success.
@@ -108,8 +167,7 @@ def curve_of(name: str, runs: list[PastRun]) -> Curve | None:
     if not measured:
         return None
     steps = measured[0].env_steps
-    known = any(run.rate or run.mean_return is not None for run in runs)
-    result = final_success(runs) if known else ""
+    result = result_of(runs)
     returns_only = not measured[0].reports_success or any(run.mean_return is not None for run in runs)
     if len(measured) == 1 and not returns_only:
         return replace(Curve.from_rates(name, steps, measured[0].rates), result=result)

@@ -22,7 +22,7 @@ class RunsConfig:
 class CompareConfig:
     """`robo-rl compare`."""
 
-    runs: list[str] = setting(REQUIRED, "folders of runs, or folders with runs of several seeds")
+    runs: list[str] = setting(REQUIRED, "folders of runs, or folders with runs of several seeds; one or more")
     out: str = setting("runs/compare", "the plot: <out>.svg and <out>.png")
 
 

@@ -23,6 +23,7 @@ from robo_rl.eval.stats import SuccessRate, rate_over_seeds
 # Okabe & Ito 2008: distinct for all common kinds of colour vision. Yellow is left out: it has no contrast on
 # white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MOST_TALL = 5  # labels of two lines
 INK, MUTED, GRID = "#18181b", "#71717a", "#e4e4e7"
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -60,6 +61,15 @@ class Curve:
     high: tuple[float, ...]
     result: str = ""
     success: bool = True  # False: values are mean returns, and the interval is the range of the runs
+    training: bool = False  # True: of training episodes, drawn dashed and without an interval
+
+    @classmethod
+    def from_training(
+        cls, label: str, env_steps: Sequence[int], runs: Sequence[Sequence[float]], success: bool
+    ) -> Curve:
+        """Curve of training episodes, one list of means for each run: the mean over runs."""
+        value = tuple(fmean(point) for point in zip(*runs, strict=True))
+        return cls(label, tuple(env_steps), value, value, value, success=success, training=True)
 
     @classmethod
     def from_returns(cls, label: str, env_steps: Sequence[int], returns: Sequence[Sequence[float]]) -> Curve:
@@ -121,7 +131,7 @@ def write_learning_curves(
 
     baselines: label -> success rate, or return, drawn as dashed horizontal lines (the base, the base with
     zero noise).
-    caption: text below the plot.
+    caption: text below the plot, of one or more lines.
     """
     if len({curve.success for curve in curves}) > 1:
         returns = ", ".join(curve.label for curve in curves if not curve.success)
@@ -151,21 +161,22 @@ def _draw(axes: Axes, curves: Sequence[Curve], baselines: Mapping[str, float], t
     end = max(curve.env_steps[-1] for curve in curves)
     success = curves[0].success
     levels, labels = [], []
+    # A label of two lines leaves more of the width to the curves; there is room for a few.
+    between, gap = ("\n", 0.13) if len(curves) + len(baselines) <= MOST_TALL else ("  ", 0.07)
     for curve, colour in zip(curves, _colours(len(curves)), strict=True):
         axes.fill_between(curve.env_steps, curve.low, curve.high, color=colour, alpha=0.14, linewidth=0)
-        axes.plot(
-            curve.env_steps, curve.value, color=colour, linewidth=2, marker="o", markersize=4, clip_on=False
-        )
+        form: Any = {"linestyle": "--"} if curve.training else {"marker": "o", "markersize": 4}
+        axes.plot(curve.env_steps, curve.value, color=colour, linewidth=2, clip_on=False, **form)
         levels.append(curve.value[-1])
         result = curve.result or (f"{100 * curve.value[-1]:.0f} %" if success else f"{curve.value[-1]:.4g}")
-        labels.append((f"{curve.label}  {result}", colour, "bold"))
+        labels.append((f"{curve.label}{between}{result}", colour, "bold"))
     for name, level in baselines.items():
         axes.axhline(level, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
         levels.append(level)
-        labels.append((f"{name}  {100 * level:.0f} %", MUTED, "normal"))
+        labels.append((f"{name}{between}{100 * level:.0f} %", MUTED, "normal"))
     low, high = (0.0, 1.0) if success else _range(curves)
     # as a share of the axis, which leaves a margin of 3 % above success 1
-    heights = spread_labels([(level - low) / (high - low) for level in levels], gap=0.07, top=1.02)
+    heights = spread_labels([(level - low) / (high - low) for level in levels], gap=gap, top=1.02)
     for (text, colour, weight), height in zip(labels, heights, strict=True):
         axes.annotate(
             text,

@@ -43,6 +43,7 @@ class PastRun:
     curve: LearningCurve | None  # None: no evaluations during training
     done: bool  # it has a final policy or encoder
     mean_return: float | None = None  # where the environment reports no success
+    env: str = ""  # environment of the final measurement; empty: unknown
 
     @classmethod
     def read(cls, path: str | Path) -> PastRun:
@@ -67,6 +68,7 @@ class PastRun:
             LearningCurve.from_json(read_json(curve)) if curve.is_file() else None,
             run.policy.is_dir() or run.encoder.is_dir(),
             _mean_return(run.path) if rate is None else None,
+            _note(run.path).get("env", ""),
         )
 
 
@@ -130,6 +132,12 @@ def _effective(settings: Mapping[str, Any]) -> dict[str, Any]:
     return used
 
 
+def _note(path: Path) -> dict[str, Any]:
+    """Note of the last measurement of the run's policy; empty without one."""
+    note = path / "policy" / EVALUATION_FILE
+    return dict(read_json(note)) if note.is_file() else {}
+
+
 def _mean_return(path: Path) -> float | None:
     """Mean return of the final measurement in results.json, or else of the last `robo-rl evaluate`, if the
     environment reports no success.
@@ -140,8 +148,7 @@ def _mean_return(path: Path) -> float | None:
         measured = found.get(key) if isinstance(found, dict) else None
         if isinstance(measured, dict) and not measured.get("reports_success", True) and measured["returns"]:
             return float(mean(measured["returns"]))
-    note = path / "policy" / EVALUATION_FILE
-    noted = read_json(note) if note.is_file() else {}
+    noted = _note(path)
     return float(noted["mean_return"]) if "mean_return" in noted else None
 
 
@@ -161,6 +168,5 @@ def _rate(path: Path) -> SuccessRate | None:
         flights = [row["held"] for row in found.get("rows", ()) if row.get("name") == FLOWN and "held" in row]
         if flights:
             return SuccessRate(sum(one["k"] for one in flights), sum(one["n"] for one in flights))
-    note = path / "policy" / EVALUATION_FILE
-    noted = read_json(note) if note.is_file() else {}
+    noted = _note(path)
     return SuccessRate(noted["k"], noted["n"]) if "k" in noted else None

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from policies.registry import SavedPolicy
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.training_history import TrainingHistory
+from robo_rl.runs.metrics import read_metrics
 
 CURVE_FILE = "curve.json"
 
@@ -58,6 +62,42 @@ class LearningCurve:
         chosen = int(data.get("selection_steps", 0))
         reports = bool(data.get("reports_success", True))
         return cls(steps, rates, returns, wall_s, float(data["train_cpu_s"]), chosen, reports)
+
+
+@dataclass(frozen=True)
+class EpisodesInTraining:
+    """Success of a run's training episodes, or their return where the environment reports no success."""
+
+    env_steps: tuple[int, ...]  # at the end of each episode, or of several that ended together
+    value: tuple[float, ...]
+    success: bool  # False: returns
+
+    @classmethod
+    def read(cls, metrics: Path) -> EpisodesInTraining | None:
+        """Of a metrics.jsonl; None without episodes. Raises DataError for a damaged file."""
+        rows = list(read_metrics(metrics))
+        for name in ("train/success", "train/return"):
+            if found := [(row["step"], row[name]) for row in rows if row.get(name) is not None]:
+                steps, values = zip(*found, strict=True)
+                return cls(steps, values, name == "train/success")
+        return None
+
+    def means(self, ends: Sequence[float]) -> list[float]:
+        """Mean in each of the windows that end at these environment steps; one without an episode has that of
+        the window before, or else after.
+        """
+        sums, counts = [0.0] * len(ends), [0] * len(ends)
+        for step, value in zip(self.env_steps, self.value, strict=True):
+            if (window := bisect_left(ends, step)) < len(ends):
+                sums[window] += value
+                counts[window] += 1
+        known = [total / n if n else None for total, n in zip(sums, counts, strict=True)]
+        latest = next((value for value in known if value is not None), 0.0)
+        filled = []
+        for mean in known:
+            latest = latest if mean is None else mean
+            filled.append(latest)
+        return filled
 
 
 @dataclass(frozen=True)

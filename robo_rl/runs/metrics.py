@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+METRICS_FILE = "metrics.jsonl"  # in a run's folder
+
+
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """Complete lines of a metrics.jsonl, without a last line that a kill truncated.
 
@@ -58,7 +61,7 @@ class Metrics:
         settings: Mapping[str, Any] | None = None,
         bar: Any = None,
     ) -> None:
-        self.path, self.bar = folder / "metrics.jsonl", bar
+        self.path, self.bar = folder / METRICS_FILE, bar
         self.shown: tuple[str, ...] = ()  # names of the values in the progress bar
         self._latest: dict[str, float] = {}  # their latest values; a line may hold only some of them
         kept = [] if resume_step is None else [m for m in read_metrics(self.path) if m["step"] <= resume_step]

@@ -11,8 +11,9 @@ import yaml
 
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.cli.multirun import expand_sweeps
-from robo_rl.apps.compare import curve_of, read_group, short_names
+from robo_rl.apps.compare import curve_of, read_group, short_names, training_curve
 from robo_rl.core.errors import ConfigError
+from robo_rl.runs.learning_curve import EpisodesInTraining
 
 
 def write_run(path: Path, seed: int, solved: list[int]) -> None:
@@ -252,8 +253,65 @@ def test_two_seeds_are_drawn_without_a_band(tmp_path: Path) -> None:
     assert curve.low == curve.value == curve.high == (0.2, 0.65)
 
 
-@pytest.mark.parametrize("words", [["compare"], ["compare", "only_one"], ["compare", "a", "b"]])
-def test_compare_needs_two_runs(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def train_only(path: Path, solved: list[int]) -> None:
+    """Files of a run of `method=auto`: an episode every 100 steps, and no evaluation."""
+    write_run(path, 1, [0])
+    curve = {"env_steps": [], "rates": [], "returns": [], "train_cpu_s": 1.0}
+    (path / "curve.json").write_text(json.dumps(curve))
+    (path / "results.json").write_text(json.dumps({"policy": {"rate": {"k": 8, "n": 10}}}))
+    (path / "policy" / "evaluation.json").write_text(json.dumps({"k": 8, "n": 10, "env": "arm6/reach"}))
+    rows = [{"step": 100 * (i + 1), "train/success": value} for i, value in enumerate(solved)]
+    lines = [{"step": 50, "critic/loss": 1.0}, *rows]
+    (path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_a_run_without_evaluations_shows_its_training_episodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As those of the default method, auto: dashed, named, and alone; the label is the final measurement."""
+    train_only(tmp_path / "auto", 20 * [0] + 20 * [1])
+    assert main(["compare", str(tmp_path / "auto"), f"out={tmp_path / 'plot'}"]) == 0
+    said = capsys.readouterr().out
+    assert f"Dashed, of training episodes: {tmp_path / 'auto'} (no evaluation during training)" in said
+    assert "Not in the plot" not in said
+    drawn = " ".join((tmp_path / "plot.svg").read_text().split())
+    assert "Dashed: training episodes" in drawn
+    assert "stroke-dasharray" in drawn
+    assert "8/10 = 80 %" in drawn
+    assert "Learning curves, arm6/reach" in drawn
+    assert "Bands" not in drawn
+
+
+def test_training_episodes_are_means_of_windows(tmp_path: Path) -> None:
+    """Twenty windows of equal length; several seeds up to the shorter one, and their mean."""
+    train_only(tmp_path / "a", 20 * [0] + 20 * [1])
+    train_only(tmp_path / "b", 60 * [1])
+    one = training_curve("a", read_group(str(tmp_path / "a")))
+    assert one is not None
+    assert one.env_steps == tuple(range(200, 4001, 200))
+    assert one.value == (0.0,) * 10 + (1.0,) * 10
+    both = training_curve("both", read_group(str(tmp_path)))
+    assert both is not None
+    assert both.value == (0.5,) * 10 + (1.0,) * 10
+    assert both.low == both.high == both.value
+
+
+def test_a_window_without_an_episode_keeps_the_value_before() -> None:
+    episodes = EpisodesInTraining((150, 160, 450), (0.0, 1.0, 1.0), True)
+    assert episodes.means([100, 200, 300, 400, 500]) == [0.5, 0.5, 0.5, 0.5, 1.0]
+
+
+def test_the_caption_names_the_bands_that_are_drawn(tmp_path: Path) -> None:
+    """Those over seeds only where there are seeds."""
+    write_run(tmp_path / "one", 1, [2, 5])
+    assert main(["compare", str(tmp_path / "one"), f"out={tmp_path / 'plot'}"]) == 0
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert "Wilson over the episodes of one run" in drawn
+    assert "Student" not in drawn
+
+
+@pytest.mark.parametrize("words", [["compare"], ["compare", "runs=[]"], ["compare", "only_one"]])
+def test_compare_needs_a_run(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A sentence, not a traceback."""
     assert main(words) == 2
     assert "robo-rl: " in capsys.readouterr().err
