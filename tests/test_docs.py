@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -131,6 +133,26 @@ def test_commands_are_accepted(name: str) -> None:
     texts = {key for key, setting in known.items() if setting.plain_type is str and not setting.choices}
     for pack in packed(given, texts | {"method"}):  # any text is taken; names of methods are looked at below
         load_config(name, [f"{key}={value}" for key, value in pack.items()], schema)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="no git")
+def test_outputs_of_documented_commands_are_ignored_by_git() -> None:
+    """An output beside the code would mark every later run as "-dirty", and a token could be committed."""
+    given = [command for each in commands().values() for command in each]
+    keys = ("out", "video", "token", "certificate", "key")
+    written = {command[key] for command in given for key in keys if command.get(key)}
+    written |= {command["record"] for command in given if command.get("record") == "recordings"}
+    absolute = {each for each in written if each.startswith("/")}
+    written |= {"mlflow.db", "mine.zarr", "lerobot-env/bin/python", "downloads/svla_so100/x"}
+    inside = sorted(
+        f"{each.partition(',')[0]}/x" if "." not in each else each for each in written if each[0] != "/"
+    )
+    checked = subprocess.run(
+        ["git", "check-ignore", *inside], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert set(inside) == set(checked.stdout.splitlines())
+    tracked = ["git", "ls-files", "-ci", "--exclude-standard"]
+    assert subprocess.run(tracked, cwd=ROOT, capture_output=True, text=True, check=True).stdout == ""
 
 
 def test_flights_can_be_flown() -> None:
