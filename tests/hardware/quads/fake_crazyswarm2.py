@@ -2,8 +2,8 @@
 
     python -m tests.hardware.quads.fake_crazyswarm2 [cpp|cflib]
 
-The craft is that of `fake_crazyflie`, told in the firmware's packets. Orders on stdin: mute, disarm, tumble, frame,
-short, die. Messages are made and read by cyclonedds' own serializer. Signs: crazyflie_server.cpp,
+The craft is that of `fake_crazyflie`, told in the firmware's packets. Orders on stdin: mute, disarm, tumble,
+frame, short, die. Messages are made and read by cyclonedds' own serializer. Signs: crazyflie_server.cpp,
 crazyflie_server.py, cflib.
 """
 

@@ -3,8 +3,8 @@ NED/FRD.
 
     python -m tests.hardware.quads.fake_px4_topics [status topic]
 
-Orders on stdin: pilot, disarm, mute, frame, die. Messages are made and read by cyclonedds' own serializer, not by
-ours.
+Orders on stdin: pilot, disarm, mute, frame, die. Messages are made and read by cyclonedds' own serializer,
+not by ours.
 """
 
 from __future__ import annotations
