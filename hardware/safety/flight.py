@@ -241,15 +241,12 @@ class FlightFilter:
             return self.lander.off()
         if self.phase is FlightPhase.LANDING:
             assert self._state is not None
-            blind = self._state_is_stale(now_s)
-            return (
-                self.lander.blind()
-                if blind
-                else self._clamped(self.lander.descend(self._state, self.envelope.descend_m_s))
-            )
+            if self._state_is_stale(now_s):
+                return self._clamped(self.lander.blind())
+            return self._clamped(self.lander.descend(self._state, self.envelope.descend_m_s))
         if self.phase is FlightPhase.FLYING and self._command is not None and self._state is not None:
             if self.reason is Reason.LATE_STATE:
-                return self.lander.blind()
+                return self._clamped(self.lander.blind())
             late = self.reason is Reason.LATE_COMMAND
             return self._clamped(self.lander.descend(self._state, 0.0) if late else self._command)
         return None
