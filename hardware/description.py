@@ -33,6 +33,8 @@ LARGEST = {
 }
 # Plausible rates of messages. Age limits follow from them: at 0.001 Hz a state would be valid for an hour.
 LEAST_HZ, MOST_HZ = 1.0, 10_000.0
+# Arm, gripper and two more. A larger number would switch off the stop that a second publisher causes.
+MOST_STATE_PUBLISHERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class RobotDescription:
     start_jump_rad: largest distance between a policy's first command and the measured position.
     tool_m: position of the tool in the frame of the last joint; None: the origin of that frame.
     frame_id: frame of the arm's base, in the headers of joint states and trajectories.
-    state_publishers: of `joint_states`; more than one where a gripper publishes there, too.
+    state_publishers: of `joint_states`, up to 4; more than one where a gripper publishes there, too.
     gripper: which of the joints is the gripper, if it has one. It is limited, recorded and commanded as the
     others; its values are in m where it slides. It does not move the tool.
     """
@@ -273,6 +275,11 @@ def _check_joints(robot: RobotDescription) -> None:
         )
     for key in ("command_hz", "state_hz", "start_jump_rad", "state_publishers"):
         _positive(robot.name, key, getattr(robot, key))
+    if robot.state_publishers > MOST_STATE_PUBLISHERS:
+        raise ConfigError(
+            f"state_publishers = {robot.state_publishers} of '{robot.name}': expected 1 to "
+            f"{MOST_STATE_PUBLISHERS}, because one publisher more than that stops the arm."
+        )
     _check_rates(robot)
     for joint in robot.joints:
         if not -math.inf < joint.low_rad < joint.high_rad < math.inf:

@@ -31,7 +31,7 @@ MEANINGS = {
     "workspace": "allowed box for elbow, wrist and tool, base frame; needs all `axis` and `offset_m`",
     "tool_m": "position of the tool in the frame of the last joint",
     "frame_id": "frame of the arm's base, in the headers of joint states and trajectories",
-    "state_publishers": "publishers of `joint_states`, 2 with a gripper there; more of them stop the arm",
+    "state_publishers": "publishers of `joint_states`, 2 with a gripper there, at most 4; more stop the arm",
     "gripper": "which of the joints opens and closes the gripper; it does not move the tool",
     "joints[].name": "as in `joint_states` and in the driver",
     "joints[].low_rad": "lower position limit",

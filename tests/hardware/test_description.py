@@ -67,6 +67,7 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
             {"joints": [JOINT | {"velocity": 1}]},
             "has an unknown key 'velocity'. Did you mean 'velocity_rad_s'",
         ),
+        ({"state_publishers": 99}, "state_publishers = 99 of 'small': expected 1 to 4"),
         ({"command_hz": "fast"}, r"small: command_hz must be a number, found 'fast' \(text\)"),
         ({"command_hz": [50]}, r"command_hz must be a number, found \[50\] \(a list\)"),
         ({"start_jump_rad": {}}, r"start_jump_rad must be a number, found \{\} \(keys\)"),
