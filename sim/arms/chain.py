@@ -1,6 +1,6 @@
 """Kinematic chain of an arm in batches: forward kinematics, Jacobian and inverse kinematics.
 
-Products of exponentials over the compiled model's frames, for any MJCF or URDF arm with hinges. Positions in
+Products of exponentials over the compiled model's frames, for any arm with hinges. Positions in
 m, in the world frame; j = joints; links are the bodies of the joints, the base first.
 """
 
@@ -30,7 +30,7 @@ class KinematicChain:
     ) -> None:
         model = scene.model
         tool_body, tool_m, tool_quat = scene.site(robot.tool)
-        self.bodies = _path(model, tool_body)
+        self.bodies = bodies_down_to(model, tool_body)
         for name in robot.joints:
             scene.qvel(name)  # raises for an unknown joint
         self.links = [int(model.joint(name).bodyid[0]) for name in robot.joints]
@@ -176,7 +176,7 @@ def _check_hinges(model: Any, robot: ArmRobot, ids: list[int], in_order: bool) -
         )
 
 
-def _path(model: Any, body: int) -> list[int]:
+def bodies_down_to(model: Any, body: int) -> list[int]:
     """Bodies from the world's child down to this body."""
     path = []
     while body != 0:

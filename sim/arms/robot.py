@@ -18,7 +18,7 @@ from sim.asset_files import ASSETS
 
 @dataclass(frozen=True, slots=True)
 class ArmRobot:
-    """An arm. Names are those of the MJCF or URDF `asset`; servos have the names of their joints, in the same
+    """An arm. Names are those of the MJCF `asset`; servos have the names of their joints, in the same
     order.
     """
 
@@ -116,6 +116,11 @@ def robot_from(data: object, path: Path) -> ArmRobot:
     if len(sizes) != 1:
         raise ConfigError(
             f"{path}: joints, home_rad and speed_rad_s have different lengths; expected one entry per joint."
+        )
+    if robot.fingers and not 0.0 < robot.open_m < math.inf:
+        raise ConfigError(
+            f"{path}: open_m is {robot.open_m:g}; expected the distance of an open finger from the middle "
+            "in m, above 0, such as 0.04."
         )
     if not all(0.0 < speed < math.inf for speed in robot.speed_rad_s):
         raise ConfigError(f"{path}: speed_rad_s is {list(speed_rad_s)}; expected speeds above 0.")
