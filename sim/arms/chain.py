@@ -52,7 +52,8 @@ class KinematicChain:
             tensor(model.jnt_pos[ids]),
         )  # (j, 3), in their links
         self._zero_rad = tensor(model.qpos0[model.jnt_qposadr[ids]])  # joint positions of the MJCF's own pose
-        self.low_rad, self.high_rad = tensor(model.jnt_range[ids, 0]), tensor(model.jnt_range[ids, 1])
+        ranges = [scene.joint_range(name) for name in robot.joints]
+        self.low_rad, self.high_rad = (tensor(limit) for limit in zip(*ranges, strict=True))
         self.tool = Pose(tensor(tool_m), tensor(tool_quat))
         self.tool_body = tool_body
         self._rest = {

@@ -6,6 +6,7 @@ order of the compiled model in all arrays.
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,6 +81,18 @@ class Scene:
         start = int(self.model.jnt_dofadr[i])
         return slice(start, start + (6 if self._is_free(i) else 1))
 
+    def joint_range(self, joint: str) -> tuple[float, float]:
+        """Limits of a slide [m] or a hinge [rad]. Without limits, as a continuous joint of a URDF: infinite
+        for a slide, -2 pi to 2 pi for a hinge.
+        """
+        i = self._place("joint", joint, self.joints)
+        if self.model.jnt_limited[i]:
+            low, high = self.model.jnt_range[i].tolist()
+            return low, high
+        is_hinge = int(self.model.jnt_type[i]) == int(mujoco.mjtJoint.mjJNT_HINGE)
+        most = 2.0 * math.pi if is_hinge else math.inf
+        return -most, most
+
     def ctrl(self, actuator: str) -> int:
         return self._place("actuator", actuator, self.actuators)
 
@@ -131,6 +144,8 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
             spec.attach(part, frame=spec.worldbody.add_frame(), prefix="")
         if edit is not None:
             edit(spec)
+        # Else MuJoCo restarts a diverged world by itself, and its episode goes on from the MJCF's pose.
+        spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         with warnings.catch_warnings():  # MuJoCo 4 warns of unnamed classes; this one is named above
             warnings.filterwarnings("ignore", "Attaching a spec with an empty prefix", UserWarning)
             bare = spec.copy()  # a compiled specification cannot be compiled again with other options

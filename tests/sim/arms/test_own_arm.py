@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,18 @@ def test_fingers_need_an_opening(opening: str, arm: Write) -> None:
     """Without one the gripper never opened."""
     with pytest.raises(ConfigError, match=r"open_m is .*expected the distance of an open finger"):
         make_task_env("lift", 1, robot=arm(fingers=f"fingers: [finger_left, finger_right]\n{opening}"))
+
+
+@pytest.mark.parametrize("control", ["cartesian", "joint_position"])
+def test_a_joint_without_limits_turns_two_turns(control: str, arm: Write) -> None:
+    """A range of 0 was read from it, and the message blamed the start box."""
+    free, count = re.subn(r'(<joint name="joint[17]"[^>]*?) range="[^"]*"', r"\1", MODEL)
+    assert count == 2
+    env = make_task_env("lift", 1, robot=arm(free), control=control)
+    assert env._drive.wiring.chain.low_rad[[0, 6]].tolist() == [-2 * math.pi] * 2
+    assert env._drive.wiring.chain.high_rad[[0, 6]].tolist() == [2 * math.pi] * 2
+    assert env._drive.wiring.chain.high_rad[1] == pytest.approx(1.7628)
+    assert torch.isfinite(env.reset(iter([1, 2]))["state"]).all()
 
 
 @pytest.mark.parametrize("servo", ["joint1", "finger_left"])

@@ -1,0 +1,30 @@
+"""A scene of one's own: what its MJCF need not say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sim.asset_files import ASSETS
+from sim.engines.mujoco.engine import MujocoEngine
+from sim.engines.scene import compile_scene
+
+SCENE = """<mujoco><option timestep="0.005" integrator="implicitfast"/><worldbody>
+<geom type="plane" size="2 2 .1"/><body name="cube" pos="0.5 0 0.02"><freejoint name="cube"/>
+<geom type="box" size=".02 .02 .02" mass=".05"/></body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("option", ["", '<option><flag autoreset="enable"/></option>'])
+def test_a_diverged_world_is_not_restarted(option: str, tmp_path: Path) -> None:
+    """By default MuJoCo puts it back to the MJCF's pose: its episode would go on as if it were valid."""
+    path = tmp_path / "own.xml"
+    path.write_text(SCENE.replace("<worldbody>", f"{option}<worldbody>"))
+    engine = MujocoEngine(compile_scene(path, ASSETS / "panda.xml"), 1)
+    saved = engine.save()
+    saved["rows"][0, engine.scene.model.nq] = 1e300  # a speed
+    engine.load(saved)
+    engine.step(torch.zeros(1, engine.scene.model.nu, dtype=torch.float64), 10)
+    physics = engine.physics()
+    assert not (torch.isfinite(physics.qpos).all() and float(physics.qvel.abs().max()) < 1e3)
