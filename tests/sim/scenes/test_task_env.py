@@ -18,6 +18,7 @@ from sim.asset_files import ASSETS
 from sim.registry import has_dense_reward, list_envs, make_env, make_expert
 from sim.scenes import task_env
 from sim.scenes.expert import SceneExpert
+from sim.scenes.randomise import load_randomise
 from sim.scenes.task_env import TaskVecEnv, make_task_env
 from sim.tasks.table import MANIPULATION
 from sim.vec.conformance import check_vec_env
@@ -299,6 +300,13 @@ def test_wrong_ranges_are_refused(tmp_path: Path, text: str, says: str) -> None:
     path.write_text(text)
     with pytest.raises((ConfigError, UnknownNameError), match=says):
         make_task_env("lift", 1, randomise=str(path))
+
+
+def test_numbers_without_a_unit_have_noise(tmp_path: Path) -> None:
+    """YAML reads the unit 1 as a number: the message demanded what was given."""
+    path = tmp_path / "noise.yaml"
+    path.write_text("noise: {1: 0.5, m: 0.1}")
+    assert load_randomise(str(path)).noise == {"1": 0.5, "m": 0.1}
 
 
 def test_depth_and_bodies_are_those_of_the_scene() -> None:
