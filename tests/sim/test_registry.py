@@ -74,12 +74,19 @@ def test_options_that_are_none_keep_the_default() -> None:
         ("pusht/state", None, True),
         ("pusht/state", "sparse", False),
         ("gym/Hopper-v5", None, True),
+        ("recall/buttons", None, False),
         ("quad/hover", None, True),
     ],
 )
 def test_whether_every_step_pays(name: str, reward: str | None, dense: bool) -> None:
     """It decides whether demonstrations are replayed with recorded rewards or as successes."""
     assert has_dense_reward(name, reward) is dense
+
+
+def test_recall_pays_for_success_only() -> None:
+    with pytest.raises(ConfigError, match="recall tasks pay for success only, not 'dense'"):
+        make_env("recall/buttons", 1, reward="dense")
+    make_env("recall/buttons", 1, reward="sparse")
 
 
 def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
