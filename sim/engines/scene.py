@@ -105,6 +105,12 @@ class Scene:
     def camera(self, name: str) -> int:
         return self._place("camera", name, tuple(self.model.camera(i).name for i in range(self.model.ncam)))
 
+    @cached_property
+    def video_camera(self) -> str:
+        """Camera of videos: "view", else the first with a name, else "" for a free one."""
+        names = [name for i in range(self.model.ncam) if (name := self.model.camera(i).name)]
+        return "view" if "view" in names else next(iter(names), "")
+
     def fixture(self, name: str) -> int:
         """Index of a fixture in a `Start`."""
         return self._place("fixture", name, self.fixtures)

@@ -203,6 +203,8 @@ class TaskOptions:
             raise ConfigError(f"points is {self.points}; expected 1 to 65536.")
         if not 8 <= self.image_size <= 1024:
             raise ConfigError(f"image_size is {self.image_size}; expected 8 to 1024 pixels.")
+        if not 8 <= self.render_size <= 4096:
+            raise ConfigError(f"render_size is {self.render_size}; expected 8 to 4096 pixels.")
 
     @property
     def ends_with_success(self) -> bool:

@@ -16,6 +16,24 @@ SCENE = """<mujoco><option timestep="0.005" integrator="implicitfast"/><worldbod
 <geom type="box" size=".02 .02 .02" mass=".05"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.parametrize(
+    ("cameras", "name"),
+    [
+        ('<camera name="side" pos="0 -2 1"/><camera name="view" pos="0 -1 1"/>', "view"),
+        ('<camera pos="0 0 3"/><camera name="side" pos="0 -2 1"/><camera name="top" pos="0 0 2"/>', "side"),
+        ("", ""),
+    ],
+)
+def test_a_scene_is_shown_by_the_cameras_that_it_has(cameras: str, name: str, tmp_path: Path) -> None:
+    """A scene without a camera `view` could not be rendered, and no page said so."""
+    path = tmp_path / "own.xml"
+    path.write_text(SCENE.replace("<worldbody>", f"<worldbody>{cameras}"))
+    scene = compile_scene(path, ASSETS / "panda.xml")
+    assert scene.video_camera == name
+    picture = MujocoEngine(scene, 1).render(0, scene.video_camera, 16, 16)
+    assert picture.shape == (16, 16, 3)
+
+
 @pytest.mark.parametrize("option", ["", '<option><flag autoreset="enable"/></option>'])
 def test_a_diverged_world_is_not_restarted(option: str, tmp_path: Path) -> None:
     """By default MuJoCo puts it back to the MJCF's pose: its episode would go on as if it were valid."""

@@ -198,6 +198,8 @@ def test_name_holds_the_options_that_matter() -> None:
         ("arm/lft", UnknownNameError, "arm/lift"),
         ("arm/lift:cameras=viw", UnknownNameError, "view"),
         ("arm/lift:image_size=2", ConfigError, "image_size"),
+        ("arm/lift:render_size=0", ConfigError, "render_size is 0; expected 8 to 4096"),
+        ("arm/lift:render_size=-5", ConfigError, "render_size is -5"),
     ],
 )
 def test_mistakes_are_refused(name: str, error: type[Exception], says: str) -> None:
