@@ -9,11 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from robo_rl.core.files.yaml_error import yaml_words
-from sim.asset_files import ASSETS
+from sim.asset_files import ASSETS, read_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +58,7 @@ def load_robot(name: str) -> ArmRobot:
             f"{path} does not exist. Give a robot of robo-rl ({', '.join(ROBOTS)}) or the path of your YAML "
             "file."
         )
-    try:
-        data = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML, {yaml_words(error)}. Correct the file.") from error
-    return robot_from(data, path)
+    return robot_from(read_yaml(path), path)
 
 
 def robot_from(data: object, path: Path) -> ArmRobot:

@@ -200,6 +200,9 @@ def test_name_holds_the_options_that_matter() -> None:
         ("arm/lift:image_size=2", ConfigError, "image_size"),
         ("arm/lift:render_size=0", ConfigError, "render_size is 0; expected 8 to 4096"),
         ("arm/lift:render_size=-5", ConfigError, "render_size is -5"),
+        ("arm/lift:compiled=banana", ConfigError, "compiled is 'banana'; expected true or false or none"),
+        ("arm/lift:device=5", ConfigError, "device is 5; expected text or none"),
+        ("arm/lift:device=cuda", ConfigError, "engine mujoco cannot run on device=cuda: only mjwarp chooses"),
     ],
 )
 def test_mistakes_are_refused(name: str, error: type[Exception], says: str) -> None:
@@ -295,6 +298,8 @@ def test_snapshot_is_moved_to_the_device_of_the_engine(
         ("noise: 3", "noise"),
         ("", "nothing"),
         ("mass: [1, 2", "valid YAML"),
+        ("mass: [0.9, 1.1]\nmass: [0.5, 0.6]\n", "line 2, column 1: the key 'mass' is given twice"),
+        ("noise: {m: 0.1, m: 0.2}", "the key 'm' is given twice"),
     ],
 )
 def test_wrong_ranges_are_refused(tmp_path: Path, text: str, says: str) -> None:
@@ -309,6 +314,15 @@ def test_numbers_without_a_unit_have_noise(tmp_path: Path) -> None:
     path = tmp_path / "noise.yaml"
     path.write_text("noise: {1: 0.5, m: 0.1}")
     assert load_randomise(str(path)).noise == {"1": 0.5, "m": 0.1}
+
+
+def test_a_path_that_no_name_can_hold_is_refused(tmp_path: Path) -> None:
+    """A policy keeps the name of its environment, in which a comma begins the next option."""
+    (tmp_path / "a,b").mkdir()
+    path = tmp_path / "a,b" / "ranges.yaml"
+    path.write_text("mass: [0.9, 1.1]")
+    with pytest.raises(ConfigError, match=r"a,b/ranges\.yaml cannot be part of an environment's name"):
+        make_task_env("lift", 1, randomise=str(path))
 
 
 def test_depth_and_bodies_are_those_of_the_scene() -> None:
