@@ -14,17 +14,18 @@ from robo_rl.core.files.yaml_error import yaml_words
 ASSETS = Path(__file__).resolve().parent / "assets"
 
 
-class _OnceOnly(yaml.SafeLoader):
+class _OnceOnly(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     """Safe loader that refuses a key that is given twice: PyYAML keeps the last one without a word."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen and isinstance(key, yaml.ScalarNode):
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        seen: set[str] = set()
+        for key in (key for key, _ in pairs if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key '{key.value}' is given twice", key.start_mark
                 )
-            seen.add(str(key.value))
+            seen.add(key.value)
         made: dict[Any, Any] = super().construct_mapping(node, deep)
         return made
 
