@@ -77,12 +77,7 @@ def robot_from(data: object, path: Path) -> ArmRobot:
             raise UnknownNameError(f"key of {path}", str(key), sorted(known))
     if missing := [key for key in needed if key not in data]:
         raise ConfigError(f"{path} lacks {', '.join(missing)}. docs/own-robot-task-engine.md has an example.")
-    places = (path.parent / str(data["asset"]), ASSETS / str(data["asset"]))
-    asset = next((str(place.resolve()) for place in places if place.is_file()), None)
-    if asset is None:
-        raise ConfigError(
-            f"{path}: there is no {data['asset']}, neither beside it nor among the arms of robo-rl."
-        )
+    asset = _asset_of(str(data["asset"]), path)
     try:
         joints, home_rad, speed_rad_s = (
             tuple(data["joints"]),
@@ -118,6 +113,20 @@ def robot_from(data: object, path: Path) -> ArmRobot:
     if not all(0.0 < speed < math.inf for speed in robot.speed_rad_s):
         raise ConfigError(f"{path}: speed_rad_s is {list(speed_rad_s)}; expected speeds above 0.")
     return robot
+
+
+def _asset_of(name: str, path: Path) -> str:
+    """Absolute path of the model that a robot's file names. Raises ConfigError."""
+    places = (path.parent / name, ASSETS / name)
+    asset = next((str(place.resolve()) for place in places if place.is_file()), None)
+    if asset is None:
+        raise ConfigError(f"{path}: there is no {name}, neither beside it nor among the arms of robo-rl.")
+    if asset.endswith(".urdf"):
+        raise ConfigError(
+            f"{path}: {name} is a URDF, which has no servos and no tool. Save it as MJCF with both; "
+            "docs/own-robot-task-engine.md shows how."
+        )
+    return asset
 
 
 def _floats(values: Any) -> tuple[float, ...]:

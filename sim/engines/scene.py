@@ -136,9 +136,7 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
     """
     for path in (scene, robot):
         if path is not None and not path.is_file():
-            raise ConfigError(
-                f"There is no robot or scene file {path}. Give the path of an MJCF (.xml) or URDF (.urdf)."
-            )
+            raise ConfigError(f"There is no robot or scene file {path}. Give the path of an MJCF (.xml).")
     mujoco.set_mju_user_warning(_ignore_warning)
     try:
         spec = mujoco.MjSpec.from_file(str(scene))

@@ -86,6 +86,16 @@ def test_fingers_need_an_opening(opening: str, arm: Write) -> None:
         make_task_env("lift", 1, robot=arm(fingers=f"fingers: [finger_left, finger_right]\n{opening}"))
 
 
+def test_a_urdf_is_told_where_to_get_its_servos(tmp_path: Path, arm: Write) -> None:
+    path = Path(arm())
+    (tmp_path / "own.urdf").write_text('<robot name="own"><link name="base"/></robot>')
+    path.write_text(path.read_text().replace("own.xml", "own.urdf"))
+    with pytest.raises(
+        ConfigError, match=r"own\.urdf is a URDF, which has no servos .*own-robot-task-engine"
+    ):
+        make_task_env("reach", 1, robot=str(path))
+
+
 @pytest.mark.parametrize("control", ["cartesian", "joint_position"])
 def test_a_joint_without_limits_turns_two_turns(control: str, arm: Write) -> None:
     """A range of 0 was read from it, and the message blamed the start box."""
