@@ -299,15 +299,20 @@ def _in_gymnasium(name: str) -> str:
 
 def _with_options(task: str) -> tuple[str, dict[str, Any]]:
     """Task and options of a name: ("race", {"track": "splits"}) of "race:track=splits"; values are read as
-    YAML.
+    YAML. Raises ConfigError for an option without a value, or given twice.
     """
     bare, _, words = task.partition(":")
-    pairs = [word.partition("=") for word in words.split(",") if word]
-    if not all(key and value for key, _, value in pairs):
+    split = [word.partition("=") for word in words.split(",") if word.strip()]
+    pairs = [(key.strip(), value.strip()) for key, _, value in split]
+    if not all(key and value for key, value in pairs):
         raise ConfigError(
             f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4"
         )
-    return bare, {key: yaml.safe_load(value) for key, _, value in pairs}
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ConfigError(f"'{task}' gives the option {key} {keys.count(key)} times. Give it once.")
+    return bare, {key: yaml.safe_load(value) for key, value in pairs}
 
 
 def _tasks(suite: str) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ class GymnasiumLane:
         self._obs = GymnasiumObs(options.env_id, self._env.observation_space)
         self.spec = _spec_of(self._env, options, self._obs)
         self._env.reset(seed=0)
-        *_, info = self._env.step(np.zeros(self._env.action_space.shape, np.float32))
+        *_, info = self._env.step(_within(self._env.action_space, np.zeros(self.spec.action.dim, np.float32)))
         extra = sorted(key for key in info if _is_extra(key, info[key]))
         self.info_keys: tuple[str, ...] = (*extra, REPORTS_SUCCESS)
         self._reports_success = False  # in the running episode
@@ -96,7 +96,7 @@ class GymnasiumLane:
     def step(self, action: NDArray[np.float32]) -> LaneStep:
         self._steps += 1
         obs, reward, terminated, truncated, self._info = self._env.step(
-            action.reshape(self._env.action_space.shape)
+            _within(self._env.action_space, action)
         )
         told = [bool(self._info[key]) for key in _SUCCESS if key in self._info]
         self._reports_success |= bool(told)
@@ -105,7 +105,7 @@ class GymnasiumLane:
 
     def info(self) -> Sequence[float]:
         return [
-            *(float(self._info.get(key, math.nan)) for key in self.info_keys[:-1]),
+            *(_number(self._info.get(key)) for key in self.info_keys[:-1]),
             float(self._reports_success),
         ]
 
@@ -183,6 +183,22 @@ def _spec_of(env: Any, options: GymnasiumLanes, obs: GymnasiumObs) -> EnvSpec:
         max_episode_steps=int(steps),
         control_hz=float(env.metadata.get("render_fps", 1)),
     )
+
+
+def _within(space: Any, action: NDArray[np.float32]) -> NDArray[Any]:
+    """The action in the shape and type of a Box, and inside it: the float32 that is nearest to a limit in
+    float64 may lie beyond it.
+    """
+    shaped = action.reshape(space.shape)
+    whole = np.issubdtype(space.dtype, np.integer)
+    typed = (np.rint(shaped) if whole else shaped).astype(space.dtype)
+    inside: NDArray[Any] = np.clip(typed, space.low, space.high)
+    return inside
+
+
+def _number(value: Any) -> float:
+    """An entry of `info`; NaN where it is missing, None or no number."""
+    return float(value) if isinstance(value, int | float | np.number | np.bool_) else math.nan
 
 
 def _is_extra(key: str, value: Any) -> bool:
