@@ -162,6 +162,25 @@ def option_of(name: str, option: str) -> Any:
     return _with_options(task)[1].get(option, known[option].default)
 
 
+def same_task(first: str, second: str) -> bool:
+    """True if two names mean one task, or one of them a suite that holds the other.
+
+    Options, such as an engine, may differ, and a Gymnasium environment may be named with or without its
+    module.
+    """
+    one, other = _bare(first), _bare(second)
+    return one == other or any(
+        task.partition("/")[2] in tasks_in(suite) for suite, task in ((one, other), (other, one))
+    )
+
+
+def _bare(name: str) -> str:
+    suite, _, task = name.partition("/")
+    if suite == "gym":
+        return f"{suite}/{task.rpartition(':')[2]}"
+    return name.partition(":")[0]
+
+
 def with_option(name: str, option: str, value: Any) -> str:
     """Name of the same environment with one option changed."""
     bare, written = _with_options(name)
