@@ -18,6 +18,7 @@ from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.eval.advice import advice
+from robo_rl.eval.protocols import Progress
 from robo_rl.eval.rollout import EvalResult, compare_by_report, eval_seeds, evaluate
 from robo_rl.eval.stats import PairedTest, SuccessRate
 from robo_rl.eval.tasks import balanced_seeds, rates_by_task
@@ -38,7 +39,12 @@ USES = {
 
 
 def measure(
-    policy: SavedPolicy, noise_scale: float, env: VecEnv, config: FinetuneVerb, episodes: int | None = None
+    policy: SavedPolicy,
+    noise_scale: float,
+    env: VecEnv,
+    config: FinetuneVerb,
+    episodes: int | None = None,
+    progress: Progress | None = None,
 ) -> EvalResult:
     """Evaluate a policy as it will be deployed, on the episodes of `eval_seed`."""
     device = device_of(policy)
@@ -46,7 +52,7 @@ def measure(
     seeds = evaluation_seeds(env_name(config), config.eval_seed, episodes or config.eval_episodes)
     # An evaluation reads its results anyway, so only the lanes that are due are planned.
     executor = partial(ChunkExecutor, device=device, masked=False)
-    return evaluate(copied_env(env, device), policy, executor, noise, seeds)
+    return evaluate(copied_env(env, device), policy, executor, noise, seeds, progress)
 
 
 def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:
