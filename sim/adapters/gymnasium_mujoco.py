@@ -17,6 +17,7 @@ from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
 from robo_rl.core.spec import EnvSpec
 from sim.adapters.flat import bounded
 from sim.adapters.gymnasium_answers import GymnasiumAnswers
+from sim.adapters.gymnasium_names import names_beside
 from sim.adapters.gymnasium_obs import GymnasiumObs
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
@@ -149,7 +150,10 @@ def _make(options: GymnasiumLanes) -> Any:
         return env
     except gymnasium.error.UnregisteredEnv as error:
         raise UnknownNameError(
-            "gymnasium environment", options.env_id, gymnasium.registry, OWN_ENVIRONMENTS
+            "gymnasium environment",
+            f"gym/{options.env_id}",
+            names_beside(options.env_id, gymnasium.registry.values()),
+            OWN_ENVIRONMENTS,
         ) from error
     except ModuleNotFoundError as error:
         module = options.env_id.partition(":")[0]
