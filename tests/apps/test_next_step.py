@@ -15,7 +15,7 @@ from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.cli.settings_file import expand
 from robo_rl.apps.evaluate import Evaluation, next_step
-from robo_rl.apps.tuning.report import evaluation_seeds
+from robo_rl.apps.tuning.report import advice_label, evaluation_seeds
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.conf.schema import EvaluateConfig
@@ -312,3 +312,12 @@ def test_a_policy_in_another_task_gets_no_advice_on_its_training(
     said = capsys.readouterr().out
     assert said.endswith("This policy was trained in metaworld/reach-v3, not in metaworld/push-v3.\n")
     assert "Next:" not in said
+
+
+@pytest.mark.parametrize(
+    ("test", "label"),
+    [(BETTER, "Instead, for more success"), (WORSE, "Advice"), (None, "Advice")],  # of base to result
+)
+def test_advice_does_not_contradict_the_next_step(test: PairedTest | None, label: str) -> None:
+    """A clear gain is used next: advice on more success is another way then."""
+    assert advice_label(test) == label

@@ -20,12 +20,12 @@ from robo_rl.core.provenance import commit
 from robo_rl.eval.advice import advice
 from robo_rl.eval.protocols import Progress
 from robo_rl.eval.rollout import EvalResult, compare_by_report, eval_seeds, evaluate
-from robo_rl.eval.stats import PairedTest, SuccessRate
+from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.tasks import balanced_seeds, rates_by_task
 from robo_rl.runs.device import device_of
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
-from robo_rl.runs.next_step import after_tuning
+from robo_rl.runs.next_step import after_tuning, winner
 from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.registry import make_env, task_in, tasks_in
@@ -99,8 +99,17 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         print(f"  {stage}")
     print(f"Policy: {run.policy}")
     if told:
-        print(f"Advice: {told}")
+        print(f"{advice_label(test)}: {told}")
     print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")
+
+
+def advice_label(test: PairedTest | ReturnTest | None) -> str:
+    """What advice on more success is for. test: of the base to the result.
+
+    The next step uses a result that is clearly better than the base, and the advice is another way then.
+    """
+    better = test is not None and winner(test) == 1
+    return "Instead, for more success" if better else "Advice"
 
 
 def steps_in_words(outcome: TuningResult, has_base: bool) -> str:
