@@ -115,7 +115,7 @@ class RunDir:
         run._make_room()
         run.checkpoints.mkdir(parents=True)
         write_atomic(run.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
-        write_json(run.path / "run.json", _provenance(settings))
+        write_json(run.path / "run.json", _provenance(settings) | {"verb": _verb_of(config)})
         return run
 
     @classmethod
@@ -332,6 +332,11 @@ def _order(checkpoint: Path) -> tuple[int, int]:
     """(step, number of earlier saves of this step)."""
     step, _, again = checkpoint.name.partition(".")
     return int(step), int(again or 0)
+
+
+def _verb_of(config: Any) -> str:
+    """Verb whose settings `config` is: "train" of a TrainConfig, "distill" of a DistillVerb."""
+    return type(config).__name__.removesuffix("Config").removesuffix("Verb").lower()
 
 
 def _provenance(settings: dict[str, Any]) -> dict[str, Any]:

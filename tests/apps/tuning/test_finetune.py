@@ -420,7 +420,7 @@ def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.Ca
     assert f"CPU time: mean return {mean:.4g} in 2 episodes\n" in said.out
     assert "0 %" not in said.out
     assert robo_rl(["runs", f"path={out}"]) == 0
-    assert capsys.readouterr().out.split() == [str(out), "mean", "return", f"{mean:.4g}"]
+    assert capsys.readouterr().out.split()[:5] == [str(out), "finetune", "mean", "return", f"{mean:.4g}"]
     assert "return -" in said.err  # of the progress bar
     for noise in ("", "zero"):  # this policy takes no noise, so its success holds for both
         words = [
