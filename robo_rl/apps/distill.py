@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from robo_rl.eval.rollout import compare_by_report, evaluate
 from robo_rl.eval.stats import PairedTest
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.next_step import after_distillation, winner
+from robo_rl.runs.progress import counting
 from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.runs.success_note import success_note, write_success_note
@@ -58,6 +61,7 @@ def distill_policy(
 ) -> DistillationResult:
     """Run every round; a resumed `run` continues from its last saved state."""
     rounds = Rounds(config, teacher, noise_scale, env)
+    print(rounds.plan())
     total = config.steps * (config.rounds + 1)
     with resumable(
         run, total=total, label="distill", resume=config.resume, shown=("distill/same_noise",)
@@ -91,15 +95,16 @@ class _Training:
         if self._rounds.learns:
             self._rounds.update(self._session.metrics)
         else:
-            self._rounds.collect(self._show)
+            total = self._rounds.next_steps
+            with counting(self._session.bar, "collecting states", total, "steps") as add:
+                self._rounds.collect(partial(self._collected, add))
 
     def state_dict(self) -> dict[str, Any]:
         return self._rounds.state_dict()
 
-    def _show(self, env_steps: int) -> None:
-        bar = self._session.bar
-        bar.set_postfix_str(f"collecting states, {env_steps} steps", refresh=False)
-        bar.update(0)
+    def _collected(self, add: Callable[[int], None], _: int) -> None:
+        """Count a step of all environments."""
+        add(self._rounds.config.num_envs)
         self._session.raise_if_stopped()  # an interrupted collection is repeated from its start
 
 

@@ -58,7 +58,7 @@ def counting(bar: Any, doing: str, total: int, unit: str) -> Iterator[Callable[[
 
     def add(count: int) -> None:
         nonlocal done, shown_s
-        done += count
+        done = min(total, done + count)  # all environments take the last step together
         bar.set_postfix_str(f"{doing}, {done}/{total} {unit}", refresh=False)
         if not bar.disable and (now_s := time.monotonic()) - shown_s >= bar.mininterval:
             bar.refresh()  # `update` draws nothing while the bar itself stands
