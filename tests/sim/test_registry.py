@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -186,3 +187,33 @@ def test_a_slip_among_many_names_shows_the_nearest_alone() -> None:
         UnknownNameError, match=r"Unknown environment 'xx'\. There are \d+\. All of them: robo-rl info"
     ):
         make_env("xx", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("gym/dock_env.py:Dock-v0", "gym/dock_env:Dock-v0"),
+        ("dock_env.py:Dock-v0", "gym/dock_env:Dock-v0"),
+        ("dock_env.py", "gym/dock_env:Dock-v1"),
+        ("./dock_env.py", "gym/dock_env:Dock-v1"),
+        ("envs/dock_env.py:Dock-v0", "gym/envs.dock_env:Dock-v0"),
+        ("not_there.py", "gym/not_there:<id that it registers>"),
+    ],
+)
+def test_a_file_is_answered_by_the_name_of_its_module(
+    name: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name can be pasted; the id is read from the file where it is left out."""
+    (tmp_path / "dock_env.py").write_text('import gymnasium\n\ngymnasium.register(\n    "Dock-v1", Dock)\n')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=re.escape(f"Write the module without .py: {meant}") + "$"):
+        make_env(name, 1)
+
+
+def test_an_id_of_ones_own_needs_its_module() -> None:
+    """A module that was not imported has not registered it, so the id alone is not known."""
+    with pytest.raises(UnknownNameError, match=r"name that, too: env=gym/<module>:Dock-v0$"):
+        make_env("Dock-v0", 1)
+    with pytest.raises(UnknownNameError) as caught:
+        make_env("peg-insert-side-v2", 1)
+    assert "<module>" not in str(caught.value)

@@ -331,7 +331,7 @@ def test_spaces_that_no_policy_reads_name_the_wrapper(space: gymnasium.Space[Any
 
 
 def test_unknown_ids_are_named() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'Hopper-v5'"):
+    with pytest.raises(UnknownNameError, match="Did you mean 'gym/Hopper-v5'"):
         make_env("gym/Hoper-v5", 1)
     with pytest.raises(ConfigError, match="module 'not_there', which is not found"):
         make_env("gym/not_there:Mine-v0", 1)
@@ -382,3 +382,18 @@ def test_user_environment_runs_in_workers(name: str, tmp_path: Path, monkeypatch
 def test_unknown_id_error_explains_own_environments() -> None:
     with pytest.raises(UnknownNameError, match=r"gym/<module>:<id>.*ROBO_RL_PLUGINS"):
         make_env("gym/Hoper-v5", 1)
+
+
+def test_a_wrong_id_of_a_users_module_suggests_the_right_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The suggestion can be pasted as it is: it holds gym/ and the module."""
+    (tmp_path / "own_env_for_names.py").write_text(OWN.replace("OwnForATest", "OwnForNames"))
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(UnknownNameError) as caught:
+            make_env("gym/own_env_for_names:Own", 1)
+    finally:
+        gymnasium.registry.pop("OwnForNames-v0")
+        sys.modules.pop("own_env_for_names")
+    assert str(caught.value).endswith("Known: gym/own_env_for_names:OwnForNames-v0.")
