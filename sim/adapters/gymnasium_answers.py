@@ -84,7 +84,7 @@ class GymnasiumAnswers:
         return f"{found} from {self._where}; its observation_space says {expected}", ""
 
     def _number(self, what: str, value: Any) -> float:
-        """A single number of an answer; an array may hold it, as in environments that were written for batches."""
+        """A single number of an answer; also one in an array, as environments of batches return it."""
         if isinstance(value, float | bool):
             return value
         array = np.asarray(value)
