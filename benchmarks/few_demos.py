@@ -1,4 +1,4 @@
-"""What helps a base policy that has few demonstrations: one change at a time, on MetaWorld.
+"""What helps a base policy that has few demonstrations: one change at a time, on simulated tasks.
 
     python benchmarks/few_demos.py --seeds 3
     python benchmarks/few_demos.py --tasks push --variants plain floor noise --seeds 5
@@ -30,10 +30,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported here a
 import numpy as np
 import torch
 from common import cpu_seconds, emit, own_folder, parser, verb
-from finetune import DEMOS, EXPERT_NOISE, FINAL_SEED
+from finetune import DEMOS, EXPERT_NOISE, FINAL_SEED, env_of, folder_of
 from torch import Tensor
 from tqdm import tqdm
 
+from policies.base.flow import FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
@@ -46,6 +47,7 @@ from robo_rl.core.seeding import derive_seed, generator
 from robo_rl.data.windows import WindowSpec
 from robo_rl.eval.rollout import eval_seeds, evaluate
 from robo_rl.eval.stats import mean_over_seeds
+from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.ranks import Ranks
 from sim.registry import make_env
 
@@ -67,6 +69,8 @@ class Variant:
     smooth: int = 0  # actions are means over this many frames before and after
     ensemble: float | None = None  # temporal ensemble of the executor
     members: int = 1  # policies of different seeds, whose chunks are averaged
+    prediction: str = "velocity"  # of the flow's network
+    residual: bool = False  # skip connections in the MLP
 
 
 VARIANTS = {
@@ -82,6 +86,10 @@ VARIANTS = {
     "temporal_ensemble": Variant(ensemble=0.1),  # evaluate ensemble=0.1
     "longer": Variant(updates=6000),  # train steps=6000
     "three_policies": Variant(members=3),
+    "preconditioned": Variant(prediction="preconditioned"),  # train process.prediction=preconditioned
+    "sample": Variant(prediction="sample"),  # train process.prediction=sample
+    "residual": Variant(residual=True),  # train net.residual=true
+    "both": Variant(prediction="preconditioned", residual=True),
 }
 
 
@@ -98,7 +106,7 @@ class Cell:
 
     @property
     def home(self) -> Path:
-        return self.folder / f"{self.task}-{DEMOS[self.task]}" / f"seed{self.seed}"
+        return self.folder / folder_of(self.task) / f"seed{self.seed}"
 
     @property
     def demonstrations(self) -> Path:
@@ -137,7 +145,7 @@ def main() -> None:
 
 def collect(cell: Cell) -> None:
     """Demonstrations of this task and seed, as `finetune.py` collects them."""
-    env, out = f"env=metaworld/{cell.task}-v3", f"out={cell.demonstrations}"
+    env, out = f"env={env_of(cell.task)}", f"out={cell.demonstrations}"
     more = (f"episodes={DEMOS[cell.task]}", f"noise={EXPERT_NOISE}", f"seed={cell.seed}")
     verb("collect", env, out, *more)
 
@@ -165,7 +173,8 @@ def trained(variant: Variant, data: TrainData, seed: int) -> GenerativePolicy:
     windows = data.windows(WindowSpec(variant.obs_steps, variant.chunk), 0)
     assert isinstance(windows, TensorWindows)
     states = data.normalizer(variant.range_floor)
-    shape = GenerativeConfig(obs_steps=variant.obs_steps, chunk=variant.chunk, execute=variant.execute)
+    net, process = MlpDenoiserConfig(residual=variant.residual), FlowConfig(prediction=variant.prediction)
+    shape = GenerativeConfig(variant.obs_steps, variant.chunk, variant.execute, net, process)
     torch.manual_seed(derive_seed("init", seed))
     policy = GenerativePolicy.build(data.spec.for_policies(), states, shape)
     if variant.smooth:

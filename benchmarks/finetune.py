@@ -36,7 +36,8 @@ from common import emit, own_folder, parser, verb
 
 from robo_rl.core.parent_death_signal import exit_with_parent
 
-DEMOS = {"peg-insert-side": 20, "assembly": 5, "pick-place": 6, "hand-insert": 12, "push": 6}
+METAWORLD = {"peg-insert-side": 20, "assembly": 5, "pick-place": 6, "hand-insert": 12, "push": 6}
+DEMOS = METAWORLD | {"navigate": 40}
 EXPERT_NOISE = 0.1
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0, choices of `auto` use 2
 
@@ -66,7 +67,9 @@ class SeedResult:
 
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
-    options.add_argument("--task", choices=[*DEMOS, "all"], default="peg-insert-side")
+    options.add_argument(
+        "--task", choices=[*DEMOS, "all"], default="peg-insert-side", help="all: those of MetaWorld"
+    )
     options.add_argument(
         "--method", default="steering", help="methods that improve a base, separated by commas"
     )
@@ -85,7 +88,7 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=2, help="number of parallel seeds")
     args = options.parse_args()
     seeds, folder = 1 if args.quick else args.seeds, own_folder(args.folder)
-    for task in DEMOS if args.task == "all" else [args.task]:
+    for task in METAWORLD if args.task == "all" else [args.task]:
         for method in args.method.split(","):
             given = (args.base_seed, folder, args.env_steps, args.quick, DEMOS[task], args.num_envs)
             more = (tuple(args.set), args.no_demos)
@@ -114,7 +117,7 @@ class Call:
 
     @property
     def task_folder(self) -> Path:
-        return self.folder / f"{self.task}-{self.demos}"
+        return self.folder / folder_of(self.task)
 
     @property
     def base_folder(self) -> Path:
@@ -143,6 +146,16 @@ class Call:
         return shown if self.base_seed is None else f"{shown}/one_base"
 
 
+def env_of(task: str) -> str:
+    """Name of the environment of a task in `DEMOS`."""
+    return f"metaworld/{task}-v3" if task in METAWORLD else f"mobile/{task}"
+
+
+def folder_of(task: str) -> str:
+    """Folder of a task's results."""
+    return f"{task}-{DEMOS[task]}"
+
+
 def run_seed(call: Call) -> SeedResult:
     """Demonstrations, base, method and measurement of one seed; existing results are reused."""
     done = call.home / f"{call.label}.json"
@@ -162,7 +175,7 @@ def make_base(call: Call) -> None:
     if (base / "policy").exists():
         return
     seed, quick = f"seed={call.base_folder.name.removeprefix('seed')}", ["steps=200"] if call.quick else []
-    env, noise = f"env=metaworld/{call.task}-v3", f"noise={EXPERT_NOISE}"
+    env, noise = f"env={env_of(call.task)}", f"noise={EXPERT_NOISE}"
     verb("collect", env, f"out={data}", f"episodes={call.demos}", noise, seed)
     verb("train", f"data={data}", f"out={base}", seed, "overwrite=true", *quick)
 

@@ -28,7 +28,8 @@ seeds. The line has the success of each seed, that of the base as it is deployed
 change of each task, all on the same episodes. --rl teacher: a pupil, a new VLA or its base (--pupil), learns
 from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set; --taught-steps
 teacher: only from the steps in which the teacher acted, and not from those of the base before them.
---rounds 2 adds as many episodes that the pupil of the first round begins, and the pupil learns on from all.
+--rounds 2 adds as many episodes that the pupil of the first round begins, and the pupil learns on from all;
+--last-steps: with another number of updates in the last round.
 
 --bases names policies that were trained with different seeds (--name ... --set seed=...): success with and
 without noise is then over all of them, and after_rl_success has a base for each of --rl-seeds.
@@ -107,6 +108,7 @@ def main() -> None:
         help="--rl teacher: steps of the recorded episodes that the pupil learns",
     )
     options.add_argument("--pupil-steps", type=int, default=4000, help="--rl teacher: updates of the pupil")
+    options.add_argument("--last-steps", type=int, help="updates of the last round's pupil, if others")
     options.add_argument("--rounds", type=int, default=1, help="--rl teacher: rounds of recorded episodes")
     options.add_argument(
         "--pupil",
@@ -302,6 +304,7 @@ class Measurement:
             self.more |= {
                 "pupil": args.pupil,
                 "pupil_updates": args.pupil_steps,
+                "last_updates": args.last_steps or args.pupil_steps,
                 "rounds": args.rounds,
                 "taught_steps": args.taught_steps,
             }
@@ -330,7 +333,9 @@ class Measurement:
         home = self.run_of(policy, seed)
         first = PUPILS[self.args.pupil] + ("_corrected" if alone else "")
         later = [f"{first}_round{k}" for k in range(2, self.args.rounds + 1)]
-        pupils = [home / name for name in (first, *later)]
+        names = [first, *later]
+        names[-1] += "" if self.args.last_steps is None else f"_{self.args.last_steps}_updates"
+        pupils = [home / name for name in names]
         return Lesson(policy, data, env, seed, home, episodes, pupils, alone)
 
     def costs(self, policy: str, seed: int) -> dict[str, Any]:
@@ -351,7 +356,9 @@ class Measurement:
         init = [policy if args.pupil == "base" else None, *lesson.pupils]
         for k, (before, pupil) in enumerate(zip(init, lesson.pupils, strict=False), 1):
             data = ",".join(map(str, [lesson.demos, *lesson.record(rounds=k)]))
-            more = VLA | self.given | {"seed": seed, "steps": args.pupil_steps}
+            is_last = k == args.rounds and args.last_steps is not None
+            updates = args.last_steps if is_last else args.pupil_steps
+            more = VLA | self.given | {"seed": seed, "steps": updates}
             more |= {} if before is None else {"init": before}
             more |= {"learn_steps": "human"} if args.taught_steps == "teacher" else {}
             self.train(f"[{data}]", pupil, more)

@@ -31,17 +31,21 @@ LARGEST = {
     "velocity_rad_s": 100.0,
     "acceleration_rad_s2": 10_000.0,
 }
+LARGEST_START_JUMP_RAD = math.pi
+LEAST_AXIS = 1e-6  # length below which an axis is no direction
 # Plausible rates of messages. Age limits follow from them: at 0.001 Hz a state would be valid for an hour.
 LEAST_HZ, MOST_HZ = 1.0, 10_000.0
+# Arm, gripper and two more. A larger number would switch off the stop that a second publisher causes.
+MOST_STATE_PUBLISHERS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Joint:
     """Limits of one joint, and its place in the kinematic chain.
 
-    step_rad: largest distance between a command and the measured position; None: 0.1 s at velocity_rad_s.
-    axis, offset_m: axis of rotation and origin in the frame of the previous joint, at position zero. They are
-    needed for a workspace only.
+    step_rad: largest distance between a command and the measured position, at most the joint's range; None:
+    0.1 s at velocity_rad_s. axis, offset_m: axis of rotation and origin in the frame of the previous joint,
+    at position zero. They are needed for a workspace and for motion of the tool.
     """
 
     name: str
@@ -90,10 +94,10 @@ class RobotDescription:
     """Properties of an arm that have to be known before it moves. Raises ConfigError for implausible values.
 
     command_hz, state_hz: rates of commands and of measured states.
-    start_jump_rad: largest distance between a policy's first command and the measured position.
+    start_jump_rad: largest distance between a policy's first command and the measured position; at most pi.
     tool_m: position of the tool in the frame of the last joint; None: the origin of that frame.
     frame_id: frame of the arm's base, in the headers of joint states and trajectories.
-    state_publishers: of `joint_states`; more than one where a gripper publishes there, too.
+    state_publishers: of `joint_states`, up to 4; more than one where a gripper publishes there, too.
     gripper: which of the joints is the gripper, if it has one. It is limited, recorded and commanded as the
     others; its values are in m where it slides. It does not move the tool.
     """
@@ -262,6 +266,7 @@ def _check(robot: RobotDescription) -> None:
             _positive(f"{robot.name}.cameras.{name}", key, getattr(camera, key))
     if robot.gripper is not None:
         _check_gripper(robot, robot.gripper)
+    _check_kinematics(robot)
     if robot.workspace is not None:
         _check_box(robot, robot.workspace)
 
@@ -273,7 +278,17 @@ def _check_joints(robot: RobotDescription) -> None:
         )
     for key in ("command_hz", "state_hz", "start_jump_rad", "state_publishers"):
         _positive(robot.name, key, getattr(robot, key))
+    if robot.state_publishers > MOST_STATE_PUBLISHERS:
+        raise ConfigError(
+            f"state_publishers = {robot.state_publishers} of '{robot.name}': expected 1 to "
+            f"{MOST_STATE_PUBLISHERS}, because one publisher more than that stops the arm."
+        )
     _check_rates(robot)
+    if robot.start_jump_rad > LARGEST_START_JUMP_RAD:
+        raise ConfigError(
+            f"start_jump_rad = {robot.start_jump_rad:g} of '{robot.name}': expected at most "
+            f"{LARGEST_START_JUMP_RAD:.4g}. Angles are in radians: divide degrees by 57.296."
+        )
     for joint in robot.joints:
         if not -math.inf < joint.low_rad < joint.high_rad < math.inf:
             raise ConfigError(
@@ -285,6 +300,27 @@ def _check_joints(robot: RobotDescription) -> None:
         _check_magnitude(robot.name, joint)
         if joint.step_rad is not None:
             _positive(f"{robot.name}.{joint.name}", "step_rad", joint.step_rad)
+            if joint.step_rad > (most := joint.high_rad - joint.low_rad) + 1e-9:
+                raise ConfigError(
+                    f"Joint '{joint.name}' of '{robot.name}' has step_rad {joint.step_rad:g}; expected at "
+                    f"most its range, {most:.4g}. Angles are in radians: divide degrees by 57.296."
+                )
+
+
+def _check_kinematics(robot: RobotDescription) -> None:
+    """Refuse directions and places with which the pose of the tool cannot be computed."""
+    places = {f"offset_m of '{joint.name}'": joint.offset_m for joint in robot.joints} | {
+        "tool_m": robot.tool_m
+    }
+    for name, place in places.items():
+        if place is not None and not all(math.isfinite(value) for value in place):
+            raise ConfigError(f"{name} of '{robot.name}' must be finite, found {list(place)}.")
+    for joint in robot.joints:
+        if joint.axis is not None and not LEAST_AXIS <= math.hypot(*joint.axis) < math.inf:
+            raise ConfigError(
+                f"axis of '{joint.name}' of '{robot.name}' is {list(joint.axis)}; give a direction, such as "
+                "[0, 0, 1]."
+            )
 
 
 def _check_gripper(robot: RobotDescription, gripper: GripperDescription) -> None:
@@ -332,8 +368,6 @@ def _check_box(robot: RobotDescription, box: Box) -> None:
             f"The workspace of '{robot.name}' needs axis and offset_m of every joint; {', '.join(missing)} "
             "lack them. Add them, or remove workspace."
         )
-    if zero := [joint.name for joint in arm if not any(joint.axis or ())]:
-        raise ConfigError(f"axis of {', '.join(zero)} of '{robot.name}' has length 0; give a direction.")
 
 
 def _positive(owner: str, key: str, value: float) -> None:

@@ -18,6 +18,7 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from hardware.setting_types import expected_types, wrong_type
 from hardware.states import ArmState, JointCommand, QuadState, Setpoint
 from robo_rl.core.errors import ConfigError, DriverError, MissingDependencyError
 from robo_rl.core.packages import pip_install
@@ -143,15 +144,19 @@ def make_driver(name: str, settings: Mapping[str, Any], watchdog_s: float = WATC
     docs/drivers.md lists those watchdogs. Raises UnknownNameError for an unknown driver and ConfigError for
     unknown, missing or unusable settings.
     """
+    check_settings(name, settings, watchdog_s)
     settings, watchdog_s = _watched(settings, watchdog_s)
-    check_settings(name, settings)
-    _check_rate(name, settings, watchdog_s)
     driver: Driver[Any, Any] = lookup("driver", DRIVERS, name)(**settings, watchdog_s=watchdog_s)
     return driver
 
 
-def check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Raise UnknownNameError for an unknown driver, ConfigError for an unknown or missing setting."""
+def check_settings(name: str, settings: Mapping[str, Any], watchdog_s: float = WATCHDOG_S) -> None:
+    """Raise UnknownNameError for an unknown driver.
+
+    Raises ConfigError for an unknown or missing setting, one of another type than the driver's argument, and
+    a command rate at which the watchdog would fire between two commands.
+    """
+    settings, watchdog_s = _watched(settings, watchdog_s)
     parameters = inspect.signature(lookup("driver", DRIVERS, name)).parameters
     known = [key for key in parameters if key != "watchdog_s"] + ["watchdog_s"]  # common to all drivers
     if unknown := sorted(settings.keys() - set(known)):
@@ -166,6 +171,11 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> None:
     empty = inspect.Parameter.empty
     if needed := [key for key, value in parameters.items() if value.default is empty and key not in settings]:
         raise ConfigError(f"The driver '{name}' needs the setting {', '.join(needed)}.")
+    kinds = expected_types(lookup("driver", DRIVERS, name))
+    for key, value in settings.items():
+        if expected := wrong_type(value, kinds[key]):
+            raise ConfigError(f"{key}={value!r} of the driver '{name}': expected {expected}.")
+    _check_rate(name, settings, watchdog_s)
 
 
 def _watched(settings: Mapping[str, Any], watchdog_s: float) -> tuple[dict[str, Any], float]:
@@ -182,7 +192,7 @@ def _watched(settings: Mapping[str, Any], watchdog_s: float) -> tuple[dict[str, 
 def _check_rate(name: str, settings: Mapping[str, Any], watchdog_s: float) -> None:
     """Raise ConfigError for a command rate at which the watchdog would fire between two commands."""
     rate_hz = settings.get("rate_hz")
-    if isinstance(rate_hz, int | float) and 0.0 < rate_hz < PERIODS / watchdog_s:
+    if rate_hz is not None and not rate_hz >= PERIODS / watchdog_s:
         raise ConfigError(
             f"rate_hz={rate_hz:g} of the driver '{name}' is too slow: the watchdog stops the "
             f"robot {1e3 * watchdog_s:g} ms after a command. Expected at least {PERIODS / watchdog_s:g} Hz, "

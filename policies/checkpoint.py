@@ -108,8 +108,10 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = No
     dataset: folder whose contract `env` is; None: `env` is the contract of an environment.
     """
     source, use = env.name, "environment"
+    remedy = "Use the task that it was trained for, with the same options."
     if dataset is not None:
         source, use = f"the dataset {dataset} of {env.name}", "dataset"
+        remedy = "Give a dataset of the task that it was trained for."
     trained = getattr(policy, "env", None)
     where = f" in {trained.name}" if isinstance(trained, EnvSpec) else ""
     for key, array in policy.obs_spec.items():
@@ -123,8 +125,7 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = No
         if (found.shape, found.dtype) != (array.shape, array.dtype):
             raise CheckpointError(
                 f"Observation '{key}' of {source} is {found.dtype} {found.shape}, but the policy was "
-                f"trained{where} on {array.dtype} {array.shape}. Use the task that it was trained for, with "
-                "the same options."
+                f"trained{where} on {array.dtype} {array.shape}. {remedy}"
             )
     ours, theirs = policy.action_spec, env.action
     if ours.dim != theirs.dim:

@@ -7,7 +7,6 @@ names, and a policy keeps the name of the environment that it was trained on.
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,6 +22,7 @@ from robo_rl.core.registry import lookup
 from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.core.text.instruction import MOST_BYTES
 from robo_rl.core.text.nearest import is_misspelt
+from sim.adapters.gymnasium_names import check_no_file, in_gymnasium, own_environment
 from sim.adapters.metaworld_instructions import WORDINGS, is_suite, task_number, tasks_of
 from sim.tasks.table import OF_YOUR_OWN
 from sim.vec.expert import Expert, WatchingExpert
@@ -88,8 +88,6 @@ EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "recall": ("sim.tasks.recall.expert:RecallExpert", None),
     "metaworld suite": ("sim.adapters.metaworld_words:WordsExpert", "sim"),
 }
-
-_VERSION = re.compile(r"-v\d+$")
 
 
 def list_envs() -> list[str]:
@@ -160,6 +158,25 @@ def option_of(name: str, option: str) -> Any:
     if suite not in WITH_OPTIONS or option not in (known := _options_of(suite, task)):
         return None
     return _with_options(task)[1].get(option, known[option].default)
+
+
+def same_task(first: str, second: str) -> bool:
+    """True if two names mean one task, or one of them a suite that holds the other.
+
+    Options, such as an engine, may differ, and a Gymnasium environment may be named with or without its
+    module.
+    """
+    one, other = _bare(first), _bare(second)
+    return one == other or any(
+        task.partition("/")[2] in tasks_in(suite) for suite, task in ((one, other), (other, one))
+    )
+
+
+def _bare(name: str) -> str:
+    suite, _, task = name.partition("/")
+    if suite == "gym":
+        return f"{suite}/{task.rpartition(':')[2]}"
+    return name.partition(":")[0]
 
 
 def with_option(name: str, option: str, value: Any) -> str:
@@ -253,6 +270,8 @@ def _split(kind: str, name: str) -> tuple[str, str]:
             "tried on the robot: robo-rl export, contract, then up. To evaluate in a simulated task "
             "with the same contract, import the robot's recordings anew with env=<that task>."
         )
+    if suite == "gym" or suite not in (*SUITES, *BATCHED):
+        check_no_file(name)
     bare = _with_options(task)[0] if suite in WITH_OPTIONS else task
     if suite == "metaworld" and is_suite(bare):
         tasks_of(bare)  # raises for an unknown one
@@ -263,7 +282,7 @@ def _split(kind: str, name: str) -> tuple[str, str]:
         own = [each for each in every if each.startswith(f"{suite}/")]
         elsewhere = [each for each in every if each.endswith(f"/{bare or name}")]
         slip = is_misspelt(name, own)  # metaworld/reach is no misspelt arm/reach
-        if (":" in suite or not (slip or elsewhere or own)) and (meant := _in_gymnasium(name)):
+        if (":" in suite or not (slip or elsewhere or own)) and (meant := in_gymnasium(name)):
             raise ConfigError(
                 f"Unknown {kind} '{name}'. Did you mean 'gym/{meant}'? Environments of Gymnasium have the "
                 "prefix gym/."
@@ -273,41 +292,27 @@ def _split(kind: str, name: str) -> tuple[str, str]:
             name,
             own if slip else elsewhere or own or every,
             "robo-rl info",
-            OF_YOUR_OWN if suite in SCENES else "",
+            OF_YOUR_OWN if suite in SCENES else own_environment(name, every),
         )
     return suite, task
 
 
-def _in_gymnasium(name: str) -> str:
-    """Id by which Gymnasium may know an environment without a suite: Pendulum-v1, my_envs:Mine-v0; else "".
-
-    A version that is not registered stands for the newest one.
-    """
-    if re.fullmatch(r"[\w.]+:[\w./-]+", name):
-        return name
-    if find_spec("gymnasium") is None:
-        return ""
-    ids: dict[str, Any] = _attribute("gymnasium:registry")
-    for each in filter(None, (name, name.partition("/")[2])):
-        if each in ids:
-            return each
-        bare = _VERSION.sub("", each)
-        if versions := [int(i.removeprefix(f"{bare}-v")) for i in ids if _VERSION.sub("", i) == bare != i]:
-            return f"{bare}-v{max(versions)}"
-    return ""
-
-
 def _with_options(task: str) -> tuple[str, dict[str, Any]]:
     """Task and options of a name: ("race", {"track": "splits"}) of "race:track=splits"; values are read as
-    YAML.
+    YAML. Raises ConfigError for an option without a value, or given twice.
     """
     bare, _, words = task.partition(":")
-    pairs = [word.partition("=") for word in words.split(",") if word]
-    if not all(key and value for key, _, value in pairs):
+    split = [word.partition("=") for word in words.split(",") if word.strip()]
+    pairs = [(key.strip(), value.strip()) for key, _, value in split]
+    if not all(key and value for key, value in pairs):
         raise ConfigError(
             f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4"
         )
-    return bare, {key: yaml.safe_load(value) for key, _, value in pairs}
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ConfigError(f"'{task}' gives the option {key} {keys.count(key)} times. Give it once.")
+    return bare, {key: yaml.safe_load(value) for key, value in pairs}
 
 
 def _tasks(suite: str) -> tuple[str, ...]:

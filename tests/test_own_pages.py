@@ -4,12 +4,14 @@ contract.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import mujoco
 import pytest
 import torch
 
@@ -27,6 +29,32 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "own-robot-task-engine.md"
 BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 
+def urdf() -> str:
+    """The panda's joints, as a URDF with a hand at a fixed joint."""
+    model = mujoco.MjModel.from_xml_path(str(PANDA.path))
+    parts, parent = [], "base"
+    for joint in (model.joint(name) for name in PANDA.joints):
+        body = model.body(int(joint.bodyid[0]))
+        roll = 2.0 * math.atan2(body.quat[1], body.quat[0])
+        low, high = joint.range.tolist()
+        parts.append(
+            f'<joint name="{joint.name}" type="revolute"><parent link="{parent}"/><child link="{body.name}"/>'
+            f'<origin xyz="{" ".join(map(str, body.pos))}" rpy="{roll} 0 0"/><axis xyz="0 0 1"/>'
+            f'<limit lower="{low}" upper="{high}" effort="87" velocity="2"/></joint>'
+        )
+        parent = body.name
+    parts.append(
+        f'<joint name="wrist" type="fixed"><parent link="{parent}"/><child link="hand"/>'
+        '<origin xyz="0 0 0.1"/></joint>'
+    )
+    inertia = '<inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/>'
+    links = [
+        f'<link name="{name}"><inertial><mass value="1"/>{inertia}</inertial></link>'
+        for name in ("base", *(f"link{i}" for i in range(1, 8)), "hand")
+    ]
+    return f'<robot name="mine">{"".join(links + parts)}</robot>'
+
+
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Write blocks that begin with a file name to that file, and run the others in order. Returns their
@@ -35,6 +63,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "my_arm.xml").write_text(PANDA.path.read_text())
+    (tmp_path / "my_arm.urdf").write_text(urdf())
     left = []
     try:
         for code in BLOCK.findall(PAGE.read_text()):
@@ -56,21 +85,43 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
 
 def test_the_page_runs(made: list[dict[str, Any]]) -> None:
     """The script is recorded, the robot lifts, the expert solves the task, the engine counts."""
-    script, *others = made
-    assert [episode.success for episode in script["data"]] == [True] * 4
-    robot, task, engine = (space["env"] for space in others)
+    recorded = next(space["data"] for space in made if "data" in space)
+    assert [episode.success for episode in recorded] == [True] * 4
+    robot, task, engine = (space["env"] for space in made if "env" in space)
     assert "tool x, y, z" in robot.spec.action.unit
+    expert = next(space["expert"] for space in made if "expert" in space)
     seeds = EpisodeSeeds(("own", 0))
     obs, solved = task.reset(seeds), 0
     for _ in range(60):
         zero = torch.zeros(4, dtype=torch.long)
-        obs, _, _, _, info = task.step(others[1]["expert"].act(obs, zero, zero))
+        obs, _, _, _, info = task.step(expert.act(obs, zero, zero))
         solved += int((info["final_mask"] & info["success"]).sum())
     assert solved >= 4
     engine.reset(seeds)
     before = engine._engine.substeps
     engine.step(torch.zeros(2, 5))
     assert engine._engine.substeps == before + 10
+
+
+@pytest.mark.usefixtures("made")
+def test_a_urdf_saved_as_the_page_says_is_an_arm(tmp_path: Path) -> None:
+    """It reaches, and its tool is where the URDF's hand is: 10 cm beyond the last link and 10 cm further."""
+    (tmp_path / "from_urdf.yaml").write_text(
+        (tmp_path / "my_arm.yaml")
+        .read_text()
+        .replace("my_arm.xml", "my_arm_from_urdf.xml")
+        .replace("fingers", "#")
+    )
+    env: Any = make_env(f"arm/reach:robot={tmp_path / 'from_urdf.yaml'}", 1)
+    env.reset(iter([1, 2, 3]))
+    hand = env.view.body("hand")
+    link = env.view.body("link7").m
+    assert float((hand.m - link).norm()) == pytest.approx(0.1)
+    assert float((env.view.tool.m - link).norm()) == pytest.approx(0.2)
+    before_m = env.view.tool.m
+    for _ in range(5):
+        env.step(torch.zeros(1, 3))
+    assert float((env.view.tool.m - before_m).norm()) < 2e-3
 
 
 @pytest.mark.usefixtures("made")

@@ -50,7 +50,7 @@ class World:
         self.room = [0.5 * (b - a) for a, b in zip(low, high, strict=True)]
         self.envelope, self.lean, self.stamp = envelope, 0.0, rng.choice((0.0, 5.0, 1.79e9))
         self.frames = ("world", "base_link")
-        self.mute_policy = self.mute_robot = 0
+        self.mute_policy = self.mute_robot = self.grounded = 0
 
     def _bounds(self, envelope: FlightEnvelope, ground: float | None) -> Bounds:
         e = envelope
@@ -102,7 +102,10 @@ class World:
         reach = rng.choice((0.3, 0.3, 0.3, 1.01, 1.5)) if rng.random() < wild else 0.3
         position = [m + reach * r * rng.uniform(-1, 1) for m, r in zip(self.middle, self.room, strict=True)]
         if rng.random() < 0.1 * wild:
-            position[2] = self.oracle.b.ground + rng.choice((0.0, 0.02, 0.09, 0.2, 0.4))
+            self.grounded = rng.choice((1, 2, 2, 3, 6))
+        if self.grounded:  # wrongly, or because it is down
+            self.grounded -= 1
+            position[2] = self.oracle.b.ground + rng.choice((0.0, 0.02, 0.02, 0.02, 0.09, 0.4))
         self.lean = (
             rng.choice((0.0, 0.3, 0.9, 1.05, 2.0, 3.1)) if rng.random() < 0.3 * wild else 0.5 * self.lean
         )

@@ -75,6 +75,7 @@ class FlightOracle:
         self.late_from: float | None = None
         self.blind_from, self.cause, self.passed = math.nan, "", 0
         self.tipped: list[float] = []  # receipts of states in a row that would cut the motors
+        self.low: list[float] = []  # receipts of states in a row on the ground
 
     @property
     def silent(self) -> bool:
@@ -89,10 +90,12 @@ class FlightOracle:
             return
         if (self.armed or self.landing) and _angle(state.up) > self.b.cut_tilt:
             self.tipped.append(state.received)
-            if len(self.tipped) < 3 and (len(self.tipped) < 2 or state.received - self.tipped[0] < 0.05):
+            if _is_doubtful(self.tipped):
                 return  # one wrong state of the estimator
         else:
             self.tipped.clear()
+        is_low = state.position[2] - self.b.ground <= self.b.cut_height
+        self.low = [*self.low, state.received] if is_low else []
         self.state, self.frames = state, frames
 
     def told(self, values: Numbers, stamp: float, ours: bool, received: float, taken: bool) -> None:
@@ -170,7 +173,7 @@ class FlightOracle:
             return
         if fresh and state is not None:
             self.blind_from = math.nan
-            if state.position[2] - self.b.ground <= self.b.cut_height:
+            if self.low and not _is_doubtful(self.low):
                 self._end("on the ground")
         elif math.isnan(self.blind_from):
             self.blind_from = now if math.isfinite(now) else math.nan
@@ -250,6 +253,11 @@ class FlightOracle:
 
 def _angle(up: Numbers) -> float:
     return math.acos(min(1.0, max(-1.0, up[2])))
+
+
+def _is_doubtful(received: list[float]) -> bool:
+    """True for one state, or two within 50 ms: an estimator may be wrong for so long."""
+    return len(received) < 2 or (len(received) == 2 and received[1] - received[0] < 0.05)
 
 
 def _aged(state: Seen) -> Seen:

@@ -40,7 +40,7 @@ class ControllerOutput(Protocol):
 
 
 class ForwardOutput:
-    """Each target as it is, for a forward_command_controller."""
+    """Each target as it is, for a forward_command_controller of positions."""
 
     fault = ""
 
@@ -54,8 +54,10 @@ class ForwardOutput:
         self._publish(target_rad)
 
     def rest(self, measured_rad: Joints, now_s: float) -> None:
-        """Hold where the arm is measured."""
-        self._publish(measured_rad)
+        """Send nothing: the controller holds the last target.
+
+        The measured position may be old, and lags behind the target by more than one step of a command.
+        """
 
 
 class StreamedOutput:

@@ -1,9 +1,9 @@
 """Driver of an arm of ros2_control, over the bus: trajectories, forward commands or FollowJointTrajectory.
 
 Watchdog: a timer on the bus brings the arm to rest when no command has come for `watchdog_s`. If this process
-dies, the controller plays the rest of the last trajectory, which ends at rest two periods after it was sent,
-or keeps the last forward command. Do not use this driver with a velocity controller; with rclpy it checks
-that.
+dies, the controller plays the rest of the last trajectory, which ends at rest two periods after it was sent.
+A forward controller keeps the last command, in both cases. A state that is not finite counts as missing. Do
+not use this driver with a velocity controller; with rclpy it checks that.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class Ros2ControlDriver:
         self._sender: ControllerOutput | None = None  # once it is known what the controller takes
         self._state: ArmState | None = None
         self._other_joints: tuple[str, ...] = ()  # joints of the newest message without this arm's
+        self._not_finite: tuple[str, ...] = ()  # joints without a finite position in the newest state
         self._connected, self._stopped = False, False
         self._deadline_s: float | None = None
         self._stop_cause = "it was stopped"
@@ -118,6 +119,11 @@ class Ros2ControlDriver:
         """True while states of the arm come, so that `connect` returns without spinning the bus."""
         return self._state is not None and self._bus.now() - self._state.received_s <= STATE_AGE_S
 
+    @property
+    def missing(self) -> str:
+        """What does not come while `receives_states` is false, in words."""
+        return f"finite joint_states of {', '.join(self._not_finite)}" if self._not_finite else "joint_states"
+
     def read(self) -> ArmState:
         if self._state is None:
             raise DriverError(f"{self._robot} has sent no joint positions yet. Call connect() first.")
@@ -133,7 +139,9 @@ class Ros2ControlDriver:
             )
         if not self.receives_states:
             self.stop("no joint_states came")
-            raise DriverError(f"{self._robot}: no joint_states came for {STATE_AGE_S:g} s. Nothing was sent.")
+            raise DriverError(
+                f"{self._robot}: no {self.missing} came for {STATE_AGE_S:g} s. Nothing was sent."
+            )
         measured_rad = self.read().position_rad
         target_rad = self._limiter.next(command, measured_rad)
         self._sender.send(target_rad, measured_rad, self._bus.now())
@@ -150,15 +158,15 @@ class Ros2ControlDriver:
         self._connected = False
 
     def _wait_for_state(self) -> None:
-        self._state, self._other_joints = None, ()
+        self._state, self._other_joints, self._not_finite = None, (), ()
         end_s = self._bus.now() + FIRST_STATE_S
         self._bus.spin(lambda: self._state is not None or self._bus.now() >= end_s)
         if self._state is None:
             if self._other_joints:
                 check_names(self._robot, self._other_joints, self.names)
             raise DriverError(
-                f"No joint_states came within {FIRST_STATE_S:g} s. Check that the joint_state_broadcaster is "
-                "active, in this namespace and this ROS_DOMAIN_ID."
+                f"No {self.missing} came within {FIRST_STATE_S:g} s. Check that the joint_state_broadcaster "
+                "is active, in this namespace and this ROS_DOMAIN_ID."
             )
 
     def _on_state(self, message: JointState, received_s: float) -> None:
@@ -166,10 +174,14 @@ class Ros2ControlDriver:
             self._other_joints = message.names  # for example a gripper that publishes on the same topic
             return
         order = check_names(self._robot, message.names, self.names)
-        velocity = message.velocity_rad_s
-        self._state = ArmState(
-            received_s, message.position_rad[order], velocity[order] if velocity.size else np.zeros(0)
-        )
+        position_rad, velocity_rad_s = message.position_rad[order], np.zeros(0)
+        finite = np.isfinite(position_rad).tolist()
+        self._not_finite = tuple(name for name, known in zip(self.names, finite, strict=True) if not known)
+        if self._not_finite:
+            return  # such a state counts as missing
+        if message.velocity_rad_s.size and np.isfinite(message.velocity_rad_s[order]).all():
+            velocity_rad_s = message.velocity_rad_s[order]
+        self._state = ArmState(received_s, position_rad, velocity_rad_s)
 
     def _on_controllers(self, states: dict[str, str]) -> None:
         """Stop when the controller is not active: activated later, it would jump to the newest command."""

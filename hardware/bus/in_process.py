@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, cast
 
 from hardware.bus.names import namespace_of, node_name, resolve, unknown_service
@@ -37,9 +38,9 @@ class _Subscription:
     topic: str
     kind: type
     quality: Quality
-    callback: Callable[[Any, float], None]
+    callback: Callable[[Any, float, int], None]
     depth: float
-    queue: deque[tuple[Any, float]] = field(default_factory=deque)  # (message, time of receipt [s])
+    queue: deque[tuple[Any, float, int]] = field(default_factory=deque)  # (message, receipt [s], sender)
 
 
 @dataclass
@@ -48,6 +49,7 @@ class _Publisher:
     topic: str
     kind: type
     quality: Quality
+    sender: int
     last: Any = None  # message of a latched topic for late subscribers
 
 
@@ -70,7 +72,8 @@ class InProcessWorld:
         self._subscriptions: list[_Subscription] = []
         self._publishers: list[_Publisher] = []
         self._services: dict[str, tuple[str, Callable[[], Answer]]] = {}
-        self._publisher_watches: list[tuple[str, str, Callable[[tuple[str, ...]], None]]] = []
+        self._publisher_watches: list[tuple[str, str, Callable[[list[_Publisher]], None]]] = []
+        self._senders = count()
         self._due: deque[_Subscription] = deque()  # one entry per queued message
         self._dead: set[str] = set()
 
@@ -144,25 +147,23 @@ class InProcessWorld:
                 subscription.topic == publisher.topic
                 and _fits(publisher.quality, subscription.quality) is None
             ):
-                self._put(subscription, message)
+                self._put(subscription, message, publisher.sender)
 
     def _tell_publishers(self, topic: str = "") -> None:
         """Tell the watches of one topic, or of all, who publishes now."""
         for node, watched, callback in self._publisher_watches:
             if topic in ("", watched) and node not in self._dead:
-                callback(self._names(watched))
+                callback(self._living(watched))
 
-    def _names(self, topic: str) -> tuple[str, ...]:
-        """Nodes with a publisher of the topic, one name for each publisher."""
-        found = (each.node for each in self._publishers if each.topic == topic)
-        return tuple(node for node in found if node not in self._dead)
+    def _living(self, topic: str) -> list[_Publisher]:
+        return [each for each in self._publishers if each.topic == topic and each.node not in self._dead]
 
-    def _put(self, subscription: _Subscription, message: Any) -> None:
+    def _put(self, subscription: _Subscription, message: Any, sender: int) -> None:
         if len(subscription.queue) >= subscription.depth:
             subscription.queue.popleft()  # keep last: the newest message replaces the oldest
         else:
             self._due.append(subscription)
-        subscription.queue.append((message, self.now()))
+        subscription.queue.append((message, self.now(), sender))
 
     def _match(self, publisher: _Publisher, subscription: _Subscription) -> None:
         """Check the types and qualities of a new pair, and deliver the latched message."""
@@ -176,7 +177,7 @@ class InProcessWorld:
         if (policy := _fits(publisher.quality, subscription.quality)) is not None:
             self._warn(mismatch(publisher.topic, policy, publishing=True))
         elif publisher.last is not None and subscription.quality.latched:
-            self._put(subscription, publisher.last)
+            self._put(subscription, publisher.last, publisher.sender)
 
 
 class InProcessBus:
@@ -195,7 +196,8 @@ class InProcessBus:
         return self.world.now() if self.world._clock is None else time.time()
 
     def publisher(self, topic: str, kind: type[M], profile: Profile) -> Callable[[M], None]:
-        publisher = _Publisher(self._full, self._resolve(topic), kind, QUALITY[profile])
+        sender = next(self.world._senders)
+        publisher = _Publisher(self._full, self._resolve(topic), kind, QUALITY[profile], sender)
         for subscription in self.world._subscriptions:
             self.world._match(publisher, subscription)
         self.world._publishers.append(publisher)
@@ -205,16 +207,33 @@ class InProcessBus:
     def subscribe(
         self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
     ) -> None:
-        self._subscribe(topic, kind, profile, callback, QUALITY[profile].depth)
+        self._subscribe(topic, kind, profile, lambda m, at, _: callback(m, at), QUALITY[profile].depth)
 
     def subscribe_all(
         self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
     ) -> None:
         """See `CompleteBus.subscribe_all`."""
-        self._subscribe(topic, kind, profile, callback, math.inf)
+        self._subscribe(topic, kind, profile, lambda m, at, _: callback(m, at), math.inf)
+
+    def subscribe_senders(
+        self,
+        topic: str,
+        kind: type[M],
+        profile: Profile,
+        on_message: Callable[[M, float, int], None],
+        on_senders: Callable[[frozenset[int]], None],
+    ) -> None:
+        """See `SenderBus.subscribe_senders`."""
+        self._watch(topic, lambda living: on_senders(frozenset(each.sender for each in living)))
+        self._subscribe(topic, kind, profile, on_message, math.inf)
 
     def _subscribe(
-        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None], depth: float
+        self,
+        topic: str,
+        kind: type[M],
+        profile: Profile,
+        callback: Callable[[M, float, int], None],
+        depth: float,
     ) -> None:
         full = self._resolve(topic)
         subscription = _Subscription(self._full, full, kind, QUALITY[profile], callback, depth)
@@ -223,9 +242,12 @@ class InProcessBus:
         self.world._subscriptions.append(subscription)
 
     def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
+        self._watch(topic, lambda living: callback(tuple(each.node for each in living)))
+
+    def _watch(self, topic: str, callback: Callable[[list[_Publisher]], None]) -> None:
         full = self._resolve(topic)
         self.world._publisher_watches.append((self._full, full, callback))
-        callback(self.world._names(full))
+        callback(self.world._living(full))
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         self.world._timers[self._full].add(period_s, callback, self.now())

@@ -183,6 +183,26 @@ class CompleteBus(Protocol):
 
 
 @runtime_checkable
+class SenderBus(Protocol):
+    """Bus that tells which publisher sent a message."""
+
+    def subscribe_senders(
+        self,
+        topic: str,
+        kind: type[M],
+        profile: Profile,
+        on_message: Callable[[M, float, int], None],
+        on_senders: Callable[[frozenset[int]], None],
+    ) -> None:
+        """Call on_message(message, received_s, sender) for each message, and on_senders(senders) on changes.
+
+        A sender is a number that its publisher keeps while it exists. on_senders is called at once, and then
+        before the first message of a new publisher. A message does not replace one that waits.
+        """
+        ...
+
+
+@runtime_checkable
 class LoggingBus(Protocol):
     """Bus with a log of its own, such as /rosout, which other programs read."""
 

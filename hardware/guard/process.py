@@ -101,9 +101,10 @@ def serve(end: socket.socket, feeder: str) -> None:
     try:
         driver = make_driver(order["driver"], order["settings"], order["watchdog_s"])
     except RoboRLError as error:
-        receive(end)  # `connect`, which is told why
-        send(end, error_to_json(error))
-        return
+        return _refuse(end, error)
+    except (TypeError, ValueError, ArithmeticError) as error:  # otherwise the feeder is told of a dead guard
+        wrong = f"The driver '{order['driver']}' cannot use its settings: {error}. Nothing was connected."
+        return _refuse(end, ConfigError(wrong))
     watchdog = Watchdog(driver, float(order["watchdog_s"]), feeder)
     try:
         loop(end, watchdog)
@@ -113,6 +114,11 @@ def serve(end: socket.socket, feeder: str) -> None:
         finally:
             with at_most(CLOSE_S):
                 driver.close()
+
+
+def _refuse(end: socket.socket, error: RoboRLError) -> None:
+    receive(end)  # `connect`, which is told why
+    send(end, error_to_json(error))
 
 
 @contextmanager

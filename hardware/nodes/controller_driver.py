@@ -22,7 +22,6 @@ from robo_rl.core.errors import DriverError
 
 LOOK_S, STATUS_S = 0.1, 0.5
 AGAIN_S = 5.0  # interval between two attempts to connect to a controller that cannot be commanded
-GONE = "No joint_states come any more, so nothing is sent."
 WAITS = "waits for joint_states: start the joint_state_broadcaster"
 
 
@@ -75,10 +74,14 @@ class ControllerDriverNode:
         """Report what keeps the arm from following, also while no commands come."""
         if self._sole.rivals:
             return
-        found = self._driver.refusal or ("" if self._driver.receives_states else GONE)
+        found = self._driver.refusal or ("" if self._driver.receives_states else self._gone)
         if found or self._fault == self._found:
             self._say_fault(found)
         self._found = found
+
+    @property
+    def _gone(self) -> str:
+        return f"No {self._driver.missing} come any more, so nothing is sent."
 
     def _on_rivals(self, sentence: str) -> None:
         if sentence:
@@ -107,7 +110,7 @@ class ControllerDriverNode:
             return
         try:
             if not self._driver.receives_states:
-                raise DriverError(GONE)
+                raise DriverError(self._gone)
             position_rad = last_waypoint(message, self._driver.names)
             if self._driver.stopped and not self._driver.fault:
                 self._driver.connect()

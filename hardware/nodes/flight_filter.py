@@ -47,8 +47,8 @@ class FlightFilterNode:
         self._send, self._own = FLIGHT_SAFE.publisher(bus), OwnStatus(bus, SAFETY_STATE)
         ODOM.subscribe(bus, self._on_state)
         FLIGHT_RAW.subscribe(bus, self._on_command)
-        estop = EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
-        self._auto_arm = AutoArm(bus, arm, estop, self._arm)
+        self._estop = EmergencyStop(bus, self._on_estop, self._on_unheard_estop, say)
+        self._auto_arm = AutoArm(bus, arm, self._estop, self._arm)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._arm, self._stop)
@@ -105,7 +105,9 @@ class FlightFilterNode:
         self.filter.on_rivals(sentence)
 
     def _arm(self) -> Answer:
-        return (False, FINALIZED) if self._lifecycle.finalized else self.filter.arm(self._bus.now())
+        if self._lifecycle.finalized:
+            return False, FINALIZED
+        return self._estop.explained(self.filter.arm(self._bus.now()))
 
     def _stop(self) -> Answer:
         self._auto_arm.cancel()
@@ -134,6 +136,7 @@ class FlightFilterNode:
         sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"
         if filter_.reason is Reason.FLIGHT_SECOND_PUBLISHER and filter_.rivals:
             sentence = filter_.rivals
+        sentence = self._estop.refused or sentence
         if not flies:
             sentence = unarmed(self._bus.name, sentence)
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}

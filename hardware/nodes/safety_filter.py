@@ -77,8 +77,8 @@ class SafetyFilterNode:
         self._subscribe_velocities(bus)
         INTERVENTION.subscribe(bus, self._on_intervention)
         TELEOP_JOINTS.subscribe(bus, self._on_share)
-        estop = EmergencyStop(bus, self._on_estop, self._on_unheard_estop)
-        self._auto_arm = AutoArm(bus, arm, estop, self._arm)
+        self._estop = EmergencyStop(bus, self._on_estop, self._on_unheard_estop, say)
+        self._auto_arm = AutoArm(bus, arm, self._estop, self._arm)
         bus.service("~/arm", self._arm)
         bus.service("~/stop", self._stop)
         self._lifecycle = manage(bus, self._arm, self._stop)
@@ -195,7 +195,7 @@ class SafetyFilterNode:
         if self._lifecycle.finalized:
             return False, FINALIZED
         self._velocity.forget_stamps()
-        return self.filter.arm(self._bus.now())
+        return self._estop.explained(self.filter.arm(self._bus.now()))
 
     def _stop(self) -> Answer:
         self._auto_arm.cancel()
@@ -230,6 +230,7 @@ class SafetyFilterNode:
         sentence = f"following {whom}" if filter_.reason is None else filter_.reason.sentence
         if filter_.reason is Reason.SECOND_PUBLISHER and filter_.rivals:
             sentence = filter_.rivals
+        sentence = self._estop.refused or sentence
         if filter_.phase is not Phase.ARMED:
             sentence = unarmed(self._bus.name, sentence)
         values = {reason.name.lower(): str(count) for reason, count in filter_.counts.items()}

@@ -14,9 +14,7 @@ from numpy import ndarray
 from hardware.arms.bounds import CommandLimiter, JointLimits
 from hardware.bus.protocol import Answer, Bus
 from hardware.description import RobotDescription
-from hardware.driver import (
-    WATCHDOG_S,
-)  # without a command for this long the arm holds by itself, as a real one
+from hardware.driver import PERIODS, WATCHDOG_S
 from hardware.messages import FlightCommand, JointState, JointTrajectory, Odometry, Text
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.sole_publishers import SolePublishers
@@ -92,6 +90,8 @@ class SimArmNode:
         self._tell_scene = SCENE.publisher(bus) if isinstance(arm, Drawable) else None
         self._draw()
         self._limiter = CommandLimiter("the simulated arm", limits, robot.command_hz, bus.now)
+        # Without a command for this long the arm holds by itself, as a real one.
+        self._watchdog_s = max(WATCHDOG_S, PERIODS / robot.command_hz)
         SAFE.subscribe(bus, self._on_command)
         self._sole = SolePublishers(bus, {SAFE: 1}, self._on_rivals)
         bus.service("~/reset", self._reset)
@@ -151,7 +151,7 @@ class SimArmNode:
             self._tell_scene(Text(json.dumps(self._arm.shapes())))
 
     def _tick(self) -> None:
-        if self._commanded_s is not None and self._bus.now() - self._commanded_s > WATCHDOG_S:
+        if self._commanded_s is not None and self._bus.now() - self._commanded_s > self._watchdog_s:
             self._hold()
             self.holds += 1
             self._status = 1, HOLDS

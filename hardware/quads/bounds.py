@@ -13,6 +13,8 @@ from robo_rl.core.errors import ConfigError, DriverError
 from robo_rl.core.flight.frames import quat_product, rotation_of
 from robo_rl.core.shapes import Float
 
+MOST_RATE_RAD_S = 35.0  # range of the gyroscopes of small autopilots, 2,000 deg/s
+MOST_SPEED_M_S = 100.0
 _SIZES = {"rates_rad_s": 3, "quat_wxyz": 4, "position_m": 3, "acceleration_m_s2": 3}
 
 
@@ -20,9 +22,9 @@ _SIZES = {"rates_rad_s": 3, "quat_wxyz": 4, "position_m": 3, "acceleration_m_s2"
 class QuadLimits:
     """Limits of setpoints. Raises ConfigError for limits outside their ranges.
 
-    rate_rad_s: about each body axis. thrust_low, thrust_high: fractions of the full thrust.
+    rate_rad_s: about each body axis, up to 35. thrust_low, thrust_high: fractions of the full thrust.
     tilt_rad: angle between the craft's z axis and the world's, below pi/2; speed_m_s: norm of velocity
-    setpoints. Both have no effect on body rates, which hold neither attitude nor velocity.
+    setpoints, up to 100. Both have no effect on body rates, which hold neither attitude nor velocity.
     """
 
     rate_rad_s: float
@@ -32,11 +34,14 @@ class QuadLimits:
     thrust_high: float = 1.0
 
     def __post_init__(self) -> None:
-        good = self.rate_rad_s > 0.0 and 0.0 < self.tilt_rad < math.pi / 2 and self.speed_m_s > 0.0
+        good = 0.0 < self.rate_rad_s <= MOST_RATE_RAD_S and 0.0 < self.tilt_rad < math.pi / 2
+        good = good and 0.0 < self.speed_m_s <= MOST_SPEED_M_S
         if not good or not 0.0 <= self.thrust_low < self.thrust_high <= 1.0:
             raise ConfigError(
-                f"{self}: expected rate and speed above 0, tilt in (0, 1.57) rad, and thrust_low < "
-                "thrust_high in [0, 1]."
+                f"{self}: expected a rate above 0 and up to {MOST_RATE_RAD_S:g} rad/s, a tilt in "
+                f"(0, 1.57) rad, a speed above 0 and up to {MOST_SPEED_M_S:g} m/s, and thrust_low < "
+                "thrust_high in [0, 1]. "
+                "Divide degrees by 57.296."
             )
 
 

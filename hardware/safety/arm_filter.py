@@ -242,7 +242,7 @@ class ArmFilter:
         if self._phase.hold(why, now_s):
             self._count(why)
             self._schedule.hurry()
-        elif self._phase.held_too_long(now_s):
+        if self._phase.held_too_long(now_s):
             self.stop(why)
 
     def _reason_to_hold(self, now_s: float) -> Reason | None:

@@ -2,8 +2,8 @@
 
 Inside the envelope of the bundle (`FlightEnvelope`) the policy's commands pass, clamped. When the policy or
 the estimator falls silent, the filter holds the craft level for a moment, then lands it. Outside the envelope
-it lands at once. On the ground, upside down, or without a state for too long, it switches the motors off. A
-landing is latched until the next arming. Time is an argument.
+it lands at once. On the ground, upside down, or without a state for too long, it switches the motors off; one
+wrong state does not make it do so. A landing is latched until the next arming. Time is an argument.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 from hardware.bus.protocol import Answer
 from hardware.messages import MOTORS, RATES, FlightCommand, Odometry
+from hardware.safety.confirmation import Confirmation
 from hardware.safety.flight_limits import Four, Level, clamped, exceeded, is_state, tilt
 from hardware.safety.frames import Frames
 from hardware.safety.intake import Order
 from hardware.safety.landing import Lander
 from hardware.safety.reasons import Effect, Reason
-from hardware.safety.tilt_confirmation import TiltConfirmation
 from hardware.safety.timing import SLACK_S, STALE_COMMAND_PERIODS, STALE_STATE_PERIODS, is_stale
 from robo_rl.core.flight.envelope import FlightEnvelope
 
@@ -56,7 +56,9 @@ class FlightFilter:
         self.phase, self.counts = FlightPhase.DISARMED, Counter[Reason]()
         self.reason: Reason | None = Reason.NOT_ARMED  # why the policy does not fly; None while it does
         self._period_s, self._state_period_s = 1.0 / command_hz, 1.0 / state_hz
-        self._order, self._frames, self._tilted = Order(), Frames(), TiltConfirmation()
+        self._order, self._frames = Order(), Frames()
+        self._tilted, self._low = Confirmation(), Confirmation()
+        self._is_down = False  # the newest state is below cut_height_m, and others before it agree
         self.fault = ""  # fault of the frames of the newest state
         self._state: Odometry | None = None
         self._command: Four | None = None
@@ -80,6 +82,11 @@ class FlightFilter:
             return
         self._frames.take(message)
         self._state, self._state_s = message, received_s
+        if message.position_m[2] - self.ground_m > self.envelope.cut_height_m:
+            self._low.reset()
+            self._is_down = False
+        else:
+            self._is_down = self._low.confirms(received_s)
 
     def on_command(self, message: FlightCommand, received_s: float) -> bool:
         """Take a command; False when it was dropped, for the reason `dropped`."""
@@ -189,7 +196,7 @@ class FlightFilter:
             return None
         if not blind:
             self._landing_s = math.nan
-            if state.position_m[2] - self.ground_m <= self.envelope.cut_height_m:
+            if self._is_down:
                 self._cut(Reason.LANDED)
         elif math.isnan(self._landing_s):
             self._landing_s = now_s if math.isfinite(now_s) else self._landing_s
@@ -234,15 +241,12 @@ class FlightFilter:
             return self.lander.off()
         if self.phase is FlightPhase.LANDING:
             assert self._state is not None
-            blind = self._state_is_stale(now_s)
-            return (
-                self.lander.blind()
-                if blind
-                else self._clamped(self.lander.descend(self._state, self.envelope.descend_m_s))
-            )
+            if self._state_is_stale(now_s):
+                return self._clamped(self.lander.blind())
+            return self._clamped(self.lander.descend(self._state, self.envelope.descend_m_s))
         if self.phase is FlightPhase.FLYING and self._command is not None and self._state is not None:
             if self.reason is Reason.LATE_STATE:
-                return self.lander.blind()
+                return self._clamped(self.lander.blind())
             late = self.reason is Reason.LATE_COMMAND
             return self._clamped(self.lander.descend(self._state, 0.0) if late else self._command)
         return None

@@ -72,11 +72,18 @@ def descent(state: Odometry, descend_m_s: float, gain_per_s: float) -> tuple[flo
 class RatesLander:
     """(thrust 0 ... 1, body rates [rad/s]), for autopilots with a rate controller of their own.
 
-    hover: thrust at which the craft hovers.
+    hover: thrust at which the craft hovers. Raises ConfigError unless it is above 0 and below 1.
     """
 
     hover: float
     gain_per_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.hover < 1.0:
+            raise ConfigError(
+                f"hover={self.hover:g}: expected a hover thrust above 0 and below 1, a fraction and not a "
+                "percentage: a landing would climb at full thrust."
+            )
 
     def descend(self, state: Odometry, descend_m_s: float) -> Float[ndarray, " 4"]:
         up_m_s2, rates = descent(state, descend_m_s, self.gain_per_s)

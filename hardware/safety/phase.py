@@ -24,8 +24,8 @@ class PhaseMachine:
     Promises:
     - only `arm` leaves DISARMED;
     - a stop ends only in DISARMED, and `arm` must not be called before that (see `refusal`);
-    - a hold that lasts longer than `hold_s` is reported by `held_too_long`; waiting for the first command
-      after arming is not limited.
+    - a hold that lasts longer than `hold_s` is reported by `held_too_long`, also when its reason changes
+      meanwhile; waiting for the first command after arming or a takeover is not limited.
     """
 
     def __init__(self, hold_s: float, stop_ticks: float) -> None:
@@ -71,7 +71,9 @@ class PhaseMachine:
         """Hold position. True when the hold begins, or goes on for another reason."""
         if reason is self.reason:
             return False
-        self.reason, self._held_since_s = reason, now_s
+        goes_on = self.reason not in (None, Reason.WAITING)
+        self._held_since_s = self._held_since_s if goes_on else now_s
+        self.reason = reason
         return True
 
     def held_too_long(self, now_s: float) -> bool:

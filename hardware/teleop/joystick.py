@@ -50,7 +50,8 @@ class Joystick:
     """A gamepad. axes: axis that turns joint i, or moves the tool along and about x, y, z with mode="tool"; a
     negative number -1 - k is axis k reversed.
 
-    dead_man: button to hold. Only the newest event counts, so rare polling adds no delay.
+    dead_man: button to hold. Only the newest event counts, so rare polling adds no delay. The kernel reports
+    changes alone: a wireless pad that falls silent while its receiver stays plugged in keeps its last values.
     recorder_buttons: button for each of `REQUESTS`; a negative number is none. gripper_button: opens or
     closes the gripper. gripper_axis: trigger that closes it as far as it is pulled; negative: none.
     """

@@ -127,6 +127,7 @@ class ServoChain:
             results: list[int] = []
             with self._lost():
                 while len(results) < TRIES and sdk.COMM_SUCCESS not in results:
+                    port.ser.reset_input_buffer()
                     results.append(handler.write1ByteTxRx(port, servo, self._kind.torque, 0)[0])
             if sdk.COMM_SUCCESS not in results:
                 self.close()
@@ -143,7 +144,10 @@ class ServoChain:
                 raise DriverError(f"The servos of the leader on {self._port_name} report no position.")
 
     def read(self) -> ArmState:
-        """Newest positions [rad]; a lost answer is covered by the one before for `LOST_S`."""
+        """Newest positions [rad]; a lost answer is covered by the one before for `LOST_S`.
+
+        An answer that comes too late is discarded.
+        """
         self._read()
         state = self._state
         if state is None or self._clock() - state.received_s > LOST_S:
@@ -163,6 +167,9 @@ class ServoChain:
         if self._port is None:
             raise DriverError(f"The leader on {self._port_name} is not connected. Connect it first.")
         with self._lost():
+            # A late answer to the cycle before would be read as the answer to this one, and every later
+            # cycle would then read the one before: clearPort() of scservo_sdk discards no input.
+            self._port.ser.reset_input_buffer()
             answered = self._reader.txRxPacket() == 0
         if not answered:
             return

@@ -63,9 +63,18 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
                     f"{bar.n} of {config.episodes} episodes are in {config.out}; the same command continues"
                 )
                 raise KeyboardInterrupt(kept) from stop
-    tried = f", {collection.kept} of {collection.tried} tried" if collection.tried else ""
-    print(f"{config.out}: {counted(bar.n, 'episode')}{tried}\nNext:   {train_on(config.out)}")
+    print(f"{config.out}: {count_words(bar.n, collection.kept, collection.tried)}")
+    print(f"Next:   {train_on(config.out)}")
     return 0
+
+
+def count_words(total: int, kept: int, tried: int) -> str:
+    """Episodes of the dataset, and those kept of the tried ones: "50 episodes kept of 52 tried"."""
+    episodes = counted(total, "episode")
+    if not tried:
+        return episodes
+    now = "" if kept == total else f"; {kept}"
+    return f"{episodes}{now} kept of {tried} tried"
 
 
 def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,16 +15,18 @@ from policies.checkpoint import check_compatible, load_policy, save_policy
 from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.tuned.privileged import check_measurable
+from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, check_head
 from robo_rl.apps.tuning.report import evaluation_seeds, print_tasks, success_by_task, tasks_json
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
-from robo_rl.core.text.commands import command
 from robo_rl.eval.rollout import compare_by_report, evaluate
 from robo_rl.eval.stats import PairedTest
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
+from robo_rl.runs.next_step import after_distillation, winner
+from robo_rl.runs.progress import counting
 from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 from robo_rl.runs.success_note import success_note, write_success_note
@@ -45,7 +50,7 @@ def main(config: DistillVerb) -> int:
             try:
                 result = distill_policy(config, teacher, noise_scale, env, run)
                 save_policy(run.policy, result.head, train_note(config, result))
-                report(config, teacher, result, env, run)
+                report(config, teacher, result, env, run, folder)
             except KeyboardInterrupt as stop:
                 raise KeyboardInterrupt(how_to_continue(run)) from stop
     return 0
@@ -56,6 +61,7 @@ def distill_policy(
 ) -> DistillationResult:
     """Run every round; a resumed `run` continues from its last saved state."""
     rounds = Rounds(config, teacher, noise_scale, env)
+    print(rounds.plan())
     total = config.steps * (config.rounds + 1)
     with resumable(
         run, total=total, label="distill", resume=config.resume, shown=("distill/same_noise",)
@@ -89,22 +95,31 @@ class _Training:
         if self._rounds.learns:
             self._rounds.update(self._session.metrics)
         else:
-            self._rounds.collect(self._show)
+            total = self._rounds.next_steps
+            with counting(self._session.bar, "collecting states", total, "steps") as add:
+                self._rounds.collect(partial(self._collected, add))
 
     def state_dict(self) -> dict[str, Any]:
         return self._rounds.state_dict()
 
-    def _show(self, env_steps: int) -> None:
-        bar = self._session.bar
-        bar.set_postfix_str(f"collecting states, {env_steps} steps", refresh=False)
-        bar.update(0)
+    def _collected(self, add: Callable[[int], None], _: int) -> None:
+        """Count a step of all environments."""
+        add(self._rounds.config.num_envs)
         self._session.raise_if_stopped()  # an interrupted collection is repeated from its start
 
 
 def report(
-    config: DistillVerb, teacher: SavedPolicy, result: DistillationResult, env: VecEnv, run: RunDir
+    config: DistillVerb,
+    teacher: SavedPolicy,
+    result: DistillationResult,
+    env: VecEnv,
+    run: RunDir,
+    folder: Path,
 ) -> None:
-    """Evaluate head and teacher on the same episodes, and print and save the results."""
+    """Evaluate head and teacher on the same episodes, and print and save the results.
+
+    folder: policy folder of the teacher.
+    """
     seeds = evaluation_seeds(env.spec.name, config.eval_seed, config.eval_episodes)
     shape, noise = (teacher.chunk, teacher.action_spec.dim), result.noise_scale
     after = evaluate(env, result.head, ChunkExecutor, EpisodeNoise(shape, noise), seeds)
@@ -126,7 +141,15 @@ def report(
     if config.env is None and config.max_episode_steps is None:  # measured as it will be deployed
         write_success_note(run.policy, success_note(after, env.spec.name, config.eval_seed, noise))
     write_json(run.path / "results.json", results)
-    print(f"Policy: {run.policy}\nNext:   {command('export', policy=run.path, out=run.path / 'bundle')}")
+    print(f"Policy: {run.policy}")
+    widens = isinstance(result.head, SingleStepPolicy)
+    if winner(test) == 0:
+        net = ", or a wider network (net.width=)" if widens else ""
+        print(
+            "Advice: the head is significantly worse than its teacher; more updates and rounds (steps=, "
+            f"rounds=){net} help."
+        )
+    print(f"Next:   {after_distillation(config, run.path, folder, test, widens=widens)}")
 
 
 def train_note(config: DistillVerb, result: DistillationResult) -> dict[str, Any]:

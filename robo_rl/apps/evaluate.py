@@ -12,7 +12,6 @@ import torch
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
-from policies.remote.address import is_remote
 from policies.saved_files import POLICY_FILE
 from policies.told import ToldPolicy
 from robo_rl.apps.tuning.report import evaluation_seeds, success_by_task
@@ -20,6 +19,7 @@ from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import ChunkPolicy, Executor, VecEnv
+from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, compare_by_report, evaluate
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
@@ -27,13 +27,13 @@ from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, worker_count
-from robo_rl.runs.next_step import after_evaluation
+from robo_rl.runs.next_step import after_evaluation, winner
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.adapters.function_policy import FunctionExecutor, FunctionPolicy
 from sim.adapters.own_function import Function, name_of
-from sim.registry import make_env, tasks_in
+from sim.registry import make_env, same_task, tasks_in
 
 FILMED = 3  # episodes in a film, unless video_episodes= is given
 _OF_POLICIES = ("noise", "execute", "ensemble", "instruction")  # settings that a function has no use for
@@ -50,6 +50,7 @@ class Evaluation:
     runtimes: tuple[str, ...]  # what ran each policy, e.g. "torch on cpu"
     places: tuple[Path, ...]  # of the policies: folders, or addresses
     by_task: dict[str, SuccessRate] = field(default_factory=dict)  # of the policy, in a suite of tasks
+    trained_in: str = ""  # environment in which the policy was trained; empty: unknown
 
     @property
     def rate(self) -> SuccessRate | None:
@@ -65,6 +66,14 @@ class Evaluation:
         """
         return None if self.against is None else compare_by_report(self.policy, self.against)
 
+    @property
+    def same_task(self) -> bool:
+        """False if the policy was trained in another simulated task. Recordings of a robot have no simulation
+        of their own, so their policies are tried in that of a similar one.
+        """
+        suite = self.trained_in.partition("/")[0]
+        return suite in ("", ROBOT_SUITE) or same_task(self.trained_in, self.env)
+
 
 def main(config: EvaluateConfig) -> int:
     """Evaluate, and print the results."""
@@ -79,9 +88,24 @@ def main(config: EvaluateConfig) -> int:
         print(verdict(done.policy, done.against))
     if config.video:
         print(f"video:   {config.video}")
-    if not is_remote(config.policy) and done.places[0].is_dir():  # a training may delete a checkpoint
-        print(f"Next:   {after_evaluation(done.places[0], done.rate)}")
+    if not done.same_task:
+        print(f"This policy was trained in {done.trained_in}, not in {done.env}.")
+    elif said := next_step(done):
+        print(f"Next:   {said}")
     return 0
+
+
+def next_step(done: Evaluation) -> str:
+    """What follows for the policy, or for the second one if that is significantly better; empty for a policy
+    without a folder.
+    """
+    place, rate = done.places[0], done.rate
+    better = done.difference is not None and winner(done.difference) == 1
+    if better and done.against is not None:
+        place, rate = done.places[1], done.against.known_rate
+    if not place.is_dir():  # remote, or a checkpoint that a training has deleted since
+        return ""
+    return after_evaluation(place, rate) + ("   (of the better policy)" if better else "")
 
 
 def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | None = None) -> Evaluation:
@@ -125,7 +149,9 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     by_task = success_by_task(name, results["policy"])
     places = tuple(actor.folder for actor in policies)
     against = results.get("against")
-    return Evaluation(name, results["policy"], against, tuple(latencies), runtimes, places, by_task)
+    return Evaluation(
+        name, results["policy"], against, tuple(latencies), runtimes, places, by_task, first.env
+    )
 
 
 def own_policy(label: str, function: Function, config: EvaluateConfig, env: str | None) -> LoadedPolicy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -39,7 +40,7 @@ def _finetune(config: FinetuneVerb) -> int:
     check_together(config.method, build_map(config.method.map, base), base)
     check_pictures_fit(config, base)
     free = FREE_KEYS | LAUNCHER_KEYS | {"max_wall_s"}
-    again = {"resume": config.resume, "overwrite": config.overwrite}
+    again: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite}
     with (
         opened_cluster(config) as actors,
         RunDir.create(config.out, config, **again, free=free) as run,

@@ -56,12 +56,13 @@ def text(facts: dict[str, Any]) -> str:
     blocks |= {key: facts[key] for key in ("processes", "nets", "policies", "methods") if facts[key]}
     blocks["versions"] = [f"{package} {version}" for package, version in facts["versions"].items()]
     blocks["commit"], blocks["machine"] = [facts["commit"]], [facts["machine"]]
+    width = max(map(len, blocks)) + 2
     return "\n".join(
         fill(
             ", ".join(names),
             WIDTH,
-            initial_indent=f"{title:<25}",
-            subsequent_indent=" " * 25,
+            initial_indent=f"{title:<{width}}",
+            subsequent_indent=" " * width,
             break_on_hyphens=False,
         )
         for title, names in blocks.items()

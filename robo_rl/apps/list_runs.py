@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,29 @@ def main(config: RunsConfig) -> int:
         for run, varied in zip(runs, settings, strict=True):
             rate = None if run.rate is None else run.rate.to_json()
             measured = {"success": rate, "mean_return": run.mean_return}
-            print(json.dumps({"path": str(run.path), "done": run.done} | measured | {"settings": varied}))
+            about = {"path": str(run.path), "verb": run.verb, "started": run.started, "done": run.done}
+            print(json.dumps(about | measured | {"settings": varied}))
         return 0
-    width = max(len(str(run.path)) for run in runs)
-    for run, varied in zip(runs, settings, strict=True):
-        print(f"{run.path!s:<{width}}  {outcome(run):<28}  {words(varied, config.settings)}".rstrip())
+    for row, varied in zip(columns(runs, shutil.get_terminal_size().columns), settings, strict=True):
+        print(f"{row}  {words(varied, config.settings)}".rstrip())
     return 0
+
+
+def columns(runs: list[PastRun], width: int) -> list[str]:
+    """Path, verb, success and day of each run, aligned; without the day where `width` [characters] is too
+    small for it.
+    """
+    table = [
+        [str(run.path) for run in runs],
+        [run.verb for run in runs],
+        [f"{outcome(run):<28}" for run in runs],
+        [run.started[:10] for run in runs],
+    ]
+    widths = [max(map(len, cells)) for cells in table]
+    if sum(widths) + 2 * len(table) > width:
+        table = table[:-1]
+    shown = [(cells, size) for cells, size in zip(table, widths, strict=False) if size]
+    return ["  ".join(f"{cells[i]:<{size}}" for cells, size in shown) for i in range(len(runs))]
 
 
 def outcome(run: PastRun) -> str:

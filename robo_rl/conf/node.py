@@ -39,7 +39,7 @@ class FlightFilterNodeConfig(NodeConfig):
     command_hz: float = setting(100.0, "rate of commands [Hz]", at_least=1.0)
     state_hz: float = setting(100.0, "rate of odom [Hz]", at_least=1.0)
     level: str = one_of("motors", "rates", help="commands: four motor speeds, or thrust and body rates")
-    hover: float = setting(0.5, "level=rates: hover thrust, 0 to 1", at_least=0.01)
+    hover: float = setting(0.5, "level=rates: hover thrust, 0 to 1", at_least=0.01, at_most=0.99)
     craft: str = setting("cf2x_l2f", "level=motors: craft of the motor commands")
     ground_m: float | None = setting(
         None, "height of the ground in the task's frame; none: the floor of the fence"
@@ -70,7 +70,9 @@ class SimRobotNodeConfig(NodeConfig):
     )
     craft: str = setting("cf2x_l2f", "robot=sim_quad: which quadcopter")
     level: str = one_of("motors", "rates", help="robot=sim_quad: command level of flight/safe")
-    hover: float = setting(0.5, "robot=sim_quad, level=rates: hover thrust, 0 to 1", at_least=0.01)
+    hover: float = setting(
+        0.5, "robot=sim_quad, level=rates: hover thrust, 0 to 1", at_least=0.01, at_most=0.99
+    )
     scene: str = one_of(
         "reach", "peg", help="robot=sim_arm: reach has a ball as goal, peg a peg and a block with a hole"
     )
@@ -139,7 +141,9 @@ class QuadPolicyNodeConfig(NodeConfig):
     bundle: str = setting(REQUIRED, "folder of the bundle")
     goal_m: list[float] = setting([0.0, 0.0, 0.0], "hover point [m] in the task's frame")
     start: bool = setting(True, "send commands as soon as odom arrives; otherwise by the service ~/start")
-    hover: float = setting(0.5, "bundle of thrust and rates: hover thrust, 0 to 1", at_least=0.01)
+    hover: float = setting(
+        0.5, "bundle of thrust and rates: hover thrust, 0 to 1", at_least=0.01, at_most=0.99
+    )
 
 
 @dataclass

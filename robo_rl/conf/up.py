@@ -28,7 +28,7 @@ class UpConfig:
     device_settings: str | None = setting(None, "YAML file with further settings of the device; empty: none")
     leader: str | None = setting(None, "device=leader: YAML file of the leader arm's driver")
     level: str | None = setting(None, "command level of a quadcopter's bundle: motors or rates")
-    hover: float | None = setting(None, "level=rates: hover thrust, 0 to 1", at_least=0.01)
+    hover: float | None = setting(None, "level=rates: hover thrust, 0 to 1", at_least=0.01, at_most=0.99)
     ground: float | None = setting(
         None, "height of the ground in a quadcopter's task frame [m]: -0.6 hovers 0.6 m above it"
     )

@@ -7,7 +7,9 @@ from robo_rl.eval.training_history import EpisodeTally, TrainingHistory
 
 ENOUGH = 0.97  # success above which there is nothing to advise
 WEAK_BASE = 0.2  # success of a base below which demonstrations help most
+HIGH, NEARLY_ALL = 0.9, 0.95  # success that may be nearly all, and the end of its interval from which it may
 LATE_SHARE = 0.2  # share of late successes from which longer episodes help
+NO_RISE = "success in the training episodes, in which the policy explores, does not rise clearly at the end"
 CUT = " (which method.episode_limit_factor ends sooner than an evaluation would)"
 FEW, MANY = 10, 100  # episodes of the base, and of a training, after which a total failure is reported
 
@@ -20,7 +22,8 @@ def advice(
     env_steps: int,
     demos: bool,
 ) -> str:
-    """One sentence on what to do next; empty if the policy succeeds almost always, or nothing is known.
+    """One sentence on how to raise the success; empty if the policy may succeed almost always, or nothing is
+    known.
 
     before, after: success of the base and of the result in the final report. demos: whether there were
     demonstrations.
@@ -28,7 +31,7 @@ def advice(
     seen = history.all
     if ends_at_once(seen):
         return f"{at_once_sentence(seen)} Correct its success or its reset."
-    if after.rate >= ENOUGH:
+    if after.rate >= ENOUGH or (after.rate >= HIGH and after.wilson()[1] > NEARLY_ALL):
         return ""
     if not seen.episodes:
         return ""
@@ -53,13 +56,10 @@ def advice(
             f"{history.limit_steps} steps; give max_episode_steps={2 * history.limit_steps}."
         )
     if not demos:
-        return (
-            "Demonstrations: success shows no clear rise at the end; give demos=<dataset>, from which "
-            "critics learn too."
-        )
+        return f"Demonstrations: {NO_RISE}; give demos=<dataset>, from which critics learn too."
     return (
-        "More demonstrations: success shows no clear rise at the end; record some from the states in which "
-        "the policy fails, and train the base again."
+        f"More demonstrations: {NO_RISE}; record some from the states in which the policy fails, and train "
+        "the base again."
     )
 
 

@@ -17,18 +17,14 @@ from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import EVALUATION_FILE
 
 RUN_FILE = "run.json"
-MAIN_SETTINGS = [
-    "method.name",
-    "data",
-    "task",
-    "base",
-    "teacher",
-    "env",
-    "demos",
-    "net.name",
-    "process.name",
-    "seed",
-]
+ORIGIN = ["method.name", "data", "task", "base", "teacher", "env", "demos"]  # what a run is made of
+MAIN_SETTINGS = [*ORIGIN, "net.name", "process.name", "seed"]
+VERB_BY_SETTING = {  # a setting of one verb alone, for runs of versions that did not record their verb
+    "teacher": "distill",
+    "final_episodes": "finetune",
+    "camera": "pretrain",
+    "data": "train",
+}
 FLOWN = "policy"  # name of the rows of results.json with the flights of the run's own policies
 RESULTS = ("policy", "head")  # keys of results.json with the success of the run's own policy
 
@@ -43,6 +39,8 @@ class PastRun:
     curve: LearningCurve | None  # None: no evaluations during training
     done: bool  # it has a final policy or encoder
     mean_return: float | None = None  # where the environment reports no success
+    verb: str = ""  # that made the run; empty: unknown
+    started: str = ""  # UTC, as 2026-05-01T12:00:00Z; empty: unknown
     env: str = ""  # environment of the final measurement; empty: unknown
 
     @classmethod
@@ -60,14 +58,18 @@ class PastRun:
 
     @classmethod
     def _read(cls, run: RunDir) -> PastRun:
-        curve, rate = run.path / CURVE_FILE, _rate(run.path)
+        curve, rate, about = run.path / CURVE_FILE, _rate(run.path), read_json(run.path / RUN_FILE)
+        settings = _effective(dict(_flat(run.config())))
+        verb = next((name for key, name in VERB_BY_SETTING.items() if key in settings), "")
         return cls(
             run.path,
-            _effective(dict(_flat(run.config()))),
+            settings,
             rate,
             LearningCurve.from_json(read_json(curve)) if curve.is_file() else None,
             run.policy.is_dir() or run.encoder.is_dir(),
             _mean_return(run.path) if rate is None else None,
+            str(about.get("verb", verb)),
+            str(about.get("started", "")),
             _note(run.path).get("env", ""),
         )
 
@@ -100,17 +102,33 @@ def no_run(folder: Path) -> str:
 
 
 def differing(runs: list[PastRun]) -> list[dict[str, Any]]:
-    """For each run, its settings that have several values among the runs, without `out`; those that say what
-    the run is come first, also where only some runs have them (runs of several verbs).
+    """For each run, its settings that have several values among the runs of its verb, without `out`: defaults
+    differ between verbs. Those that say what the run is made of come first, also where only runs of other
+    verbs differ in them or lack them.
     """
+    origin = [key for key in _varied(runs) if key in ORIGIN]
+    of_verb = {
+        verb: _varied([run for run in runs if run.verb == verb]) for verb in {run.verb for run in runs}
+    }
+    return [
+        {
+            key: run.settings[key]
+            for key in dict.fromkeys([*origin, *of_verb[run.verb]])
+            if key in run.settings
+        }
+        for run in runs
+    ]
+
+
+def _varied(runs: list[PastRun]) -> list[str]:
+    """Settings with several values among the runs, and main ones that only some of them have."""
     keys = dict.fromkeys([*MAIN_SETTINGS, *(key for run in runs for key in run.settings)])
     values = {key: [repr(run.settings[key]) for run in runs if key in run.settings] for key in keys}
-    varied = [
+    return [
         key
         for key, found in values.items()
         if key != "out" and (len(set(found)) > 1 or (key in MAIN_SETTINGS and 0 < len(found) < len(runs)))
     ]
-    return [{key: run.settings[key] for key in varied if key in run.settings} for run in runs]
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -10,10 +10,11 @@ from typing import Any
 
 from policies.checkpoint import read_policy_json
 from policies.deploy.bundle import MANIFEST
+from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.text.commands import command
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
-from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.outputs import free_path
 from robo_rl.runs.run_dir import RunDir, checkpoint_of
 
@@ -71,6 +72,36 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
         return command("finetune", base=policy, demos=_demos_of(folder), out=free_path(home / "tuned"))
     return command("distill", teacher=policy, out=free_path(home / "head"))
+
+
+def winner(test: PairedTest | ReturnTest) -> int | None:
+    """Which of two compared policies is significantly better: 0 the first, 1 the second, None neither."""
+    if test.p_value >= SIGNIFICANT:
+        return None
+    if isinstance(test, ReturnTest):
+        return 0 if test.mean_difference > 0 else 1
+    return 0 if test.only_first > test.only_second else 1
+
+
+def after_distillation(
+    config: DistillVerb, run: Path, teacher: Path, test: PairedTest | ReturnTest, *, widens: bool
+) -> str:
+    """The head's export; for a head that is significantly worse than its teacher, a longer distillation, or
+    the export of the teacher (its folder) if its noise allows one.
+
+    test: of the teacher to the head. widens: whether the head has a network of its own, `net=`.
+    """
+    if winner(test) != 0:
+        return command("export", policy=run, out=run / "bundle")
+    more = {"steps": 2 * config.steps, "rounds": config.rounds + 2}
+    width = getattr(config.net, "width", None)
+    wider = {"net.width": 2 * width} if widens and width is not None else {}
+    longer = free_path(run.parent / f"{run.name}-longer")
+    ways = [command("distill", config=run / RUN_SETTINGS, **more, **wider, out=longer)]
+    policy, _, bundle = _places_of(teacher)
+    if not (teacher / MANIFEST).is_file() and trained_noise(teacher) in (0.0, 1.0):
+        ways.append(f"{command('export', policy=policy, out=free_path(bundle))}   (the teacher itself)")
+    return INDENT.join(ways)
 
 
 def after_tuning(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -45,6 +47,28 @@ def progress(total: int | None, label: str, unit: str, initial: int = 0) -> Any:
         disable=_HIDDEN.get(),
         smoothing=0.1,
     )
+
+
+@contextmanager
+def counting(bar: Any, doing: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """Count work inside a bar's step beside the bar: "evaluating, 20/50 episodes". Yields a callback that
+    takes the number just done; the text before comes back at the end.
+    """
+    before, done, shown_s = getattr(bar, "postfix", None) or "", 0, -math.inf
+
+    def add(count: int) -> None:
+        nonlocal done, shown_s
+        done = min(total, done + count)  # all environments take the last step together
+        bar.set_postfix_str(f"{doing}, {done}/{total} {unit}", refresh=False)
+        if not bar.disable and (now_s := time.monotonic()) - shown_s >= bar.mininterval:
+            bar.refresh()  # `update` draws nothing while the bar itself stands
+            shown_s = now_s
+
+    add(0)
+    try:
+        yield add
+    finally:
+        bar.set_postfix_str(before, refresh=False)
 
 
 def show(bar: Any) -> Callable[[int, int], None]:

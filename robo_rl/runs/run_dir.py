@@ -92,18 +92,20 @@ class RunDir:
         resume: bool = False,
         overwrite: bool = False,
         free: frozenset[str] = FREE_KEYS,
+        instead: str = "",
     ) -> RunDir:
         """Start a run in `path`, or continue the existing one.
 
         config: a verb's dataclass; its `seed` is recorded. Raises ConfigError if the folder is not empty and
         neither `resume` nor `overwrite` is set, if there is nothing to resume, or if a setting outside `free`
         differs from the run's; LockedError while another process writes the run. A setting that the run lacks
-        is newer than the run, and counts as its default.
+        is newer than the run, and counts as its default. instead: what else a user can do whose settings
+        differ, such as "train it further by ...".
         """
         run, settings = cls(Path(path)), asdict(config)
         check_logger(settings.get("logger"))
         if resume:
-            run._resume(config, free)
+            run._resume(config, free, instead)
             return run
         run._check_room(overwrite, "resume" in settings)
         run.path.mkdir(parents=True, exist_ok=True)
@@ -113,7 +115,7 @@ class RunDir:
         run._make_room()
         run.checkpoints.mkdir(parents=True)
         write_atomic(run.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False).encode())
-        write_json(run.path / "run.json", _provenance(settings))
+        write_json(run.path / "run.json", _provenance(settings) | {"verb": _verb_of(config)})
         return run
 
     @classmethod
@@ -291,12 +293,12 @@ class RunDir:
             return False
         return not self.checkpoints.is_dir() or not any(self.checkpoints.iterdir())
 
-    def _resume(self, config: Any, free: frozenset[str]) -> None:
+    def _resume(self, config: Any, free: frozenset[str], instead: str) -> None:
         """Lock an existing run after checking that it can be continued with `config`."""
         if not (self.path / "run.json").is_file():
             raise ConfigError(f"There is no run in {self.path} to resume. Start it without resume=true.")
         self.info()
-        self._check_same(config, free)
+        self._check_same(config, free, instead)
         self._lock = FolderLock(self.path, "folder")
         if self.latest() is None and (self.path / SAVED).exists():
             raise ConfigError(
@@ -306,13 +308,14 @@ class RunDir:
         for draft in self.checkpoints.glob(".*.tmp"):  # incomplete when the process was killed
             shutil.rmtree(draft)
 
-    def _check_same(self, config: Any, free: frozenset[str]) -> None:
+    def _check_same(self, config: Any, free: frozenset[str], instead: str) -> None:
         if changes := setting_changes(config, self.config(), free):
             before, now = change_words(changes)
             it = "settings" if len(changes) > 1 else "setting"
+            ways = f", start a new run, or {instead}" if instead else ", or start a new run"
             raise ConfigError(
                 f"{self.path} was started with {before} and cannot be resumed with {now}. Give the {it} it "
-                "was started with, or start a new run."
+                f"was started with{ways}."
             )
 
 
@@ -329,6 +332,11 @@ def _order(checkpoint: Path) -> tuple[int, int]:
     """(step, number of earlier saves of this step)."""
     step, _, again = checkpoint.name.partition(".")
     return int(step), int(again or 0)
+
+
+def _verb_of(config: Any) -> str:
+    """Verb whose settings `config` is: "train" of a TrainConfig, "distill" of a DistillVerb."""
+    return type(config).__name__.removesuffix("Config").removesuffix("Verb").lower()
 
 
 def _provenance(settings: dict[str, Any]) -> dict[str, Any]:

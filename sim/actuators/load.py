@@ -29,6 +29,7 @@ _LEAST = {
     "coulomb": 0.0,
     "viscous": 0.0,
 }
+_FOR_SERVOS = "Actuator models are for such servos: name others, or leave actuator= out."
 _MOTOR = {"no_load_rad_s": math.inf, "stall": 1.0, "lag_s": 0.0, "backlash_rad": 0.0}  # defaults
 
 
@@ -72,7 +73,7 @@ class Actuator:
         for key, default in _MOTOR.items():
             given = _spread(key, getattr(self, key), kinds)
             for name in given:
-                check_servo(model, model.actuator(name).id)
+                check_servo(model, model.actuator(name).id, _FOR_SERVOS)
                 if key in ("no_load_rad_s", "stall") and not model.actuator(name).forcelimited[0]:
                     raise ConfigError(f"{_no_limit(name)} {key} is relative to it.")
             columns.append(tuple(given.get(name, default) for name in kinds))

@@ -133,8 +133,10 @@ def ranges(model: Any) -> tuple[Float[ndarray, "nu 2"], Float[ndarray, "nu 2"]]:
     return ctrl, force
 
 
-def check_servo(model: Any, servo: int) -> None:
-    """Raise ConfigError for an actuator that is no position servo at a hinge or slide."""
+def check_servo(model: Any, servo: int, advice: str) -> None:
+    """Raise ConfigError for an actuator that is no position servo at a hinge or slide. advice: the second
+    sentence of its message.
+    """
     joint, gain = int(model.actuator_trnid[servo, 0]), float(model.actuator_gainprm[servo, 0])
     plain = (
         int(model.actuator_trntype[servo]) == int(mujoco.mjtTrn.mjTRN_JOINT)
@@ -149,5 +151,5 @@ def check_servo(model: Any, servo: int) -> None:
     if not plain:
         raise ConfigError(
             f"The actuator '{model.actuator(servo).name}' is no position servo with gear 1 at a hinge or "
-            "slide; actuator models are for such servos. Name others, or leave actuator= out."
+            f"slide. {advice}"
         )

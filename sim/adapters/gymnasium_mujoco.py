@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
 from robo_rl.core.spec import EnvSpec
 from sim.adapters.flat import bounded
+from sim.adapters.gymnasium_answers import GymnasiumAnswers
+from sim.adapters.gymnasium_names import names_beside
 from sim.adapters.gymnasium_obs import GymnasiumObs
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
@@ -79,8 +81,10 @@ class GymnasiumLane:
         self._env = _make(options)
         self._obs = GymnasiumObs(options.env_id, self._env.observation_space)
         self.spec = _spec_of(self._env, options, self._obs)
-        self._env.reset(seed=0)
-        *_, info = self._env.step(np.zeros(self._env.action_space.shape, np.float32))
+        self._answers = GymnasiumAnswers(self.spec.name, self._env, self._obs)
+        self._answers.reset(seed=0)
+        still = _within(self._env.action_space, np.zeros(self.spec.action.dim, np.float32))
+        *_, info = self._answers.step(still)
         extra = sorted(key for key in info if _is_extra(key, info[key]))
         self.info_keys: tuple[str, ...] = (*extra, REPORTS_SUCCESS)
         self._reports_success = False  # in the running episode
@@ -90,22 +94,20 @@ class GymnasiumLane:
 
     def reset(self, seed: int) -> LaneObs:
         self._seed, self._steps, self._reports_success = seed, 0, False
-        obs, _ = self._env.reset(seed=seed)
-        return self._checked(self._obs.read(obs))
+        return self._checked(self._answers.reset(seed))
 
     def step(self, action: NDArray[np.float32]) -> LaneStep:
         self._steps += 1
-        obs, reward, terminated, truncated, self._info = self._env.step(
-            action.reshape(self._env.action_space.shape)
+        obs, reward, terminated, truncated, self._info = self._answers.step(
+            _within(self._env.action_space, action)
         )
         told = [bool(self._info[key]) for key in _SUCCESS if key in self._info]
         self._reports_success |= bool(told)
-        seen = self._checked(self._obs.read(obs), float(reward))
-        return seen, float(reward), bool(terminated), bool(truncated), bool(told) and told[0]
+        return self._checked(obs, reward), reward, terminated, truncated, bool(told) and told[0]
 
     def info(self) -> Sequence[float]:
         return [
-            *(float(self._info.get(key, math.nan)) for key in self.info_keys[:-1]),
+            *(_number(self._info.get(key)) for key in self.info_keys[:-1]),
             float(self._reports_success),
         ]
 
@@ -149,7 +151,10 @@ def _make(options: GymnasiumLanes) -> Any:
         return env
     except gymnasium.error.UnregisteredEnv as error:
         raise UnknownNameError(
-            "gymnasium environment", options.env_id, gymnasium.registry, OWN_ENVIRONMENTS
+            "gymnasium environment",
+            f"gym/{options.env_id}",
+            names_beside(options.env_id, gymnasium.registry.values()),
+            OWN_ENVIRONMENTS,
         ) from error
     except ModuleNotFoundError as error:
         module = options.env_id.partition(":")[0]
@@ -183,6 +188,22 @@ def _spec_of(env: Any, options: GymnasiumLanes, obs: GymnasiumObs) -> EnvSpec:
         max_episode_steps=int(steps),
         control_hz=float(env.metadata.get("render_fps", 1)),
     )
+
+
+def _within(space: Any, action: NDArray[np.float32]) -> NDArray[Any]:
+    """The action in the shape and type of a Box, and inside it: the float32 that is nearest to a limit in
+    float64 may lie beyond it.
+    """
+    shaped = action.reshape(space.shape)
+    whole = np.issubdtype(space.dtype, np.integer)
+    typed = (np.rint(shaped) if whole else shaped).astype(space.dtype)
+    inside: NDArray[Any] = np.clip(typed, space.low, space.high)
+    return inside
+
+
+def _number(value: Any) -> float:
+    """An entry of `info`; NaN where it is missing, None or no number."""
+    return float(value) if isinstance(value, int | float | np.number | np.bool_) else math.nan
 
 
 def _is_extra(key: str, value: Any) -> bool:

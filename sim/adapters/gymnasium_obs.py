@@ -68,6 +68,28 @@ class GymnasiumObs:
             at += size
         return _nested(found)
 
+    def fault(self, obs: Any) -> tuple[str, str] | None:
+        """(what an observation holds, what the space says) at the first entry that does not fit; None if all
+        do.
+        """
+        for path, box in self._boxes.items():
+            what = f"an observation '{'.'.join(path)}'" if path else "an observation"
+            try:
+                array = np.asarray(_at(obs, path))
+            except (TypeError, KeyError, IndexError):
+                return f"no {what.removeprefix('an ')}", f"{box.shape}"
+            except ValueError:
+                return f"{what} of several lengths", f"{box.shape}"
+            if array.dtype.kind not in "biuf":
+                return f"{what} of kind {type(_at(obs, path)).__name__}", f"{box.dtype} {box.shape}"
+            if array.shape != box.shape:
+                return f"{what} of shape {array.shape}", f"{box.shape}"
+            if path in self._paths and array.dtype != box.dtype:  # a picture in [0, 1] would become black
+                return f"{what} of {array.dtype} numbers", f"{box.dtype}"
+        if isinstance(obs, Mapping) and (more := _entries(obs) - set(self._boxes)):
+            return f"an observation '{'.'.join(min(more))}'", "nothing of it"
+        return None
+
     def _numbers(self, obs: Any, path: _Path = ()) -> Any:
         """The observation without its pictures, and without dictionaries that hold nothing else."""
         if not self._paths or not isinstance(obs, Mapping):
@@ -98,6 +120,15 @@ def _nested(found: Mapping[_Path, Any]) -> Any:
             inner = inner.setdefault(key, {})
         inner[path[-1]] = value
     return outer
+
+
+def _entries(obs: Mapping[Any, Any], path: _Path = ()) -> set[_Path]:
+    """Keys of all entries of an observation."""
+    found = set[_Path]()
+    for key, value in obs.items():
+        inner = (*path, str(key))
+        found |= _entries(value, inner) if isinstance(value, Mapping) else {inner}
+    return found
 
 
 def _boxes(name: str, space: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.errors import UnknownNameError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.adapters.metaworld_tasks import TASKS
 from sim.render.pictures import CameraPictures, LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
-from sim.vec.options import check_reward, check_steps
+from sim.vec.options import check_flag, check_pixels, check_reward, check_steps
 
 CONTROL_HZ = 80.0  # 5 physics steps of 2.5 ms
 PACKAGE_STEPS = 500  # the package's own horizon
@@ -59,11 +59,11 @@ class MetaWorldLanes:
             raise UnknownNameError("metaworld task", self.task, TASKS, "robo-rl info")
         check_reward(self.reward)
         check_steps(self.max_episode_steps, PACKAGE_STEPS)
+        check_flag("terminate_on_success", self.terminate_on_success)
         for name in self.camera_names:
             if name not in CAMERAS:
                 raise UnknownNameError("camera of metaworld", name, CAMERAS)
-        if not isinstance(self.image_size, int) or not 8 <= self.image_size <= 1024:
-            raise ConfigError(f"image_size is {self.image_size!r}; expected 8 to 1024 pixels.")
+        check_pixels("image_size", self.image_size)
         if self.state not in ("all", "robot"):
             raise UnknownNameError("state of metaworld", self.state, ("all", "robot"))
 

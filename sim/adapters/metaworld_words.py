@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from sim.adapters.metaworld_instructions import WITH_MARK, task_number, tasks_of
 from sim.render.projection import in_camera
 from sim.render.renderer import MujocoRenderer
 from sim.vec.lane import LaneObs, LaneStep
-from sim.vec.options import check_reward, check_steps
+from sim.vec.options import check_flag, check_pixels, check_reward, check_steps
 
 CAMERAS = {"image.top": "topview", "image.corner": "corner"}
 EXPERT_STATE = "privileged.state"  # what the scripts read; policies of a robot do not
@@ -61,14 +61,26 @@ class WordsLanes:
         tasks_of(self.task)
         check_reward(self.reward)
         check_steps(self.max_episode_steps, PACKAGE_STEPS)
+        check_flag("terminate_on_success", self.terminate_on_success)
+        check_pixels("picture_px", self.picture_px)
         if self.wordings not in WORDS:
             raise UnknownNameError("set of wordings", self.wordings, WORDS)
+
+    @property
+    def name(self) -> str:
+        """Name of the environment with the options that matter to a policy, where they differ from the
+        defaults.
+        """
+        usual = {field.name: field.default for field in fields(self)}
+        given = {key: getattr(self, key) for key in ("picture_px", "wordings")}
+        words = [f"{key}={value}" for key, value in given.items() if value != usual[key]]
+        return f"metaworld/{self.task}" + (f":{','.join(words)}" if words else "")
 
     @property
     def spec(self) -> EnvSpec:
         picture = ArraySpec((self.picture_px, self.picture_px, 3), "uint8")
         return EnvSpec(
-            name=f"metaworld/{self.task}",
+            name=self.name,
             obs={
                 "state": ArraySpec((4,), "float32", "m: hand x, y, z, gripper opening"),
                 **dict.fromkeys(CAMERAS, picture),

@@ -1,6 +1,6 @@
 """Kinematic chain of an arm in batches: forward kinematics, Jacobian and inverse kinematics.
 
-Products of exponentials over the compiled model's frames, for any MJCF or URDF arm with hinges. Positions in
+Products of exponentials over the compiled model's frames, for any arm with hinges. Positions in
 m, in the world frame; j = joints; links are the bodies of the joints, the base first.
 """
 
@@ -30,7 +30,7 @@ class KinematicChain:
     ) -> None:
         model = scene.model
         tool_body, tool_m, tool_quat = scene.site(robot.tool)
-        self.bodies = _path(model, tool_body)
+        self.bodies = bodies_down_to(model, tool_body)
         for name in robot.joints:
             scene.qvel(name)  # raises for an unknown joint
         self.links = [int(model.joint(name).bodyid[0]) for name in robot.joints]
@@ -52,7 +52,8 @@ class KinematicChain:
             tensor(model.jnt_pos[ids]),
         )  # (j, 3), in their links
         self._zero_rad = tensor(model.qpos0[model.jnt_qposadr[ids]])  # joint positions of the MJCF's own pose
-        self.low_rad, self.high_rad = tensor(model.jnt_range[ids, 0]), tensor(model.jnt_range[ids, 1])
+        ranges = [scene.joint_range(name) for name in robot.joints]
+        self.low_rad, self.high_rad = (tensor(limit) for limit in zip(*ranges, strict=True))
         self.tool = Pose(tensor(tool_m), tensor(tool_quat))
         self.tool_body = tool_body
         self._rest = {
@@ -176,7 +177,7 @@ def _check_hinges(model: Any, robot: ArmRobot, ids: list[int], in_order: bool) -
         )
 
 
-def _path(model: Any, body: int) -> list[int]:
+def bodies_down_to(model: Any, body: int) -> list[int]:
     """Bodies from the world's child down to this body."""
     path = []
     while body != 0:

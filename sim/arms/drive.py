@@ -8,8 +8,10 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import ActionSpec
+from sim.actuators.motors import check_servo
 from sim.arms.chain import KinematicChain
 from sim.arms.control import Cartesian, Reach, make_control
 from sim.arms.ready_poses import ReadyPoses
@@ -67,7 +69,8 @@ class ArmBody:
 
 class ArmDrive:
     """Drive of arm and fingers: actions move tool or joints, the last number the fingers. See
-    `sim.bodies.protocol.Drive`.
+    `sim.bodies.protocol.Drive`. Raises ConfigError for an actuator that is no position servo, and where the
+    task grips for an arm without fingers or without one touch sensor on each.
     """
 
     def __init__(
@@ -76,6 +79,10 @@ class ArmDrive:
         self._task, self._robot, self._mode = task, robot, control
         self._chain = chain = KinematicChain(scene, robot, like.device, like.dtype)
         self.wiring = Wiring(scene, like, robot, chain)
+        for servo in (*robot.joints, *robot.fingers):
+            check_servo(scene.model, scene.ctrl(servo), f"{robot.name} is commanded by such servos alone.")
+        if task.grips:
+            _check_grip(robot, self.wiring)
         self._control = make_control(control, chain, robot, task.reach, CONTROL_HZ)
         self._by_tool = Cartesian(chain, robot, task.reach)
         self._ready = ReadyPoses(chain, robot, task.ready_m)
@@ -126,6 +133,16 @@ class ArmDrive:
         target, _ = self._by_tool.command(begun, wanted, view.q_rad, view.tool, view.links)
         joints = (target - memory) * CONTROL_HZ if moves else target
         return torch.cat([joints, wanted[:, self._by_tool.action.dim :]], -1)
+
+
+def _check_grip(robot: ArmRobot, wiring: Wiring) -> None:
+    """Raise ConfigError for an arm with which a task that grips cannot be commanded or scored."""
+    if not robot.fingers:
+        raise ConfigError(
+            f"{robot.name} has no fingers, and this task grips: name its fingers and open_m in its YAML "
+            "file, or choose a task without a gripper, such as arm/reach."
+        )
+    _ = wiring.finger_touch  # raises for a finger without a touch sensor
 
 
 def around_tool(reach: Reach) -> tuple[tuple[float, float, float], tuple[float, float, float]]:

@@ -9,16 +9,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from robo_rl.core.errors import ConfigError, UnknownNameError
-from robo_rl.core.files.yaml_error import yaml_words
-from sim.asset_files import ASSETS
+from sim.asset_files import ASSETS, read_yaml
 
 
 @dataclass(frozen=True, slots=True)
 class ArmRobot:
-    """An arm. Names are those of the MJCF or URDF `asset`; servos have the names of their joints, in the same
+    """An arm. Names are those of the MJCF `asset`; servos have the names of their joints, in the same
     order.
     """
 
@@ -61,11 +58,7 @@ def load_robot(name: str) -> ArmRobot:
             f"{path} does not exist. Give a robot of robo-rl ({', '.join(ROBOTS)}) or the path of your YAML "
             "file."
         )
-    try:
-        data = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML, {yaml_words(error)}. Correct the file.") from error
-    return robot_from(data, path)
+    return robot_from(read_yaml(path), path)
 
 
 def robot_from(data: object, path: Path) -> ArmRobot:
@@ -84,12 +77,7 @@ def robot_from(data: object, path: Path) -> ArmRobot:
             raise UnknownNameError(f"key of {path}", str(key), sorted(known))
     if missing := [key for key in needed if key not in data]:
         raise ConfigError(f"{path} lacks {', '.join(missing)}. docs/own-robot-task-engine.md has an example.")
-    places = (path.parent / str(data["asset"]), ASSETS / str(data["asset"]))
-    asset = next((str(place.resolve()) for place in places if place.is_file()), None)
-    if asset is None:
-        raise ConfigError(
-            f"{path}: there is no {data['asset']}, neither beside it nor among the arms of robo-rl."
-        )
+    asset = _asset_of(str(data["asset"]), path)
     try:
         joints, home_rad, speed_rad_s = (
             tuple(data["joints"]),
@@ -117,9 +105,28 @@ def robot_from(data: object, path: Path) -> ArmRobot:
         raise ConfigError(
             f"{path}: joints, home_rad and speed_rad_s have different lengths; expected one entry per joint."
         )
+    if robot.fingers and not 0.0 < robot.open_m < math.inf:
+        raise ConfigError(
+            f"{path}: open_m is {robot.open_m:g}; expected the distance of an open finger from the middle "
+            "in m, above 0, such as 0.04."
+        )
     if not all(0.0 < speed < math.inf for speed in robot.speed_rad_s):
         raise ConfigError(f"{path}: speed_rad_s is {list(speed_rad_s)}; expected speeds above 0.")
     return robot
+
+
+def _asset_of(name: str, path: Path) -> str:
+    """Absolute path of the model that a robot's file names. Raises ConfigError."""
+    places = (path.parent / name, ASSETS / name)
+    asset = next((str(place.resolve()) for place in places if place.is_file()), None)
+    if asset is None:
+        raise ConfigError(f"{path}: there is no {name}, neither beside it nor among the arms of robo-rl.")
+    if asset.endswith(".urdf"):
+        raise ConfigError(
+            f"{path}: {name} is a URDF, which has no servos and no tool. Save it as MJCF with both; "
+            "docs/own-robot-task-engine.md shows how."
+        )
+    return asset
 
 
 def _floats(values: Any) -> tuple[float, ...]:

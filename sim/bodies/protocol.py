@@ -112,7 +112,7 @@ class Body(Protocol):
 
     @property
     def path(self) -> Path | None:
-        """The MJCF or URDF that is added to the task's scene; None: the scene contains it already."""
+        """The MJCF that is added to the task's scene; None: the scene contains it already."""
         ...
 
     def drive(self, scene: Scene, like: Tensor) -> Drive:

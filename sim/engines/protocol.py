@@ -100,7 +100,7 @@ class Engine(Protocol):
         kind: str = "rgb",
         visuals: VisualRandomisation | None = None,
     ) -> Tensor:
-        """Picture of a world from a camera.
+        """Picture of a world from a camera of the scene, by its name; "": from a free one.
 
         By kind: (h, w, 3) uint8 "rgb", or "pretty" with shadows and smooth edges; (h, w) float32 "depth" [m];
         (h, w, 4) float32 "rgbd", both from one rendering; (h, w) int32 "segment": body indices, -1 for the

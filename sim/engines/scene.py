@@ -6,6 +6,7 @@ order of the compiled model in all arrays.
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,6 +81,18 @@ class Scene:
         start = int(self.model.jnt_dofadr[i])
         return slice(start, start + (6 if self._is_free(i) else 1))
 
+    def joint_range(self, joint: str) -> tuple[float, float]:
+        """Limits of a slide [m] or a hinge [rad]. Without limits, as a continuous joint of a URDF: infinite
+        for a slide, -2 pi to 2 pi for a hinge.
+        """
+        i = self._place("joint", joint, self.joints)
+        if self.model.jnt_limited[i]:
+            low, high = self.model.jnt_range[i].tolist()
+            return low, high
+        is_hinge = int(self.model.jnt_type[i]) == int(mujoco.mjtJoint.mjJNT_HINGE)
+        most = 2.0 * math.pi if is_hinge else math.inf
+        return -most, most
+
     def ctrl(self, actuator: str) -> int:
         return self._place("actuator", actuator, self.actuators)
 
@@ -91,6 +104,12 @@ class Scene:
 
     def camera(self, name: str) -> int:
         return self._place("camera", name, tuple(self.model.camera(i).name for i in range(self.model.ncam)))
+
+    @cached_property
+    def video_camera(self) -> str:
+        """Camera of videos: "view", else the first with a name, else "" for a free one."""
+        names = [name for i in range(self.model.ncam) if (name := self.model.camera(i).name)]
+        return "view" if "view" in names else next(iter(names), "")
 
     def fixture(self, name: str) -> int:
         """Index of a fixture in a `Start`."""
@@ -117,9 +136,7 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
     """
     for path in (scene, robot):
         if path is not None and not path.is_file():
-            raise ConfigError(
-                f"There is no robot or scene file {path}. Give the path of an MJCF (.xml) or URDF (.urdf)."
-            )
+            raise ConfigError(f"There is no robot or scene file {path}. Give the path of an MJCF (.xml).")
     mujoco.set_mju_user_warning(_ignore_warning)
     try:
         spec = mujoco.MjSpec.from_file(str(scene))
@@ -131,6 +148,8 @@ def compile_scene(scene: Path, robot: Path | None = None, edit: Any = None) -> S
             spec.attach(part, frame=spec.worldbody.add_frame(), prefix="")
         if edit is not None:
             edit(spec)
+        # Else MuJoCo restarts a diverged world by itself, and its episode goes on from the MJCF's pose.
+        spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         with warnings.catch_warnings():  # MuJoCo 4 warns of unnamed classes; this one is named above
             warnings.filterwarnings("ignore", "Attaching a spec with an empty prefix", UserWarning)
             bare = spec.copy()  # a compiled specification cannot be compiled again with other options

@@ -25,7 +25,7 @@ def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
     """Build an engine.
 
     Raises UnknownNameError, MissingDependencyError for missing packages, or ConfigError for a scene with
-    motors in an engine without motors, and for Isaac Lab.
+    motors in an engine without motors, for a device that the engine cannot choose, and for Isaac Lab.
     """
     if name == "isaaclab" and name not in ENGINES:
         raise ConfigError(
@@ -38,6 +38,12 @@ def make_engine(name: str, scene: Scene, num_envs: int, options: Any) -> Engine:
             "limits alone. Use engine=mujoco or engine=pybullet, or leave actuator= out."
         )
     kind = lookup("engine", ENGINES, name)
+    if options.device not in (None, "cpu") and not takes_option(name, "device"):
+        choose = ", ".join(each for each, taken in _TAKES.items() if "device" in taken)
+        raise ConfigError(
+            f"The engine {name} cannot run on device={options.device}: only {choose} chooses its device. "
+            "Leave device= out, or choose that engine."
+        )
     given = {option: getattr(options, option) for option in _TAKES.get(name, ())}
     engine: Engine = kind(
         scene, num_envs, **{option: value for option, value in given.items() if value is not None}

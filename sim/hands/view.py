@@ -55,8 +55,8 @@ def wire(scene: Scene, hand: Hand, like: Tensor) -> HandWiring:
         like.new_tensor([joint.axis.tolist() for joint in joints]),
         torch.tensor([body for body, _, _ in tips], device=like.device),
         like.new_tensor([at_m.tolist() for _, at_m, _ in tips]),
-        like.new_tensor([float(joint.range[0]) for joint in joints]),
-        like.new_tensor([float(joint.range[1]) for joint in joints]),
+        like.new_tensor([scene.joint_range(name)[0] for name in hand.joints]),
+        like.new_tensor([scene.joint_range(name)[1] for name in hand.joints]),
         like.new_tensor(hand.home_rad),
     )  # fmt: skip
 

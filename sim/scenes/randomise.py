@@ -170,10 +170,11 @@ def _noise(path: Path, noise: Any) -> dict[str, float]:
         raise ConfigError(
             f"{path}: noise is {noise!r}; expected unit: number, such as {{m: 0.001, rad: 0.003}}."
         )
-    for unit in noise:
+    by_unit = {str(unit): float(value) for unit, value in noise.items()}  # YAML reads the unit 1 as a number
+    for unit in by_unit:
         if unit not in UNITS:
-            raise UnknownNameError(f"unit of noise in {path}", str(unit), UNITS)
-    return {unit: float(value) for unit, value in noise.items()}
+            raise UnknownNameError(f"unit of noise in {path}", unit, UNITS)
+    return by_unit
 
 
 def _whole(path: Path, key: str, values: Any) -> tuple[int, int]:

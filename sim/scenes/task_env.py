@@ -296,7 +296,7 @@ class TaskVecEnv:
     def render(self, lane: int = 0) -> Tensor:
         size, kind = self._options.render_size, "pretty" if self._options.pretty else "rgb"
         visuals = None if self._seeds is None else self._senses.visuals_of(int(self._episode_seed[lane]))
-        return self._engine.render(lane, "view", size, size, kind, visuals)
+        return self._engine.render(lane, self._engine.scene.video_camera, size, size, kind, visuals)
 
     @property
     def model(self) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.registry import lookup
 from robo_rl.core.settings import setting
-from sim.vec.options import check_reward, check_steps
+from sim.vec.options import check_pixels, check_reward, check_steps
 
 if TYPE_CHECKING:  # names must be listed without a simulator
     from sim.bodies.protocol import Body, SceneTask
@@ -130,6 +130,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "coverage": (*_NUMBER, type(None)),
     "turns": (*_NUMBER, type(None)),
     "beads": (*_WHOLE, type(None)),
+    "compiled": (*_FLAG, type(None)),
+    "device": (*_TEXT, type(None)),
 }
 _TYPE_NAMES = {
     str: "text",
@@ -201,8 +203,8 @@ class TaskOptions:
             check_steps(self.max_episode_steps)
         if not 1 <= self.points <= 65536:
             raise ConfigError(f"points is {self.points}; expected 1 to 65536.")
-        if not 8 <= self.image_size <= 1024:
-            raise ConfigError(f"image_size is {self.image_size}; expected 8 to 1024 pixels.")
+        check_pixels("image_size", self.image_size)
+        check_pixels("render_size", self.render_size, 4096)
 
     @property
     def ends_with_success(self) -> bool:
@@ -277,6 +279,15 @@ def make_body(name: str, task: SceneTask, options: TaskOptions) -> Body:
 
 
 def _absolute_path(value: Any) -> Any:
-    """The absolute path of a file, other values unchanged: a policy keeps it and is loaded elsewhere."""
-    named = isinstance(value, str) and value.endswith((".yaml", ".yml"))
-    return str(Path(value).resolve()) if named else value
+    """The absolute path of a file, other values unchanged: a policy keeps it and is loaded elsewhere. Raises
+    ConfigError for a path that cannot be read back from a name.
+    """
+    if not isinstance(value, str) or not value.endswith((".yaml", ".yml")):
+        return value
+    path = str(Path(value).resolve())
+    if "," in path:
+        raise ConfigError(
+            f"{path} cannot be part of an environment's name, whose options are separated by commas. Move "
+            "the file to a path without commas."
+        )
+    return path

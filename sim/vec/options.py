@@ -1,4 +1,4 @@
-"""Options that environments share: the kind of reward, and the length of an episode."""
+"""Options that environments share: the kind of reward, the length of an episode, and sizes of pictures."""
 
 from __future__ import annotations
 
@@ -14,10 +14,26 @@ def check_reward(reward: str) -> None:
 
 
 def check_steps(max_episode_steps: int, most: int | None = None) -> None:
-    """Raises ConfigError unless 1 <= max_episode_steps <= most."""
+    """Raises ConfigError unless max_episode_steps is a whole number, 1 <= max_episode_steps <= most."""
+    upper = "" if most is None else f" and at most {most}"
+    if isinstance(max_episode_steps, bool) or not isinstance(max_episode_steps, int):
+        raise ConfigError(
+            f"max_episode_steps is {max_episode_steps!r}; expected a whole number of at least 1{upper}."
+        )
     if max_episode_steps < 1 or (most is not None and max_episode_steps > most):
-        upper = "" if most is None else f" and at most {most}"
         raise ConfigError(f"max_episode_steps is {max_episode_steps}; expected at least 1{upper}.")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raises ConfigError for an option other than true or false."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}; expected true or false.")
+
+
+def check_pixels(name: str, value: object, most: int = 1024) -> None:
+    """Raises ConfigError unless the size of a picture is a whole number from 8 to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 8 <= value <= most:
+        raise ConfigError(f"{name} is {value!r}; expected 8 to {most} pixels.")
 
 
 def check_keys(name: str, keys: object) -> None:

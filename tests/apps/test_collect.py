@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from robo_rl.apps import collect
-from robo_rl.apps.collect import first_index
+from robo_rl.apps.collect import count_words, first_index
 from robo_rl.core.errors import ConfigError, DataError, EnvError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.data.episodes.reader import EpisodeStore
@@ -185,3 +185,17 @@ def test_rare_success_is_not_recorded_twice() -> None:
     assert first_index(3, cast(EpisodeStore, kept)) == 701
     assert first_index(3, cast(EpisodeStore, [*kept, elsewhere])) == 701
     assert first_index(3, cast(EpisodeStore, [])) == 0
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((50, 50, 50), "50 episodes kept of 50 tried"),
+        ((1, 1, 3), "1 episode kept of 3 tried"),
+        ((80, 30, 33), "80 episodes; 30 kept of 33 tried"),
+        ((80, 0, 0), "80 episodes"),
+    ],
+)
+def test_the_result_says_how_many_were_kept(counts: tuple[int, int, int], words: str) -> None:
+    """Of the dataset, of this call, and tried; nothing was tried where the dataset was full already."""
+    assert count_words(*counts) == words

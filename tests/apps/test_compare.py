@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,8 +13,12 @@ import yaml
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.cli.multirun import expand_sweeps
 from robo_rl.apps.compare import curve_of, read_group, short_names, training_curve
+from robo_rl.apps.list_runs import columns
+from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
+from robo_rl.runs.history import PastRun, differing
 from robo_rl.runs.learning_curve import EpisodesInTraining
+from robo_rl.runs.run_dir import RunDir
 
 
 def write_run(path: Path, seed: int, solved: list[int]) -> None:
@@ -315,3 +320,41 @@ def test_compare_needs_a_run(words: list[str], capsys: pytest.CaptureFixture[str
     """A sentence, not a traceback."""
     assert main(words) == 2
     assert "robo-rl: " in capsys.readouterr().err
+
+
+def past(path: str, verb: str, **settings: Any) -> PastRun:
+    """A finished run without a success."""
+    return PastRun(Path(path), settings, None, None, True, verb=verb, started="2026-05-01T12:00:00Z")
+
+
+def test_runs_compares_the_settings_of_one_verb_alone() -> None:
+    """Defaults of different verbs differ, and nobody chose them; what a run is made of is always shown."""
+    base = past("base", "train", data="data/peg", steps=2000, num_envs=1, **{"net.name": "mlp"})
+    again = past("again", "train", data="data/peg", steps=5000, num_envs=1, **{"net.name": "mlp"})
+    head = past("head", "distill", teacher="base", steps=4000, num_envs=10, **{"net.name": "unet1d"})
+    assert differing([base, again, head]) == [
+        {"data": "data/peg", "steps": 2000},
+        {"data": "data/peg", "steps": 5000},
+        {"teacher": "base"},
+    ]
+
+
+def test_runs_shows_verb_and_day_where_they_fit() -> None:
+    runs = [past("runs/base", "train"), past("runs/tuned", "finetune")]
+    outcome = f"{'not measured':<28}"
+    wide = [f"runs/base   train     {outcome}  2026-05-01", f"runs/tuned  finetune  {outcome}  2026-05-01"]
+    assert columns(runs, 80) == wide
+    assert [line.split()[-1] for line in columns(runs, 60)] == ["measured", "measured"]
+    assert columns([past("runs/old", "")], 80) == [f"runs/old  {outcome}  2026-05-01"]
+
+
+def test_a_run_records_its_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs of older versions, which did not, are told apart by their settings."""
+    with RunDir.create(tmp_path / "new", DistillVerb(teacher="t", out="o")):
+        pass
+    assert PastRun.read(tmp_path / "new").verb == "distill"
+    write_run(tmp_path / "old", 1, [0])
+    (tmp_path / "old/config.yaml").write_text("{final_episodes: 3, data: null}")
+    assert PastRun.read(tmp_path / "old").verb == "finetune"
+    assert main(["runs", f"path={tmp_path / 'old'}", "json=true"]) == 0
+    assert json.loads(capsys.readouterr().out)["verb"] == "finetune"

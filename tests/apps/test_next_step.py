@@ -14,12 +14,21 @@ from policies.tuned.one_step import JumpHead, OneStepPolicy
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.cli.settings_file import expand
-from robo_rl.apps.tuning.report import evaluation_seeds
+from robo_rl.apps.evaluate import Evaluation, next_step
+from robo_rl.apps.tuning.report import advice_label, evaluation_seeds
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.conf.schema import EvaluateConfig
-from robo_rl.eval.stats import PairedTest, SuccessRate
-from robo_rl.runs.next_step import after_data, after_evaluation, after_tuning, after_view
+from robo_rl.eval.rollout import EvalResult
+from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
+from robo_rl.runs.next_step import (
+    after_data,
+    after_distillation,
+    after_evaluation,
+    after_tuning,
+    after_view,
+    winner,
+)
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC
@@ -195,3 +204,120 @@ def test_the_verbs_print_their_next_step_and_the_runtime_of_their_times(
     assert "batch of 1, ONNX Runtime on cpu" in said
     assert f"Next:   robo-rl run bundle={bundle}" in said
     assert after_evaluation(run / "policy", SuccessRate(10, 10)).startswith(f"robo-rl distill teacher={run}")
+
+
+@pytest.fixture
+def teacher(tmp_path: Path) -> Path:
+    """Policy folder of a run, whose noise is N(0, I)."""
+    save_policy(tmp_path / "runs/base/policy", flow_policy(SPEC), {"noise": 1.0})
+    (tmp_path / "runs/base/run.json").write_text("{}")
+    return Path("runs/base/policy")
+
+
+WORSE, BETTER = PairedTest(60, 24, 7, 9, 0.0005), PairedTest(60, 7, 24, 9, 0.0005)  # of teacher to head
+
+
+@pytest.mark.parametrize(
+    ("test", "exported"),
+    [(WORSE, False), (replace(WORSE, p_value=0.2), True), (BETTER, True)],
+)
+def test_a_head_that_is_worse_than_its_teacher_is_not_exported(
+    test: PairedTest, exported: bool, teacher: Path
+) -> None:
+    """A longer distillation comes first, by a command that runs as it is; the teacher can be exported."""
+    config = DistillVerb(teacher="runs/base", out="runs/head", steps=1000, rounds=1)
+    with RunDir.create(config.out, config):
+        said = after_distillation(config, Path("runs/head"), teacher, test, widens=True).splitlines()
+    if exported:
+        assert said == ["robo-rl export policy=runs/head out=runs/head/bundle"]
+        return
+    again = load_config("distill", expand(said[0].split()[2:])[0], DistillVerb)
+    net = replace(config.net, width=512)  # type: ignore[call-arg]
+    assert again == replace(config, steps=2000, rounds=3, net=net, out="runs/head-longer")
+    assert said[1].strip() == "robo-rl export policy=runs/base out=runs/base/bundle   (the teacher itself)"
+
+
+def test_only_what_helps_and_can_be_exported_is_named(teacher: Path) -> None:
+    """Heads of vision-language-action policies have no net=, and a bundle's noise is scaled by 0 or 1."""
+    config = DistillVerb(teacher="runs/base", out="runs/head")
+    save_policy(teacher, flow_policy(SPEC), {"noise": 0.5})
+    said = after_distillation(config, Path("runs/head"), teacher, WORSE, widens=False)
+    assert "net.width" not in said
+    assert "export" not in said
+
+
+@pytest.mark.parametrize(
+    ("test", "best"),
+    [
+        (WORSE, 0),
+        (BETTER, 1),
+        (replace(BETTER, p_value=0.06), None),
+        (ReturnTest(1.0, 0.01), 0),
+        (ReturnTest(-1.0, 0.01), 1),
+    ],
+)
+def test_the_winner_of_a_comparison(test: PairedTest | ReturnTest, best: int | None) -> None:
+    assert winner(test) == best
+
+
+def evaluated(solved: int, against: int | None = None, **changes: Any) -> Evaluation:
+    """An evaluation with so many successes in 20 episodes."""
+
+    def result(count: int) -> EvalResult:
+        success = tuple(i < count for i in range(20))
+        returns = tuple(map(float, success))
+        return EvalResult(tuple(range(20)), success, (9,) * 20, returns, None, 180, 1.0, 1.0)
+
+    places = (Path("head"), Path("runs/base/policy"))
+    second = None if against is None else result(against)
+    return replace(Evaluation("metaworld/reach-v3", result(solved), second, (), (), places), **changes)
+
+
+@pytest.mark.parametrize(
+    ("head", "base", "policy"), [(18, 4, "head"), (5, 4, "head"), (4, 18, "runs/base"), (4, 5, "head")]
+)
+def test_an_evaluation_never_recommends_the_worse_policy(
+    head: int, base: int, policy: str, teacher: Path
+) -> None:
+    """Unless the difference may be chance, what follows is for the better one of both."""
+    save_policy(Path("head"), OneStepPolicy(flow_policy(SPEC), JumpHead(flow_policy(SPEC))))
+    said = next_step(evaluated(head, base))
+    assert said.startswith("robo-rl export policy=head" if policy == "head" else "robo-rl finetune base=runs")
+    assert said.endswith("(of the better policy)") is (policy != "head")
+
+
+@pytest.mark.parametrize(
+    ("trained", "name", "same"),
+    [
+        ("metaworld/peg-insert-side-v3", "metaworld/assembly-v3", False),
+        ("metaworld/reach-v3", "metaworld/reach-v3:render_size=64", True),
+        ("metaworld/mt6", "metaworld/drawer-open-v3", True),
+        ("metaworld/mt6", "metaworld/reach-v3", False),
+        ("gym/dock_env:Dock-v0", "gym/Dock-v0", True),
+        ("gym/dock_env:Dock-v0", "gym/dock_env:Dock-v1", False),
+        ("robot/so100", "arm/lift", True),
+        ("", "arm/lift", True),
+    ],
+)
+def test_a_policy_of_another_task_is_known(trained: str, name: str, same: bool) -> None:
+    """Its failures there say nothing about its training."""
+    assert evaluated(0, env=name, trained_in=trained).same_task is same
+
+
+def test_a_policy_in_another_task_gets_no_advice_on_its_training(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [f"policy={run}", "episodes=1", "num_workers=0", "device=cpu", "max_episode_steps=3"]
+    assert robo_rl(["evaluate", *words, "env=metaworld/push-v3"]) == 0
+    said = capsys.readouterr().out
+    assert said.endswith("This policy was trained in metaworld/reach-v3, not in metaworld/push-v3.\n")
+    assert "Next:" not in said
+
+
+@pytest.mark.parametrize(
+    ("test", "label"),
+    [(BETTER, "Instead, for more success"), (WORSE, "Advice"), (None, "Advice")],  # of base to result
+)
+def test_advice_does_not_contradict_the_next_step(test: PairedTest | None, label: str) -> None:
+    """A clear gain is used next: advice on more success is another way then."""
+    assert advice_label(test) == label

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hardware.safety import flight, flight_limits
+from hardware.safety.confirmation import Confirmation
 from hardware.safety.intake import Order
 from hardware.safety.landing import RatesLander
 
@@ -22,6 +23,8 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "held too long": (flight, "HOLD_S", 0.4),
     "off four times": (flight, "_OFFS", 4),
     "old states": (flight, "STALE_STATE_PERIODS", 4.0),
+    "one state cuts": (Confirmation, "confirms", lambda self, received_s: True),
+    "no state cuts": (Confirmation, "confirms", lambda self, received_s: False),
     "no order": (Order, "judge", lambda self, *place: None),
     "armed anywhere": (flight.FlightFilter, "_why_not", lambda self, now_s: None),
     "lands upwards": (RatesLander, "descend", lambda self, state, speed: np.array([0.6, 0.0, 0.0, 0.0])),

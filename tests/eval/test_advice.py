@@ -23,6 +23,8 @@ RISING = [i / PARTS for i in range(PARTS)]
     ("after", "before", "seen", "demos", "begins"),
     [
         (99, 50, history(RISING), True, ""),
+        (96, 75, history(FLAT), True, ""),  # its interval ends at 98 %
+        (90, 75, history(FLAT), True, "More demonstrations: success in the training episodes, in which the"),
         (80, 50, history(RISING), True, "More steps"),
         (40, 10, history(FLAT), True, "More demonstrations: the base"),
         (40, 50, history(FLAT, late=5), True, "Longer episodes"),

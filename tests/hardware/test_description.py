@@ -67,6 +67,7 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
             {"joints": [JOINT | {"velocity": 1}]},
             "has an unknown key 'velocity'. Did you mean 'velocity_rad_s'",
         ),
+        ({"state_publishers": 99}, "state_publishers = 99 of 'small': expected 1 to 4"),
         ({"command_hz": "fast"}, r"small: command_hz must be a number, found 'fast' \(text\)"),
         ({"command_hz": [50]}, r"command_hz must be a number, found \[50\] \(a list\)"),
         ({"start_jump_rad": {}}, r"start_jump_rad must be a number, found \{\} \(keys\)"),
@@ -90,6 +91,19 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
             "needs axis and offset_m",
         ),
         ({"cameras": {"top": {"width_px": 0, "height_px": 1, "rate_hz": 30}}}, "width_px = 0"),
+        ({"start_jump_rad": 17.0}, r"start_jump_rad = 17 .* at most 3\.142\. Angles are in radians"),
+        ({"start_jump_rad": math.inf}, "start_jump_rad = inf"),
+        ({"joints": [JOINT | {"step_rad": 1e9}]}, "step_rad 1e\\+09; expected at most its range, 2"),
+        ({"joints": [JOINT | {"step_rad": math.nan}]}, "step_rad = nan"),
+        (
+            {"joints": [JOINT | {"axis": [0, 0, 0]}]},
+            r"axis of 'a' .* is \[0\.0, 0\.0, 0\.0\]; give a direction",
+        ),
+        ({"joints": [JOINT | {"axis": [0, 0, 1e-200]}]}, "give a direction"),
+        ({"joints": [JOINT | {"axis": [math.nan, 0, 1]}]}, "give a direction"),
+        ({"joints": [JOINT | {"axis": [math.inf, 0, 1]}]}, "give a direction"),
+        ({"joints": [JOINT | {"offset_m": [0, math.nan, 0]}]}, "offset_m of 'a' .* must be finite"),
+        ({"tool_m": [0, 0, math.inf]}, "tool_m of 'small' must be finite"),
     ],
 )
 def test_invalid_descriptions_are_refused(changes: dict[str, Any], words: str) -> None:

@@ -206,6 +206,8 @@ def test_resume_needs_the_same_settings(tmp_path: Path) -> None:
     RunDir.create(tmp_path / "run", _Config(resume=True), resume=True)
     with pytest.raises(ConfigError, match=r"started with lr=0.001 .* lr=0.1"):
         RunDir.create(tmp_path / "run", _Config(lr=0.1), resume=True)
+    with pytest.raises(ConfigError, match=r"was started with, start a new run, or leave it\.$"):
+        RunDir.create(tmp_path / "run", _Config(lr=0.1), resume=True, instead="leave it")
     with pytest.raises(ConfigError, match="no run in"):
         RunDir.create(tmp_path / "other", _Config(), resume=True)
     with pytest.raises(DataError, match=r"other does not exist; the nearest existing folder is .*, with run"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,12 +75,45 @@ def test_options_that_are_none_keep_the_default() -> None:
         ("pusht/state", None, True),
         ("pusht/state", "sparse", False),
         ("gym/Hopper-v5", None, True),
+        ("recall/buttons", None, False),
         ("quad/hover", None, True),
     ],
 )
 def test_whether_every_step_pays(name: str, reward: str | None, dense: bool) -> None:
     """It decides whether demonstrations are replayed with recorded rewards or as successes."""
     assert has_dense_reward(name, reward) is dense
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("metaworld/reach-v3:max_episode_steps=1e2", "max_episode_steps is '1e2'; expected a whole number"),
+        ("metaworld/mt6:max_episode_steps=5.0", "max_episode_steps is 5.0; expected a whole number"),
+        ("arm6/peg:max_episode_steps=abc", "max_episode_steps is 'abc'; expected a whole number"),
+        ("arm6/reach:max_episode_steps=true", "max_episode_steps is True; expected a whole number"),
+        ("metaworld/reach-v3:terminate_on_success=maybe", "terminate_on_success is 'maybe'; expected true"),
+        ("metaworld/mt6:terminate_on_success=1", "terminate_on_success is 1; expected true or false"),
+        ("metaworld/mt6:picture_px=big", "picture_px is 'big'; expected 8 to 1024 pixels"),
+        ("metaworld/reach-v3:image_size=2", "image_size is 2; expected 8 to 1024 pixels"),
+        ("arm/reach:radius_m=0.02,radius_m=0.03", "gives the option radius_m 2 times"),
+        ("quad/hover:history=2,craft=cf21, history=3", "gives the option history 2 times"),
+        ("arm/reach:radius_m= ,state=robot", "cannot be read"),
+    ],
+)
+def test_options_of_a_wrong_form_are_refused(name: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        make_env(name, 1)
+
+
+def test_spaces_around_options_do_not_matter() -> None:
+    env = make_env("arm/reach: radius_m = 0.03, state=robot", 1)
+    assert env.spec.name == "arm/reach:radius_m=0.03,state=robot"
+
+
+def test_recall_pays_for_success_only() -> None:
+    with pytest.raises(ConfigError, match="recall tasks pay for success only, not 'dense'"):
+        make_env("recall/buttons", 1, reward="dense")
+    make_env("recall/buttons", 1, reward="sparse")
 
 
 def test_a_missing_package_comes_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,3 +187,33 @@ def test_a_slip_among_many_names_shows_the_nearest_alone() -> None:
         UnknownNameError, match=r"Unknown environment 'xx'\. There are \d+\. All of them: robo-rl info"
     ):
         make_env("xx", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("gym/dock_env.py:Dock-v0", "gym/dock_env:Dock-v0"),
+        ("dock_env.py:Dock-v0", "gym/dock_env:Dock-v0"),
+        ("dock_env.py", "gym/dock_env:Dock-v1"),
+        ("./dock_env.py", "gym/dock_env:Dock-v1"),
+        ("envs/dock_env.py:Dock-v0", "gym/envs.dock_env:Dock-v0"),
+        ("not_there.py", "gym/not_there:<id that it registers>"),
+    ],
+)
+def test_a_file_is_answered_by_the_name_of_its_module(
+    name: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name can be pasted; the id is read from the file where it is left out."""
+    (tmp_path / "dock_env.py").write_text('import gymnasium\n\ngymnasium.register(\n    "Dock-v1", Dock)\n')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=re.escape(f"Write the module without .py: {meant}") + "$"):
+        make_env(name, 1)
+
+
+def test_an_id_of_ones_own_needs_its_module() -> None:
+    """A module that was not imported has not registered it, so the id alone is not known."""
+    with pytest.raises(UnknownNameError, match=r"name that, too: env=gym/<module>:Dock-v0$"):
+        make_env("Dock-v0", 1)
+    with pytest.raises(UnknownNameError) as caught:
+        make_env("peg-insert-side-v2", 1)
+    assert "<module>" not in str(caught.value)

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ from hardware.bus.dds.ends import DdsReader, DdsWriter
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
-from hardware.bus.quality import QUALITY, Repeats, mismatch
+from hardware.bus.quality import QUALITY, Quality, Repeats, mismatch
 from hardware.bus.receiving import discarded_datagrams, enlarge_buffers
 from hardware.bus.timers import Timers
 from hardware.bus.watch import TopicWatch, watch
@@ -33,6 +34,7 @@ from robo_rl.core.text.nearest import nearest
 CHECK_S = 1.0  # period of the check for mismatches and silent topics
 IDLE_S = 0.05  # largest time between two checks of `until`
 REPLY_S = 0.005  # the same while a response waits for the discovery of its client
+SENDERS_DEPTH = 64  # messages that wait on a topic whose senders are told apart
 CLOSE_S = 1.0  # time that `close` waits for published messages to be delivered
 
 
@@ -116,11 +118,33 @@ class DdsBus:
         self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
     ) -> None:
         """See `Bus.subscribe`."""
+        self._decode(topic, kind, profile, lambda message, received_s, _: callback(message, received_s))
+
+    def subscribe_senders(
+        self,
+        topic: str,
+        kind: type[M],
+        profile: Profile,
+        on_message: Callable[[M, float, int], None],
+        on_senders: Callable[[frozenset[int]], None],
+    ) -> None:
+        """See `SenderBus.subscribe_senders`: up to `SENDERS_DEPTH` messages wait."""
+        self._publishers().add_senders(resolve(topic, self.namespace, self.name), on_senders)
+        self._decode(topic, kind, profile, on_message, SENDERS_DEPTH)
+
+    def _decode(
+        self,
+        topic: str,
+        kind: type[M],
+        profile: Profile,
+        callback: Callable[[M, float, int], None],
+        depth: int | None = None,
+    ) -> None:
         full = resolve(topic, self.namespace, self.name)
         watched = watch(full, kind, profile, self.now())
-        warned = False
+        quality, warned = QUALITY[profile], False
 
-        def on_message(cdr: bytes, received_s: float) -> None:
+        def on_message(cdr: bytes, received_s: float, sender: int) -> None:
             nonlocal warned
             if watched is not None and (notice := watched.on_message(received_s)) is not None:
                 self._warn(notice)
@@ -131,16 +155,18 @@ class DdsBus:
                     self._warn(f"A message on '{full}' is dropped, and others like it: {error}")
                 warned = True
             else:
-                callback(message, received_s)
+                callback(message, received_s, sender)
 
-        self._subscribe(topic, kind, profile, on_message, watched)
+        quality = quality if depth is None else replace(quality, depth=depth)
+        self._subscribe(topic, kind, quality, on_message, watched)
 
     def subscribe_raw(
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
         """See `RawBus.subscribe_raw`."""
         enlarge_buffers(self._domain)
-        self._subscribe(topic, kind, profile, callback, None, recorded=True)
+        quality = QUALITY[profile].recorded()
+        self._subscribe(topic, kind, quality, lambda cdr, at, _: callback(cdr, at), None, recorded=True)
 
     def losses(self) -> int:
         """See `RawBus.losses`."""
@@ -150,22 +176,21 @@ class DdsBus:
         self,
         topic: str,
         kind: type[Any],
-        profile: Profile,
-        on_message: Callable[[bytes, float], None],
+        quality: Quality,
+        on_message: Callable[[bytes, float, int], None],
         watched: TopicWatch | None,
         recorded: bool = False,
     ) -> None:
         from cyclonedds.sub import DataReader
 
         full, made = self._topic(topic, kind)
-        quality = QUALITY[profile].recorded() if recorded else QUALITY[profile]
         type_hash = self._ros.type_hash(WIRE[kind].ros_type)
         requested, repeats = quality.requested(), Repeats()
 
         def on_sample(cdr: bytes, info: Any, received_s: float) -> None:
             sent = info.publication_handle, info.source_timestamp, cdr
             if len(requested) == 1 or repeats.fresh(sent):
-                on_message(cdr, received_s)
+                on_message(cdr, received_s, info.publication_handle)
 
         for qos in requested:
             dds = DataReader(self._participant, made, self._types.reader_qos(qos, quality, type_hash))
@@ -176,13 +201,15 @@ class DdsBus:
 
     def watch_publishers(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
         """See `Bus.watch_publishers`."""
-        full = resolve(topic, self.namespace, self.name)
+        self._publishers().add(resolve(topic, self.namespace, self.name), callback)
+
+    def _publishers(self) -> Any:
         if self._publisher_watch is None:
             from hardware.bus.dds.publications import PublisherWatch
 
             self._publisher_watch = PublisherWatch(self._ros, self._participant)
             self._waitset.attach(self._publisher_watch.condition)
-        self._publisher_watch.add(full, callback)
+        return self._publisher_watch
 
     def timer(self, period_s: float, callback: Callable[[], None]) -> None:
         self._timers.add(period_s, callback, self.now())

@@ -69,7 +69,8 @@ class PublisherWatch:
         self._nodes = NodeNames(ros, participant)
         self._callbacks: dict[str, list[Callable[[tuple[str, ...]], None]]] = {}
         self._told: dict[str, tuple[str, ...]] = {}  # topic -> names that its callbacks know
-        self._alive: dict[bytes, tuple[str, bytes]] = {}  # endpoint -> (topic, participant)
+        self._sender_callbacks: dict[str, list[Callable[[frozenset[int]], None]]] = {}
+        self._alive: dict[bytes, tuple[str, bytes, int]] = {}  # endpoint -> (topic, participant, handle)
 
     def add(self, topic: str, callback: Callable[[tuple[str, ...]], None]) -> None:
         """Call callback(names) now and whenever the publishers of `topic`, a full name, change."""
@@ -77,6 +78,12 @@ class PublisherWatch:
         self._callbacks.setdefault(topic, []).append(callback)
         self._told[topic] = names = self._names(topic)
         callback(names)
+
+    def add_senders(self, topic: str, callback: Callable[[frozenset[int]], None]) -> None:
+        """Call callback(handles) now and on changes; messages carry their publisher's handle."""
+        self.poll()
+        self._sender_callbacks.setdefault(topic, []).append(callback)
+        callback(self._senders(topic))
 
     def poll(self) -> None:
         """Read what was discovered, and tell the callbacks of topics whose publishers changed."""
@@ -86,9 +93,12 @@ class PublisherWatch:
         for found in _take(self.condition):
             before = self._alive.pop(found.key, None)
             if found.alive and found.topic.startswith("rt/"):
-                self._alive[found.key] = found.topic[2:], found.participant
+                self._alive[found.key] = found.topic[2:], found.participant, found.handle
             if before != (after := self._alive.get(found.key)):
                 changed |= {end[0] for end in (before, after) if end is not None}
+        for topic in changed & self._sender_callbacks.keys():
+            for callback in self._sender_callbacks[topic]:
+                callback(self._senders(topic))
         self._tell(changed & self._callbacks.keys())
 
     def look_up_names(self) -> None:
@@ -108,9 +118,12 @@ class PublisherWatch:
                 for callback in self._callbacks[topic]:
                     callback(names)
 
+    def _senders(self, topic: str) -> frozenset[int]:
+        return frozenset(handle for name, _, handle in self._alive.values() if name == topic)
+
     def _names(self, topic: str) -> tuple[str, ...]:
         """One name for each publisher of a topic. Names are looked up only where there are several."""
-        found = [(key, owner) for key, (name, owner) in self._alive.items() if name == topic]
+        found = [(key, owner) for key, (name, owner, _) in self._alive.items() if name == topic]
         if len(found) < 2:
             return ("one publisher",) * len(found)
         nodes, processes = self._nodes.by_endpoint(), self._processes()
@@ -127,6 +140,7 @@ class _Publication(NamedTuple):
     participant: bytes
     topic: str
     alive: bool
+    handle: int  # `publication_handle` of its messages
 
 
 def _take(condition: Any) -> list[_Publication]:
@@ -146,7 +160,7 @@ def _publication(key: bytes, participant: bytes, *rest: Any) -> _Publication:
     cyclonedds.builtin_types.
     """
     _, topic, _, _, info, _ = rest
-    return _Publication(key, participant, topic, info.instance_state == ALIVE)
+    return _Publication(key, participant, topic, info.instance_state == ALIVE, info.instance_handle)
 
 
 def _process(qos: Any) -> str:

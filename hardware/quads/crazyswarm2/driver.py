@@ -13,6 +13,7 @@ import time
 import numpy as np
 
 from hardware.driver import WATCHDOG_S
+from hardware.quads.arming import ArmedMotors
 from hardware.quads.bounds import QuadLimits, bounded_rates, motors_off
 from hardware.quads.crazyflie.firmware import (
     ARMED,
@@ -81,6 +82,7 @@ class Crazyswarm2Driver:
         self._topics: Crazyswarm2Topics | None = None
         self._unlocked, self._wrote, self._stopped, self._off = False, False, False, False
         self._requested_s, self._requests, self._landed_s = -math.inf, 0, -math.inf
+        self._motors = ArmedMotors(self._robot)
 
     def connect(self) -> None:
         self.close()
@@ -156,6 +158,7 @@ class Crazyswarm2Driver:
         if state.fault:
             raise DriverError(f"{state.fault}. Nothing was sent.")
         check_unlocked(self._unlocked, self._robot)
+        self._motors.check(state.armed, motors_off(sent))
         self._request_arming(topics, state)
         number = thrust_number(sent.thrust)
         roll, pitch, yaw = np.degrees(sent.rates_rad_s).tolist()
@@ -193,6 +196,7 @@ class Crazyswarm2Driver:
         self._topics = None
         self._unlocked, self._wrote, self._stopped, self._off = False, False, False, False
         self._requested_s, self._requests, self._landed_s = -math.inf, 0, -math.inf
+        self._motors = ArmedMotors(self._robot)
 
     def _open(self) -> Crazyswarm2Topics:
         if self._topics is None:
@@ -240,9 +244,9 @@ class Crazyswarm2Driver:
         time.sleep(SETTLE_S)  # the server responds before the parameters are sent by radio
 
     def _request_arming(self, topics: Crazyswarm2Topics, state: QuadState) -> None:
-        """Request armed motors if needed, without waiting for the answer."""
+        """Request armed motors until they are armed once, without waiting for the answer."""
         now_s = time.monotonic()
-        if state.armed or not self._arm:
+        if state.armed or not self._arm or self._motors.were_armed:
             self._requests = 0
         elif now_s - self._requested_s > REQUEST_S:
             if self._requests >= REQUESTS:

@@ -5,7 +5,8 @@ after one second of stream, without waiting for the answer.
 
 Watchdogs: the guard process (`hardware/guard/guard.py`) requests a landing. Should it fail, PX4's own loss of
 offboard acts (COM_OF_LOSS_T and COM_OBL_RC_ACT), which `connect` checks. When a pilot leaves offboard mode,
-the pilot keeps control: the driver does not request offboard mode again.
+the pilot keeps control: the driver does not request offboard mode again. Motors that somebody else disarmed
+stay disarmed.
 """
 
 from __future__ import annotations
@@ -114,6 +115,7 @@ class Px4Driver:
         sent = bounded(command, self._limits, self._robot)
         link.send_heartbeat()
         self._stream.check_mode(link.mode == OFFBOARD, f" for {mode_name(link.mode)}{link.last_warning()}")
+        self._stream.motors.check(link.armed, motors_off(sent))
         if refusal := link.pop_refusal():
             raise DriverError(f"{self._robot} refuses {refusal}{link.last_warning()}. Nothing was sent.")
         now_s = time.monotonic()

@@ -1,15 +1,17 @@
 """PX4's modes, and the state of an offboard stream, which both PX4 drivers share.
 
 PX4 accepts offboard mode only while setpoints are coming. A driver therefore streams setpoints first, then
-requests offboard mode, then armed motors, and PX4 leaves offboard mode when the stream ends.
+requests offboard mode, then armed motors, and PX4 leaves offboard mode when the stream ends. Motors that were
+armed once are not armed again: somebody may stand beside a craft that was disarmed.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from hardware.quads.arming import ArmedMotors
 from robo_rl.core.errors import DriverError
 
 Mode = tuple[int, int]  # PX4's main mode and sub mode
@@ -45,6 +47,10 @@ class OffboardStream:
     was_offboard: bool = False
     off: bool = False  # the last setpoint switched the motors off
     stopped: bool = False
+    motors: ArmedMotors = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.motors = ArmedMotors(self.robot)
 
     @property
     def used(self) -> bool:
@@ -81,7 +87,7 @@ class OffboardStream:
         """
         if now_s - self.started_s <= STREAM_S or now_s - self.requested_s <= REQUEST_S:
             return None
-        if offboard and (armed or not self.arm):
+        if offboard and (armed or not self.arm or self.motors.were_armed):
             self.requests = 0
             return None
         request: Request = "arm" if offboard else "enter offboard"

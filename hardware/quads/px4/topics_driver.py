@@ -4,7 +4,8 @@ Each `write` sends one heartbeat and one setpoint of the stream; when writes end
 
 Watchdogs: the guard process (`hardware/guard/guard.py`) requests a landing. Should it fail, PX4's own loss of
 offboard acts (COM_OF_LOSS_T and COM_OBL_RC_ACT). The topics do not have these parameters, so check them
-yourself. When a pilot leaves offboard mode, the pilot keeps control.
+yourself. When a pilot leaves offboard mode, the pilot keeps control; motors that somebody else disarmed stay
+disarmed.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ class Px4TopicsDriver:
         state = self.read()
         offboard = self._is_offboard(topics)
         self._stream.check_mode(offboard)
+        self._stream.motors.check(state.armed, motors_off(sent))
         now_s = time.monotonic()
         self._stream.on_setpoint(now_s, motors_off(sent))
         roll, pitch, yaw = swap_body(sent.rates_rad_s).tolist()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -83,7 +84,8 @@ def _compose(
     there, of_tasks = known.keys() | options.keys(), scene_words(verb)
     kinds = variants(schema)
     chosen_by = {f"{key}.name": key for key in kinds}  # `net: {name: mlp}` in a file is `net=mlp`
-    given = [split(verb, override, there | chosen_by.keys(), of_tasks) for override in overrides]
+    pairs = zip_longest(overrides, overrides[1:], fillvalue="")
+    given = [split(verb, word, there | chosen_by.keys(), of_tasks, after) for word, after in pairs]
     given = [(chosen_by.get(key, key), value) for key, value in given]
     given = [(key, _own_option(key, value, known, options)) for key, value in given]
     chosen = {key: _kind(key, value, kinds[key]) for key, value in given if key in kinds}

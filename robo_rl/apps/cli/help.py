@@ -53,7 +53,8 @@ def overview(group: str | None = None) -> str:
         f"{heading_of(name, group)}  {name:<14} {verb.summary}\n  {'':<14}   {verb.examples[0]}"
         for name, verb in verbs.items()
     ]
-    return INTRO + "\n" + "\n".join(lines) + "\n\n" + OUTRO
+    blank = "" if group is None else "\n"  # the first heading begins with one
+    return INTRO + blank + "\n".join(lines) + "\n\n" + OUTRO
 
 
 def heading_of(name: str, group: str | None) -> str:

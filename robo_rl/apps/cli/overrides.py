@@ -5,6 +5,7 @@ grammar.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,16 +17,21 @@ from robo_rl.core.text.nearest import nearest
 _FLOAT = re.compile(r"(?<![\w.+-])[+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d+)?(?![\w.])")
 
 
-def split(verb: str, override: str, known: Collection[str], of_tasks: Sequence[str] = ()) -> tuple[str, str]:
+def split(
+    verb: str, override: str, known: Collection[str], of_tasks: Sequence[str] = (), following: str = ""
+) -> tuple[str, str]:
     """Key and value. Raises ConfigError if the word is not `key=value`, or for an unknown key.
 
-    of_tasks: keys that are valid only with task=; with it they have been removed before.
+    of_tasks: keys that are valid only with task=; with it they have been removed before. following: the next
+    word, which may be the value of `--key`.
     """
     key, equals, value = override.partition("=")
     key = key.lstrip("+")  # hydra's "append"; all keys exist already
     if override.startswith("-") or not equals:
         hint = f" Did you mean 'path={override}'?" if "path" in known and Path(override).exists() else ""
-        hint = hint or did_you_mean(key.strip("-"), known, "=...")
+        value = value or ("" if "=" in following or following.startswith("-") else following)
+        name = key.strip("-").replace("-", "_") if override.startswith("-") else key
+        hint = hint or did_you_mean(name, known, f"={shlex.quote(value)}" if value else "=...")
         raise ConfigError(
             f"Found '{override}', expected a setting written key=value.{hint} See: robo-rl {verb} --help"
         )

@@ -33,7 +33,7 @@ VERBS = {
         None,
         "list what this machine can do, what is missing, and the command that installs it",
         "robo-rl doctor",
-        "robo-rl doctor --json",
+        "robo-rl doctor json=true",
     ),
     "demo": _verb(
         "demo",
@@ -91,7 +91,7 @@ VERBS = {
         "train",
         "list the episodes of a dataset: length, success, human frames, size, task",
         "robo-rl data list path=data/peg20",
-        "robo-rl data list path=data/peg20 --json",
+        "robo-rl data list path=data/peg20 json=true",
     ),
     "data show": _verb(
         "datasets.show",
@@ -346,7 +346,7 @@ VERBS = {
         "train",
         "list the runs below a folder with their success and the settings in which they differ",
         "robo-rl runs",
-        "robo-rl runs path=runs/peg --json",
+        "robo-rl runs path=runs/peg json=true",
     ),
     "compare": _verb(
         "compare",
@@ -378,6 +378,6 @@ VERBS = {
         None,
         "print versions, and the names of environments, policies and methods",
         "robo-rl info",
-        "robo-rl info --json",
+        "robo-rl info json=true",
     ),
 }

@@ -44,7 +44,7 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
         )  # fmt: skip
     others = [name for name in rlds_splits(config.source) if name != config.split] if part else []
     left_out = f"; left out: split={', split='.join(others)}" if others else ""
-    report_import(config, f"{counted(count, 'episode')} ({FORMATS[kind].what})", left_out)
+    report_import(config, f"{counted(count, 'episode')} ({FORMATS[kind].what.partition(':')[0]})", left_out)
     return 0
 
 

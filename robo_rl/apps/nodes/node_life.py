@@ -109,9 +109,16 @@ def live(
 
 
 def leave(nodes: Sequence[tuple[Node, Bus]]) -> None:
-    """Publish each node's last message, then close each bus in reverse; no signal interrupts this."""
+    """Publish each node's last message, then close each bus in reverse; no signal interrupts this.
+
+    A node whose last message fails keeps no other from sending its own: the error is raised at the end.
+    """
+    errors: list[Exception] = []
     with shielded():
-        for node, _ in nodes:
-            node.last_word()
-        for _, own in reversed(nodes):
-            own.close()
+        for last in (*(node.last_word for node, _ in nodes), *(own.close for _, own in reversed(nodes))):
+            try:
+                last()
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]

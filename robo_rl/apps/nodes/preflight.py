@@ -16,12 +16,12 @@ from typing import Any
 from hardware.checks.arm_contract import check_contract
 from hardware.checks.flight_contract import check_flight, check_link
 from hardware.description import load_description
-from hardware.driver import check_settings
+from hardware.driver import ARMS, check_settings
 from hardware.quads.link import LINKS, QuadLink, quad_link
 from robo_rl.apps.nodes.node_table import node_settings
 from robo_rl.apps.nodes.preflight_goal import check_goals
 from robo_rl.apps.nodes.preflight_pictures import check_pictures, check_scene
-from robo_rl.apps.nodes.robot_builders import read_settings
+from robo_rl.apps.nodes.robot_builders import arm_settings, read_settings
 from robo_rl.core.errors import ConfigError, RoboRLError
 
 _DESCRIBED = ("safety_filter", "action_head", "arm_policy")  # whose `robot` is a description, not a simulator
@@ -47,14 +47,23 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
                 raise ConfigError(
                     f"The driver's file {driver} is not there; docs/drivers.md shows what one holds."
                 )
-            check_settings(*read_settings(driver))
-            links |= _link(*read_settings(driver), given.ground_m)
+            links |= _driver_link(*read_settings(driver), given)
         bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
         robots |= {given.robot} if node in _DESCRIBED else set()
         flown |= {given.bundle: given.level} if node == "flight_filter" else {}
     check_scene(nodes)
     _check_bundles(bundles, robots, flown, links)
     return [*check_goals(nodes), *check_pictures(nodes)] if bundles else []
+
+
+def _driver_link(name: str, settings: Mapping[str, Any], given: Any) -> set[QuadLink]:
+    """Check a driver's settings, and those of an arm against its description. Returns the link of a
+    quadcopter.
+    """
+    check_settings(name, settings)
+    if name in ARMS and given.robot:
+        arm_settings(name, settings, load_description(given.robot))
+    return _link(name, settings, given.ground_m)
 
 
 def _link(name: str, settings: Mapping[str, Any], ground_m: float | None) -> set[QuadLink]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 from hardware.arms.ros2_control import Ros2ControlDriver
 from hardware.bus.protocol import Bus
 from hardware.description import RobotDescription, load_description
-from hardware.driver import ARMS, DRIVERS, IN_PROCESS, PERIODS, WATCHDOG_S, open_driver
+from hardware.driver import ARMS, DRIVERS, IN_PROCESS, PERIODS, WATCHDOG_S, check_settings, open_driver
 from hardware.nodes.controller_driver import ControllerDriverNode
 from hardware.nodes.controller_driver import complain as complain_of_control
 from hardware.nodes.robot_driver import ArmDriverNode, QuadDriverNode
@@ -40,11 +41,37 @@ def robot_driver(config: RobotDriverNodeConfig, bus: Bus) -> Node:
         )
     if name in LINKS:
         quad_link(name, settings)  # refuses limits without effect before anything connects
-    driver = open_driver(name, settings).driver
     if name in ARMS:
         robot = load_description(config.robot)
-        return ArmDriverNode(bus, driver, config.state_hz or robot.state_hz, robot)
+        arm = open_driver(name, arm_settings(name, settings, robot)).driver
+        return ArmDriverNode(bus, arm, config.state_hz or robot.state_hz, robot)
+    driver = open_driver(name, settings).driver
     return QuadDriverNode(bus, driver, config.state_hz or LINK_HZ, config.level, config.ground_m or 0.0)
+
+
+def arm_settings(name: str, settings: Mapping[str, Any], robot: RobotDescription) -> dict[str, Any]:
+    """Settings of an arm's driver, whose `rate_hz` is by default the description's command_hz.
+
+    Raises ConfigError for settings that the driver does not take, for another rate than the description's,
+    which would change the speed of the arm, and for one at which the driver's watchdog would fire between
+    two commands.
+    """
+    check_settings(name, settings)
+    rate_hz = settings.get("rate_hz", robot.command_hz)
+    if rate_hz != robot.command_hz:
+        raise ConfigError(
+            f"rate_hz={rate_hz:g} of the driver '{name}' differs from command_hz={robot.command_hz:g} of the "
+            f"description '{robot.name}', at which commands come. Leave rate_hz out, or set both to the same."
+        )
+    whole = {**settings, "rate_hz": rate_hz}
+    try:
+        check_settings(name, whole)
+    except ConfigError as error:
+        raise ConfigError(
+            f"command_hz={robot.command_hz:g} of the description '{robot.name}' does not fit its driver: "
+            f"{error}"
+        ) from error
+    return whole
 
 
 def controller_driver(config: ControllerDriverNodeConfig, bus: Bus) -> Node:

@@ -40,6 +40,7 @@ from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import is_rank, process_group, rank_device, reported
 from robo_rl.runs.device import device_of, pick_device, set_cpu_threads, train_in_tf32
+from robo_rl.runs.outputs import free_path
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
 
@@ -87,8 +88,11 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         follow(trainer_class(config)(policy, source, recipe, ranks=ranks), config.checkpoint_every, ranks)
         return RunDir(Path(config.out))
     free = FREE_KEYS | FREE_SETTINGS | {"threads", "launcher", "processes", "shard"} | free
+    out = Path(config.out)
+    longer = free_path(out.with_name(f"{out.name}-longer"))
+    instead = f"train it further by init={out} out={longer}" if RunDir(out).policy.is_dir() else ""
     with RunDir.create(
-        config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
+        out, config, resume=config.resume, overwrite=config.overwrite, free=free, instead=instead
     ) as run:
         keep_data(run, data, resume=config.resume)
         for said in data.sentences():

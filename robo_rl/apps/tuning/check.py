@@ -21,14 +21,16 @@ from robo_rl.apps.tuning.training_lanes import check_curriculum
 from robo_rl.apps.tuning.warm_start import check_start, finetune_run
 from robo_rl.conf.finetune import ON_POLICY, FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.schema import DatasetMeta
 from robo_rl.data.store import EpisodeStore
 from robo_rl.rl.demos import chosen_episodes
 from robo_rl.rl.loop import check_steps_left
 from robo_rl.rl.mix import used_fractions
 from robo_rl.runs.device import pick_device, run_device
-from robo_rl.runs.loaded_policy import find_policy
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.runs.run_dir import RunDir
+from sim.registry import same_task
 
 MANY_LANES, OFTEN = 256, 10  # environments, and steps of all of them between evaluations; see `too_often`
 
@@ -85,18 +87,30 @@ def _first_steps(method: MethodConfig) -> str:
 
 
 def other_task(config: FinetuneVerb) -> str:
-    """Sentence on demonstrations that were recorded in another environment than the run's; empty if not.
+    """Sentence on demonstrations that were recorded in another environment than the run's; empty if not, and
+    where their observations or actions have other shapes, which is refused.
 
     Other options of the same task, such as an engine, are no other task.
     """
     if config.demos is None or (config.env is None and config.base is None):
         return ""
-    recorded, ours = DatasetMeta.load(Path(config.demos)).env.name, env_name(config)
-    if recorded.partition(":")[0] == ours.partition(":")[0]:
+    recorded, ours = DatasetMeta.load(Path(config.demos)).env, env_name(config)
+    base = None if config.base is None else trained_env_spec(find_policy(config.base))
+    if same_task(recorded.name, ours) or (base is not None and _other_shapes(recorded, base)):
         return ""
     return (
-        f"The demonstrations of {config.demos} were recorded in {recorded}, but this run learns {ours}. If "
-        "these are different tasks, give demonstrations of the run's own: others mislead it."
+        f"The demonstrations of {config.demos} were recorded in {recorded.name}, but this run learns {ours}. "
+        f"Demonstrations of another task mislead the training: give some of {ours}, or leave demos= out."
+    )
+
+
+def _other_shapes(recorded: EnvSpec, base: EnvSpec) -> bool:
+    """True if a policy of `base` cannot read what was recorded."""
+    shared = recorded.obs.keys() & base.obs.keys()
+    return (
+        recorded.action.dim != base.action.dim
+        or not shared
+        or any(recorded.obs[key].shape != base.obs[key].shape for key in shared)
     )
 
 

@@ -36,6 +36,7 @@ from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.text.counts import counted
 from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
 from robo_rl.rl.distillation.distill import DistillConfig, DistillData, Distiller, SamplingPath
 from sim.registry import longest_instruction
@@ -98,21 +99,37 @@ class Rounds:
     def done(self) -> bool:
         return self.round == self.config.rounds and not self.learns
 
+    @property
+    def next_steps(self) -> int:
+        """Environment steps of the next collection."""
+        return self.steps_of(self.round + 1)
+
+    def steps_of(self, round_: int) -> int:
+        """Environment steps of the collection before a round; in round 0 the teacher acts alone."""
+        # A teacher that corrects steps gives one label per executed chunk; others give one in every state.
+        more = max(1, self.teacher.execute // 2) if corrects_steps(self.teacher) else 1
+        return (self.config.round_steps if round_ else self.config.rollout_steps) * more
+
+    def plan(self) -> str:
+        """Sentence on the environment steps of all rounds, without evaluations."""
+        first, later, rounds = self.steps_of(0), self.steps_of(1), self.config.rounds
+        then = f", then {later} with the head in each of {counted(rounds, 'round')}" if rounds else ""
+        return (
+            f"States are collected in {first + rounds * later} environment steps: {first} of the teacher "
+            f"alone{then}."
+        )
+
     def collect(self, on_step: Callable[[int], None] = lambda _: None) -> None:
         """Collect the states of the next round, from the teacher alone or with the student, and start that
         round.
         """
-        config, before = self.config, self.distiller
-        # A teacher that corrects steps gives one label per executed chunk; others give one in every state.
-        more = max(1, self.teacher.execute // 2) if corrects_steps(self.teacher) else 1
+        before = self.distiller
         if before is None:
-            gathered = self.collector.collect(config.rollout_steps * more, on_step=on_step)
+            gathered = self.collector.collect(self.next_steps, on_step=on_step)
             data = gathered.data
         else:
             student: Any = before.student()
-            gathered = self.collector.collect(
-                config.round_steps * more, student, config.student_share, on_step
-            )
+            gathered = self.collector.collect(self.next_steps, student, self.config.student_share, on_step)
             data = before.data + gathered.data
         self.env_steps, self.round = self.env_steps + gathered.env_steps, self.round + 1
         self.distiller = Distiller(self.head, data, self.recipe, self._path())

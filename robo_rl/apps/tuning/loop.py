@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,9 @@ from robo_rl.apps.tuning.comparison import (
     compared,
 )
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
+from robo_rl.apps.tuning.evaluations import Best, Evaluate, evaluations, too_costly
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
-from robo_rl.apps.tuning.report import measure, train_note
+from robo_rl.apps.tuning.report import train_note
 from robo_rl.apps.tuning.start import (
     env_name,
     env_options,
@@ -46,7 +46,6 @@ from robo_rl.apps.tuning.watch import TrainingWatch
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
-from robo_rl.core.seeding import derive_seed
 from robo_rl.data.selection import select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.timing import cpu_seconds
@@ -138,7 +137,15 @@ def run_method(
             say=session.bar.write,
         )
         training = _Training(
-            config, tuning, lanes, eval_env, session.metrics, watch, session.bar.write, method, keep_last
+            config,
+            tuning,
+            lanes,
+            evaluations(config, eval_env, session.bar),
+            session.metrics,
+            watch,
+            session.bar.write,
+            method,
+            keep_last,
         )
         training.begin(state)
         del state  # a replay is large
@@ -205,23 +212,6 @@ def _training_env(
         yield env
 
 
-@dataclass(frozen=True)
-class Best:
-    """Weights of the best evaluation so far; on a tie the later one."""
-
-    env_steps: int
-    score: tuple[float, float]  # success rate, then mean return
-    weights: dict[str, Any]
-
-    def to_state(self) -> dict[str, Any]:
-        return {"env_steps": self.env_steps, "score": list(self.score), "weights": self.weights}
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Best:
-        rate, total = state["score"]
-        return cls(int(state["env_steps"]), (float(rate), float(total)), state["weights"])
-
-
 class _Training:
     """Tuner and evaluations in the form of the training loop (`resumable`)."""
 
@@ -230,14 +220,14 @@ class _Training:
         config: FinetuneVerb,
         tuning: TuningSession,
         lanes: TrainingLanes,
-        eval_env: VecEnv,
+        evaluate: Evaluate,
         metrics: Metrics,
         watch: TrainingWatch,
         say: Callable[[str], None],
         method: MethodConfig,
         keep_last: bool = False,
     ) -> None:
-        self.config, self.tuning, self.lanes, self.eval_env = config, tuning, lanes, eval_env
+        self.config, self.tuning, self.lanes, self._measure = config, tuning, lanes, evaluate
         self.method, self.keep_last = method, keep_last
         self.episodes, self.watch = TrainingEpisodes(), watch
         self.metrics, self.tuner, self._say = metrics, tuning.tuner, say
@@ -250,8 +240,6 @@ class _Training:
         limit_s = config.max_wall_s
         self._deadline_s = math.inf if limit_s is None else time.monotonic() + limit_s
         self._out_of_time = False
-        # The best of many evaluations is biased upwards, so the final one uses other episodes.
-        self._selection = replace(config, eval_seed=derive_seed("selection", config.eval_seed))
 
     def begin(self, state: dict[str, Any] | None) -> None:
         """Start the first episodes, or restore the instant of a checkpoint."""
@@ -377,7 +365,11 @@ class _Training:
 
     def _evaluate(self) -> None:
         self.pause()
-        result = measure(self.tuning.policy, self.tuning.noise_scale, self.eval_env, self._selection)
+        result = self._measure(self.tuning.policy, self.tuning.noise_scale)
+        if self.best is None and (
+            said := too_costly(self.config, self.tuner.config.env_steps, result.env_steps)
+        ):
+            self._say(said)
         self.curve.add(self.step, self._wall_s, result)
         success = {"eval/success": result.rate.rate} if result.reports_success else {}
         self.metrics.log(self.step, success | {"eval/return": result.mean_return})

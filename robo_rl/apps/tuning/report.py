@@ -18,13 +18,14 @@ from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
 from robo_rl.eval.advice import advice
+from robo_rl.eval.protocols import Progress
 from robo_rl.eval.rollout import EvalResult, compare_by_report, eval_seeds, evaluate
-from robo_rl.eval.stats import PairedTest, SuccessRate
+from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.tasks import balanced_seeds, rates_by_task
 from robo_rl.runs.device import device_of
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
-from robo_rl.runs.next_step import after_tuning
+from robo_rl.runs.next_step import after_tuning, winner
 from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.registry import make_env, task_in, tasks_in
@@ -38,7 +39,12 @@ USES = {
 
 
 def measure(
-    policy: SavedPolicy, noise_scale: float, env: VecEnv, config: FinetuneVerb, episodes: int | None = None
+    policy: SavedPolicy,
+    noise_scale: float,
+    env: VecEnv,
+    config: FinetuneVerb,
+    episodes: int | None = None,
+    progress: Progress | None = None,
 ) -> EvalResult:
     """Evaluate a policy as it will be deployed, on the episodes of `eval_seed`."""
     device = device_of(policy)
@@ -46,7 +52,7 @@ def measure(
     seeds = evaluation_seeds(env_name(config), config.eval_seed, episodes or config.eval_episodes)
     # An evaluation reads its results anyway, so only the lanes that are due are planned.
     executor = partial(ChunkExecutor, device=device, masked=False)
-    return evaluate(copied_env(env, device), policy, executor, noise, seeds)
+    return evaluate(copied_env(env, device), policy, executor, noise, seeds, progress)
 
 
 def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: RunDir) -> None:
@@ -93,8 +99,17 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         print(f"  {stage}")
     print(f"Policy: {run.policy}")
     if told:
-        print(f"Advice: {told}")
+        print(f"{advice_label(test)}: {told}")
     print(f"Next:   {after_tuning(config, run.path, rate, after.rate, test)}")
+
+
+def advice_label(test: PairedTest | ReturnTest | None) -> str:
+    """What advice on more success is for. test: of the base to the result.
+
+    The next step uses a result that is clearly better than the base, and the advice is another way then.
+    """
+    better = test is not None and winner(test) == 1
+    return "Instead, for more success" if better else "Advice"
 
 
 def steps_in_words(outcome: TuningResult, has_base: bool) -> str:

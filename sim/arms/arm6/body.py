@@ -83,6 +83,7 @@ class SimulatedArm:
     def show_goal(self, goal_m: Float[ndarray, " 3"]) -> None:
         """Place the red ball of pictures."""
         self.data.mocap_pos[0] = goal_m
+        mujoco.mj_kinematics(self.model, self.data)  # a picture may be taken before the next step
 
     def jacobian(self) -> Float[ndarray, "3 6"]:
         """d tool / d joints, at the present position."""

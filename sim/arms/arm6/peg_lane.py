@@ -20,7 +20,7 @@ from sim.arms.arm6.peg import BLOCK, SPEED_RAD_S, PegTask, peg_spec
 from sim.arms.arm6.peg_cell import CAMERAS, START_RAD, PegCell, peg_model
 from sim.render.pictures import CameraPictures, LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
-from sim.vec.options import check_reward, check_steps
+from sim.vec.options import check_flag, check_pixels, check_reward, check_steps
 
 REQUIRES = ("mujoco",)
 # Nodes, messages and cameras delay commands on the robot, and policies that are trained without a delay fail
@@ -55,10 +55,8 @@ class PegLanes:
         for name in self.camera_names:
             if name not in CAMERAS:
                 raise UnknownNameError("camera of arm6/peg", name, (*CAMERAS, "none"))
-        if not isinstance(self.image_size, int) or not 8 <= self.image_size <= 1024:
-            raise ConfigError(f"image_size is {self.image_size!r}; expected 8 to 1024 pixels.")
-        if not isinstance(self.velocities, bool):
-            raise ConfigError(f"velocities is {self.velocities!r}; expected true or false.")
+        check_pixels("image_size", self.image_size)
+        check_flag("velocities", self.velocities)
         if not isinstance(self.control_hz, int | float) or not 1.0 <= self.control_hz <= 100.0:
             raise ConfigError(f"control_hz is {self.control_hz!r}; expected 1 to 100.")
         if not isinstance(self.latency_ms, int | float) or not 0.0 <= self.latency_ms <= 1000.0:

@@ -43,12 +43,12 @@ class ScenePictures:
         kind: str = "rgb",
         visuals: VisualRandomisation | None = None,
     ) -> Tensor:
-        """Picture as in `Engine.render`."""
+        """Picture as in `Engine.render`. Raises UnknownNameError for an unknown camera or kind."""
         from sim.render.renderer import MujocoRenderer
 
         if kind not in KINDS:
             raise UnknownNameError("kind of picture", kind, KINDS)
-        if camera not in self._cameras:
+        if camera and camera not in self._cameras:
             raise UnknownNameError("camera", camera, self._cameras)
         if visuals is not self._shown:
             self._change(visuals)
@@ -57,7 +57,7 @@ class ScenePictures:
         key = (camera, height, width, kind == "pretty")
         if key not in self._renderers:
             self._renderers[key] = MujocoRenderer(
-                self._model, self.data, width, height, camera, pretty=kind == "pretty"
+                self._model, self.data, width, height, camera or None, pretty=kind == "pretty"
             )
         renderer = self._renderers[key]
         if kind in ("rgb", "pretty"):

@@ -70,7 +70,7 @@ class DrawerTask:
     def terms(self, view: View) -> dict[str, Float[Tensor, " n"]]:
         return {
             "near": 1.0 - torch.tanh(5.0 * (self._knob(view) - view.tool.m).norm(dim=-1)),
-            "pinched": (view.physics.touch_n > 0.1).all(1).to(view.tool.m),
+            "pinched": (view.finger_touch_n > 0.1).all(1).to(view.tool.m),
             "open": (view.joint("drawer")[0] / self.open_m).clamp(0.0, 1.0),
         }
 
@@ -78,7 +78,7 @@ class DrawerTask:
         """Move over the knob, down, close the fingers, and pull."""
         offset_m = self._knob(view) - view.tool.m
         aside_m = offset_m[:, :2].norm(dim=-1)
-        held = (view.physics.touch_n > 0.5).all(1)
+        held = (view.finger_touch_n > 0.5).all(1)
         there = (aside_m < 0.01) & (-offset_m[:, 2] < 0.01)
         above_m = torch.where((aside_m < 0.015) | there, 0.0, 0.07)
         down = self._knob(view) + torch.nn.functional.pad(above_m[:, None], (2, 0))

@@ -96,7 +96,7 @@ class LiftTask:
         cube = view.object_pose("cube").m
         return {
             "near": 1.0 - torch.tanh(5.0 * (cube - view.tool.m).norm(dim=-1)),
-            "pinched": (view.physics.touch_n > 0.1).all(1).to(cube),
+            "pinched": (view.finger_touch_n > 0.1).all(1).to(cube),
             "lifted": ((cube[:, 2] - HALF_M) / (self.height_m - HALF_M)).clamp(0.0, 1.0),
         }
 
@@ -104,7 +104,7 @@ class LiftTask:
         """Move over the cube and align with it, down, close, up; the phase follows from what is observed."""
         left = quarter_turn_left(view, "cube")
         grasp_m, there = around(view, "cube", left)
-        held = (view.physics.touch_n > 0.5).all(1)
+        held = (view.finger_touch_n > 0.5).all(1)
         up_m = view.tool.m + view.tool.m.new_tensor([0.0, 0.0, 0.1])
         move = toward(torch.where(held[:, None], up_m, grasp_m), view, reach)
         turn = torch.where(held, 0.0, turning(left, reach))

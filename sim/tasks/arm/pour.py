@@ -32,7 +32,9 @@ BEAD_M, MOST = 0.006, 27  # radius of a bead; largest number of them
 _CUP_M = 0.06  # the cup's axis, from the tool along its x; x is horizontal while the tool points down
 _FLOOR_M, _RIM_M = 0.025, -0.03  # floor and rim of the cup along the tool's z
 _HALF_M, _FLARE_RAD = 0.0195, 0.26  # half-width at the floor; angle at which the walls lean out
-_BOWL_M, _BOWL_HIGH_M = 0.075, 0.06  # a bead is in the bowl within this radius and below this height
+# A bead is in the bowl within this radius, below this height, and in the cone of the wall: its radius at the
+# table, and the angle by which it leans out.
+_BOWL_M, _BOWL_HIGH_M, _BOWL_FOOT_M, _BOWL_LEAN_RAD = 0.075, 0.06, 0.047, 0.6
 _ABOVE_M, _TILTED_RAD = (0.17, 0.1), 1.75  # height of the lip, upright and tilted; final tilt
 
 
@@ -201,7 +203,9 @@ class PourTask:
         return inside.to(beads_m).mean(1)
 
     def _in_bowl(self, view: View, beads_m: Float[Tensor, "n b 3"]) -> Float[Tensor, " n"]:
-        """Share of beads near the bowl's axis and below its rim."""
+        """Share of beads inside the bowl's wall and below its rim; beads under the wall are outside."""
         away_m = beads_m - view.goal[:, None]
-        inside: Tensor = (away_m[..., :2].norm(dim=-1) < _BOWL_M) & (away_m[..., 2] < _BOWL_HIGH_M)
+        aside_m, height_m = away_m[..., :2].norm(dim=-1), away_m[..., 2]
+        within_m = (_BOWL_FOOT_M + math.tan(_BOWL_LEAN_RAD) * height_m).clamp_max(_BOWL_M)
+        inside: Tensor = (aside_m < within_m) & (height_m < _BOWL_HIGH_M)
         return inside.to(beads_m).mean(1)

@@ -95,12 +95,12 @@ class StackTask:
         return torch.cat(parts, -1)
 
     def solved(self, view: View) -> Bool[Tensor, " n"]:
-        return self._stands(view) & (view.physics.touch_n < 0.05).all(1)
+        return self._stands(view) & (view.finger_touch_n < 0.05).all(1)
 
     def terms(self, view: View) -> dict[str, Float[Tensor, " n"]]:
         cube = view.object_pose("cube").m
         goal_m = view.object_pose("base").m + cube.new_tensor([0.0, 0.0, RISE_M])
-        pinched = (view.physics.touch_n > 0.1).all(1).to(cube)
+        pinched = (view.finger_touch_n > 0.1).all(1).to(cube)
         return {
             "near": 1.0 - torch.tanh(5.0 * (cube - view.tool.m).norm(dim=-1)),
             "pinched": pinched,
@@ -116,7 +116,7 @@ class StackTask:
             quarter_turn_left(view, "cube"),
         )
         grasp_m, there = around(view, "cube", left)
-        held = (view.physics.touch_n > 0.5).all(1)
+        held = (view.finger_touch_n > 0.5).all(1)
         stands = self._stands(view)
         offset = base - cube
         aside_m = offset[:, :2].norm(dim=-1)

@@ -147,7 +147,7 @@ class UnscrewTask:
         rise_m, turn = view.joint("rise")[0], view.joint("turn")[0]
         return {
             "near": 1.0 - torch.tanh(5.0 * (self._grasp(view) - view.tool.m).norm(dim=-1)),
-            "pinched": (view.physics.touch_n > 0.1).all(1).to(turn),
+            "pinched": (view.finger_touch_n > 0.1).all(1).to(turn),
             "turned": (turn / self.thread_rad).clamp(0.0, 1.0),
             "lifted": ((rise_m - self.rise_m) / self.lift_m).clamp(0.0, 1.0),
         }

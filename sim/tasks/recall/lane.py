@@ -9,7 +9,7 @@ import numpy as np
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from robo_rl.core.errors import UnknownNameError
+from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Bool, Float, UInt8
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
@@ -56,12 +56,15 @@ class RecallLanes:
     """
 
     task: str
+    reward: str = "sparse"  # the only one; an option so that all suites take the same ones
     max_episode_steps: int = 40
     render_size: int = 256
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise UnknownNameError("recall task", self.task, TASKS)
+        if self.reward != "sparse":
+            raise ConfigError(f"recall tasks pay for success only, not '{self.reward}'; leave reward= out.")
         check_steps(self.max_episode_steps)
 
     @property

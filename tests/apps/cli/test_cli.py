@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from robo_rl.apps.cli import main as cli
-from robo_rl.apps.cli.help import HEADINGS, load_schema
+from robo_rl.apps.cli.help import HEADINGS, load_schema, overview
 from robo_rl.apps.cli.most_used import MOST_USED
 from robo_rl.apps.cli.verbs import VERBS, Verb
+from robo_rl.apps.info import gather, text
 from robo_rl.conf.fields import settings
 from robo_rl.conf.schema import InfoConfig
 from robo_rl.core.errors import DiskFullError, EnvError
@@ -65,6 +66,25 @@ def test_ctrl_c_during_imports_prints_one_sentence() -> None:
     here = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=here, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "robo-rl: stopped; nothing was started.\n")
+
+
+def test_the_overview_has_single_blank_lines() -> None:
+    """Before the first heading, too."""
+    assert "\n\n\n" not in overview()
+    assert "\n\n  data import" in overview("data")
+    assert "\n\n\n" not in overview("data")
+
+
+def test_examples_are_written_as_the_table_writes_settings() -> None:
+    """json=true, although --json is understood."""
+    assert not [each for verb in VERBS.values() for each in verb.examples if "--json" in each]
+
+
+def test_titles_of_info_are_followed_by_a_gap() -> None:
+    """Also the longest one."""
+    lines = text(gather()).splitlines()
+    first = next(line for line in lines if "gymrobotics/" in line)
+    assert "environments gymrobotics/  " in first
 
 
 def test_no_argument_prints_the_overview() -> None:
@@ -147,6 +167,10 @@ def test_the_help_of_train_explains_task(capsys: pytest.CaptureFixture[str]) -> 
             "episodes=many cannot be used, expected: whole number >= 1",
         ),
         (["collect", "out=o"], "needs env=..."),
+        (["train", "--data", "data/peg20"], "Did you mean 'data=data/peg20'?"),
+        (["train", "--data=data/peg20", "out=o"], "Did you mean 'data=data/peg20'?"),
+        (["collect", "--max-episode-steps", "5"], "Did you mean 'max_episode_steps=5'?"),
+        (["train", "--data", "out=o"], "Did you mean 'data=...'?"),
         (["data", "info", "path=nowhere"], "nowhere"),
     ],
 )

@@ -153,3 +153,14 @@ def test_a_dry_run_of_a_merge_writes_nothing(
     )
     assert "Would write 4 episodes (18 frames" in capsys.readouterr().out
     assert tree(work) == before
+
+
+def test_an_import_without_pictures_speaks_of_none(
+    dataset: Path, work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The format is named, and not files of it that this source may not have."""
+    source = work / "export"
+    assert main(["data", "export", f"path={dataset}", "format=lerobot", f"out={source}"]) == 0
+    capsys.readouterr()
+    assert main(["data", "import", f"source={source}", f"out={work / 'in'}"]) == 0
+    assert "Imported 3 episodes (LeRobotDataset v3) into" in capsys.readouterr().out

@@ -66,7 +66,7 @@ def loaded(*nodes: list[str], names: list[str] = HEAVY, domain: int = 0) -> list
 def test_nodes_beside_a_robot_start_without_torch(tmp_path: Path) -> None:
     """All nodes without a network, in one new process."""
     quad_bundle(tmp_path / "hover")
-    (tmp_path / "robot.yaml").write_text("driver: ur\n")
+    (tmp_path / "robot.yaml").write_text("driver: ur\nhost: 192.0.2.1\n")
     assert loaded(
         ["safety_filter", "robot=sim_arm"],
         ["flight_filter", f"bundle={tmp_path / 'hover'}", "level=motors"],

@@ -95,6 +95,9 @@ def test_a_shape_may_be_repeated_and_not_changed(
     same = further(data, base, tmp_path / "same", chunk=4, net=MlpDenoiserConfig(width=16, depth=1), steps=1)
     assert train.main(same) == 0
     assert "is trained further, with its obs_steps=2, chunk=4, execute=2." in capsys.readouterr().out
+    longer = tmp_path / "same-longer"
+    with pytest.raises(ConfigError, match=rf"train it further by init={tmp_path / 'same'} out={longer}\.$"):
+        train.main(replace(same, steps=2, resume=True))
     for changes, said in (
         ({"chunk": 16}, r"chunk=16 cannot be used with init=.*has chunk=4"),
         ({"net": Unet1dConfig()}, r"net=unet1d cannot be used .*net=mlp"),

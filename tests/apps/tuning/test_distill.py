@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from policies.tuned.one_step import JumpHead, OneStepPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
-from robo_rl.apps.distill import main, train_note
+from robo_rl.apps.distill import distill_policy, main, train_note
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, sampling_path
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.action_map import CandidateMap, LatentMap, ResidualMap
@@ -28,6 +30,7 @@ from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.rl.distillation.dagger import DaggerCollector, corrects_steps
+from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
 
@@ -222,3 +225,41 @@ def test_invalid_settings_are_refused_first(
     with pytest.raises(RoboRLError, match=words):
         main(DistillVerb(**settings))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("teacher", "changes", "said"),
+    [
+        ("base", {"rounds": 2}, "in 600 environment steps: 300 of the teacher alone, then 150 .* 2 rounds."),
+        ("base", {"rounds": 0}, "in 300 environment steps: 300 of the teacher alone.$"),
+        ("residual per step", {"rounds": 1}, "in 450 environment steps"),
+    ],
+)
+def test_the_planned_steps_are_the_collected_ones(teacher: str, changes: dict[str, int], said: str) -> None:
+    """Printed at the start of `robo-rl distill`, whose bar counts up to them."""
+    env = make_env(3)
+    config = DistillVerb(
+        teacher="t", out="o", rollout_steps=300, round_steps=150, steps=1, batch_size=8, num_envs=3
+    )
+    rounds = Rounds(replace(config, **changes), TEACHERS[teacher], 1.0, env)
+    assert re.search(said, rounds.plan())
+    while not rounds.done:
+        rounds.update() if rounds.learns else rounds.collect()
+    env.close()
+    assert f"in {rounds.env_steps} environment steps" in rounds.plan()
+
+
+def test_the_bar_counts_the_collected_states(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of how many: the first collection may take minutes, in which the bar of updates stands."""
+    monkeypatch.setattr("robo_rl.runs.progress.LOG_INTERVAL_S", 0.0)
+    env, teacher = make_env(3), flow_policy(SPEC)
+    small = {"rollout_steps": 100, "rounds": 0, "steps": 1, "batch_size": 8, "num_envs": 3}
+    config = DistillVerb(teacher="t", out=str(tmp_path / "run"), **small)  # type: ignore[arg-type]
+    with RunDir.create(config.out, config) as run:
+        distill_policy(config, teacher, 1.0, env, run)
+    env.close()
+    said = capsys.readouterr()
+    assert said.out.startswith("States are collected in 100 environment steps")
+    assert "collecting states, 99/100 steps" in said.err

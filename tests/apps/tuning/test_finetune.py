@@ -298,6 +298,23 @@ def test_demonstrations_of_a_similar_task_are_named(base: tuple[Path, Path], tmp
         assert (
             "recorded in metaworld/push-v3, but this run learns metaworld/reach-v3" in other_task(config)
         ) is said
+        assert other_task(config).endswith("give some of metaworld/reach-v3, or leave demos= out.") is said
+
+
+def test_demonstrations_that_the_base_cannot_read_are_refused_without_a_warning(
+    base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The refusal says all, and what to give instead of a dataset."""
+    spec = EpisodeStore(base[0]).spec
+    wider = {key: replace(array, shape=(50,)) for key, array in spec.obs.items()}
+    DatasetWriter.create(tmp_path / "wider", replace(spec, name="gym/own:Dock-v0", obs=wider)).close()
+    config = FinetuneVerb(out="unused", base=str(base[1]), demos=str(tmp_path / "wider"))
+    assert other_task(config) == ""
+    words = [f"base={base[1]}", f"out={tmp_path / 'x'}", f"demos={tmp_path / 'wider'}"]
+    assert robo_rl(["finetune", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith("Give a dataset of the task that it was trained for.\n")
 
 
 def test_empty_demonstrations_leave_no_run(
@@ -403,7 +420,7 @@ def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.Ca
     assert f"CPU time: mean return {mean:.4g} in 2 episodes\n" in said.out
     assert "0 %" not in said.out
     assert robo_rl(["runs", f"path={out}"]) == 0
-    assert capsys.readouterr().out.split() == [str(out), "mean", "return", f"{mean:.4g}"]
+    assert capsys.readouterr().out.split()[:5] == [str(out), "finetune", "mean", "return", f"{mean:.4g}"]
     assert "return -" in said.err  # of the progress bar
     for noise in ("", "zero"):  # this policy takes no noise, so its success holds for both
         words = [

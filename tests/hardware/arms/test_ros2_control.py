@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hardware.arms.bounds import JointLimits
 from hardware.arms.ros2_control import Ros2ControlDriver
@@ -52,22 +55,80 @@ def test_joints_are_found_by_name_and_a_command_is_due_after_a_period() -> None:
     assert second.velocity_rad_s[0] == pytest.approx([1.0, 0.0])
 
 
-def test_silence_sends_the_measured_position() -> None:
+def test_silence_leaves_a_forward_controller_at_the_last_target() -> None:
+    """A measured position would be a step back by the lag of the arm, at no speed limit."""
     bus, arm = connected("forward")
     arm.write(JointCommand(np.array([0.5, 0.2])))
     written_s = bus.now_s
     bus.script = [(written_s + 0.05, "joint_states", JointState(0.0, ("a", "b"), np.array([0.3, 0.4])))]
-    while len(bus.sent["jtc/commands"]) < 2:
+    while not arm.stopped:
         bus.run(0.001)
     assert 0.08 < bus.now_s - written_s < 0.1
-    last = bus.sent["jtc/commands"][-1]
-    assert isinstance(last, Floats)
-    assert last.values.tolist() == [0.3, 0.4]
     with pytest.raises(DriverError, match=r"no command came for 80 ms.*Nothing was sent"):
         arm.write(JointCommand(np.zeros(2)))
     arm.stop("again")
     arm.close()
-    assert len(bus.sent["jtc/commands"]) == 2
+    (last,) = bus.sent["jtc/commands"]
+    assert isinstance(last, Floats)
+    assert last.values == pytest.approx([0.11, 0.2])
+
+
+FAULTS = ("none", "states end", "not finite", "velocity not finite", "commands end", "stop")
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    speeds=st.lists(st.floats(-3.0, 3.0), min_size=1, max_size=30),
+    faults=st.lists(st.sampled_from(FAULTS), min_size=1, max_size=4),
+    lag=st.floats(0.05, 1.0),
+)
+def test_forward_commands_keep_the_speed_limit_through_a_stop(
+    speeds: list[float], faults: list[str], lag: float
+) -> None:
+    """Whatever ends the motion, each number sent is finite and at most one step from the one before."""
+    bus, arm = connected("forward")
+    at, target = np.array([0.1, 0.2]), np.array([0.1, 0.2])
+    for fault in (*faults, "none"):
+        for speed in speeds:
+            if arm.stopped:
+                break
+            bus.run(0.01)
+            target = target + 0.01 * np.array([speed, 0.0])
+            at = at + lag * (target - at)
+            bad = np.array([np.nan, at[1]])
+            if fault != "states end":
+                position = bad if fault == "not finite" else at
+                velocity = bad if fault == "velocity not finite" else np.zeros(2)
+                bus.heard["joint_states"](JointState(0.0, ("a", "b"), position, velocity), bus.now())
+            if fault != "commands end":
+                with suppress(DriverError):
+                    arm.write(JointCommand(target))
+            if fault == "stop":
+                arm.stop("asked")
+        bus.run(0.1)
+    sent = np.array([message.values for message in bus.sent["jtc/commands"]])
+    assert np.isfinite(sent).all()
+    assert (np.abs(np.diff(sent, axis=0)) <= np.array([0.02, 0.04]) + 1e-9).all()  # two periods at most
+
+
+@pytest.mark.parametrize("output", ["trajectory", "forward"])
+def test_states_that_are_not_finite_count_as_missing(output: str) -> None:
+    """An encoder that reports NaN: after 0.5 s the arm is stopped, and the joint is named."""
+    bus, arm = connected(output)
+    broken = JointState(0.0, ("a", "b"), np.array([np.nan, 0.2]))
+    command = JointCommand(np.array([0.1, 0.2]))
+    for _ in range(49):
+        bus.heard["joint_states"](broken, bus.now())
+        arm.write(command)
+        bus.run(0.01)
+    bus.run(0.02)
+    with pytest.raises(DriverError, match=r"no finite joint_states of a came for 0\.5 s\. Nothing was sent"):
+        arm.write(command)
+    assert arm.stopped
+    assert np.isfinite(arm.read().position_rad).all()
+    bus.script = [(bus.now_s + 0.1, "joint_states", broken)]
+    with pytest.raises(DriverError, match="No finite joint_states of a came"):
+        arm.connect()
 
 
 def test_silence_brings_a_trajectory_to_rest() -> None:

@@ -490,6 +490,34 @@ def test_publishers_are_counted_before_their_first_message(domain: int, node: Dd
     assert events == [0, 1, 2, "hello", 1]
 
 
+def test_messages_tell_their_sender(domain: int, node: DdsBus) -> None:
+    """A publisher is known before its first message, and gone after its end; no message replaces another."""
+    events: list[Any] = []
+    node.subscribe_senders(
+        "estop",
+        m.Flag,
+        Profile.LATCHED,
+        lambda flag, _, sender: events.append((sender, flag.on)),
+        lambda senders: events.append(set(senders)),
+    )
+    own = node.publisher("estop", m.Flag, Profile.LATCHED)
+    wait_for(node, lambda: len(events) == 2)
+    other = DdsBus("other", "lab", domain)
+    say = other.publisher("estop", m.Flag, Profile.LATCHED)
+    wait_for(node, lambda: len(events) == 3)
+    (first,) = events[1]
+    (second,) = events[2] - {first}
+    for on in (True, False):
+        say(m.Flag(on))
+        own(m.Flag(on))
+    wait_for(node, lambda: len(events) == 7)
+    other.close()
+    wait_for(node, lambda: events[-1] == {first})
+    of_own = [event[1] for event in events[3:7] if event[0] == first]
+    of_other = [event[1] for event in events[3:7] if event[0] == second]
+    assert of_own == of_other == [True, False]
+
+
 def test_watching_publishers_is_cheap(node: DdsBus) -> None:
     """10,000 polls of a bus without changes. The bound is wide for busy machines; one poll takes 3 us."""
     node.watch_publishers("chatter", lambda names: None)

@@ -165,3 +165,23 @@ def test_publisher_count_follows_changes() -> None:
     last.publisher("chatter", Text, Profile.COMMAND)
     last.close()
     assert told == [(), ("/node",), ("/node", "/other"), ("/node",), ("/node", "/last"), ("/node",)]
+
+
+def test_messages_tell_their_sender() -> None:
+    """Also those that wait; a closed publisher is gone."""
+    world, events = InProcessWorld(), list[object]()
+    node, other = world.bus("node"), world.bus("other")
+    node.subscribe_senders(
+        "estop",
+        Flag,
+        Profile.LATCHED,
+        lambda flag, _, sender: events.append((sender, flag.on)),
+        lambda senders: events.append(sorted(senders)),
+    )
+    own = node.publisher("estop", Flag, Profile.LATCHED)
+    say = other.publisher("estop", Flag, Profile.LATCHED)
+    say(Flag(True))
+    own(Flag(True))
+    say(Flag(False))
+    other.close()
+    assert events == [[], [0], [0, 1], (1, True), (0, True), (1, False), [0]]

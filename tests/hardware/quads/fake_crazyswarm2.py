@@ -2,8 +2,8 @@
 
     python -m tests.hardware.quads.fake_crazyswarm2 [cpp|cflib]
 
-The craft is that of `fake_crazyflie`, told in the firmware's packets. Orders on stdin: mute, tumble, frame,
-short, die. Messages are made and read by cyclonedds' own serializer. Signs: crazyflie_server.cpp,
+The craft is that of `fake_crazyflie`, told in the firmware's packets. Orders on stdin: mute, disarm, tumble,
+frame, short, die. Messages are made and read by cyclonedds' own serializer. Signs: crazyflie_server.cpp,
 crazyflie_server.py, cflib.
 """
 
@@ -169,6 +169,7 @@ class Server:
         if word in ("die", ""):
             os._exit(0)
         self.mute |= word == "mute"
+        self.craft.armed &= word != "disarm"  # by an operator
         self.craft.tumbled |= word == "tumble"
         self.frame = "map" if word == "frame" else self.frame
         self.values = 3 if word == "short" else self.values

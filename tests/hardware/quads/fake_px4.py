@@ -4,8 +4,8 @@ NED/FRD.
     python -m tests.hardware.quads.fake_px4 <port that the driver listens on> [key=value ...]
 
 Settings: loss_s (COM_OF_LOSS_T), action (COM_OBL_RC_ACT), autopilot, north_m, armed. Orders on stdin: pilot,
-mute, die, no_arming, critical. Its mathematics is its own (NED, FRD, matrices): it shares no frame conversion
-with what it tests.
+disarm, mute, die, no_arming, critical. Its mathematics is its own (NED, FRD, matrices): it shares no frame
+conversion with what it tests.
 """
 
 from __future__ import annotations
@@ -179,6 +179,8 @@ class Autopilot:
     def order(self, word: str) -> None:
         if word == "die":
             os._exit(0)
+        if word == "disarm":  # by a ground station
+            self.armed = False
         if word == "pilot":
             self.enter(POSITION, "pilot")
         self.mute |= word == "mute"

@@ -3,8 +3,8 @@ NED/FRD.
 
     python -m tests.hardware.quads.fake_px4_topics [status topic]
 
-Orders on stdin: pilot, mute, frame, die. Messages are made and read by cyclonedds' own serializer, not by
-ours.
+Orders on stdin: pilot, disarm, mute, frame, die. Messages are made and read by cyclonedds' own serializer,
+not by ours.
 """
 
 from __future__ import annotations
@@ -155,6 +155,7 @@ class Autopilot:
                 word = sys.stdin.readline().strip()
                 if word in ("", "die"):
                     os._exit(0)
+                self.armed &= word != "disarm"  # by a ground station
                 if word == "pilot":
                     self.enter(POSITION, "pilot")
                 self.mute |= word == "mute"

@@ -106,5 +106,15 @@ def test_invalid_setpoints_are_refused() -> None:
         bounded(Position(np.zeros(2)), LIMITS, "it")
     with pytest.raises(DriverError, match="takes no ndarray"):
         bounded(np.zeros(4), LIMITS, "it")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="expected rate and speed above 0"):
+    with pytest.raises(ConfigError, match=r"expected a rate above 0 and .* a tilt in \(0, 1\.57\) rad"):
         QuadLimits(3.0, 2.0, 1.0)
+
+
+@pytest.mark.parametrize("rate_rad_s", [0.0, -1.0, 36.0, 240.0, math.inf, math.nan])
+def test_rates_in_degrees_are_no_limit(rate_rad_s: float) -> None:
+    """240, meant as deg/s, would let every command of a policy pass."""
+    with pytest.raises(ConfigError, match=r"up to 35 rad/s.*Divide degrees by 57\.296"):
+        QuadLimits(rate_rad_s)
+    with pytest.raises(ConfigError, match="up to 100 m/s"):
+        QuadLimits(3.0, speed_m_s=math.inf)
+    QuadLimits(35.0)

@@ -87,6 +87,22 @@ def test_motors_that_were_switched_off_in_flight_stay_off() -> None:
         assert not server.all("land")
 
 
+def test_craft_that_somebody_disarmed_is_not_armed_again() -> None:
+    """An operator disarms it; its rotors stay still beside whoever walks up, until `connect`."""
+    with Peer("quads.fake_crazyswarm2") as server:
+        quad = Crazyswarm2Driver("cf231", arm=True)
+        quad.connect()
+        fly(quad, 1.0, lambda _: LEVEL)
+        server.order("disarm")
+        disarmed_s = server.wait("ordered")["t"]
+        with pytest.raises(DriverError, match=r"was disarmed, by a pilot.*Connect again to fly"):
+            fly(quad, 1.5, lambda _: LEVEL)
+        assert quad.write(BodyRates(np.zeros(3), 0.0)) is not None  # "motors off" is no error
+        quad.close()
+        time.sleep(0.1)
+        assert not any(event["on"] for event in server.all("armed", after_s=disarmed_s))
+
+
 def test_write_returns_the_bounded_command() -> None:
     """Rates within the limit; thrust as the transmitted number; other setpoints are refused."""
     with Peer("quads.fake_crazyswarm2") as server:

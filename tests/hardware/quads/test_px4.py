@@ -145,6 +145,23 @@ def test_pilot_keeps_control(px4: Peer, port: int) -> None:
     assert not px4.all("mode", after_s=taken_s + 0.01)  # neither offboard again nor a landing
 
 
+def test_craft_that_somebody_disarmed_is_not_armed_again(port: int) -> None:
+    """A ground station disarms it; its rotors stay still beside whoever walks up, until `connect`."""
+    with Peer("quads.fake_px4", str(port), "armed=0") as px4:
+        quad = driver(port, arm=True)
+        quad.connect()
+        in_offboard(quad, LEVEL)
+        px4.order("disarm")
+        disarmed_s = px4.wait("ordered")["t"]
+        for _ in range(2):
+            with pytest.raises(DriverError, match=r"was disarmed, by a pilot.*Connect again to fly"):
+                fly(quad, 1.5, lambda _: LEVEL)
+        assert quad.write(BodyRates(np.zeros(3), 0.0)) is not None  # "motors off" is no error
+        quad.close()
+        time.sleep(0.1)
+        assert not px4.all("arming", after_s=disarmed_s)
+
+
 def test_refusals_and_silence_are_reported(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer("quads.fake_px4", str(port), "armed=0") as px4:
         quad = driver(port, arm=True)

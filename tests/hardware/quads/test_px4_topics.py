@@ -84,6 +84,21 @@ def test_motors_that_were_switched_off_in_flight_stay_off() -> None:
         assert not px4.all("mode", after_s=stopped_s)
 
 
+def test_craft_that_somebody_disarmed_is_not_armed_again() -> None:
+    """A ground station disarms it; its rotors stay still beside whoever walks up, until `connect`."""
+    with Peer("quads.fake_px4_topics") as px4:
+        quad = Px4TopicsDriver(arm=True)
+        quad.connect()
+        in_offboard(quad)
+        disarmed_s = time.monotonic()
+        px4.order("disarm")
+        with pytest.raises(DriverError, match=r"was disarmed, by a pilot.*Connect again to fly"):
+            fly(quad, 1.5, lambda _: LEVEL)
+        quad.close()
+        time.sleep(0.1)
+        assert not px4.all("arming", after_s=disarmed_s)
+
+
 def test_faults_are_reported() -> None:
     """No autopilot, a pilot in control, an unsupported setpoint, a position in another frame, silence."""
     quad = Px4TopicsDriver()

@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import threading
+import time
 import tty
 from collections.abc import Iterator
 
@@ -23,11 +24,15 @@ def crc16(data: bytes) -> int:
 
 
 class FakeServos:
-    """counts: position of each servo. silent: ids that do not answer. torque: last value written of each."""
+    """counts: position of each servo. silent: ids that do not answer. torque: last value written of each.
+
+    late_s: delay of the next answers, once.
+    """
 
     def __init__(self, vendor: str, counts: dict[int, int]) -> None:
         self.vendor, self.counts, self.silent = vendor, dict(counts), set[int]()
         self.torque: dict[int, int] = {}
+        self.late_s = 0.0
         self._ours, self._theirs = pty.openpty()
         tty.setraw(self._theirs)
         self.port = os.ttyname(self._theirs)
@@ -50,6 +55,9 @@ class FakeServos:
                 continue
             buffer += os.read(self._ours, 256)
             packets, buffer = (self._dynamixel if self.vendor == "dynamixel" else self._feetech)(buffer)
+            if packets and self.late_s:
+                late_s, self.late_s = self.late_s, 0.0
+                time.sleep(late_s)
             for answer in packets:
                 os.write(self._ours, answer)
 

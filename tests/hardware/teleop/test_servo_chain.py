@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -72,6 +73,20 @@ def test_count_that_wraps_is_a_small_motion(servos: FakeServos) -> None:
         servos.counts |= {1: count, 7: 47}
         assert newest(chain).position_rad == pytest.approx([2.0 * math.pi / 4096 * moved])
     assert chain.opening == pytest.approx(0.5)
+    chain.close()
+
+
+def test_late_answer_does_not_make_later_positions_old(servos: FakeServos) -> None:
+    """After two answers beyond their time-out, each position that is read is the present one."""
+    chain = ServoChain(servos.vendor, servos.port, [1, 2])
+    chain.connect()
+    for _ in range(2):
+        servos.late_s = 0.06
+        chain.read()
+        time.sleep(0.08)
+    for count in range(2100, 2400, 50):
+        servos.counts[1] = count
+        assert newest(chain).position_rad[0] == pytest.approx(2.0 * math.pi / 4096 * (count - 2048))
     chain.close()
 
 

@@ -218,6 +218,52 @@ def test_an_info_that_is_missing_later_is_unknown(registered: str) -> None:
     assert math.isnan(found[1])
 
 
+class Fades(Rig):
+    """Its info holds a number in the first step, and something else in each later one."""
+
+    def step(self, action: Any) -> Any:
+        *rest, _ = super().step(action)
+        return (*rest, {"distance": {1: 0.5, 2: None, 3: "far", 4: np.True_}.get(self.t, [1.0, 2.0])})
+
+
+@pytest.mark.parametrize("registered", [Fades], indirect=True)
+def test_an_info_that_is_no_number_later_is_unknown(registered: str) -> None:
+    """A None, such as of an object that is not seen, ended the run with a TypeError."""
+    with closing(make_env(registered, 1)) as env:
+        env.reset(EpisodeSeeds("fades"))
+        found = [env.step(torch.zeros(1, 1))[-1]["distance"].item() for _ in range(5)]
+    assert found[0] == 0.5
+    assert [math.isnan(each) for each in found[1:]] == [True, True, False, True]
+
+
+class Strict(Rig):
+    """Refuses actions outside its box of float64, as Gymnasium's own checker does."""
+
+    action_space: Any = gymnasium.spaces.Box(-0.1, 0.1, (1,), np.float64)
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        return super().step(action)
+
+
+class Above0(Strict):
+    action_space = gymnasium.spaces.Box(0.3, 0.7, (1,), np.float64)
+
+
+class Whole(Strict):
+    action_space = gymnasium.spaces.Box(-3, 3, (1,), np.int64)
+
+
+@pytest.mark.parametrize("registered", [Strict, Above0, Whole], indirect=True)
+def test_actions_are_inside_the_box_in_its_own_type(registered: str) -> None:
+    """float32(0.1) is above 0.1; a box without 0 failed before the first episode."""
+    with closing(make_env(registered, 1)) as env:
+        env.reset(EpisodeSeeds("strict"))
+        for limit in (env.spec.action.low, env.spec.action.high):
+            for factor in (1.0, 2.0, 0.9):
+                env.step(factor * torch.tensor([limit], dtype=torch.float32))
+
+
 class Broken(Rig):
     """At step 3 the wrong values; at the reset of seed 13, too."""
 
@@ -285,7 +331,7 @@ def test_spaces_that_no_policy_reads_name_the_wrapper(space: gymnasium.Space[Any
 
 
 def test_unknown_ids_are_named() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'Hopper-v5'"):
+    with pytest.raises(UnknownNameError, match="Did you mean 'gym/Hopper-v5'"):
         make_env("gym/Hoper-v5", 1)
     with pytest.raises(ConfigError, match="module 'not_there', which is not found"):
         make_env("gym/not_there:Mine-v0", 1)
@@ -336,3 +382,18 @@ def test_user_environment_runs_in_workers(name: str, tmp_path: Path, monkeypatch
 def test_unknown_id_error_explains_own_environments() -> None:
     with pytest.raises(UnknownNameError, match=r"gym/<module>:<id>.*ROBO_RL_PLUGINS"):
         make_env("gym/Hoper-v5", 1)
+
+
+def test_a_wrong_id_of_a_users_module_suggests_the_right_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The suggestion can be pasted as it is: it holds gym/ and the module."""
+    (tmp_path / "own_env_for_names.py").write_text(OWN.replace("OwnForATest", "OwnForNames"))
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(UnknownNameError) as caught:
+            make_env("gym/own_env_for_names:Own", 1)
+    finally:
+        gymnasium.registry.pop("OwnForNames-v0")
+        sys.modules.pop("own_env_for_names")
+    assert str(caught.value).endswith("Known: gym/own_env_for_names:OwnForNames-v0.")

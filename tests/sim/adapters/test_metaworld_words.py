@@ -13,8 +13,8 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.text.instruction import INSTRUCTION, to_bytes, to_text
 from sim.adapters.metaworld_instructions import SUITES, TRAINING, WORDINGS, tasks_of, wording
 from sim.adapters.metaworld_tasks import TASKS
-from sim.adapters.metaworld_words import CAMERAS, EXPERT_STATE, WHICH_TASK, SharedRenderer
-from sim.registry import list_envs, make_env, make_expert, task_in, tasks_in
+from sim.adapters.metaworld_words import CAMERAS, EXPERT_STATE, WHICH_TASK, SharedRenderer, WordsLanes
+from sim.registry import list_envs, make_env, make_expert, option_of, task_in, tasks_in
 from sim.vec.workers import WorkerVecEnv
 
 PAIR = "metaworld/faucet-open-v3+faucet-close-v3"
@@ -59,6 +59,24 @@ def test_names_of_suites() -> None:
         tasks_of("reach-v3+reach-v3")
     with pytest.raises(UnknownNameError, match="set of wordings"):
         make_env("metaworld/mt6", 1, wordings="old")
+
+
+def test_the_name_holds_what_matters_to_a_policy() -> None:
+    """A policy keeps the name: without the size of its pictures it could not be evaluated. Names of before
+    stand for the same environments.
+    """
+    assert WordsLanes("mt6").spec.name == "metaworld/mt6"
+    assert WordsLanes("mt6", picture_px=64, wordings="training", reward="dense").spec.name == "metaworld/mt6"
+    for options in ({"picture_px": 96}, {"wordings": "new"}, {"picture_px": 32, "wordings": "new"}):
+        made = make_env("metaworld/mt6", 1, **options)
+        again = make_env(made.spec.name, 1)
+        assert again.spec == made.spec
+        assert [option_of(made.spec.name, key) for key in options] == list(options.values())
+        assert tasks_in(made.spec.name) == SUITES["mt6"]
+        seeds = range(20)
+        assert [task_in(made.spec.name, s) for s in seeds] == [task_in("metaworld/mt6", s) for s in seeds]
+    plain = make_env("metaworld/mt6:picture_px=96,wordings=new", 1, wordings="training")
+    assert plain.spec.name == "metaworld/mt6:picture_px=96"
 
 
 def test_the_seed_chooses_task_and_words(env: WorkerVecEnv) -> None:

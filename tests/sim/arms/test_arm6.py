@@ -12,6 +12,7 @@ from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.seeding import EpisodeSeeds
 from sim.arms.arm6.body import HOME_RAD, JOINTS, SimulatedArm
 from sim.arms.arm6.expert import ArmExpert, inverse_kinematics
+from sim.arms.arm6.lanes import ArmLanes
 from sim.registry import make_env, make_expert
 from sim.vec.conformance import check_vec_env
 
@@ -61,6 +62,14 @@ def test_time_is_not_lost_between_steps() -> None:
     assert body.data.time == pytest.approx(0.020)
     body.advance(0.001)
     assert body.data.time == pytest.approx(0.022)
+
+
+def test_the_goal_is_shown_from_the_first_picture_on() -> None:
+    """The ball of pictures is at the episode's goal before the first step."""
+    lane = ArmLanes("reach")()
+    for seed in (5, 9):
+        state = lane.reset(seed)["state"]
+        np.testing.assert_allclose(lane._body.data.body("goal").xpos, state[12:], atol=1e-6)
 
 
 def test_the_expert_solves_it() -> None:

@@ -18,6 +18,7 @@ from sim.asset_files import ASSETS
 from sim.registry import has_dense_reward, list_envs, make_env, make_expert
 from sim.scenes import task_env
 from sim.scenes.expert import SceneExpert
+from sim.scenes.randomise import load_randomise
 from sim.scenes.task_env import TaskVecEnv, make_task_env
 from sim.tasks.table import MANIPULATION
 from sim.vec.conformance import check_vec_env
@@ -197,6 +198,11 @@ def test_name_holds_the_options_that_matter() -> None:
         ("arm/lft", UnknownNameError, "arm/lift"),
         ("arm/lift:cameras=viw", UnknownNameError, "view"),
         ("arm/lift:image_size=2", ConfigError, "image_size"),
+        ("arm/lift:render_size=0", ConfigError, "render_size is 0; expected 8 to 4096"),
+        ("arm/lift:render_size=-5", ConfigError, "render_size is -5"),
+        ("arm/lift:compiled=banana", ConfigError, "compiled is 'banana'; expected true or false or none"),
+        ("arm/lift:device=5", ConfigError, "device is 5; expected text or none"),
+        ("arm/lift:device=cuda", ConfigError, "engine mujoco cannot run on device=cuda: only mjwarp chooses"),
     ],
 )
 def test_mistakes_are_refused(name: str, error: type[Exception], says: str) -> None:
@@ -292,12 +298,30 @@ def test_snapshot_is_moved_to_the_device_of_the_engine(
         ("noise: 3", "noise"),
         ("", "nothing"),
         ("mass: [1, 2", "valid YAML"),
+        ("mass: [0.9, 1.1]\nmass: [0.5, 0.6]\n", "line 2, column 1: the key 'mass' is given twice"),
+        ("noise: {m: 0.1, m: 0.2}", "the key 'm' is given twice"),
     ],
 )
 def test_wrong_ranges_are_refused(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "ranges.yaml"
     path.write_text(text)
     with pytest.raises((ConfigError, UnknownNameError), match=says):
+        make_task_env("lift", 1, randomise=str(path))
+
+
+def test_numbers_without_a_unit_have_noise(tmp_path: Path) -> None:
+    """YAML reads the unit 1 as a number: the message demanded what was given."""
+    path = tmp_path / "noise.yaml"
+    path.write_text("noise: {1: 0.5, m: 0.1}")
+    assert load_randomise(str(path)).noise == {"1": 0.5, "m": 0.1}
+
+
+def test_a_path_that_no_name_can_hold_is_refused(tmp_path: Path) -> None:
+    """A policy keeps the name of its environment, in which a comma begins the next option."""
+    (tmp_path / "a,b").mkdir()
+    path = tmp_path / "a,b" / "ranges.yaml"
+    path.write_text("mass: [0.9, 1.1]")
+    with pytest.raises(ConfigError, match=r"a,b/ranges\.yaml cannot be part of an environment's name"):
         make_task_env("lift", 1, randomise=str(path))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -37,6 +39,29 @@ def test_the_expert_flings_nothing() -> None:
         fastest_m_s = max(fastest_m_s, float(task._beads(env.view)[1].norm(dim=-1).max()))
     assert fastest_m_s < 1.7
     assert float(task._in_bowl(env.view, task._beads(env.view)[0]).min()) == 1.0
+
+
+def test_beads_below_the_leaning_wall_are_not_in_the_bowl() -> None:
+    """Beads on the table around the bowl's foot, under the rim, are spilt; those on its floor, along its wall
+    and in a heap up to the rim are not.
+    """
+    env = make_task_env("pour", 1, beads=8)
+    env.reset(EpisodeSeeds(("ring", 0)))
+    task = env.task
+    assert isinstance(task, PourTask)
+    turn = torch.arange(8) * (math.pi / 4)  # the middles of the eight walls
+    for aside_m, height_m, share in (
+        (0.066, 0.006, 0.0),
+        (0.0615, 0.006, 0.0),
+        (0.072, 0.02, 0.0),
+        (0.03, 0.014, 1.0),
+        (0.044, 0.02, 1.0),
+        (0.065, 0.05, 1.0),
+        (0.0, 0.059, 1.0),
+        (0.0, 0.061, 0.0),
+    ):
+        ring = torch.stack([aside_m * turn.cos(), aside_m * turn.sin(), torch.full((8,), height_m)], -1)
+        assert float(task._in_bowl(env.view, env.view.goal[:, None] + ring)) == share, (aside_m, height_m)
 
 
 def test_too_many_beads_are_refused() -> None:

@@ -72,11 +72,10 @@ def check_auto(config: FinetuneVerb) -> None:
 def finetune_auto(config: FinetuneVerb) -> int:
     """Train by the recipe that suits the environments, and save the best policy in `out`/policy."""
     base = load_base(config)
-    free, again = (
-        FREE_KEYS | LAUNCHER_KEYS | {"max_wall_s"},
-        {"resume": config.resume, "overwrite": config.overwrite},
-    )
-    with RunDir.create(config.out, config, **again, free=free) as run:
+    free = FREE_KEYS | LAUNCHER_KEYS | {"max_wall_s"}
+    with RunDir.create(
+        config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
+    ) as run:
         in_lanes = config.demos is not None and FEWEST_LANES <= config.num_envs <= MOST_LANES
         train = train_in_lanes if in_lanes else train_in_stages
         report(config, base, train(config, base, run), run)
