@@ -147,7 +147,7 @@ def collect(
     return Dataset(config.out)
 
 
-def train(*, data: Place | Sequence[Place], out: Place, progress: bool = False, **settings: Any) -> Run:
+def train(data: Place | Sequence[Place], *, out: Place, progress: bool = False, **settings: Any) -> Run:
     """Train a base policy on a dataset, or on several, as `robo-rl train` does."""
     from robo_rl.apps.training.base_run import train as run_training
 
