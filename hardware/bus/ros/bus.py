@@ -162,6 +162,13 @@ class RosBus:
         on_message = self._decoded(topic, kind, callback)
         self._subscribe(topic, kind, profile, QUALITY[profile], on_message, raw=kind in FAST)
 
+    def subscribe_queue(
+        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
+    ) -> None:
+        """See `QueueBus.subscribe_queue`."""
+        on_message = self._decoded(topic, kind, callback)
+        self._subscribe(topic, kind, profile, QUALITY[profile].queued(), on_message, raw=kind in FAST)
+
     def _decoded(
         self, topic: str, kind: type[M], callback: Callable[[M, float], None]
     ) -> Callable[[Any, float], None]:
