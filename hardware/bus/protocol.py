@@ -183,6 +183,17 @@ class CompleteBus(Protocol):
 
 
 @runtime_checkable
+class QueueBus(Protocol):
+    """Bus that keeps every message of a topic until it is handled, without telling who sent it."""
+
+    def subscribe_queue(
+        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
+    ) -> None:
+        """See `Bus.subscribe`. A message does not replace one that waits."""
+        ...
+
+
+@runtime_checkable
 class SenderBus(Protocol):
     """Bus that tells which publisher sent a message."""
 

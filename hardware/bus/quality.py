@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hardware.bus.protocol import Profile
 
 RECORDED = 4096  # messages that are kept for the recorder: eight seconds at 500 Hz
+QUEUED = 64  # messages that wait on a topic of which each one counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,10 @@ class Quality:
         Pictures keep their depth, because they are large; latched topics keep theirs, see `Repeats`.
         """
         return replace(self, depth=RECORDED) if self.depth == 1 and not self.latched else self
+
+    def queued(self) -> Quality:
+        """Quality of a subscription in which a message does not replace one that waits."""
+        return replace(self, depth=QUEUED)
 
 
 @dataclass(frozen=True, slots=True)

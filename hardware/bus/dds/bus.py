@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,7 +33,6 @@ from robo_rl.core.text.nearest import nearest
 CHECK_S = 1.0  # period of the check for mismatches and silent topics
 IDLE_S = 0.05  # largest time between two checks of `until`
 REPLY_S = 0.005  # the same while a response waits for the discovery of its client
-SENDERS_DEPTH = 64  # messages that wait on a topic whose senders are told apart
 CLOSE_S = 1.0  # time that `close` waits for published messages to be delivered
 
 
@@ -118,7 +116,13 @@ class DdsBus:
         self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
     ) -> None:
         """See `Bus.subscribe`."""
-        self._decode(topic, kind, profile, lambda message, received_s, _: callback(message, received_s))
+        self._decode(
+            topic,
+            kind,
+            profile,
+            QUALITY[profile],
+            lambda message, received_s, _: callback(message, received_s),
+        )
 
     def subscribe_senders(
         self,
@@ -128,21 +132,21 @@ class DdsBus:
         on_message: Callable[[M, float, int], None],
         on_senders: Callable[[frozenset[int]], None],
     ) -> None:
-        """See `SenderBus.subscribe_senders`: up to `SENDERS_DEPTH` messages wait."""
+        """See `SenderBus.subscribe_senders`."""
         self._publishers().add_senders(resolve(topic, self.namespace, self.name), on_senders)
-        self._decode(topic, kind, profile, on_message, SENDERS_DEPTH)
+        self._decode(topic, kind, profile, QUALITY[profile].queued(), on_message)
 
     def _decode(
         self,
         topic: str,
         kind: type[M],
         profile: Profile,
+        quality: Quality,
         callback: Callable[[M, float, int], None],
-        depth: int | None = None,
     ) -> None:
         full = resolve(topic, self.namespace, self.name)
         watched = watch(full, kind, profile, self.now())
-        quality, warned = QUALITY[profile], False
+        warned = False
 
         def on_message(cdr: bytes, received_s: float, sender: int) -> None:
             nonlocal warned
@@ -157,7 +161,6 @@ class DdsBus:
             else:
                 callback(message, received_s, sender)
 
-        quality = quality if depth is None else replace(quality, depth=depth)
         self._subscribe(topic, kind, quality, on_message, watched)
 
     def subscribe_raw(

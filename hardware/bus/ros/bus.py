@@ -20,7 +20,7 @@ from hardware.bus.lifecycle import Lifecycle
 from hardware.bus.names import domain_id, namespace_of, node_name, resolve
 from hardware.bus.parameters import Parameter
 from hardware.bus.protocol import Answer, M, Profile
-from hardware.bus.quality import QUALITY, Repeats, RequestedQos
+from hardware.bus.quality import QUALITY, Quality, Repeats, RequestedQos
 from hardware.bus.receiving import discarded_datagrams, enlarge_buffers
 from hardware.bus.ros.caller import TRIGGER, ServiceCaller
 from hardware.bus.ros.messages import from_ros, message_class, to_ros
@@ -159,6 +159,19 @@ class RosBus:
         self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
     ) -> None:
         """See `Bus.subscribe`."""
+        on_message = self._decoded(topic, kind, callback)
+        self._subscribe(topic, kind, profile, QUALITY[profile], on_message, raw=kind in FAST)
+
+    def subscribe_queue(
+        self, topic: str, kind: type[M], profile: Profile, callback: Callable[[M, float], None]
+    ) -> None:
+        """See `QueueBus.subscribe_queue`."""
+        on_message = self._decoded(topic, kind, callback)
+        self._subscribe(topic, kind, profile, QUALITY[profile].queued(), on_message, raw=kind in FAST)
+
+    def _decoded(
+        self, topic: str, kind: type[M], callback: Callable[[M, float], None]
+    ) -> Callable[[Any, float], None]:
         warned = False
 
         def on_message(message: Any, received_s: float) -> None:
@@ -173,14 +186,15 @@ class RosBus:
             else:
                 callback(record, received_s)
 
-        self._subscribe(topic, kind, profile, on_message, raw=kind in FAST, watched=True)
+        return on_message
 
     def subscribe_raw(
         self, topic: str, kind: type[Any], profile: Profile, callback: Callable[[bytes, float], None]
     ) -> None:
         """See `RawBus.subscribe_raw`."""
         enlarge_buffers(self._domain)
-        self._subscribe(topic, kind, profile, callback, raw=True, watched=False)
+        quality = QUALITY[profile].recorded()
+        self._subscribe(topic, kind, profile, quality, callback, raw=True, watched=False)
 
     def losses(self) -> int:
         """See `RawBus.losses`: discarded datagrams alone, because rclpy does not report a full queue."""
@@ -191,16 +205,15 @@ class RosBus:
         topic: str,
         kind: type[Any],
         profile: Profile,
+        quality: Quality,
         on_message: Callable[[Any, float], None],
         raw: bool,
-        watched: bool,
+        watched: bool = True,
     ) -> None:
         resolve(topic, self.namespace, self.name)
         full = self._node.resolve_topic_name(topic)  # after remapping
         topic_watch = watch(full, kind, profile, self.now()) if watched else None
-        quality, repeats = QUALITY[profile], Repeats()
-        quality = quality.recorded() if raw else quality
-        requested, made = quality.requested(), list[Any]()
+        requested, repeats, made = quality.requested(), Repeats(), list[Any]()
 
         def receive(message: Any, info: Any) -> None:
             if len(requested) > 1 and not repeats.fresh((info["source_timestamp"], _content(message))):
@@ -216,12 +229,8 @@ class RosBus:
         for qos in requested:
             # The first one matches every publisher, so only its mismatches are reported.
             events = {} if qos is requested[0] else {"event_callbacks": silent_events()}
-            depth = quality.depth
-            made.append(
-                self._node.create_subscription(
-                    ros_type, topic, receive, qos_profile(qos, depth), raw=raw, **events
-                )
-            )
+            asked = qos_profile(qos, quality.depth)
+            made.append(self._node.create_subscription(ros_type, topic, receive, asked, raw=raw, **events))
         self._waits.changed()
         if topic_watch is not None:
             self._watches.append(topic_watch)

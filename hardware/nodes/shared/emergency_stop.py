@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from hardware.bus.protocol import Answer, Bus, SenderBus
+from hardware.bus.protocol import Answer, Bus, QueueBus, SenderBus
 from hardware.messages import Flag
 from hardware.topics import ESTOP
 
@@ -24,7 +24,7 @@ STILL_PRESSED = (
 )
 NOT_TOLD_APART = (
     "a release on estop was not accepted, because it has {} publishers, and rclpy does not tell which of "
-    "them pressed the stop: end all but one, then release again"
+    "them pressed the stop: end all but one (one that was killed counts for 10 s), then release again"
 )
 
 
@@ -33,8 +33,8 @@ class EmergencyStop:
 
     A press always counts. A release counts unless another publisher still presses; on a bus that does not
     tell who sent a message (`SenderBus`), unless there is another publisher. There, a message also counts as
-    heard from all publishers that exist. appeared_s: when the newest publisher did. refused: sentence while
-    the stop is pressed and a release was not accepted; empty otherwise.
+    heard from all publishers that exist. appeared_s: when the newest publisher did. refused: sentence from a
+    release that was not accepted until one is; empty otherwise.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class EmergencyStop:
         if isinstance(bus, SenderBus):
             bus.subscribe_senders(ESTOP.name, Flag, ESTOP.profile, self._receive, self._on_senders)
         else:
-            ESTOP.subscribe(bus, self._receive_unknown)
+            # Otherwise the release of one publisher could replace the press of another.
+            subscribe = bus.subscribe_queue if isinstance(bus, QueueBus) else bus.subscribe
+            subscribe(ESTOP.name, Flag, ESTOP.profile, self._receive_unknown)
             bus.watch_publishers(ESTOP.name, self._on_publishers)
 
     def explained(self, answer: Answer) -> Answer:
@@ -73,12 +75,15 @@ class EmergencyStop:
 
     def _judge(self, message: Flag, received_s: float, against: str) -> None:
         """Pass a press on, and a release that nothing speaks against."""
-        if not message.on and self._latched and against:
+        if message.on:
+            self._latched = True
+        elif self._latched and against:
             if against != self.refused:
                 self._say(f"{self._bus.name}: {against}.")
             self.refused = against
             return
-        self._latched, self.refused = message.on, ""
+        else:
+            self._latched, self.refused = False, ""
         self._on_message(message, received_s)
 
     def _on_senders(self, senders: frozenset[int]) -> None:

@@ -118,10 +118,12 @@ def test_pixels_are_copied_as_one_block(node: RosBus) -> None:
     assert (time.process_time() - start_s) / 10 < 0.01
 
 
-def test_qualities_are_those_of_the_profile(node: RosBus, world: World) -> None:
+@pytest.mark.parametrize("kind", [m.Flag, m.JointState, m.JointTrajectory])
+def test_qualities_are_those_of_the_profile(node: RosBus, world: World, kind: type[m.Message]) -> None:
+    """Also of the messages that are decoded without rclpy: old states and commands do not wait."""
     for profile in Profile:
-        node.publisher(profile.value, m.Flag, profile)
-        node.subscribe(profile.value, m.Flag, profile, lambda record, _: None)
+        node.publisher(profile.value, kind, profile)
+        node.subscribe(profile.value, kind, profile, lambda record, _: None)
     asked = {
         end.topic: (end.qos.reliable, end.qos.latched, end.qos.depth)
         for end in world.subscriptions

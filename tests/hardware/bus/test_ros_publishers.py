@@ -19,11 +19,12 @@ import pytest
 
 from hardware.bus.choose import make_bus
 from hardware.bus.protocol import Bus
-from hardware.messages import JointTrajectory
+from hardware.messages import Flag, JointTrajectory
 from hardware.nodes.safety_filter import SafetyFilterNode
+from hardware.nodes.shared.emergency_stop import NOT_TOLD_APART, EmergencyStop
 from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason
-from hardware.topics import JOINT_STATES, RAW, TELEOP
+from hardware.topics import ESTOP, JOINT_STATES, RAW, TELEOP
 from tests.hardware.arm_descriptions import arm, command, state
 
 pytest.importorskip("rclpy", reason="no ROS 2 is sourced here: rclpy is missing")
@@ -96,3 +97,25 @@ def test_second_publisher_is_noticed_before_its_first_command(domain: int) -> No
         finally:
             process.kill()
             process.wait()
+
+
+def test_press_is_not_lost_behind_the_release_of_another(domain: int) -> None:
+    """Both come within one look of a busy filter. The release is not accepted, which is reported once."""
+    heard, said = list[bool | str](), list[str]()
+    with closing(make_bus("filter", bus="rclpy")) as bus, closing(make_bus("others", bus="rclpy")) as other:
+        stop = EmergencyStop(
+            bus, lambda flag, _: heard.append(flag.on), lambda: heard.append("unheard"), said.append
+        )
+        first, second = ESTOP.publisher(other), ESTOP.publisher(other)
+        for publish in (first, second):  # until they have discovered each other
+            publish(Flag(False))
+        wait_for(bus, lambda: len(heard) >= 2)
+        quiet_s = bus.now() + 0.5
+        bus.spin(lambda: bus.now() > quiet_s)
+        heard.clear()
+        first(Flag(True))
+        second(Flag(False))
+        time.sleep(0.1)
+        wait_for(bus, lambda: bool(stop.refused))
+        assert set(heard) == {True}
+    assert said == [f"filter: {NOT_TOLD_APART.format(2)}."]

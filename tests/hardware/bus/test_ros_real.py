@@ -18,7 +18,7 @@ from hardware.bus.protocol import Profile
 from hardware.bus.quality import RequestedQos
 from hardware.bus.ros.bus import RosBus
 from hardware.bus.ros.quality import qos_profile
-from hardware.messages import Flag, JointJog, JointState
+from hardware.messages import Flag, JointJog, JointState, JointTrajectory
 from tests.hardware.records import SAMPLES, same
 
 pytestmark = pytest.mark.ros
@@ -45,6 +45,11 @@ def wait_for(bus: RosBus, true: Callable[[], bool], seconds: float = 10.0) -> No
     assert true(), "it did not happen in time"
 
 
+def spin_for(bus: RosBus, seconds: float) -> None:
+    end_s = bus.now() + seconds
+    bus.spin(lambda: bus.now() > end_s)
+
+
 @pytest.mark.parametrize("kind", list(SAMPLES), ids=lambda kind: kind.__name__)
 def test_all_records_round_trip(bus: RosBus, other: RosBus, kind: type) -> None:
     if kind is JointJog:
@@ -54,6 +59,25 @@ def test_all_records_round_trip(bus: RosBus, other: RosBus, kind: type) -> None:
     other.publisher("topic", kind, Profile.LATCHED)(SAMPLES[kind])
     wait_for(bus, lambda: bool(got))
     assert same(got[0], SAMPLES[kind])
+
+
+@pytest.mark.parametrize("profile", [Profile.STATE, Profile.COMMAND])
+@pytest.mark.parametrize("kind", [JointState, JointTrajectory, Flag], ids=lambda kind: kind.__name__)
+def test_only_the_newest_message_waits(bus: RosBus, other: RosBus, kind: type, profile: Profile) -> None:
+    """A node that was stopped for a while handles no old states and commands: they would count as fresh."""
+    got: list[object] = []
+    bus.subscribe("topic", kind, profile, lambda record, _: got.append(record))
+    publish = other.publisher("topic", kind, profile)
+    other.timer(0.02, lambda: publish(SAMPLES[kind]))
+    for _ in range(100):  # until they have discovered each other
+        spin_for(other, 0.05)
+        spin_for(bus, 0.05)
+        if got:
+            break
+    spin_for(other, 0.5)
+    got.clear()
+    spin_for(bus, 0.2)
+    assert len(got) == 1
 
 
 def test_waiting_uses_little_cpu_time(bus: RosBus) -> None:

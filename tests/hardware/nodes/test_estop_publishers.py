@@ -90,10 +90,12 @@ def test_press_is_not_lost_behind_the_release_of_another() -> None:
     assert not desk.arm()[0]
 
 
-def listening(bus: Any) -> tuple[EmergencyStop, list[bool | str]]:
+def listening(
+    bus: Any, say: Callable[[str], None] = lambda line: None
+) -> tuple[EmergencyStop, list[bool | str]]:
     heard: list[bool | str] = []
     stop = EmergencyStop(
-        bus, lambda message, at: heard.append(message.on), lambda: heard.append("unheard"), lambda line: None
+        bus, lambda message, at: heard.append(message.on), lambda: heard.append("unheard"), say
     )
     return stop, heard
 
@@ -160,9 +162,9 @@ def test_message_of_one_publisher_is_not_that_of_another() -> None:
 
 
 def test_release_needs_a_sole_publisher_where_senders_are_not_told_apart() -> None:
-    """rclpy tells no sender. Other releases say how to go on."""
-    bus = ScriptedBus()
-    stop, heard = listening(bus)
+    """rclpy tells no sender. Other releases say how to go on, once."""
+    bus, said = ScriptedBus(), list[str]()
+    stop, heard = listening(bus, said.append)
     say, publishers = bus.heard[ESTOP.name], bus.watched[ESTOP.name]
     publishers(("/button", "/page"))
     say(Flag(False), 0.0)  # nothing is pressed
@@ -170,7 +172,11 @@ def test_release_needs_a_sole_publisher_where_senders_are_not_told_apart() -> No
     say(Flag(False), 0.0)
     assert heard == [False, True]
     assert "has 2 publishers" in stop.explained((False, "not armed"))[1]
+    for on in (True, False):  # programs that repeat what they know
+        say(Flag(on), 0.0)
+        assert "has 2 publishers" in stop.refused
+    assert len(said) == 1
     publishers(("/button",))
     say(Flag(False), 0.0)
-    assert heard == [False, True, False]
+    assert heard == [False, True, True, False]
     assert stop.explained((False, "not armed")) == (False, "not armed")
