@@ -30,7 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported here a
 import numpy as np
 import torch
 from common import cpu_seconds, emit, own_folder, parser, verb
-from finetune import DEMOS, EXPERT_NOISE, FINAL_SEED, env_of, folder_of
+from finetune import DEMOS, EXPERT_NOISE, FINAL_SEED, env_of
 from torch import Tensor
 from tqdm import tqdm
 
@@ -106,7 +106,7 @@ class Cell:
 
     @property
     def home(self) -> Path:
-        return self.folder / folder_of(self.task) / f"seed{self.seed}"
+        return self.folder / f"{self.task}-{DEMOS[self.task]}" / f"seed{self.seed}"
 
     @property
     def demonstrations(self) -> Path:

@@ -38,6 +38,7 @@ from robo_rl.core.parent_death_signal import exit_with_parent
 
 METAWORLD = {"peg-insert-side": 20, "assembly": 5, "pick-place": 6, "hand-insert": 12, "push": 6}
 DEMOS = METAWORLD | {"navigate": 40}
+ENVS = {"navigate": "mobile/navigate"}  # of the tasks that are none of MetaWorld's
 EXPERT_NOISE = 0.1
 FINAL_SEED = 1  # episodes of the table; evaluations during training use 0, choices of `auto` use 2
 
@@ -117,7 +118,7 @@ class Call:
 
     @property
     def task_folder(self) -> Path:
-        return self.folder / folder_of(self.task)
+        return self.folder / f"{self.task}-{self.demos}"
 
     @property
     def base_folder(self) -> Path:
@@ -147,13 +148,8 @@ class Call:
 
 
 def env_of(task: str) -> str:
-    """Name of the environment of a task in `DEMOS`."""
-    return f"metaworld/{task}-v3" if task in METAWORLD else f"mobile/{task}"
-
-
-def folder_of(task: str) -> str:
-    """Folder of a task's results."""
-    return f"{task}-{DEMOS[task]}"
+    """Name of the environment of a task."""
+    return ENVS.get(task, f"metaworld/{task}-v3")
 
 
 def run_seed(call: Call) -> SeedResult:

@@ -55,7 +55,7 @@ def swing(out: Path, monkeypatch: pytest.MonkeyPatch, **changes: object) -> int:
     """Collect episodes of `Swings`."""
     config = collect_config(out, env=ENV, num_envs=2, max_episode_steps=15, **changes)
     with monkeypatch.context() as patch:
-        patch.setattr(collect, "make_demonstrator", lambda config, env: Swings(config.num_envs))
+        patch.setattr(collect, "make_demonstrator", lambda config, env, **_: Swings(config.num_envs))
         return collect.main(config)
 
 

@@ -18,7 +18,7 @@ import torch
 
 from policies.checkpoint import load_policy, save_policy
 from robo_rl.apps import finetune
-from robo_rl.apps.tuning import comparison, loop, report, start
+from robo_rl.apps.tuning import comparison, evaluations, loop, report, start
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.core.errors import RoboRLError
 from robo_rl.core.files import state_io
@@ -99,8 +99,8 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
     "in the middle of the burn-in": (FineTuner, "_burn_in", 2, False),
     "after the burn-in": (FineTuner, "_burn_in", 2, True),
     "in the middle of a control step": (FineTuner, "_learn", 20, True),
-    "in an evaluation": (loop, "measure", 3, False),
-    "in the last evaluation": (loop, "measure", 6, False),
+    "in an evaluation": (evaluations, "measure", 3, False),
+    "in the last evaluation": (evaluations, "measure", 6, False),
     "after an evaluation, before its checkpoint": (loop._Training, "_evaluate", 3, True),
     "while a checkpoint is written": (state_io, "write_json", 3, False),
     "between a checkpoint and the removal of the one before": (shutil, "rmtree", 4, False),
@@ -112,7 +112,7 @@ DEATHS: dict[str, tuple[Any, str, int, bool]] = {
 DENOISING_DEATHS: dict[str, tuple[Any, str, int, bool]] = {
     "in the middle of a rollout": (PpoTuner, "advance", 30, True),
     "in the middle of an update": (PpoLearner, "_step", 5, True),
-    "in an evaluation": (loop, "measure", 3, False),
+    "in an evaluation": (evaluations, "measure", 3, False),
 }
 
 
@@ -206,10 +206,10 @@ def same_run(one: Path, other: Path) -> None:
 
 STOPS: dict[str, tuple[Any, str, int, str]] = {
     "while the run is put together": (loop, "start_from", 1, "nothing was saved yet"),
-    "in the first evaluation": (loop, "measure", 1, "saved step 0 "),
+    "in the first evaluation": (evaluations, "measure", 1, "saved step 0 "),
     "in the burn-in, which is finished": (FineTuner, "_burn_in", 1, "saved step 40 "),
     "online": (FineTuner, "_learn", 3, "saved step 46 "),
-    "in the last evaluation": (loop, "measure", 6, "saved step 120 "),
+    "in the last evaluation": (evaluations, "measure", 6, "saved step 120 "),
 }
 
 
@@ -221,11 +221,11 @@ def test_stopped_and_resumed_equals_uninterrupted(
     where, name, call, said = STOPS[stop]
     real, calls = getattr(where, name), list[int]()
 
-    def stopped(*arguments: Any) -> Any:
+    def stopped(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) == call:
             signal.raise_signal(signal.SIGTERM)
-        return real(*arguments)
+        return real(*arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(where, name, stopped)
@@ -366,10 +366,10 @@ def test_best_evaluation_is_kept(base: Path, tmp_path: Path, monkeypatch: pytest
     seen: list[torch.Tensor] = []
     met: set[int] = set()
     final: set[int] = set()
-    real, rates = loop.measure, iter([2, 3, 3, 1, 0, 0])
+    real, rates = evaluations.measure, iter([2, 3, 3, 1, 0, 0])
 
-    def measured(policy: Any, *arguments: Any) -> Any:
-        result = real(policy, *arguments)
+    def measured(policy: Any, *arguments: Any, **options: Any) -> Any:
+        result = real(policy, *arguments, **options)
         (met if len(arguments) == 3 else final).add(arguments[2].eval_seed)
         if len(arguments) == 3:  # of the loop; the final ones name their number of episodes
             seen.append(policy.actor.state_dict()["net.0.weight"].clone())
@@ -377,7 +377,7 @@ def test_best_evaluation_is_kept(base: Path, tmp_path: Path, monkeypatch: pytest
             return replace(result, success=(True,) * k + (False,) * (3 - k), returns=(float(k),) * 3)
         return result
 
-    monkeypatch.setattr(loop, "measure", measured)
+    monkeypatch.setattr(evaluations, "measure", measured)
     assert finetune.main(config(base, tmp_path / "run")) == 0
     left = load_policy(tmp_path / "run" / "policy").state_dict()["actor.net.0.weight"]
     assert torch.equal(left, seen[2])

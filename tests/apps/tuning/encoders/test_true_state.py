@@ -228,7 +228,7 @@ def test_records_hold_the_true_state_if_the_demonstrations_do(
     """So that both can be merged."""
     run: Any = SimpleNamespace(episodes=tmp_path / "episodes")
     with closing(knowing_env()) as env:
-        recorded_lanes(FinetuneVerb(out=""), env, KNOWN, demos if known else None, run, fresh=True)
+        recorded_lanes(FinetuneVerb(out=""), env, KNOWN, demos if known else None, run, fresh=True, say=print)
     assert ("privileged.side" in EpisodeStore(run.episodes).spec.obs) is known
 
 
