@@ -23,6 +23,7 @@ from hardware.safety.intake import Order
 from hardware.safety.landing import Lander
 from hardware.safety.reasons import Effect, Reason
 from hardware.safety.timing import SLACK_S, STALE_COMMAND_PERIODS, STALE_STATE_PERIODS, is_stale
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.flight.envelope import FlightEnvelope
 
 HOLD_S = 0.25  # longest hold without a command or state before a landing
@@ -44,7 +45,7 @@ class FlightFilter:
 
     Checks and limits are pure functions in `hardware.safety.flight_limits`; this class holds phase,
     order and age. ground_m: height of the ground in the envelope's frame; by default the floor of its
-    fence.
+    fence. Raises ConfigError for one that is not finite.
     """
 
     def __init__(
@@ -53,6 +54,8 @@ class FlightFilter:
     ) -> None:  # fmt: skip
         self.envelope, self.lander, self.level = envelope, lander, level
         self.ground_m = envelope.fence_low_m[2] if ground_m is None else ground_m
+        if not math.isfinite(self.ground_m):  # any height would count as the ground, or none
+            raise ConfigError(f"ground_m={self.ground_m:g}: give the height of the ground, a finite number.")
         self.phase, self.counts = FlightPhase.DISARMED, Counter[Reason]()
         self.reason: Reason | None = Reason.NOT_ARMED  # why the policy does not fly; None while it does
         self._period_s, self._state_period_s = 1.0 / command_hz, 1.0 / state_hz

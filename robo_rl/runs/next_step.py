@@ -22,6 +22,7 @@ SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
 AGAIN = 4  # factor on episodes, for a comparison that was not significant
 BASES = ("generative", "vla")  # kinds of policies that robo-rl train makes
+TEACHERS = (*BASES, "imported_diffusion", "steered", "residual", "best_of")  # kinds that can be distilled
 FLIGHTS = ("flight", "swarm", "vision")  # kinds of policies that are run in another simulator next
 BETTER_BASE = (  # a base that never succeeds shows no reward to reinforcement learning
     "robo-rl train data=<more demonstrations> steps=<more> out=<new run>   (a base that succeeds at times)"
@@ -71,6 +72,11 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
         return BETTER_BASE
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
         return command("finetune", base=policy, demos=_demos_of(folder), out=free_path(home / "tuned"))
+    if kind == "privileged":  # no robot sees the true state
+        taught = {"takeover": 0.5, "episodes": 300, "out": free_path(home / "taught")}
+        return command("collect", policy=policy, env=trained_env_spec(folder).name, **taught)
+    if kind not in TEACHERS:  # one of the user's own
+        return command("export", policy=policy, out=bundle)
     return command("distill", teacher=policy, out=free_path(home / "head"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from robo_rl.apps.tuning.report import advice_label, evaluation_seeds
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.conf.schema import EvaluateConfig
+from robo_rl.core.files.durable import read_json
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.next_step import (
@@ -64,6 +66,17 @@ def test_a_gain_of_a_single_step_head_is_exported(tmp_path: Path) -> None:
     assert after_evaluation(tmp_path / "policy", SuccessRate(9, 10)).startswith("robo-rl export policy=")
     config = replace(CONFIG, method=MethodConfig(name="fql", map=MapConfig("head")))
     assert tuned(50, 90, 1e-6, config) == "robo-rl export policy=runs/ft out=runs/ft/bundle"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("mine", "robo-rl export policy="), ("privileged", "robo-rl collect policy=")]
+)
+def test_no_evaluation_advises_a_distillation_that_is_refused(tmp_path: Path, kind: str, said: str) -> None:
+    """A head learns neither from a kind of the user's own nor from a policy that sees the true state."""
+    save_policy(tmp_path / "policy", flow_policy(SPEC))
+    written = read_json(tmp_path / "policy" / "policy.json") | {"kind": kind}
+    (tmp_path / "policy" / "policy.json").write_text(json.dumps(written))
+    assert after_evaluation(tmp_path / "policy", SuccessRate(10, 10)).startswith(said)
 
 
 def test_a_policy_that_sees_the_true_state_teaches() -> None:

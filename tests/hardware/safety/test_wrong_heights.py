@@ -13,6 +13,7 @@ from hardware.messages import FlightCommand, Odometry
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import RatesLander
 from hardware.safety.reasons import Reason
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.flight.envelope import FlightEnvelope
 
 ENVELOPE = FlightEnvelope(1.0, 20.0, 5.0, (-3.0, -3.0, -1.4), (3.0, 3.0, 3.0))
@@ -116,3 +117,10 @@ def test_landing_is_cut_exactly_when_low_states_agree(states: list[tuple[bool, f
         assert flight.is_cut == agrees
         if agrees:
             return
+
+
+@pytest.mark.parametrize("ground_m", [float("inf"), float("-inf"), float("nan")])
+def test_a_ground_without_a_height_is_refused(ground_m: float) -> None:
+    """With inf, a landing began by cutting the motors at any height."""
+    with pytest.raises(ConfigError, match="give the height of the ground, a finite number"):
+        FlightFilter(ENVELOPE, RatesLander(0.5), 100.0, 100.0, "rates", ground_m)
