@@ -4,7 +4,7 @@ policy with its noise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -22,7 +22,7 @@ from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Bool
-from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec import ActionSpec
 from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.takeover import Takeover
 from robo_rl.runs.device import pick_device
@@ -54,10 +54,12 @@ class Demonstrator(Protocol):
 
 
 class ExpertDemonstrator:
-    """A scripted expert."""
+    """A scripted expert. begin: called with the lanes in which an episode begins."""
 
-    def __init__(self, expert: Expert, num_envs: int) -> None:
-        self._expert, self._obs = expert, dict[str, Tensor]()
+    def __init__(
+        self, expert: Expert, num_envs: int, begin: Callable[[Sequence[int]], None] = lambda lanes: None
+    ) -> None:
+        self._expert, self._begin, self._obs = expert, begin, dict[str, Tensor]()
         self._seed, self._step = (
             torch.zeros(num_envs, dtype=torch.long),
             torch.zeros(num_envs, dtype=torch.long),
@@ -65,6 +67,7 @@ class ExpertDemonstrator:
 
     def start(self, lane_ids: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
         self._obs = obs
+        self._begin(lane_ids)
         self._seed[list(lane_ids)] = torch.tensor(list(seeds))
         self._step[list(lane_ids)] = 0
 
@@ -79,40 +82,23 @@ class ExpertDemonstrator:
         return None
 
 
-class FunctionDemonstrator:
-    """A user's function, with white noise on its actions as a share of half their range, keyed by (seed,
-    episode seed, step).
+class NoisyFunction:
+    """An `Expert` by a user's function, with white noise on its actions. Objects of a class may keep state.
+
+    noise: standard deviation as a share of half the range of an action, keyed by (seed, episode seed, step).
     """
 
-    def __init__(self, function: Function, config: CollectConfig, spec: EnvSpec) -> None:
-        self._own, self._noise = OwnFunction(function, spec), config.noise or 0.0
-        self._key, self._action, self._obs = (
-            derive_seed("expert", config.seed),
-            spec.action,
-            dict[str, Tensor](),
-        )
-        self._seed, self._step = torch.zeros(2, config.num_envs, dtype=torch.long)
+    def __init__(self, function: OwnFunction, spec: ActionSpec, noise: float, seed: int) -> None:
+        self._own, self._spec, self._noise = function, spec, noise
+        self._key = derive_seed("expert", seed)
 
-    def start(self, lane_ids: Sequence[int], seeds: Sequence[int], obs: Obs) -> None:
-        self._obs = obs
-        self._own.begin(lane_ids)
-        self._seed[list(lane_ids)] = torch.tensor(list(seeds))
-        self._step[list(lane_ids)] = 0
-
-    def observe(self, obs: Obs) -> None:
-        self._obs = obs
-        self._step += 1
-
-    def act(self) -> Tensor:
-        action = self._own.act(self._obs)
+    def act(self, obs: Obs, seed: Tensor, step: Tensor) -> Tensor:
+        action = self._own.act(obs)
         if self._noise == 0.0:
             return action
-        low, high = action.new_tensor(self._action.low), action.new_tensor(self._action.high)
-        noise = keyed_normal(self._seed ^ self._key, self._step, self._action.dim).T
+        low, high = action.new_tensor(self._spec.low), action.new_tensor(self._spec.high)
+        noise = keyed_normal(seed ^ self._key, step, self._spec.dim).T
         return torch.minimum(torch.maximum(action + self._noise * (high - low) / 2.0 * noise, low), high)
-
-    def intervened(self) -> None:
-        return None
 
 
 class PolicyDemonstrator:
@@ -237,11 +223,18 @@ def make_demonstrator(
         if config.policy is not None
         else _expert(config, env, without)
         if config.expert is None
-        else FunctionDemonstrator(expert or find_function(config.expert), config, env.spec)
+        else _function(config, env, expert or find_function(config.expert))
     )
     if config.takeover_from is None:
         return teacher
     return TakeoverDemonstrator(_acting(config, config.takeover_from, env), teacher, _takeover(config, env))
+
+
+def _function(config: CollectConfig, env: VecEnv, function: Function) -> ExpertDemonstrator:
+    """A user's function as the expert."""
+    own = OwnFunction(function, env.spec)
+    expert = NoisyFunction(own, env.spec.action, config.noise or 0.0, config.seed)
+    return ExpertDemonstrator(expert, config.num_envs, own.begin)
 
 
 def _expert(config: CollectConfig, env: VecEnv, without: str) -> ExpertDemonstrator:
