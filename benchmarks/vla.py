@@ -28,8 +28,8 @@ seeds. The line has the success of each seed, that of the base as it is deployed
 change of each task, all on the same episodes. --rl teacher: a pupil, a new VLA or its base (--pupil), learns
 from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set; --taught-steps
 teacher: only from the steps in which the teacher acted, and not from those of the base before them.
---rounds 2 adds as many episodes that the pupil of the first round begins, and the pupil learns on from all;
---last-steps: with another number of updates in the last round.
+--rounds 2 adds as many episodes that the pupil of the first round begins; the pupil learns on from all, with
+--last-steps updates.
 
 --bases names policies that were trained with different seeds (--name ... --set seed=...): success with and
 without noise is then over all of them, and after_rl_success has a base for each of --rl-seeds.
@@ -356,8 +356,7 @@ class Measurement:
         init = [policy if args.pupil == "base" else None, *lesson.pupils]
         for k, (before, pupil) in enumerate(zip(init, lesson.pupils, strict=False), 1):
             data = ",".join(map(str, [lesson.demos, *lesson.record(rounds=k)]))
-            is_last = k == args.rounds and args.last_steps is not None
-            updates = args.last_steps if is_last else args.pupil_steps
+            updates = (args.last_steps if k == args.rounds else None) or args.pupil_steps
             more = VLA | self.given | {"seed": seed, "steps": updates}
             more |= {} if before is None else {"init": before}
             more |= {"learn_steps": "human"} if args.taught_steps == "teacher" else {}

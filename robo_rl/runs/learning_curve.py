@@ -74,7 +74,7 @@ class EpisodesInTraining:
 
     @classmethod
     def read(cls, metrics: Path) -> EpisodesInTraining | None:
-        """Of a metrics.jsonl; None without episodes. Raises DataError for a damaged file."""
+        """Read a metrics.jsonl; None without episodes. Raises DataError for a damaged file."""
         rows = list(read_metrics(metrics))
         for name in ("train/success", "train/return"):
             if found := [(row["step"], row[name]) for row in rows if row.get(name) is not None]:

@@ -197,5 +197,5 @@ def test_rare_success_is_not_recorded_twice() -> None:
     ],
 )
 def test_the_result_says_how_many_were_kept(counts: tuple[int, int, int], words: str) -> None:
-    """Of the dataset, of this call, and tried; nothing was tried where the dataset was full already."""
+    """counts: episodes in the dataset, those that this call kept, and those it tried: none if it was full."""
     assert count_words(*counts) == words

@@ -252,7 +252,7 @@ def test_the_planned_steps_are_the_collected_ones(teacher: str, changes: dict[st
 def test_the_bar_counts_the_collected_states(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of how many: the first collection may take minutes, in which the bar of updates stands."""
+    """It shows how many states of how many: the updates begin only after minutes of collecting."""
     monkeypatch.setattr("robo_rl.runs.progress.LOG_INTERVAL_S", 0.0)
     env, teacher = make_env(3), flow_policy(SPEC)
     small = {"rollout_steps": 100, "rounds": 0, "steps": 1, "batch_size": 8, "num_envs": 3}
