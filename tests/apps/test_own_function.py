@@ -13,12 +13,14 @@ import pytest
 import torch
 
 import robo_rl as rr
+from policies.checkpoint import save_policy
 from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import ConfigError, EnvError, RoboRLError
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import SuccessRate
 from sim.adapters.own_function import OwnFunction
 from sim.registry import make_env
+from tests.policies.small import flow_policy
 
 ENV = "gym/Dock-v0"
 SMALL = {"num_envs": 2, "num_workers": 0}
@@ -108,6 +110,35 @@ def test_noise_is_a_share_of_the_actions_half_range_and_belongs_to_the_episode(t
         found.append(np.concatenate([e.action for e in rr.Dataset(tmp_path / str(lanes))]))
     np.testing.assert_array_equal(*found)
     assert np.std(found[0]) == pytest.approx(0.1, rel=0.1)
+
+
+class Plain(Dock):
+    """The same with a plain array, so that a policy needs no encoder of pictures."""
+
+    observation_space = gymnasium.spaces.Box(-2.0, 2.0, (2,), np.float64)
+
+    def seen(self) -> Any:
+        return self.at.copy()
+
+
+def test_the_function_finishes_episodes_that_a_policy_begins(tmp_path: Path) -> None:
+    """Its steps are marked, as those of another expert; they follow the policy's and go to 0."""
+    gymnasium.register("Plain-v0", Plain, max_episode_steps=12)
+    try:
+        policy = flow_policy(make_env("gym/Plain-v0", 1).spec)
+        save_policy(tmp_path / "policy", policy)
+        options = {"takeover_from": tmp_path / "policy", "takeover": 0.4, "episodes": 8}
+        data = rr.collect("gym/Plain-v0", expert=lambda obs: -obs, out=tmp_path / "data", **options, **SMALL)
+    finally:
+        gymnasium.registry.pop("Plain-v0")
+    begun = [episode for episode in data if not episode.intervention[0]]
+    assert begun
+    for episode in data:
+        first = int(np.argmax(episode.intervention))
+        assert episode.intervention[first:].all()
+        assert episode.success
+        own = np.clip(-episode.obs("state")[first : episode.frames], -0.5, 0.5)
+        np.testing.assert_allclose(episode.action[first:], own, atol=1e-6)
 
 
 class Stepping:
