@@ -29,7 +29,8 @@ change of each task, all on the same episodes. --rl teacher: a pupil, a new VLA 
 from episodes of a teacher that sees the simulator's true state (see `vla_teacher`), by --set; --taught-steps
 teacher: only from the steps in which the teacher acted, and not from those of the base before them.
 --rounds 2 adds as many episodes that the pupil of the first round begins; the pupil learns on from all, with
---last-steps updates.
+the second number of --pupil-steps as its updates. With --by-failures 20, those of the third round and later
+ones go to tasks in proportion to the failures of the pupil before in 20 episodes of each, which count.
 
 --bases names policies that were trained with different seeds (--name ... --set seed=...): success with and
 without noise is then over all of them, and after_rl_success has a base for each of --rl-seeds.
@@ -48,7 +49,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 from common import emit, own_folder, parser, verb
-from vla_teacher import Lesson
+from vla_teacher import Lesson, add_options, lesson_of, updates_of
 
 from policies.vla.tokens import words_in
 from robo_rl.eval.stats import SuccessRate
@@ -77,7 +78,6 @@ TOKENS = {"policy.head": "tokens"}
 FLOW = {"policy": "generative", "process.prediction": "preconditioned", "net": "transformer", "ema_max": 0.99}
 PPO_TOKENS = {"method": "ppo_tokens", "num_envs": 16, "checkpoint_every": 20000, "final_episodes": 10}
 FINAL_SEED = 1  # episodes of tokens_after_rl_success; evaluations during training use 0
-PUPILS = {"new": "pupil", "base": "base_further"}  # of a teacher, and their folders
 SELECTION = 5  # episodes of each task in an evaluation during RL
 ByTask = dict[str, list[bool]]  # outcomes of the episodes of each task
 
@@ -98,24 +98,7 @@ def main() -> None:
     options.add_argument("--bases", nargs="+", help="--name of several trainings, to measure together")
     options.add_argument("--rl-steps", type=int, default=50000, help="its environment steps")
     options.add_argument("--rl-task", default="window-open-v3", help="task of tokens_after_rl_success")
-    options.add_argument(
-        "--taught", type=int, default=50, help="--rl teacher: recorded episodes of each task"
-    )
-    options.add_argument(
-        "--taught-steps",
-        choices=("all", "teacher"),
-        default="all",
-        help="--rl teacher: steps of the recorded episodes that the pupil learns",
-    )
-    options.add_argument("--pupil-steps", type=int, default=4000, help="--rl teacher: updates of the pupil")
-    options.add_argument("--last-steps", type=int, help="updates of the last round's pupil, if others")
-    options.add_argument("--rounds", type=int, default=1, help="--rl teacher: rounds of recorded episodes")
-    options.add_argument(
-        "--pupil",
-        choices=PUPILS,
-        default="new",
-        help="--rl teacher: new weights, or the base trained further",
-    )
+    add_options(options)
     options.add_argument("--rl-set", nargs="*", default=[], help="more of its settings, key=value")
     options.add_argument("--workers", type=int, default=0, help="simulator processes of each verb")
     options.add_argument("--device", default="cpu", help="of fine-tuning: cpu or cuda")
@@ -303,9 +286,9 @@ class Measurement:
         if args.rl == "teacher":
             self.more |= {
                 "pupil": args.pupil,
-                "pupil_updates": args.pupil_steps,
-                "last_updates": args.last_steps or args.pupil_steps,
+                "pupil_updates": [updates_of(args, k) for k in range(args.rounds)],
                 "rounds": args.rounds,
+                "by_failures": args.by_failures,
                 "taught_steps": args.taught_steps,
             }
         return outcomes
@@ -327,16 +310,10 @@ class Measurement:
 
     def lesson(self, policy: str, seed: int) -> Lesson:
         """One seed of --rl teacher."""
-        suite = self.args.suite
-        data, env = self.folder / f"data_{suite}", f"metaworld/{NAMES[suite]}"
-        episodes, alone = self.args.taught * len(self.tasks), self.args.taught_steps == "teacher"
-        home = self.run_of(policy, seed)
-        first = PUPILS[self.args.pupil] + ("_corrected" if alone else "")
-        later = [f"{first}_round{k}" for k in range(2, self.args.rounds + 1)]
-        names = [first, *later]
-        names[-1] += "" if self.args.last_steps is None else f"_{self.args.last_steps}_updates"
-        pupils = [home / name for name in names]
-        return Lesson(policy, data, env, seed, home, episodes, pupils, alone)
+        env = f"metaworld/{NAMES[self.args.suite]}"
+        return lesson_of(
+            self.args, policy, self.folder / f"data_{self.args.suite}", env, seed, self.run_of(policy, seed)
+        )
 
     def costs(self, policy: str, seed: int) -> dict[str, Any]:
         """Environment steps of one seed, those that chose a policy, and CPU seconds."""
@@ -354,10 +331,9 @@ class Measurement:
         lesson, args = self.lesson(policy, seed), self.args
         lesson.teach(args.rl_steps, len(self.tasks), args.rl_set)
         init = [policy if args.pupil == "base" else None, *lesson.pupils]
-        for k, (before, pupil) in enumerate(zip(init, lesson.pupils, strict=False), 1):
-            data = ",".join(map(str, [lesson.demos, *lesson.record(rounds=k)]))
-            updates = (args.last_steps if k == args.rounds else None) or args.pupil_steps
-            more = VLA | self.given | {"seed": seed, "steps": updates}
+        for k, (before, pupil) in enumerate(zip(init, lesson.pupils, strict=False)):
+            data = ",".join(map(str, [lesson.demos, *lesson.record(rounds=k + 1)]))
+            more = VLA | self.given | {"seed": seed, "steps": updates_of(args, k)}
             more |= {} if before is None else {"init": before}
             more |= {"learn_steps": "human"} if args.taught_steps == "teacher" else {}
             self.train(f"[{data}]", pupil, more)

@@ -7,6 +7,7 @@ names, and a policy keeps the name of the environment that it was trained on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
@@ -108,6 +109,23 @@ def task_in(name: str, seed: int) -> int:
     """Index in `tasks_in(name)` of the task in the episode of this seed; 0 with one task."""
     tasks = tasks_in(name)
     return task_number(tasks, seed) if tasks else 0
+
+
+def numbers_of(name: str, tasks: Sequence[str]) -> list[int]:
+    """Indices in `tasks_in(name)` of the named tasks, in the environment's order; of all if none is named.
+
+    Raises ConfigError in an environment of one task if any is named, and UnknownNameError for a task that the
+    suite has not.
+    """
+    known = tasks_in(name)
+    if tasks and not known:
+        raise ConfigError(
+            f"{name} is one task: tasks= needs a suite, such as suite=metaworld/mt6. Leave it out."
+        )
+    for task in tasks:
+        if task not in known:
+            raise UnknownNameError(f"task of {name}", task, known)
+    return [i for i, task in enumerate(known) if not tasks or task in tasks]
 
 
 def longest_instruction(name: str) -> int:

@@ -2,14 +2,16 @@
 
 Episodes are recorded in parallel and committed in the order of their seeds. So the dataset does not depend on
 the number of parallel environments or on interruptions (with a policy: up to rounding), and short episodes
-are not favoured. In an environment of several tasks, every task gets an equal share of the episodes.
+are not favoured. In an environment of several tasks, every task, or every one of `tasks`, gets an equal share
+of the episodes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from robo_rl.runs.loaded_policy import worker_count
 from robo_rl.runs.next_step import train_on
 from robo_rl.runs.progress import progress
 from sim.adapters.own_function import Function, find_function
-from sim.registry import make_env, tasks_in
+from sim.registry import make_env, numbers_of, task_in, tasks_in
 
 MOST_ATTEMPTS = 10  # attempts per episode, unless `attempts` is set
 SILENT = 20  # attempts without any reported success or failure after which keep=success is given up
@@ -46,6 +48,7 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
     if config.expert is not None and expert is None:
         expert = find_function(config.expert)  # before the simulators start
     num_workers = worker_count(config.num_workers, config.num_envs)
+    chosen = numbers_of(config.env, config.tasks)
     options: dict[str, Any] = {"reward": config.reward, "max_episode_steps": config.max_episode_steps}
     with closing(make_env(config.env, config.num_envs, num_workers, **options)) as env:
         driver = make_demonstrator(config, env, expert=expert)
@@ -54,7 +57,7 @@ def main(config: CollectConfig, expert: Function | None = None) -> int:
         store = EpisodeStore(config.out)
         have = len(store)
         with progress(config.episodes, "collect", "episode", initial=have) as bar:
-            room = Shares.of(tasks_in(config.env), config.episodes, store)
+            room = Shares.of(tasks_in(config.env), chosen, config.episodes, store)
             collection = Collection(config, env, driver, writer, bar, room)
             try:
                 collection.run(config.episodes - have, first_index(config.seed, store))
@@ -86,17 +89,21 @@ def open_dataset(config: CollectConfig, spec: EnvSpec) -> DatasetWriter:
 
 
 class Shares:
-    """Room for episodes of each task; the same for all, and unlimited in an environment of one task."""
+    """Room for episodes of each recorded task; unlimited in an environment of one task."""
 
-    def __init__(self, tasks: tuple[str, ...], room: list[int]) -> None:
+    def __init__(self, tasks: tuple[str, ...], room: dict[int, int]) -> None:
         self.tasks, self._room = tasks, room
 
     @classmethod
-    def of(cls, tasks: tuple[str, ...], episodes: int, store: EpisodeStore) -> Shares:
-        """Shares of the tasks in a dataset, less what `store` already holds."""
+    def of(cls, tasks: tuple[str, ...], chosen: Sequence[int], episodes: int, store: EpisodeStore) -> Shares:
+        """Equal shares of the `chosen` tasks, by number, in a dataset of `episodes`: less what `store` holds
+        of them, and of all that is not of other tasks.
+        """
         had = Counter(episode.meta.info.get(TASK_NOTE) for episode in store)
-        whole, rest = divmod(episodes, max(1, len(tasks)))
-        return cls(tasks, [whole + (i < rest) - had[task] for i, task in enumerate(tasks)])
+        ours = [tasks[number] for number in chosen]
+        whole, rest = divmod(episodes - (len(store) - sum(had[task] for task in ours)), max(1, len(ours)))
+        room = {number: whole + (i < rest) - had[tasks[number]] for i, number in enumerate(chosen)}
+        return cls(tasks, room)
 
     def take(self, number: int) -> bool:
         """True, and one place less, if the task of this number has room."""
@@ -104,6 +111,12 @@ class Shares:
             self._room[number] -= 1
             return self._room[number] >= 0
         return True
+
+    def seeds(self, name: str, seed: int, start: int) -> Iterator[int]:
+        """Episode seeds of the recorded tasks in environment `name`, from number `start` of `seed` on."""
+        every = EpisodeSeeds(("collect", seed), start)
+        everything = len(self._room) == len(self.tasks)
+        return every if everything else (each for each in every if task_in(name, each) in self._room)
 
 
 def first_index(seed: int, store: EpisodeStore) -> int:
@@ -172,11 +185,9 @@ class Collection:
                 self._commit(wanted, most)
 
     def _start(self, first: int) -> tuple[Obs, list[EpisodeBuffer], Iterator[int]]:
-        root = ("collect", self.config.seed)
-        obs = self.env.reset(EpisodeSeeds(root, first))
-        upcoming = EpisodeSeeds(
-            root, first
-        )  # the same seeds again: a lane that ends continues with the next one, in lane order
+        seeds = partial(self.shares.seeds, self.config.env, self.config.seed, first)
+        obs = self.env.reset(seeds())
+        upcoming = seeds()  # the same again: a lane that ends continues with the next one, in lane order
         lanes = [self._next(upcoming) for _ in range(self.env.num_envs)]
         self.driver.start(range(self.env.num_envs), [episode.seed for episode in lanes], obs)
         return obs, lanes, upcoming

@@ -16,7 +16,7 @@ from policies.saved_files import POLICY_FILE
 from policies.told import ToldPolicy
 from robo_rl.apps.tuning.report import evaluation_seeds, success_by_task
 from robo_rl.conf.schema import EvaluateConfig
-from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import ChunkPolicy, Executor, VecEnv
 from robo_rl.core.spec import ROBOT_SUITE
@@ -33,7 +33,7 @@ from robo_rl.runs.progress import progress
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.adapters.function_policy import FunctionExecutor, FunctionPolicy
 from sim.adapters.own_function import Function, name_of
-from sim.registry import make_env, same_task, tasks_in
+from sim.registry import make_env, numbers_of, same_task
 
 FILMED = 3  # episodes in a film, unless video_episodes= is given
 _OF_POLICIES = ("noise", "execute", "ensemble", "instruction")  # settings that a function has no use for
@@ -182,16 +182,13 @@ def told(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
 
 def check_tasks(config: EvaluateConfig, name: str) -> None:
     """Raise an error for tasks or wordings that the environment has not, or more tasks than episodes."""
-    known = tasks_in(name)
-    if not known and (config.tasks or config.wordings):
+    count = len(numbers_of(name, config.tasks))
+    if not count and config.wordings:
         raise ConfigError(
-            f"{name} is one task, without wordings: tasks= and wordings= need a suite, such as "
-            "suite=metaworld/mt6. Leave them out."
+            f"{name} is one task, without wordings: wordings= needs a suite, such as suite=metaworld/mt6. "
+            "Leave it out."
         )
-    for task in config.tasks:
-        if task not in known:
-            raise UnknownNameError(f"task of {name}", task, known)
-    if (count := len(config.tasks or known)) > config.episodes:
+    if count > config.episodes:
         raise ConfigError(
             f"episodes={config.episodes} are fewer than the {count} tasks of {name}. Give more."
         )

@@ -147,6 +147,7 @@ class CollectConfig:
     num_workers: int | None = setting(
         None, "number of simulator processes; 0: simulate in this process; none: one per core", at_least=0
     )
+    tasks: list[str] = setting([], "in a suite, the tasks to record, with equal shares; empty: all of them")
     reward: str | None = setting(None, "reward of the environment, sparse or dense; none: its default")
     max_episode_steps: int | None = setting(
         None, "longest episode, in steps; none: the environment's own limit", at_least=1

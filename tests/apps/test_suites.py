@@ -62,6 +62,22 @@ def test_a_collection_gives_every_task_its_share_and_its_words(tmp_path: Path) -
         assert set(found[episode.meta.task]) == set(found) & set(WORDINGS[task])
 
 
+def test_tasks_to_record_can_be_named(tmp_path: Path) -> None:
+    """More episodes of one task alone, as many as are missing; others, and names of one task, are refused."""
+    folder = pair_data(tmp_path / "data")
+    short: dict[str, Any] = {"env": PAIR, "max_episode_steps": 5, "keep": "all", "num_envs": 2}
+    assert collect.main(collect_config(folder, episodes=7, tasks=[NAMES[1]], **short)) == 0
+    store = EpisodeStore(folder)
+    tasks = [episode.meta.info["env_task"] for episode in store]
+    assert len(tasks) == 7
+    assert tasks[4:] == [NAMES[1]] * 3
+    assert len({episode.meta.seed for episode in store}) == 7
+    with pytest.raises(UnknownNameError, match="Did you mean 'faucet-open-v3'"):
+        collect.main(collect_config(folder, tasks=["faucet-opne-v3"], **short))
+    with pytest.raises(ConfigError, match="is one task"):
+        collect.main(collect_config(tmp_path / "one", tasks=["reach-v3"], env="metaworld/reach-v3"))
+
+
 def test_evaluation_seeds_have_equal_shares_in_their_own_order() -> None:
     """A subset of the usual seeds of an evaluation, so longer evaluations contain shorter ones' seeds."""
 

@@ -16,7 +16,8 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.store import DatasetWriter
 from robo_rl.eval.rollout import eval_seeds
-from sim.adapters.metaworld_instructions import SUITES
+from sim.adapters.metaworld_instructions import SUITES, tasks_of
+from sim.registry import task_in
 
 ARM = EnvSpec("robot/x", {"state": ArraySpec((2,))}, ActionSpec((-1.0,), (1.0,)), 9, 10.0)
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,6 +116,14 @@ def test_a_lesson_is_taught_once_and_all_steps_count(tmp_path: Path, monkeypatch
     def verb(name: str, *words: str, **settings: Any) -> None:
         called.append(name)
         out = settings["out"]
+        if name == "evaluate":
+            out.parent.mkdir(parents=True, exist_ok=True)
+            seeds, faucet = list(range(12)), tasks_of("mt6").index("faucet-close-v3")
+            success = [task_in("metaworld/mt6", seed) != faucet for seed in seeds]
+            assert not all(success)
+            took = {"seeds": seeds, "success": success, "env_steps": 50, "cpu_s": 1.0}
+            out.write_text(json.dumps({"policy": took}))
+            return
         if name == "finetune":
             (out / "policy").mkdir(parents=True)
             (out / "policy" / "policy.json").write_text("{}")
@@ -144,10 +153,19 @@ def test_a_lesson_is_taught_once_and_all_steps_count(tmp_path: Path, monkeypatch
     assert (costs["env_steps"], costs["selection"]) == (100 + 7 + 200 * (3 + 6), 8)
     assert costs["train_cpu_s"] >= 5.0
     halves = module.Lesson(*given, [first], half_alone=True)
-    assert [(each.episodes, each.takeover) for each in halves.recordings[0]] == [(1, 0.5), (1, 0.0)]
+    assert [(each.episodes, each.takeover) for each in halves.recordings(1)] == [(1, 0.5), (1, 0.0)]
     halves.record(rounds=1)
     assert halves.costs()["env_steps"] == 100 + 2 * (7 + 200 * (3 + 6))
     two = module.Lesson(*given, [first, second])
-    assert [each.begun_by for made in two.recordings for each in made] == [None, first]
+    assert [each.begun_by for each in two.recordings(2)] == [None, first]
     assert two.record(rounds=2) == [tmp_path / "lesson" / "data", tmp_path / "lesson" / "round2"]
     assert two.costs()["env_steps"] == 100 + 2 * (7 + 200 * (3 + 6))
+    three = module.Lesson(*given, [first, second, tmp_path / "pupil_round3"], by_failures=2)
+    last = three.recordings(3)[-1]
+    assert (last.task, last.episodes, last.begun_by) == ("faucet-close-v3", 2, second)
+    assert three.recordings(3) == three.recordings(3)  # the pupil is measured once
+    assert called.count("evaluate") == 1
+    three.record(rounds=3)
+    costs = three.costs()
+    assert costs["selection"] == 8 + 50
+    assert costs["env_steps"] < 100 + 3 * (7 + 200 * (3 + 6)) + 50  # attempts of this task alone
