@@ -41,7 +41,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("page")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
-        patch.syspath_prepend(path)
         for _, code in BLOCK.findall(PAGE.read_text()):
             if name := re.match(r"# (\S+\.(?:py|yaml))\n", code):
                 (path / name[1]).write_text(code)
@@ -93,7 +92,7 @@ def test_a_function_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.fixture
 def plugin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROBO_RL_PLUGINS", "my_plugin")
-    assert "export PYTHONPATH=. ROBO_RL_PLUGINS=my_plugin" in PAGE.read_text()
+    assert "export ROBO_RL_PLUGINS=my_plugin" in PAGE.read_text()
 
 
 @pytest.mark.slow

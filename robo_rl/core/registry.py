@@ -8,6 +8,7 @@ from typing import Any
 
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 from robo_rl.core.packages import OURS, pip_install
+from robo_rl.core.plugins import import_own
 
 Table = Mapping[str, tuple[str, str | None]]
 OWN = "One of your own: name its module in ROBO_RL_PLUGINS (docs/own-policy-network-method.md)."
@@ -26,7 +27,7 @@ def lookup(kind: str, table: Table, name: str, advice: str = "") -> Any:
     module, attribute = path.split(":")
     own = module.split(".")[0] not in OURS
     try:
-        found = import_module(module)
+        found = import_own(module) if own else import_module(module)
         if own and not hasattr(found, attribute):
             raise ConfigError(f"{kind.capitalize()} '{name}' is {path}, but {module} has no {attribute}.")
         return getattr(found, attribute)
@@ -34,7 +35,7 @@ def lookup(kind: str, table: Table, name: str, advice: str = "") -> Any:
         if own and error.name == module:
             raise ConfigError(
                 f"{kind.capitalize()} '{name}' is {path}, but there is no module {module}. Start in its "
-                "folder with PYTHONPATH=. set, or install it."
+                "folder, or install it."
             ) from error
         ours = (error.name or "").split(".")[0] == module.split(".")[0]  # a defect, not a missing package
         if extra is None or ours:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
+from robo_rl.core.plugins import NOT_FOUND, import_own, lacks
 from robo_rl.core.spec import EnvSpec
 from sim.adapters.flat import bounded
 from sim.adapters.gymnasium_answers import GymnasiumAnswers
@@ -143,7 +144,10 @@ def _make(options: GymnasiumLanes) -> Any:
 
     # The checker warns about every bound and runs in every step.
     settings: dict[str, Any] = {"max_episode_steps": options.max_episode_steps, "disable_env_checker": True}
+    module = options.env_id.rpartition(":")[0]
     try:
+        if module:
+            import_own(module)  # Gymnasium alone does not look into the working directory
         env = gymnasium.make(options.env_id, **settings)
         if not _is_mujoco(env) and "rgb_array" in env.metadata.get("render_modes", ()):
             env.close()
@@ -157,12 +161,11 @@ def _make(options: GymnasiumLanes) -> Any:
             OWN_ENVIRONMENTS,
         ) from error
     except ModuleNotFoundError as error:
-        module = options.env_id.partition(":")[0]
-        if error.name is not None and error.name != module:
+        if not lacks(error, module):
             raise
         raise ConfigError(
-            f"'gym/{options.env_id}' names the module '{module}', which is not found. Start in the folder "
-            "that holds it, with PYTHONPATH=. set."
+            f"'gym/{options.env_id}' names the module '{module}', {NOT_FOUND}. Start in its folder, or "
+            "install it."
         ) from error
     except gymnasium.error.Error as error:
         raise ConfigError(f"Gymnasium cannot make '{options.env_id}': {error}") from error

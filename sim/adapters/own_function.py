@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, UnknownNameError
+from robo_rl.core.plugins import NOT_FOUND, import_own, lacks
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
@@ -30,13 +30,12 @@ def find_function(path: str) -> Function:
     if not module or not name.isidentifier():
         raise ConfigError(f"expert={path} cannot be used, {_FORM} ({PAGE}).")
     try:
-        found = import_module(module)
+        found = import_own(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # a package that the user's module needs
+        if not lacks(error, module):
+            raise
         raise ConfigError(
-            f"expert={path} names the module '{module}', which is not found. Start in the folder that holds "
-            "it, with PYTHONPATH=. set."
+            f"expert={path} names the module '{module}', {NOT_FOUND}. Start in its folder, or install it."
         ) from error
     if not hasattr(found, name):
         functions = [each for each, value in vars(found).items() if inspect.isfunction(value)]

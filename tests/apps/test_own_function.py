@@ -173,7 +173,7 @@ def test_the_command_line_names_the_function(tmp_path: Path, capsys: pytest.Capt
     ("expert", "says"),
     [
         ("my_scripts:to_zeros", "Unknown function of my_scripts 'to_zeros'. Did you mean 'to_zero'?"),
-        ("no_module:to_zero", "names the module 'no_module', which is not found"),
+        ("no_module:to_zero", "names the module 'no_module', which is neither installed"),
         ("to_zero", "expected: <module>:<function>"),
         ("my_scripts:five", "expert=my_scripts:five is of the type int"),
     ],

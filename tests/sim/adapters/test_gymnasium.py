@@ -333,7 +333,7 @@ def test_spaces_that_no_policy_reads_name_the_wrapper(space: gymnasium.Space[Any
 def test_unknown_ids_are_named() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'gym/Hopper-v5'"):
         make_env("gym/Hoper-v5", 1)
-    with pytest.raises(ConfigError, match="module 'not_there', which is not found"):
+    with pytest.raises(ConfigError, match="module 'not_there', which is neither installed"):
         make_env("gym/not_there:Mine-v0", 1)
     with pytest.raises(ConfigError, match="dense"):
         make_env("gym/Hopper-v5", 1, reward="sparse")
