@@ -14,7 +14,7 @@ import glob
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,8 +55,8 @@ class Bundle:
     """A bundle whose contract was checked."""
 
     folder: Path
-    manifest: dict[str, Any]
-    env: EnvSpec
+    manifest: dict[str, Any] = field(repr=False)
+    env: EnvSpec = field(repr=False)
     obs_steps: int  # To
     chunk: int  # Tp
     execute: int  # Ta

@@ -74,18 +74,24 @@ class Evaluation:
         suite = self.trained_in.partition("/")[0]
         return suite in ("", ROBOT_SUITE) or same_task(self.trained_in, self.env)
 
+    def __str__(self) -> str:
+        """Success with its interval, of each task of a suite, and time per decision; then the second policy
+        and the test of both.
+        """
+        lines = [f"{self.places[0]} on {self.env}: {self.policy}"]
+        lines += [f"  {task}: success {rate}" for task, rate in self.by_task.items()]
+        lines.append(f"decision: {self.decisions[0]}, batch of 1, {self.runtimes[0]}")
+        if self.against is not None:
+            lines.append(f"{self.places[1]}: {self.against}")
+            lines.append(f"decision: {self.decisions[1]}, {self.runtimes[1]}, measured in turns")
+            lines.append(verdict(self.policy, self.against))
+        return "\n".join(lines)
+
 
 def main(config: EvaluateConfig) -> int:
     """Evaluate, and print the results."""
     done = run_evaluation(config)
-    print(f"{done.places[0]} on {done.env}: {done.policy}")
-    for task, rate in done.by_task.items():
-        print(f"  {task}: success {rate}")
-    print(f"decision: {done.decisions[0]}, batch of 1, {done.runtimes[0]}")
-    if config.against and done.against:
-        print(f"{done.places[1]}: {done.against}")
-        print(f"decision: {done.decisions[1]}, {done.runtimes[1]}, measured in turns")
-        print(verdict(done.policy, done.against))
+    print(done)
     if config.video:
         print(f"video:   {config.video}")
     if not done.same_task:

@@ -33,17 +33,17 @@ from robo_rl.eval.timing import cpu_seconds
 class EvalResult:
     """Outcomes in seed order, one entry per seed."""
 
-    seeds: tuple[int, ...]
-    success: tuple[bool, ...]
-    length: tuple[int, ...]  # control steps of each episode
-    returns: tuple[float, ...]  # sum of the environment's rewards in each episode
-    max_coverage: tuple[float, ...] | None  # Push-T's score in [0, 1]; None if the environment reports none
+    seeds: tuple[int, ...] = field(repr=False)
+    success: tuple[bool, ...] = field(repr=False)
+    length: tuple[int, ...] = field(repr=False)  # control steps of each episode
+    returns: tuple[float, ...] = field(repr=False)  # sum of the environment's rewards in each episode
+    # Push-T's score in [0, 1]; None if the environment reports none
+    max_coverage: tuple[float, ...] | None = field(repr=False)
     env_steps: int  # total simulated steps, including surplus episodes
     wall_s: float
     cpu_s: float  # of this process and its simulator workers
-    errors_m: tuple[float | None, ...] | None = (
-        None  # error of each episode, None where it was not reached; None: the environment reports none
-    )
+    # error of each episode, None where it was not reached; None: the environment reports none
+    errors_m: tuple[float | None, ...] | None = field(default=None, repr=False)
     reports_success: bool = True  # False: the environment has returns and never says whether it is solved
 
     @property

@@ -43,6 +43,10 @@ def test_train_evaluate_and_distil(dataset: Path, tmp_path: Path, capsys: pytest
     )
     measured = rr.evaluate(run, episodes=2, num_envs=2, max_episode_steps=4, against=run.policy_path)
     assert measured.rate.n == 2
+    said, told = str(measured).splitlines(), repr(measured)
+    assert said[0] == f"{run.policy_path} on {measured.env}: {measured.policy}"
+    assert len(said) == 5
+    assert "seeds=" not in told
     assert measured.difference is not None
     assert measured.difference.p_value == 1.0
     head = rr.distill(
