@@ -1,4 +1,4 @@
-"""Types of the settings in a driver's file, by the annotations of the driver's arguments."""
+"""Types of the settings in the file of a driver or a teleoperation device, by its maker's annotations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # A text such as n would count as true, and a text such as 100 would end the driver in its first division.
@@ -19,7 +19,7 @@ WORDS = {
 
 
 def expected_types(maker: Callable[..., Any]) -> dict[str, Any]:
-    """Name of each argument of a driver's class -> its annotation."""
+    """Name of each argument of a driver's class, or of another maker -> its annotation."""
     return {
         name: item.annotation for name, item in inspect.signature(maker, eval_str=True).parameters.items()
     }
@@ -28,9 +28,13 @@ def expected_types(maker: Callable[..., Any]) -> dict[str, Any]:
 def wrong_type(value: Any, kind: Any) -> str:
     """What was expected instead of this value, in words; empty if it is of this kind.
 
-    Only bool, int, float, str and unions of them with None are judged; a value for another kind is left to
-    the driver.
+    Only bool, int, float, str, sequences of one of them, and unions with None are judged; a value for another
+    kind is left to the driver.
     """
+    if typing.get_origin(kind) is Sequence and (each := typing.get_args(kind)[0]) in WORDS:
+        if isinstance(value, list | tuple):
+            return next((f"in its list {wrong}" for item in value if (wrong := wrong_type(item, each))), "")
+        return f"a list, and in it {WORDS[each]}"
     options = typing.get_args(kind) if _is_union(kind) else (kind,)
     if not all(option in WORDS or option is type(None) for option in options):
         return ""

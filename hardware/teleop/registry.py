@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from hardware.description import RobotDescription
+from hardware.setting_types import expected_types, wrong_type
 from hardware.teleop.device import Teleoperator
 from hardware.teleop.input_file import RecordedInput
 from robo_rl.core.errors import ConfigError, UnknownNameError
@@ -53,7 +54,9 @@ def make_teleoperator(name: str, settings: Mapping[str, Any], robot: RobotDescri
 
 
 def check_maker_settings(name: str, make: Callable[..., Any], settings: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an unknown or missing setting of a device."""
+    """Raise ConfigError for an unknown or missing setting of a device, or one of another type than the
+    maker's argument.
+    """
     parameters = list(inspect.signature(make).parameters.values())[1:]  # after the robot, or the kind
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters)
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -63,6 +66,13 @@ def check_maker_settings(name: str, make: Callable[..., Any], settings: Mapping[
     needed = [p.name for p in parameters if p.default is p.empty and p.name in known]
     if missing := [key for key in needed if key not in settings]:
         raise ConfigError(f"device={name} needs the setting {', '.join(missing)} in the file settings=.")
+    try:
+        kinds = expected_types(make)
+    except NameError:  # an installed maker whose annotations are for type checkers alone
+        return
+    for key, value in settings.items():
+        if key in kinds and (expected := wrong_type(value, kinds[key])):
+            raise ConfigError(f"{key}={value!r} of device={name}: expected {expected}.")
 
 
 def _installed(name: str) -> Callable[..., Any]:

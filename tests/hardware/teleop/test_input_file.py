@@ -228,6 +228,23 @@ def test_devices_of_other_packages_are_found() -> None:
         make_teleoperator("recording:x", {"speed": 2}, ROBOT)
 
 
+@pytest.mark.parametrize(
+    ("device", "key", "value", "expected"),
+    [
+        ("gamepad", "dead_man", "4", "a whole number, without quotes"),
+        ("gamepad", "dead_man", True, "a whole number, without quotes"),
+        ("gamepad", "axes", 3, "a list, and in it a whole number"),
+        ("gamepad", "axes", [0, "1"], "in its list a whole number"),
+        ("spacemouse", "signs", [1, 1, 1, 1, 1, float("nan")], "in its list a finite number"),
+        ("pose_stream", "yaw_rad", "0.5", "a finite number, without quotes"),
+    ],
+)
+def test_settings_of_another_type_are_refused(device: str, key: str, value: Any, expected: str) -> None:
+    """With the setting and what it takes: a button "4" would never be pressed."""
+    with pytest.raises(ConfigError, match=rf"^{key}=.* of device={device}: expected {expected}"):
+        make_teleoperator(device, {key: value}, ROBOT)
+
+
 def test_the_line_is_json() -> None:
     """So that any program can write one."""
     line = json.loads(input_line(1.5, OperatorInput(True, pose=HAND)))
