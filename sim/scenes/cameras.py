@@ -47,6 +47,9 @@ class Cameras:
         for sense in self._senses:
             if sense not in SENSES:
                 raise UnknownNameError("sense of a camera", sense, SENSES)
+        for key, given in (("cameras", self._names), ("senses", self._senses)):
+            if len(set(given)) < len(given):
+                raise ConfigError(f"{key}={'+'.join(given)} names one twice; expected each once.")
         if not self._names and self._senses != ("rgb",):
             raise ConfigError(f"senses={senses} needs cameras to sense with, such as cameras=view.")
         self._mounts = {name: self._mount(name) for name in self._names}

@@ -9,6 +9,7 @@ seed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -71,8 +72,10 @@ class Randomise:
     def __post_init__(self) -> None:
         for name in _FACTORS:
             low, high = getattr(self, name)
-            if not 0.0 < low <= high:
-                raise ConfigError(f"randomise: {name} is [{low:g}, {high:g}]; expected 0 < low <= high.")
+            if not 0.0 < low <= high < math.inf:
+                raise ConfigError(
+                    f"randomise: {name} is [{low:g}, {high:g}]; expected finite numbers, 0 < low <= high."
+                )
         for name in _DELAYS:
             least, most = getattr(self, name)
             if not 0 <= least <= most <= MOST_STEPS:
@@ -82,9 +85,9 @@ class Randomise:
         for name in _SIZES:
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"randomise: {name} is {getattr(self, name):g}; expected 0 to below 1.")
-        if any(not value >= 0.0 for value in self.noise.values()):
+        if any(not 0.0 <= value < math.inf for value in self.noise.values()):
             raise ConfigError(
-                f"randomise: noise is {dict(self.noise)}; expected numbers of 0 or more, by unit."
+                f"randomise: noise is {dict(self.noise)}; expected finite numbers of 0 or more, by unit."
             )
 
     @property

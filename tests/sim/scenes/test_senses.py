@@ -181,6 +181,8 @@ def test_late_observations_are_those_of_before(tmp_path: Path) -> None:
     [
         ({"cameras": "view", "senses": "smell"}, UnknownNameError, "smell"),
         ({"senses": "points"}, ConfigError, "cameras=view"),
+        ({"cameras": "view+view"}, ConfigError, "cameras=view.view names one twice"),
+        ({"cameras": "view", "senses": "rgb+rgb"}, ConfigError, "senses=rgb.rgb names one twice"),
         ({"state": "mine"}, UnknownNameError, "robot"),
         ({"points": 0}, ConfigError, "points"),
     ],

@@ -291,6 +291,8 @@ def test_snapshot_is_moved_to_the_device_of_the_engine(
     [
         ("mas: [1, 2]", "mass"),
         ("mass: [2, 1]", "mass"),
+        ("mass: [0.5, .inf]", "finite"),
+        ("noise: {m: .inf}", "finite"),
         ("mass: 3", "mass"),
         ("action_delay: [0, 99]", "99"),
         ("action_delay: [0.5, 1.5]", "whole steps"),
