@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 from robo_rl.apps.imports.import_report import report_import
 from robo_rl.conf.schema import DataImportConfig
@@ -36,7 +37,10 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
                 f"env=, robot= and rate_hz= do not apply to {config.source}: it has a contract."
             )
         env = _contract(config, load_part(kind, "description")(config.source, keys, **part))
-    options = {} if kind in ("zarr", "mcap") else {"env": env, "keys": keys, "task": config.task}
+    notes: list[str] = []
+    options: dict[str, Any] = {}
+    if kind not in ("zarr", "mcap"):
+        options = {"env": env, "keys": keys, "task": config.task, "notes": notes}
     with progress(None, "import", "episode") as bar:
         count = load_part(kind, "reader")(
             config.source, config.out, limit=config.limit, image_codec=config.image_codec,
@@ -44,7 +48,8 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
         )  # fmt: skip
     others = [name for name in rlds_splits(config.source) if name != config.split] if part else []
     left_out = f"; left out: split={', split='.join(others)}" if others else ""
-    report_import(config, f"{counted(count, 'episode')} ({FORMATS[kind].what.partition(':')[0]})", left_out)
+    what = f"{counted(count, 'episode')} ({FORMATS[kind].what.partition(':')[0]})"
+    report_import(config, what, left_out, notes)
     return 0
 
 

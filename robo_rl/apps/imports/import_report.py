@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from robo_rl.conf.schema import DataImportConfig
@@ -12,15 +13,18 @@ from robo_rl.data.episodes.rehearsal import Rehearsal, current_rehearsal
 from robo_rl.data.episodes.schema import DatasetMeta
 
 
-def report_import(config: DataImportConfig, what: str, details: str = "") -> None:
-    """Print the result and the next command. what: the source in words, e.g. "20 episodes"."""
+def report_import(config: DataImportConfig, what: str, details: str = "", notes: Sequence[str] = ()) -> None:
+    """Print the result, what was assumed and the next command.
+
+    what: the source in words, e.g. "20 episodes". notes: sentences on what the source leaves open.
+    """
     trial = current_rehearsal()
     if trial is None:
-        print(f"Imported {what} into {config.out}{details}")
+        print(f"Imported {what} into {config.out}{details}", *notes, sep="\n")
         print_unknown_units(DatasetMeta.load(Path(config.out)).env)
         print(f"Next:   {command('data info', path=config.out)}")
         return
-    print(f"Would import {what} into {config.out}{details}")
+    print(f"Would import {what} into {config.out}{details}", *notes, sep="\n")
     print("\n".join(rehearsal_lines(trial, config)))
     if trial.env is not None:
         print_unknown_units(trial.env)

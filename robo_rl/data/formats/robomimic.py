@@ -100,6 +100,7 @@ def import_robomimic(
     task: str = "",
     image_codec: Codec | None = None,
     limit: int | None = None,
+    notes: list[str] | None = None,
     progress: Progress = None,
 ) -> int:
     """Write the demos of a file as a dataset; returns their number.

@@ -11,9 +11,16 @@ import pytest
 from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import DataError
 from robo_rl.data.formats.rlds.reader import import_rlds
-from robo_rl.data.formats.rlds.records import decode_example, encode_example, read_records, write_record
+from robo_rl.data.formats.rlds.records import (
+    Value,
+    decode_example,
+    encode_example,
+    read_records,
+    write_record,
+)
 from robo_rl.data.formats.rlds.writer import export_rlds
 from robo_rl.data.store import DatasetWriter, EpisodeStore
+from tests.data.formats.foreign_rlds import make_foreign
 from tests.data.recordings import STATE_ENV, add_frames, record
 
 # tf.train.Example(features={"a": int64_list [1, -1]}), serialised by TensorFlow 2.21
@@ -88,7 +95,7 @@ def test_splits_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     shard.rename(tmp_path / "all/train" / shard.name.replace("-train.", "-val."))
     source = tmp_path / "all/train"
     (source / "robo_rl.json").unlink()
-    for words, frames, left_out in (([], [4, 3], "val"), (["split=val"], [5], "train")):
+    for words, frames, left_out in (([], [3, 2], "val"), (["split=val"], [4], "train")):
         out = tmp_path / f"without_{left_out}"
         assert main(["data", "import", f"source={source}", f"out={out}", *words]) == 0
         assert [episode.frames for episode in EpisodeStore(out)] == frames
@@ -107,3 +114,35 @@ def test_a_dataset_is_exported_while_it_is_recorded(tmp_path: Path) -> None:
         episode.commit()
     writer.close()
     assert import_rlds(tmp_path / "out", tmp_path / "again") == 2
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_the_observation_after_the_last_action_is_no_frame(tmp_path: Path, ours: bool) -> None:
+    """An export ends with a step that holds only this observation: no action of zeros may come of it, with
+    our record of the export and without.
+    """
+    record(tmp_path / "set", [4, 3], env=STATE_ENV)
+    export_rlds(tmp_path / "set", tmp_path / "export")
+    if not ours:
+        make_foreign(tmp_path / "export")
+    notes: list[str] = []
+    import_rlds(tmp_path / "export", tmp_path / "out", env=STATE_ENV, notes=notes)
+    for one, other in zip(EpisodeStore(tmp_path / "set"), EpisodeStore(tmp_path / "out"), strict=True):
+        np.testing.assert_array_equal(one.action, other.action)
+        np.testing.assert_array_equal(one.reward, other.reward)
+        np.testing.assert_array_equal(one.terminated, other.terminated)
+        np.testing.assert_array_equal(one.obs("state"), other.obs("state"))
+    assert [note.partition(",")[0] for note in notes] == ([] if ours else ["In 2 episodes"])
+
+
+def test_a_last_step_with_an_action_or_a_reward_is_a_frame(tmp_path: Path) -> None:
+    """Many RLDS datasets mark their last frame as is_last; none of its numbers is dropped."""
+    record(tmp_path / "set", [4, 3], env=STATE_ENV)
+    export_rlds(tmp_path / "set", tmp_path / "export")
+
+    def reward_at_the_end(example: dict[str, Value]) -> None:
+        example["steps/reward"] = np.append(np.asarray(example["steps/reward"])[:-1], np.float32(1.0))
+
+    make_foreign(tmp_path / "export", reward_at_the_end)
+    import_rlds(tmp_path / "export", tmp_path / "out", env=STATE_ENV)
+    assert [episode.frames for episode in EpisodeStore(tmp_path / "out")] == [5, 4]

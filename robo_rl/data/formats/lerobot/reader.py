@@ -58,6 +58,7 @@ def import_lerobot(
     task: str = "",
     image_codec: Codec | None = None,
     limit: int | None = None,
+    notes: list[str] | None = None,
     progress: Progress = None,
 ) -> int:
     """Write the episodes of a LeRobot dataset as a dataset; returns their number.

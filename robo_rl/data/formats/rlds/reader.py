@@ -12,8 +12,9 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import read_json
-from robo_rl.core.shapes import Shaped
+from robo_rl.core.shapes import Float32, Shaped
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
 from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs, safe_key
@@ -35,6 +36,7 @@ from robo_rl.data.formats.rows import (
 DEFAULT_RATE_HZ = 10.0  # RLDS states no rate
 TRAIN = "train"  # name of the split for training
 SPLIT = re.compile(r"-([^-]+)\.tfrecord")
+_OWN_ENDS = f"{SIDECAR}/terminated"  # one flag per action, in our exports
 _OBS, _TASKS = "observation/", ("language_instruction", "observation/natural_language_instruction")
 Progress = Callable[[int, int], None] | None
 
@@ -79,13 +81,16 @@ def import_rlds(
     image_codec: Codec | None = None,
     limit: int | None = None,
     split: str = TRAIN,
+    notes: list[str] | None = None,
     progress: Progress = None,
 ) -> int:
     """Write the episodes of one split of an RLDS dataset as a dataset; returns their number.
 
     A folder that `export_rlds` wrote is imported exactly. For others the contract is `env`, or
     inferred. keys: observation -> name such as "observation/state"; None: all numbers and images. Each
-    step becomes a frame. Raises DataError for another format, a split that is not there or a damaged file.
+    step becomes a frame, except for a last step that only holds the final observation (`_final_steps`).
+    notes: gets a sentence on such steps. Raises DataError for another format, a split that is not there or a
+    damaged file.
     """
     folder, features = _open(source)
     known: list[ExportedEpisode] = []
@@ -96,7 +101,7 @@ def import_rlds(
         names = _names(features, keys, source)
         meta = DatasetMeta(env or inferred(describe_rlds(source, keys, split)), stamps=())
     info = {**meta.info, "source": Path(source).name}
-    count, total = 0, len(known) or len(list(_examples(folder, split)))
+    count, total, finals = 0, len(known) or len(list(_examples(folder, split))), 0
     with atomic_dataset(
         out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
     ) as writer:
@@ -108,6 +113,7 @@ def import_rlds(
                 rows = _own_rows(example, names, features, meta, known[count - 1], where)
             else:
                 rows = _foreign_rows(example, names, features, task, where)
+                finals += rows.has_final_obs and _OWN_ENDS not in example
             write_rows(writer, matching(meta.env, rows, where))
             if progress is not None:
                 progress(count, min(total, limit or total))
@@ -115,6 +121,11 @@ def import_rlds(
                 break
         if known and count < min(len(known), limit or len(known)):
             raise DataError(f"{source} has {count} episodes and labels of {len(known)}. Copy it again.")
+    if finals and notes is not None:
+        notes.append(
+            f"In {counted(finals, 'episode')}, the last step (is_last) has zeros as action and reward: it is "
+            "stored as the observation after the last action, not as a frame."
+        )
     return count
 
 
@@ -198,20 +209,38 @@ def _foreign_rows(
     where: str,
 ) -> EpisodeRows:
     action = _rows(example, "action", features, None, where).astype(np.float32)
-    n = len(action)
-    zeros = np.zeros(n, dtype=np.float32)
-    reward, ends = (
-        _rows(example, name, features, n, where) if name in features else zeros
-        for name in ("reward", "is_terminal")
+    count = len(action)
+    zeros = np.zeros(count, dtype=np.float32)
+    reward, ends, is_last = (
+        _rows(example, name, features, count, where) if name in features else zeros
+        for name in ("reward", "is_terminal", "is_last")
     )
+    own_ends = example.get(_OWN_ENDS)
+    if isinstance(own_ends, ndarray) and 0 <= count - len(own_ends) <= 1:
+        n, terminated = len(own_ends), own_ends > 0
+    else:
+        n = count - _final_steps(action, reward, is_last)
+        terminated = ends[:n] > 0
+        terminated[-1:] |= bool(ends[-1:] > 0)
     obs = {}
     for key, name in names.items():
-        values = _rows(example, name, features, n, where)
+        values = _rows(example, name, features, count, where)
         obs[key] = values if features[name].kind == "image" else values.astype(features[name].dtype)
     words = next((example[f"steps/{name}"] for name in _TASKS if example.get(f"steps/{name}")), [])
     said = words[0].decode(errors="replace") if isinstance(words, list) and words else ""
     labels = EpisodeMeta(complete=True, task=task or said)
-    return EpisodeRows(obs, action, reward.astype(np.float32), ends > 0, zeros > 0, {}, labels)
+    return EpisodeRows(obs, action[:n], reward[:n].astype(np.float32), terminated, zeros[:n] > 0, {}, labels)
+
+
+def _final_steps(
+    action: Float32[ndarray, "n a"], reward: Shaped[ndarray, " n"], is_last: Shaped[ndarray, " n"]
+) -> int:
+    """1 if the last step only holds the observation after the last action, otherwise 0.
+
+    RLDS leaves action and reward of such a step (is_last) undefined, and its writers fill them with zeros. A
+    last step with any other number is a frame.
+    """
+    return int(len(action) > 1 and is_last[-1] > 0 and not action[-1].any() and not reward[-1].any())
 
 
 def _own_rows(
@@ -240,7 +269,7 @@ def _own_rows(
         obs,
         action[:n],
         _rows(example, "reward", features, count, where)[:n].astype(np.float32),
-        _numbers(example, f"{SIDECAR}/terminated", n, where) > 0,
+        _numbers(example, _OWN_ENDS, n, where) > 0,
         _rows(example, "intervention", features, count, where)[:n] > 0,
         stamps,
         known.labels,
