@@ -15,9 +15,10 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Int64, Shaped
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
-from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
+from robo_rl.data.formats.replay_buffer import ExportedRecord
+from robo_rl.data.formats.rows import EpisodeRows, write_rows
 from robo_rl.data.plausible import check_action, check_finite
 from robo_rl.data.zarr_buffer import EPISODE_ENDS, ZarrBuffer
 
@@ -49,29 +50,39 @@ def import_replay_buffer(
     image_codec: Codec = "raw",
     limit: int | None = None,
     task: str = "",
+    notes: list[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Write the buffer's episodes as a new dataset; returns their number.
 
     `keys` maps every observation of `env`, "action", and optionally "reward" and "terminated" to an array.
     Missing rewards are 0. A buffer has no observation after the last action, no stamps and no success labels;
-    neither has the dataset. Float images must hold 0-255 and become uint8.
+    neither has the dataset. An export of ours also holds labels, interventions and the last observation; they
+    stay. Float images must hold 0-255 and become uint8.
 
     The dataset appears under `out` when it is complete; an interrupted import leaves nothing. limit: import
-    only the first episodes. progress: called with (episodes done, episodes).
+    only the first episodes. notes: gets a sentence on labels that were not used. progress: called with
+    (episodes done, episodes).
 
     Raises DataError if `source` is no replay buffer, lacks an array or does not fit `env`, or if `out`
     exists.
     """
     buffer = ZarrBuffer(source)
     mapping = _checked(keys, env, buffer)
-    ends = _episode_ends(buffer, mapping)[:limit]
+    ends = _episode_ends(buffer, mapping)
+    plain = {key: each.arrays[0] for key, each in mapping.items() if each.convert is _only}
+    named = {key: plain.get(key, "") for key in env.obs}
+    record, ends = ExportedRecord(buffer, len(ends), named), ends[:limit]
     info = {"source": Path(source).name}
     with atomic_dataset(out, env, image_codec=image_codec, stamps=(), info=info) as writer:
         for episode, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-            _copy_episode(writer, buffer, mapping, slice(int(start), int(end)), task)
+            rows = slice(int(start), int(end))
+            found = record.completed(_episode(writer.spec, buffer, mapping, rows), episode, rows, task)
+            write_rows(writer, found)
             if progress is not None:
                 progress(episode + 1, len(ends))
+    if notes is not None:
+        notes += record.notes()
     return len(ends)
 
 
@@ -115,14 +126,10 @@ def array_shape(source: str | Path, name: str) -> tuple[int, ...]:
     return buffer.shape(name)
 
 
-def _copy_episode(
-    writer: DatasetWriter,
-    buffer: ZarrBuffer,
-    mapping: Mapping[str, ReplayBufferSource],
-    rows: slice,
-    task: str,
-) -> None:
-    env = writer.spec
+def _episode(
+    env: EnvSpec, buffer: ZarrBuffer, mapping: Mapping[str, ReplayBufferSource], rows: slice
+) -> EpisodeRows:
+    """Arrays of one episode in the types of the contract."""
     arrays = {
         key: source.convert(*(buffer.read(name, rows) for name in source.arrays))
         for key, source in mapping.items()
@@ -138,15 +145,13 @@ def _copy_episode(
     frames = rows.stop - rows.start
     reward = arrays.get("reward", np.zeros(frames)).reshape(frames)
     terminated = arrays.get("terminated", np.zeros(frames, dtype=bool)).reshape(frames)
-    with writer.episode(task=task) as episode:
-        for i in range(frames):
-            episode.add(
-                {key: arrays[key][i] for key in env.obs},
-                action[i],
-                reward=float(reward[i]),
-                terminated=bool(terminated[i]),
-            )
-        episode.commit()
+    return EpisodeRows(
+        {key: arrays[key] for key in env.obs},
+        action,
+        reward.astype(np.float32),
+        terminated > 0,
+        np.zeros(frames, dtype=bool),
+    )
 
 
 def _image(key: str, images: Shaped[ndarray, "n h w 3"]) -> Shaped[ndarray, "n h w 3"]:

@@ -86,13 +86,14 @@ def convert(config: DataImportConfig) -> int:
         others = [name for name in OF_A_ROBOT if name != "rate_hz" or config.env is not None]
         _refuse_foreign(config, others, "a replay buffer without robot=")
     spec, keys = contract(config)
+    notes: list[str] = []
     codec: Codec = "jpeg" if config.image_codec == "jpeg" else "raw"
     with progress(None, "import", "episode") as bar:
         count = import_replay_buffer(
             source, config.out, spec, keys, image_codec=codec, limit=config.limit, task=config.task,
-            progress=show(bar),
+            notes=notes, progress=show(bar),
         )  # fmt: skip
-    report_import(config, counted(count, "episode"))
+    report_import(config, counted(count, "episode"), notes=notes)
     return 0
 
 

@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from robo_rl.core.shapes import Shaped
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import STAMPS, Codec, DatasetMeta
+from robo_rl.data.formats.exported_labels import ExportedLabels, labelled
 from robo_rl.data.formats.output import new_output
 from robo_rl.data.formats.rows import (
     SIDECAR,
@@ -116,6 +118,54 @@ def import_exported(
             if progress is not None:
                 progress(i + 1, len(episodes[:limit]))
     return len(episodes[:limit])
+
+
+class ExportedRecord:
+    """What our export holds beside the arrays of a buffer, for an import with another contract or names.
+
+    arrays: observation -> name of its array, such as "data/state". A buffer of another program has no record.
+    """
+
+    def __init__(self, buffer: ZarrBuffer, episodes: int, arrays: Mapping[str, str]) -> None:
+        found = buffer.attribute(SIDECAR)
+        self._buffer, self._arrays = buffer, arrays
+        self._meta, self._known = from_sidecar(found) if isinstance(found, dict) else (None, [])
+        self._labels = ExportedLabels(self._known, episodes)
+        finals = [each.labels.final_obs for each in self._known]
+        self._final_rows = np.cumsum([0, *finals]).tolist()
+
+    @property
+    def rate_hz(self) -> float | None:
+        """Rate of the exported dataset [Hz]; None without a record."""
+        return None if self._meta is None else self._meta.env.control_hz
+
+    def completed(self, rows: EpisodeRows, position: int, block: slice, task: str) -> EpisodeRows:
+        """`rows` of the episode at this position with labels, interventions and the final observation.
+
+        block: its rows in the arrays of the buffer.
+        """
+        number = None
+        if self._meta is not None:
+            number = self._labels.number(position, self._buffer.read("data/action", block))
+        known = None if number is None else self._known[number].labels
+        if known is not None and number == position:
+            human = self._buffer.read(f"{SIDECAR}/intervention", block)
+            rows = replace(rows, intervention=human.reshape(rows.frames) > 0)
+            if known.final_obs and (last := self._final(position)):
+                rows = rows.with_final_obs(last)
+        return labelled(rows, known, task)
+
+    def notes(self) -> list[str]:
+        """A sentence on episodes whose labels were not found."""
+        return self._labels.notes()
+
+    def _final(self, number: int) -> dict[str, Shaped[ndarray, "..."]]:
+        """Observation after the last action; empty if the export has none of some array."""
+        own = {} if self._meta is None else {_data(self._meta, key): key for key in self._meta.env.obs}
+        if not own.keys() >= set(self._arrays.values()):
+            return {}
+        one = slice(self._final_rows[number], self._final_rows[number] + 1)
+        return {key: self._buffer.read(_final(own[name]), one)[0] for key, name in self._arrays.items()}
 
 
 def _columns(meta: DatasetMeta) -> Iterator[tuple[str, str, tuple[int, ...]]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from robo_rl.core.shapes import Shaped
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.reader import EpisodeStore
-from robo_rl.data.episodes.schema import STAMPS, Codec, DatasetMeta, EpisodeMeta
+from robo_rl.data.episodes.schema import STAMPS, Codec, DatasetMeta
 from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs, safe_key, stored_dtype
+from robo_rl.data.formats.exported_labels import labelled
 from robo_rl.data.formats.output import new_output
 from robo_rl.data.formats.rows import (
     SIDECAR,
@@ -36,6 +38,7 @@ from robo_rl.data.formats.rows import (
     checksum,
     exported_episode,
     from_sidecar,
+    labels_from,
     labels_json,
     matching,
     raw_bytes,
@@ -113,6 +116,7 @@ def import_robomimic(
         demos = _demos(file, source)[:limit]
         own = _json(file["data"].attrs.get(SIDECAR))
         if own is not None and env is None and not keys:
+            marked: dict[str, bool] = {}
             meta, _ = from_sidecar(own)
             names = {key: _name(meta.env, key) for key in meta.env.obs}
         else:
@@ -120,49 +124,93 @@ def import_robomimic(
             require_obs(names, source)
             contract = env or inferred(_foreign(file, demos, names, source))
             meta, own = DatasetMeta(contract, image_codec or "raw", stamps=()), None
+            marked = _marked(file)
         info = {**meta.info, "source": Path(source).name}
         with atomic_dataset(
             out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
         ) as writer:
             for i, demo in enumerate(demos):
-                rows = _read_demo(file["data"][demo], names, meta, own is not None, task, f"{source}: {demo}")
-                write_rows(writer, matching(meta.env, rows, f"{source}: {demo}"))
+                where, group = f"{source}: {demo}", file["data"][demo]
+                if own is not None:
+                    rows = _read_own(group, names, meta, where)
+                else:
+                    rows = _read_foreign(group, names, marked.get(demo), task, where)
+                write_rows(writer, matching(meta.env, rows, where))
                 if progress is not None:
                     progress(i + 1, len(demos))
     return len(demos)
 
 
-def _read_demo(
-    demo: Any, names: Mapping[str, str], meta: DatasetMeta, own: bool, task: str, where: str
-) -> EpisodeRows:
+def _read_demo(demo: Any, names: Mapping[str, str], where: str) -> EpisodeRows:
+    """Arrays that other programs write, too."""
     frames = _rows(demo, "actions", where).shape[0]
     obs = {key: _rows(demo, f"obs/{name}", where, frames) for key, name in names.items()}
     zeros = np.zeros(frames, dtype=np.float32)
     reward = _rows(demo, "rewards", where, frames) if "rewards" in demo else zeros
     done = _rows(demo, "dones", where, frames) if "dones" in demo else zeros
-    rows = EpisodeRows(
+    human = f"{SIDECAR}/intervention"
+    return EpisodeRows(
         obs,
         np.asarray(_rows(demo, "actions", where), dtype=np.float32),
         np.asarray(reward, dtype=np.float32).reshape(frames),
         done.reshape(frames) > 0,
-        zeros > 0,
-        {},
-        EpisodeMeta(complete=True, task=task),
+        (_rows(demo, human, where, frames) if human in demo else zeros).reshape(frames) > 0,
     )
-    if not own:
-        return rows
+
+
+def _read_own(demo: Any, names: Mapping[str, str], meta: DatasetMeta, where: str) -> EpisodeRows:
+    """A demo of `export_robomimic`, exactly."""
     known = exported_episode(_json(demo.attrs.get(SIDECAR)))
-    labels = known.labels
-    human = _rows(demo, f"{SIDECAR}/intervention", where, frames) > 0
-    stamps = _rows(demo, f"{SIDECAR}/{STAMPS}", where, frames).T if meta.stamps else ()
-    whole = EpisodeRows(
-        obs, rows.action, rows.reward, rows.terminated, human,
-        dict(zip(meta.stamps, stamps, strict=True)), labels,
-    )  # fmt: skip
-    if labels.final_obs:
-        last = {key: _rows(demo, f"{SIDECAR}/final/{name}", where) for key, name in names.items()}
-        whole = whole.with_final_obs(last)
-    return verified(whole, known.crc32c, where)
+    rows = _read_demo(demo, names, where)
+    _rows(demo, f"{SIDECAR}/intervention", where, rows.frames)
+    stamps = _rows(demo, f"{SIDECAR}/{STAMPS}", where, rows.frames).T if meta.stamps else ()
+    rows = replace(rows, stamps=dict(zip(meta.stamps, stamps, strict=True)), labels=known.labels)
+    return verified(
+        _with_final(rows, demo, names, where) if known.labels.final_obs else rows, known.crc32c, where
+    )
+
+
+def _read_foreign(
+    demo: Any, names: Mapping[str, str], success: bool | None, task: str, where: str
+) -> EpisodeRows:
+    """A demo with its labels: those of our export, which are an attribute of the demo, and the masks."""
+    own = _json(demo.attrs.get(SIDECAR))
+    known = None if own is None else labels_from(own)
+    rows = _read_demo(demo, names, where)
+    rows = replace(rows, labels=replace(rows.labels, success=success))
+    if (
+        known is not None
+        and known.final_obs
+        and all(f"{SIDECAR}/final/{each}" in demo for each in names.values())
+    ):
+        rows = _with_final(rows, demo, names, where)
+    return labelled(rows, known, task)
+
+
+def _with_final(rows: EpisodeRows, demo: Any, names: Mapping[str, str], where: str) -> EpisodeRows:
+    last = {key: _rows(demo, f"{SIDECAR}/final/{name}", where) for key, name in names.items()}
+    if fault := next((key for key, value in last.items() if value.shape != rows.obs[key].shape[1:]), None):
+        raise DataError(
+            f"{where}: the last '{fault}' has shape {last[fault].shape}. Export the dataset again."
+        )
+    return rows.with_final_obs(last)
+
+
+def _marked(file: Any) -> dict[str, bool]:
+    """Success of the demos in mask/successful and mask/failed; without those that are in both."""
+    successful, failed = (_mask(file, name) for name in ("successful", "failed"))
+    return dict.fromkeys(successful - failed, True) | dict.fromkeys(failed - successful, False)
+
+
+def _mask(file: Any, name: str) -> set[str]:
+    """Names of demos in a mask; empty for an absent one, and for anything but names inside the file."""
+    found = file.get(f"mask/{name}")
+    if found is None or not hasattr(found, "shape") or len(found.shape) != 1:
+        return set()
+    linked = found.file.filename != file.filename or found.external or found.is_virtual
+    if linked or _h5py().check_string_dtype(found.dtype) is None or found.nbytes > _LARGEST_BYTES:
+        return set()
+    return {each.decode(errors="replace") if isinstance(each, bytes) else str(each) for each in found[()]}
 
 
 def _rows(demo: Any, name: str, where: str, frames: int | None = None) -> Shaped[ndarray, "n ..."]:

@@ -111,6 +111,11 @@ def checksum(rows: EpisodeRows, *, images: bool = True) -> int:
     return int(crc)
 
 
+def action_checksum(action: Float32[ndarray, "n a"]) -> int:
+    """CRC-32C of the actions of an episode, by which other programs' changes of the order are noticed."""
+    return int(google_crc32c.value(np.ascontiguousarray(action, dtype=np.float32).tobytes()))
+
+
 def verified(rows: EpisodeRows, crc: int, where: str, *, images: bool = True) -> EpisodeRows:
     """`rows`. Raises DataError if their checksum differs from that of the export."""
     if checksum(rows, images=images) != crc:
@@ -151,10 +156,13 @@ def labels_from(data: Any) -> EpisodeMeta:
 
 @dataclass(frozen=True, slots=True)
 class ExportedEpisode:
-    """Labels of an exported episode, and the checksum of its values."""
+    """Labels of an exported episode, the checksum of its values, and that of its actions; None in exports of
+    older releases.
+    """
 
     labels: EpisodeMeta
     crc32c: int
+    action_crc32c: int | None = None
 
 
 def sidecar(store: EpisodeStore, checksums: Sequence[int]) -> dict[str, Any]:
@@ -162,7 +170,12 @@ def sidecar(store: EpisodeStore, checksums: Sequence[int]) -> dict[str, Any]:
     metadata.
     """
     entries = [
-        {**labels_json(episode.meta), "crc32c": crc} for episode, crc in zip(store, checksums, strict=False)
+        {
+            **labels_json(episode.meta),
+            "crc32c": crc,
+            "action_crc32c": action_checksum(episode.action),
+        }
+        for episode, crc in zip(store, checksums, strict=False)
     ]
     return {"dataset": store.meta.to_json(), "episodes": entries}
 
@@ -172,7 +185,8 @@ def exported_episode(data: Any) -> ExportedEpisode:
     labels = labels_from(data)
     if not isinstance(data.get("crc32c"), int):
         raise DataError("The export states no checksum of an episode. Export the dataset again.")
-    return ExportedEpisode(labels, data["crc32c"])
+    of_actions = data.get("action_crc32c")
+    return ExportedEpisode(labels, data["crc32c"], of_actions if isinstance(of_actions, int) else None)
 
 
 def from_sidecar(data: Any) -> tuple[DatasetMeta, list[ExportedEpisode]]:

@@ -20,9 +20,12 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
 from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
+from robo_rl.data.formats.exported_labels import ExportedLabels, labelled
 from robo_rl.data.formats.lerobot import layout
 from robo_rl.data.formats.lerobot.columns import from_arrow
+from robo_rl.data.formats.lerobot.final_obs import known_final, read_final
 from robo_rl.data.formats.lerobot.layout import LeRobotFeature, LeRobotInfo
+from robo_rl.data.formats.lerobot.tables import read_table
 from robo_rl.data.formats.lerobot.video import Mp4Reader
 from robo_rl.data.formats.pictures import decode_picture
 from robo_rl.data.formats.rows import EpisodeRows, from_sidecar, matching, verified, write_rows
@@ -76,14 +79,17 @@ def import_lerobot(
     if exact and stored is not None:
         meta = stored
         names = {key: layout.feature_name(key, spec) for key, spec in meta.env.obs.items()}
-        final = _read_final(root, meta, names, [each.labels for each in known])
+        final = read_final(root, meta.env, names, [each.labels for each in known])
     else:
         names = dict(keys) if keys else reader.observations()
         require_obs(names, source)
         reader.require(names)
         meta = DatasetMeta(env or inferred(reader.foreign(names)), image_codec or "raw", stamps=())
-        final = {}
+        final = (
+            {} if stored is None else known_final(root, stored.env, names, [each.labels for each in known])
+        )
     places = reader.places()
+    labels = ExportedLabels(known, len(places))
     if exact and len(known) != len(places):
         raise DataError(f"{source} has {len(places)} episodes and labels of {len(known)}. Export it again.")
     info = {**meta.info, "source": root.name}
@@ -102,12 +108,16 @@ def import_lerobot(
                 rows = matching(meta.env, rows, where)
                 verified(rows, known[i].crc32c, where, images=not reader.has_video)
             else:
-                if len(known) == len(places):
-                    rows = _own_labels(rows, known[i].labels)
-                rows = replace(rows, labels=replace(rows.labels, task=task or rows.labels.task))
+                number = labels.number(i, rows.action)
+                if number is not None and labels.by_position and _relabelled(rows, known[number].labels):
+                    number = None  # the episodes may have another order
+                rows = _labelled(rows, None if number is None else known[number].labels, task)
+                rows = rows.with_final_obs(final[number]) if number in final else rows
             write_rows(writer, matching(meta.env, rows, where))
             if progress is not None:
                 progress(i + 1, len(places[:limit]))
+    if notes is not None:
+        notes += [] if exact else labels.notes()
     return len(places[:limit])
 
 
@@ -180,7 +190,7 @@ class _Reader:
             f"videos/{c}/{k}" for c in cameras for k in ("chunk_index", "file_index", "from_timestamp")
         ]
         for path in paths:
-            found += [_place(row, cameras, path) for row in _read(path, wanted).to_pylist()]
+            found += [_place(row, cameras, path) for row in read_table(path, wanted).to_pylist()]
         if not found:
             raise DataError(f"{self._root} lists no episodes in meta/episodes. Copy the dataset again.")
         return found
@@ -254,7 +264,7 @@ class _Reader:
         if place not in self._tables:
             self._tables.clear()  # one file of about 100 MB at a time
             path = self._root / layout.DATA.format(chunk_index=place[0], file_index=place[1])
-            self._tables[place] = _read(path, None)
+            self._tables[place] = read_table(path, None)
         return self._tables[place]
 
     def _action(self) -> LeRobotFeature:
@@ -271,7 +281,7 @@ class _Reader:
         path = self._root / layout.TASKS
         if not path.is_file():
             return {}
-        table = _read(path, None)
+        table = read_table(path, None)
         text = next((name for name in table.column_names if name != "task_index"), None)
         if text is None or "task_index" not in table.column_names:
             return {}
@@ -284,13 +294,19 @@ def _with_scalars(env: EnvSpec, rows: EpisodeRows) -> EpisodeRows:
     return replace(rows, obs={k: v.reshape(-1) if k in single else v for k, v in rows.obs.items()})
 
 
-def _own_labels(rows: EpisodeRows, known: EpisodeMeta) -> EpisodeRows:
-    """`rows` with the labels of the export, which tell an unknown success from a failure; rows whose success
-    another program has changed keep theirs.
+def _labelled(rows: EpisodeRows, known: EpisodeMeta | None, task: str) -> EpisodeRows:
+    """`rows` with the labels of the export, which tell an unknown success from a failure; a success that
+    another program has changed stays.
     """
-    if bool(rows.labels.success) != bool(known.success):
-        return rows
-    return replace(rows, labels=replace(known, task=rows.labels.task, final_obs=False))
+    if known is not None and not _relabelled(rows, known):
+        rows = replace(rows, labels=replace(rows.labels, success=known.success))
+    return labelled(rows, known, task)
+
+
+def _relabelled(rows: EpisodeRows, known: EpisodeMeta) -> bool:
+    """True if the dataset states another success than the export did; false stands for unknown, too."""
+    stated = rows.labels.success
+    return stated is not None and stated != bool(known.success)
 
 
 def _place(row: Mapping[str, Any], cameras: list[str], path: Path) -> _Place:
@@ -323,38 +339,3 @@ def _images(column: Any, feature: LeRobotFeature, where: str) -> Iterator[UInt8[
         if not isinstance(data, bytes):
             raise DataError(f"{where}: image {i} of '{feature.name}' is not in the table. Copy it again.")
         yield decode_picture(data, feature.shape, f"{where}: image {i} of '{feature.name}'")
-
-
-def _read_final(
-    root: Path, meta: DatasetMeta, names: Mapping[str, str], labels: list[EpisodeMeta]
-) -> dict[int, dict[str, Shaped[ndarray, "..."]]]:
-    """Observation after the last action, by episode."""
-    if not any(label.final_obs for label in labels):
-        return {}
-    found: dict[int, dict[str, Shaped[ndarray, "..."]]] = {}
-    for row in _read(root / layout.FINAL, None).to_pylist():
-        last = {}
-        for key, name in names.items():
-            spec, data = meta.env.obs[key], bytes(row[name])
-            if name.startswith(layout.IMAGES):
-                last[key] = decode_picture(data, tuple(spec.shape), f"{root / layout.FINAL}: '{name}'")
-            else:
-                last[key] = np.frombuffer(data, dtype=spec.dtype).reshape(spec.shape)
-        found[row["episode_index"]] = last
-    if missing := [i for i, label in enumerate(labels) if label.final_obs and i not in found]:
-        raise DataError(f"{root / layout.FINAL} lacks the episodes {missing[:5]}. Export the dataset again.")
-    return found
-
-
-def _read(path: Path, columns: list[str] | None) -> Any:
-    """A parquet table. Raises DataError if it is missing, truncated or another format."""
-    pa, pq = layout.pyarrow()
-    try:
-        return pq.read_table(path, columns=columns)
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing. Copy the dataset again.") from error
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path} cannot be read ({str(error).splitlines()[0]}). It is truncated, as after a recording "
-            "that was killed, or still being written: copy the dataset again, or restore it."
-        ) from error

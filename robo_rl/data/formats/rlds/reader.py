@@ -18,6 +18,7 @@ from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
 from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs, safe_key
+from robo_rl.data.formats.exported_labels import ExportedLabels, labelled
 from robo_rl.data.formats.pictures import decode_picture
 from robo_rl.data.formats.rlds.records import Value, decode_example, read_records
 from robo_rl.data.formats.rlds.schema import FEATURES, RldsFeature, load_features
@@ -93,15 +94,17 @@ def import_rlds(
     damaged file.
     """
     folder, features = _open(source)
+    own = from_sidecar(read_json(folder / OWN)) if (folder / OWN).is_file() else None
     known: list[ExportedEpisode] = []
-    if (folder / OWN).is_file() and env is None and not keys:
-        meta, known = from_sidecar(read_json(folder / OWN))
+    if own is not None and env is None and not keys:
+        meta, known = own
         names = {key: _OBS + short_name(meta.env, key) for key in meta.env.obs}
     else:
         names = _names(features, keys, source)
         meta = DatasetMeta(env or inferred(describe_rlds(source, keys, split)), stamps=())
     info = {**meta.info, "source": Path(source).name}
     count, total, finals = 0, len(known) or len(list(_examples(folder, split))), 0
+    labels = ExportedLabels(own[1] if own is not None and split == TRAIN else [], total)
     with atomic_dataset(
         out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
     ) as writer:
@@ -112,7 +115,10 @@ def import_rlds(
             if known:
                 rows = _own_rows(example, names, features, meta, known[count - 1], where)
             else:
-                rows = _foreign_rows(example, names, features, task, where)
+                rows = _foreign_rows(example, names, features, where)
+                number = None if own is None else labels.number(count - 1, rows.action)
+                entry = None if own is None or number is None else own[1][number].labels
+                rows = labelled(rows, entry, task)
                 finals += rows.has_final_obs and _OWN_ENDS not in example
             write_rows(writer, matching(meta.env, rows, where))
             if progress is not None:
@@ -126,6 +132,8 @@ def import_rlds(
             f"In {counted(finals, 'episode')}, the last step (is_last) has zeros as action and reward: it is "
             "stored as the observation after the last action, not as a frame."
         )
+    if notes is not None:
+        notes += labels.notes()
     return count
 
 
@@ -205,7 +213,6 @@ def _foreign_rows(
     example: Mapping[str, Value],
     names: Mapping[str, str],
     features: Mapping[str, RldsFeature],
-    task: str,
     where: str,
 ) -> EpisodeRows:
     action = _rows(example, "action", features, None, where).astype(np.float32)
@@ -228,8 +235,17 @@ def _foreign_rows(
         obs[key] = values if features[name].kind == "image" else values.astype(features[name].dtype)
     words = next((example[f"steps/{name}"] for name in _TASKS if example.get(f"steps/{name}")), [])
     said = words[0].decode(errors="replace") if isinstance(words, list) and words else ""
-    labels = EpisodeMeta(complete=True, task=task or said)
-    return EpisodeRows(obs, action[:n], reward[:n].astype(np.float32), terminated, zeros[:n] > 0, {}, labels)
+    human = zeros
+    if "intervention" in features and features["intervention"].shape == ():
+        human = _rows(example, "intervention", features, count, where)
+    labels = EpisodeMeta(complete=True, task=said, success=_success(example))
+    return EpisodeRows(obs, action[:n], reward[:n].astype(np.float32), terminated, human[:n] > 0, {}, labels)
+
+
+def _success(example: Mapping[str, Value]) -> bool | None:
+    """The label episode_metadata/success, 0 or 1; None for other values, such as -1 of our exports."""
+    value = example.get("episode_metadata/success")
+    return bool(value[0]) if isinstance(value, ndarray) and len(value) == 1 and value[0] in (0, 1) else None
 
 
 def _final_steps(
