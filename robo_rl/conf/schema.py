@@ -82,7 +82,8 @@ class DataImportConfig:
     rate_hz: float | None = setting(
         None,
         "frames per second [Hz]; none: the rate of the commands or of the slowest camera. A buffer without "
-        "env= and robot= needs it; a dataset of another program takes it only where it states no rate",
+        "env= and robot= needs it; a dataset of another program takes it, and needs it without env=, only "
+        "where it states no rate",
         at_least=0.1,
     )
     action: str | None = setting(

@@ -13,7 +13,7 @@ from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
-from robo_rl.data.formats.contract import ForeignSpec, inferred
+from robo_rl.data.formats.contract import ForeignSpec, inferred, unknown_rate
 from robo_rl.data.formats.registry import FORMATS, load_part
 from robo_rl.data.formats.rlds.reader import rlds_splits
 from robo_rl.runs.progress import progress, show
@@ -30,14 +30,14 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
     if config.env is not None and config.robot is not None:
         raise ConfigError("Give env= or robot=, not both: each of them states the contract.")
     part = {"split": config.split} if kind == "rlds" else {}
+    notes: list[str] = []
     env = None
     if config.env or config.robot or config.rate_hz:
         if not FORMATS[kind].description:
             raise ConfigError(
                 f"env=, robot= and rate_hz= do not apply to {config.source}: it has a contract."
             )
-        env = _contract(config, load_part(kind, "description")(config.source, keys, **part))
-    notes: list[str] = []
+        env = _contract(config, load_part(kind, "description")(config.source, keys, **part), notes)
     options: dict[str, Any] = {}
     if kind not in ("zarr", "mcap"):
         options = {"env": env, "keys": keys, "task": config.task, "notes": notes}
@@ -53,21 +53,47 @@ def import_foreign(config: DataImportConfig, kind: str, keys: Mapping[str, str])
     return 0
 
 
-def _contract(config: DataImportConfig, foreign: ForeignSpec) -> EnvSpec:
-    if config.rate_hz:
-        if foreign.states_rate and not math.isclose(config.rate_hz, foreign.rate_hz, rel_tol=SAME_RATE):
-            raise ConfigError(
-                f"{config.source} states {foreign.rate_hz:g} Hz, and its frames are imported one by one: "
-                f"rate_hz={config.rate_hz:g} would change the speed of every motion. Leave it out."
-            )
-        foreign = replace(foreign, rate_hz=config.rate_hz)
+def source_rate(config: DataImportConfig, stated_hz: float | None) -> float | None:
+    """Rate of the frames [Hz]: the one that the source states, or rate_hz=; None if neither is known.
+
+    Raises ConfigError if they differ.
+    """
+    if config.rate_hz and stated_hz and not math.isclose(config.rate_hz, stated_hz, rel_tol=SAME_RATE):
+        raise ConfigError(
+            f"{config.source} states {stated_hz:g} Hz, and its frames are imported one by one: "
+            f"rate_hz={config.rate_hz:g} would change the speed of every motion. Leave it out."
+        )
+    return config.rate_hz or stated_hz
+
+
+def require_rate(config: DataImportConfig, rate_hz: float | None, env: EnvSpec) -> None:
+    """Raise ConfigError if the frames have another rate than the environment. rate_hz: None if unknown."""
+    if rate_hz is not None and not math.isclose(rate_hz, env.control_hz, rel_tol=SAME_RATE):
+        raise ConfigError(
+            f"{config.source} has {rate_hz:g} Hz, but {env.name} has {env.control_hz:g} Hz: its frames are "
+            "imported one by one, so every motion would change its speed. Leave env= out to keep the rate, "
+            f"give robot=, or resample the source to {env.control_hz:g} Hz."
+        )
+
+
+def _contract(config: DataImportConfig, foreign: ForeignSpec, notes: list[str]) -> EnvSpec:
+    """Contract of env= or robot=, or inferred. notes: gets a sentence on a rate that is taken from env=."""
+    foreign = replace(foreign, rate_hz=source_rate(config, foreign.rate_hz))
     if config.env is not None:
         from sim.registry import make_env  # only these imports need a simulator
 
         with closing(make_env(config.env, 1)) as made:
-            return made.spec
+            spec = made.spec
+        require_rate(config, foreign.rate_hz, spec)
+        if foreign.rate_hz is None:
+            notes.append(
+                f"The source states no rate. That of {spec.name} was taken for it: {spec.control_hz:g} Hz."
+            )
+        return spec
     if config.robot is None:
         return inferred(foreign)
+    if foreign.rate_hz is None:  # the rate of the robot's commands is only the highest that is possible
+        raise ConfigError(unknown_rate(config.source))
     from hardware.description import load_description
     from hardware.layout import parse_unit
     from robo_rl.apps.imports.recordings_layout import robot_spec

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
-from robo_rl.apps.imports.data_foreign import import_foreign
+from robo_rl.apps.imports.data_foreign import import_foreign, require_rate, source_rate
 from robo_rl.apps.imports.import_report import report_import
 from robo_rl.conf.schema import DataImportConfig
 from robo_rl.core.errors import ConfigError, DataError
@@ -16,7 +16,7 @@ from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.rehearsal import rehearsal
 from robo_rl.data.episodes.schema import DATASET_JSON, Codec
 from robo_rl.data.formats.registry import recognised
-from robo_rl.data.formats.replay_buffer import exported_contract
+from robo_rl.data.formats.replay_buffer import exported_contract, exported_rate
 from robo_rl.data.importers import (
     KeyMap,
     array_shape,
@@ -131,14 +131,19 @@ def contract(config: DataImportConfig) -> tuple[EnvSpec, KeyMap]:
             "keys=['state:data/state','action:data/action']. The published file of Push-T needs only "
             "env=pusht/state."
         )
+    rate_hz = source_rate(config, exported_rate(config.source))
     if config.env is None and config.robot is None:
-        if config.rate_hz is None:
+        if rate_hz is None:
             raise ConfigError(
                 f"The buffer {config.source} states no rate. Give rate_hz=<frames per second>, or robot= or "
                 "env=, which also state units and limits."
             )
-        return inferred_contract(config.source, keys, config.rate_hz), keys
-    return (_robot_contract(config, keys) if config.env is None else _simulated(config.env)), keys
+        return inferred_contract(config.source, keys, rate_hz), keys
+    if config.env is None:
+        return _robot_contract(config, keys, rate_hz), keys
+    spec = _simulated(config.env)
+    require_rate(config, rate_hz, spec)
+    return spec, keys
 
 
 def _simulated(env: str) -> EnvSpec:
@@ -148,7 +153,7 @@ def _simulated(env: str) -> EnvSpec:
         return made.spec
 
 
-def _robot_contract(config: DataImportConfig, keys: Mapping[str, str]) -> EnvSpec:
+def _robot_contract(config: DataImportConfig, keys: Mapping[str, str], rate_hz: float | None) -> EnvSpec:
     """Contract of a robot's buffer: its description, with the cameras that `keys` names.
 
     velocities=none is decided by the width of the state.
@@ -164,7 +169,7 @@ def _robot_contract(config: DataImportConfig, keys: Mapping[str, str]) -> EnvSpe
         goal = sum(len(segment.names) for segment in parse_unit(config.goal)) if config.goal else 0
         width = array_shape(config.source, keys.get("state", ""))[-1]
         velocities = width - goal == 2 * len(robot.names)
-    spec = robot_spec(robot, pictures, config.image_width, velocities, config.goal, config.rate_hz)
+    spec = robot_spec(robot, pictures, config.image_width, velocities, config.goal, rate_hz)
     return replace(spec, max_episode_steps=longest_episode(config.source))
 
 

@@ -22,7 +22,7 @@ _KEPT = ("uint8", "uint16", "int32", "int64", "float16", "float32", "float64")
 @dataclass(frozen=True, slots=True)
 class ForeignSpec:
     """What a foreign dataset says about itself. obs: key -> (shape, dtype). low, high: extremes of
-    actions. states_rate: False where `rate_hz` is only the usual one of the format.
+    actions. rate_hz: None where it is not stated.
     """
 
     name: str
@@ -30,14 +30,15 @@ class ForeignSpec:
     low: Float32[ndarray, " a"]
     high: Float32[ndarray, " a"]
     longest: int
-    rate_hz: float
-    states_rate: bool = True
+    rate_hz: float | None
 
 
 def inferred(foreign: ForeignSpec) -> EnvSpec:
-    """Contract "robot/<name>" with limits a little wider than the actions. Raises DataError for data that no
-    contract can describe.
+    """Contract "robot/<name>" with limits a little wider than the actions. Raises DataError for an unknown
+    rate, and for data that no contract can describe.
     """
+    if foreign.rate_hz is None:
+        raise DataError(unknown_rate(foreign.name))
     low, high = foreign.low.astype(np.float64), foreign.high.astype(np.float64)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise DataError(f"The actions of {foreign.name} are not finite. Correct them in the source.")
@@ -53,6 +54,14 @@ def inferred(foreign: ForeignSpec) -> EnvSpec:
         ActionSpec(tuple((low - margin).tolist()), tuple((high + margin).tolist())),
         max_episode_steps=max(1, foreign.longest),
         control_hz=foreign.rate_hz,
+    )
+
+
+def unknown_rate(source: object) -> str:
+    """Sentence on a source that states no rate."""
+    return (
+        f"{source} states no rate, and a policy must act at the rate of its data. Give "
+        "rate_hz=<frames per second>, or env= of the task in which it was recorded."
     )
 
 

@@ -81,6 +81,12 @@ def exported_contract(source: str | Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def exported_rate(source: str | Path) -> float | None:
+    """Rate [Hz] of the dataset from which `export_replay_buffer` wrote a buffer; None for another buffer."""
+    found = exported_contract(source)
+    return None if found is None else from_sidecar(found)[0].env.control_hz
+
+
 def import_exported(
     source: str | Path, out: str | Path, *, image_codec: Codec | None = None, limit: int | None = None,
     progress: Progress = None,
@@ -133,11 +139,6 @@ class ExportedRecord:
         self._labels = ExportedLabels(self._known, episodes)
         finals = [each.labels.final_obs for each in self._known]
         self._final_rows = np.cumsum([0, *finals]).tolist()
-
-    @property
-    def rate_hz(self) -> float | None:
-        """Rate of the exported dataset [Hz]; None without a record."""
-        return None if self._meta is None else self._meta.env.control_hz
 
     def completed(self, rows: EpisodeRows, position: int, block: slice, task: str) -> EpisodeRows:
         """`rows` of the episode at this position with labels, interventions and the final observation.

@@ -49,7 +49,6 @@ from robo_rl.data.formats.rows import (
 )
 
 _LARGEST_BYTES = 1 << 35  # of one array of one demo
-DEFAULT_RATE_HZ = 20.0  # of robosuite, where a file states none
 Progress = Callable[[int, int], None] | None
 
 
@@ -258,8 +257,7 @@ def _foreign(file: Any, demos: list[str], names: Mapping[str, str], source: str 
         raise DataError(f"{source}: actions must have the shape (n, a), found {actions[0].shape}.")
     low, high = extremes(np.asarray(each, dtype=np.float32) for each in actions)
     obs = {key: (values.shape[1:], str(values.dtype)) for key, values in arrays.items()}
-    rate_hz, longest = stated_hz or DEFAULT_RATE_HZ, max(map(len, actions))
-    return ForeignSpec(Path(source).stem, obs, low, high, longest, rate_hz, stated_hz is not None)
+    return ForeignSpec(Path(source).stem, obs, low, high, max(map(len, actions)), stated_hz)
 
 
 def _name(env: EnvSpec, key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import DataError
-from robo_rl.data.formats.rlds.reader import import_rlds
+from robo_rl.data.formats.contract import inferred
+from robo_rl.data.formats.rlds.reader import describe_rlds, import_rlds
 from robo_rl.data.formats.rlds.records import (
     Value,
     decode_example,
@@ -75,7 +77,10 @@ def test_a_foreign_dataset_gets_an_inferred_contract(tmp_path: Path) -> None:
     record(tmp_path / "set", [6, 5], final=False)
     export_rlds(tmp_path / "set", tmp_path / "arm" / "1.0.0")
     (tmp_path / "arm/1.0.0/robo_rl.json").unlink()
-    assert import_rlds(tmp_path / "arm", tmp_path / "out") == 2
+    with pytest.raises(DataError, match="states no rate"):
+        import_rlds(tmp_path / "arm", tmp_path / "out")
+    spec = inferred(replace(describe_rlds(tmp_path / "arm"), rate_hz=10.0))
+    assert import_rlds(tmp_path / "arm", tmp_path / "out", env=spec) == 2
     before, after = EpisodeStore(tmp_path / "set"), EpisodeStore(tmp_path / "out")
     assert after.spec.control_hz == 10.0
     assert set(after.spec.obs) == set(before.spec.obs)
@@ -97,7 +102,7 @@ def test_splits_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (source / "robo_rl.json").unlink()
     for words, frames, left_out in (([], [3, 2], "val"), (["split=val"], [4], "train")):
         out = tmp_path / f"without_{left_out}"
-        assert main(["data", "import", f"source={source}", f"out={out}", *words]) == 0
+        assert main(["data", "import", f"source={source}", f"out={out}", "rate_hz=20", *words]) == 0
         assert [episode.frames for episode in EpisodeStore(out)] == frames
         assert f"; left out: split={left_out}" in capsys.readouterr().out
     assert main(["data", "import", f"source={source}", f"out={tmp_path / 'x'}", "split=test"]) == 2
@@ -146,3 +151,12 @@ def test_a_last_step_with_an_action_or_a_reward_is_a_frame(tmp_path: Path) -> No
     make_foreign(tmp_path / "export", reward_at_the_end)
     import_rlds(tmp_path / "export", tmp_path / "out", env=STATE_ENV)
     assert [episode.frames for episode in EpisodeStore(tmp_path / "out")] == [5, 4]
+
+
+def test_the_rate_of_an_export_stays_with_other_names(tmp_path: Path) -> None:
+    """RLDS has no place for the rate; our record beside it has."""
+    record(tmp_path / "set", [3], env=STATE_ENV)
+    export_rlds(tmp_path / "set", tmp_path / "export")
+    words = [f"source={tmp_path / 'export'}", "keys=['joints:observation/state']", f"out={tmp_path / 'out'}"]
+    assert main(["data", "import", *words]) == 0
+    assert EpisodeStore(tmp_path / "out").spec.control_hz == STATE_ENV.control_hz

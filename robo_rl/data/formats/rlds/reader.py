@@ -34,7 +34,6 @@ from robo_rl.data.formats.rows import (
     write_rows,
 )
 
-DEFAULT_RATE_HZ = 10.0  # RLDS states no rate
 TRAIN = "train"  # name of the split for training
 SPLIT = re.compile(r"-([^-]+)\.tfrecord")
 _OWN_ENDS = f"{SIDECAR}/terminated"  # one flag per action, in our exports
@@ -60,7 +59,7 @@ def rlds_splits(source: str | Path) -> list[str]:
 def describe_rlds(
     source: str | Path, keys: Mapping[str, str] | None = None, split: str = TRAIN
 ) -> ForeignSpec:
-    """Shapes and extremes of a split. The rate is `DEFAULT_RATE_HZ`: the format states none."""
+    """Shapes and extremes of a split. The rate is that of our export; the format states none."""
     folder, features = _open(source)
     names = _names(features, keys, source)
     actions = [
@@ -69,7 +68,9 @@ def describe_rlds(
     ]
     low, high = extremes(actions)
     obs = {key: (features[name].shape, features[name].dtype) for key, name in names.items()}
-    return ForeignSpec(folder.parent.name, obs, low, high, max(map(len, actions)), DEFAULT_RATE_HZ, False)
+    own = _exported(folder)
+    rate_hz = None if own is None else own[0].env.control_hz
+    return ForeignSpec(folder.parent.name, obs, low, high, max(map(len, actions)), rate_hz)
 
 
 def import_rlds(
@@ -94,7 +95,7 @@ def import_rlds(
     damaged file.
     """
     folder, features = _open(source)
-    own = from_sidecar(read_json(folder / OWN)) if (folder / OWN).is_file() else None
+    own = _exported(folder)
     known: list[ExportedEpisode] = []
     if own is not None and env is None and not keys:
         meta, known = own
@@ -135,6 +136,11 @@ def import_rlds(
     if notes is not None:
         notes += labels.notes()
     return count
+
+
+def _exported(folder: Path) -> tuple[DatasetMeta, list[ExportedEpisode]] | None:
+    """Contract and labels of an export of ours; None for another dataset."""
+    return from_sidecar(read_json(folder / OWN)) if (folder / OWN).is_file() else None
 
 
 def _open(source: str | Path) -> tuple[Path, dict[str, RldsFeature]]:
