@@ -34,11 +34,14 @@ _LARGEST_SIDE = 16384
 
 @dataclass(frozen=True, slots=True)
 class LeRobotFeature:
-    """A column of a LeRobot dataset. dtype: of NumPy, or "video" or "image" (h, w, c)."""
+    """A column of a LeRobot dataset. dtype: of NumPy, or "video" or "image" (h, w, c). names: of the
+    numbers of a vector; empty unless each has one.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+    names: tuple[str, ...] = ()
 
     @property
     def is_picture(self) -> bool:
@@ -81,10 +84,10 @@ def own_features(meta: DatasetMeta, pictures: str) -> dict[str, dict[str, Any]]:
 
 
 def _feature(dtype: str, shape: tuple[int, ...], unit: str = "") -> dict[str, Any]:
-    return {"dtype": dtype, "shape": list(shape), "names": _number_names(unit, shape)}
+    return {"dtype": dtype, "shape": list(shape), "names": number_names(unit, shape)}
 
 
-def _number_names(unit: str, shape: tuple[int, ...]) -> list[str] | None:
+def number_names(unit: str, shape: tuple[int, ...]) -> list[str] | None:
     """Names of a vector's numbers, such as those of joints; with their unit where one comes twice."""
     segments = parse_unit(unit)
     names = [name for segment in segments for name in segment.names]
@@ -151,7 +154,19 @@ def _features(entries: dict[str, Any]) -> Iterator[tuple[str, LeRobotFeature]]:
             continue
         elif stored_dtype(dtype) is None and dtype != "bool":
             raise ValueError(f"{name} of type {dtype!r}")
-        yield name, LeRobotFeature(name, dtype, shape)
+        named = tuple(_flat_names(entry.get("names"))) if len(shape) == 1 else ()
+        yield name, LeRobotFeature(name, dtype, shape, named if shape == (len(named),) else ())
+
+
+def _flat_names(names: Any) -> Iterator[str]:
+    """Names in a list, also inside groups ({"motors": [...]}), or with their numbers ({"x": 0, "y": 1})."""
+    if isinstance(names, str):
+        yield names
+    elif isinstance(names, dict) and all(isinstance(number, int) for number in names.values()):
+        yield from sorted(names, key=lambda name: names[name])
+    elif isinstance(names, dict | list):
+        for each in names.values() if isinstance(names, dict) else names:
+            yield from _flat_names(each)
 
 
 def pyarrow() -> tuple[Any, Any]:

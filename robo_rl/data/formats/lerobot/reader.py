@@ -22,6 +22,7 @@ from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
 from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
 from robo_rl.data.formats.exported_labels import ExportedLabels, labelled
 from robo_rl.data.formats.lerobot import layout
+from robo_rl.data.formats.lerobot.column_order import column_order, ordered
 from robo_rl.data.formats.lerobot.columns import from_arrow
 from robo_rl.data.formats.lerobot.final_obs import known_final, read_final
 from robo_rl.data.formats.lerobot.layout import LeRobotFeature, LeRobotInfo
@@ -69,7 +70,9 @@ def import_lerobot(
     A folder that `export_lerobot` wrote is imported exactly, videos as they were decoded. For others the
     contract is `env`, or inferred: rate and shapes of info.json, limits a little wider than the actions. An
     export of ours keeps its labels with another contract, too. keys: observation -> feature; None: every
-    feature `observation.*`. Raises DataError for another version or a broken folder.
+    feature `observation.*`. Numbers of states and actions come in the order of `env`, if it has the
+    same names. notes: gets sentences on this order, and on labels that were not used. Raises DataError for
+    another version or a broken folder.
     """
     root = Path(source)
     reader = _Reader(LeRobotInfo.load(root))
@@ -88,6 +91,8 @@ def import_lerobot(
         final = (
             {} if stored is None else known_final(root, stored.env, names, [each.labels for each in known])
         )
+    said: list[str] = []
+    order = {} if exact or env is None else column_order(env, names, reader.features, said)
     places = reader.places()
     labels = ExportedLabels(known, len(places))
     if exact and len(known) != len(places):
@@ -113,11 +118,12 @@ def import_lerobot(
                     number = None  # the episodes may have another order
                 rows = _labelled(rows, None if number is None else known[number].labels, task)
                 rows = rows.with_final_obs(final[number]) if number in final else rows
+                rows = ordered(rows, order)
             write_rows(writer, matching(meta.env, rows, where))
             if progress is not None:
                 progress(i + 1, len(places[:limit]))
     if notes is not None:
-        notes += [] if exact else labels.notes()
+        notes += [] if exact else [*said, *labels.notes()]
     return len(places[:limit])
 
 
@@ -142,6 +148,10 @@ class _Reader:
     def close(self) -> None:
         for _, video in self._videos.values():
             video.close()
+
+    @property
+    def features(self) -> Mapping[str, LeRobotFeature]:
+        return self._info.features
 
     @property
     def has_video(self) -> bool:
