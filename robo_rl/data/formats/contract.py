@@ -10,8 +10,9 @@ import numpy as np
 from numpy import ndarray
 
 from robo_rl.core.errors import DataError
-from robo_rl.core.shapes import Float32
+from robo_rl.core.shapes import Bool, Float32
 from robo_rl.core.spec import ROBOT_SUITE, ActionSpec, ArraySpec, EnvSpec, image_fault
+from robo_rl.core.text.counts import counted
 
 MARGIN = 0.05  # fraction of the range of the actions by which inferred limits are wider
 _LARGEST_BYTES = 1 << 28  # of one observation: 8192 x 8192 pixels
@@ -62,6 +63,29 @@ def unknown_rate(source: object) -> str:
     return (
         f"{source} states no rate, and a policy must act at the rate of its data. Give "
         "rate_hz=<frames per second>, or env= of the task in which it was recorded."
+    )
+
+
+def without_unknown_end(
+    done: Bool[ndarray, " n"], success: bool | None, truncated: Bool[ndarray, " n"] | None = None
+) -> Bool[ndarray, " n"]:
+    """Flags of `terminated` for those of `done`, which is also true where an episode ran out of time.
+
+    At the last frame, a done is an ending of the task if the episode succeeded there, or if `truncated` is
+    stated and false; otherwise it is unknown which of both it is, and false.
+    """
+    terminated = done if truncated is None else done & ~truncated
+    if truncated is None and not success:
+        terminated = terminated.copy()
+        terminated[-1:] = False
+    return terminated
+
+
+def unknown_ends(episodes: int) -> str:
+    """Sentence on episodes whose last frame `without_unknown_end` has changed."""
+    return (
+        f"{counted(episodes, 'episode')} ended by a flag of done, without one of success or of a time-out. "
+        "Their last frames are stored as not terminated."
     )
 
 

@@ -29,7 +29,16 @@ from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.reader import EpisodeStore
 from robo_rl.data.episodes.schema import STAMPS, Codec, DatasetMeta
-from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs, safe_key, stored_dtype
+from robo_rl.data.formats.contract import (
+    ForeignSpec,
+    extremes,
+    inferred,
+    require_obs,
+    safe_key,
+    stored_dtype,
+    unknown_ends,
+    without_unknown_end,
+)
 from robo_rl.data.formats.exported_labels import labelled
 from robo_rl.data.formats.output import new_output
 from robo_rl.data.formats.rows import (
@@ -109,7 +118,9 @@ def import_robomimic(
 
     A file of `export_robomimic` is imported exactly. For others the contract is `env`, or is inferred:
     limits a little wider than the actions, the rate in env_args. keys: observation -> name in
-    obs/; None: all, `<camera>_image` as `image.<camera>`. Raises DataError for a file of another structure.
+    obs/; None: all, `<camera>_image` as `image.<camera>`. notes: gets a sentence on
+    episodes of which it is not known whether they ran out of time. Raises DataError for a file of another
+    structure.
     """
     with _reading(source) as file:
         demos = _demos(file, source)[:limit]
@@ -124,6 +135,7 @@ def import_robomimic(
             contract = env or inferred(_foreign(file, demos, names, source))
             meta, own = DatasetMeta(contract, image_codec or "raw", stamps=()), None
             marked = _marked(file)
+        unknown = 0  # episodes of which it is not known whether they ran out of time
         info = {**meta.info, "source": Path(source).name}
         with atomic_dataset(
             out, meta.env, image_codec=image_codec or "raw", stamps=meta.stamps, info=info
@@ -134,9 +146,12 @@ def import_robomimic(
                     rows = _read_own(group, names, meta, where)
                 else:
                     rows = _read_foreign(group, names, marked.get(demo), task, where)
+                    unknown += _ends_with_done(group) and not rows.terminated[-1:].any()
                 write_rows(writer, matching(meta.env, rows, where))
                 if progress is not None:
                     progress(i + 1, len(demos))
+    if unknown and notes is not None:
+        notes.append(unknown_ends(unknown))
     return len(demos)
 
 
@@ -177,6 +192,8 @@ def _read_foreign(
     known = None if own is None else labels_from(own)
     rows = _read_demo(demo, names, where)
     rows = replace(rows, labels=replace(rows.labels, success=success))
+    if known is None:
+        rows = replace(rows, terminated=without_unknown_end(rows.terminated, success))
     if (
         known is not None
         and known.final_obs
@@ -184,6 +201,10 @@ def _read_foreign(
     ):
         rows = _with_final(rows, demo, names, where)
     return labelled(rows, known, task)
+
+
+def _ends_with_done(demo: Any) -> bool:
+    return "dones" in demo and bool(np.any(demo["dones"][-1:]))
 
 
 def _with_final(rows: EpisodeRows, demo: Any, names: Mapping[str, str], where: str) -> EpisodeRows:

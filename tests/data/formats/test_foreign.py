@@ -22,7 +22,8 @@ from robo_rl.data.validate import validate
 from tests.data.recordings import ENV, STATE_ENV, record
 
 h5py = pytest.importorskip("h5py")
-pytest.importorskip("pyarrow")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +157,45 @@ def test_a_foreign_robomimic_file_gets_an_inferred_contract(robomimic: Path, tmp
         "image.agentview": ((4, 6, 3), "uint8"),
     }
     assert [episode.frames for episode in store] == [4, 12]
-    assert store.episode(1).terminated.tolist() == [False] * 11 + [True]
+    assert not store.episode(1).terminated.any()
+
+
+def test_an_end_that_may_be_a_time_out_is_no_termination(
+    robomimic: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`dones` is 1 at the end of every demo, whatever ended it; only a success tells that the task did. RL
+    estimates returns of 0 after a termination.
+    """
+    with h5py.File(robomimic, "a") as file:
+        file.create_dataset("mask/successful", data=np.array([b"demo_11"]))
+    assert main(["data", "import", f"source={robomimic}", f"out={tmp_path / 'out'}"]) == 0
+    store = EpisodeStore(tmp_path / "out")
+    assert [bool(episode.terminated[-1]) for episode in store] == [False, True]
+    assert "1 episode ended by a flag of done" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("truncated", [None, False, True])
+def test_a_done_of_lerobot_may_be_a_time_out(lerobot: Path, tmp_path: Path, truncated: bool | None) -> None:
+    """`next.done` is true at the end of every episode: a termination only where the episode succeeded, or
+    where `next.truncated` says that it did not run out of time. Episodes 0 and 2 succeeded.
+    """
+    table = lerobot / "data/chunk-000/file-000.parquet"
+    rows = pq.read_table(table).drop_columns(["next.terminated"])
+
+    def change(info: dict[str, Any]) -> None:
+        flag = info["features"].pop("next.terminated")
+        if truncated is not None:
+            info["features"]["next.truncated"] = flag
+
+    _edit(lerobot / "meta/info.json", change)
+    if truncated is not None:
+        rows = rows.append_column("next.truncated", pa.array([truncated] * len(rows)))
+    pq.write_table(rows, table)
+    notes: list[str] = []
+    import_lerobot(lerobot, tmp_path / "out", notes=notes)
+    ends = [bool(episode.terminated[-1]) for episode in EpisodeStore(tmp_path / "out")]
+    assert ends == {None: [True, False, True], False: [True] * 3, True: [False] * 3}[truncated]
+    assert [note[:9] for note in notes] == ([] if truncated is not None else ["1 episode"])
 
 
 def test_keys_choose_and_name_observations(robomimic: Path, tmp_path: Path) -> None:

@@ -15,11 +15,18 @@ from numpy import ndarray
 
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.durable import read_json
-from robo_rl.core.shapes import Shaped, UInt8
+from robo_rl.core.shapes import Bool, Shaped, UInt8
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec, DatasetMeta, EpisodeMeta
-from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
+from robo_rl.data.formats.contract import (
+    ForeignSpec,
+    extremes,
+    inferred,
+    require_obs,
+    unknown_ends,
+    without_unknown_end,
+)
 from robo_rl.data.formats.exported_labels import ExportedLabels, labelled
 from robo_rl.data.formats.lerobot import layout
 from robo_rl.data.formats.lerobot.column_order import column_order, ordered
@@ -32,7 +39,7 @@ from robo_rl.data.formats.pictures import decode_picture
 from robo_rl.data.formats.rows import EpisodeRows, from_sidecar, matching, verified, write_rows
 
 _REWARDS = ("next.reward", "reward")
-_ENDS = ("next.terminated", "next.done")
+_ENDS = ("next.terminated", "next.done", "next.truncated", "next.success")
 _HUMAN = ("intervention", "complementary_info.is_intervention")
 Progress = Callable[[int, int], None] | None
 
@@ -123,6 +130,7 @@ def import_lerobot(
             if progress is not None:
                 progress(i + 1, len(places[:limit]))
     if notes is not None:
+        said += [unknown_ends(reader.unknown_ends)] if reader.unknown_ends else []
         notes += [] if exact else [*said, *labels.notes()]
     return len(places[:limit])
 
@@ -142,6 +150,7 @@ class _Reader:
     def __init__(self, info: LeRobotInfo) -> None:
         self._info, self._root = info, info.root
         self._tables: dict[tuple[int, int], Any] = {}
+        self.unknown_ends = 0  # episodes read of which it is not known whether they ran out of time
         self._videos: dict[str, tuple[tuple[int, int], Mp4Reader]] = {}
         self._tasks = self._read_tasks()
 
@@ -219,7 +228,6 @@ class _Reader:
             if name in table.column_names and not features[name].is_picture
         }
         reward = next((read[name] for name in _REWARDS if name in read), np.zeros(n))
-        ends = next((read[name] for name in _ENDS if name in read), np.zeros(n))
         human = next((read[name] for name in _HUMAN if name in read), np.zeros(n))
         success = read.get("next.success")
         task = place.tasks[0] if place.tasks else self._task(read)
@@ -227,11 +235,22 @@ class _Reader:
             obs,
             np.asarray(read["action"], dtype=np.float32).reshape(n, -1),
             np.asarray(reward, dtype=np.float32).reshape(n),
-            np.asarray(ends).reshape(n) > 0,
+            self._terminated(read, n),
             np.asarray(human).reshape(n) > 0,
             {name: read[f"stamps.{name}"].reshape(n) for name in stamps},
             EpisodeMeta(complete=True, task=task, success=None if success is None else bool(success.any())),
         )
+
+    def _terminated(self, read: Mapping[str, Shaped[ndarray, "n ..."]], n: int) -> Bool[ndarray, " n"]:
+        """next.terminated, or what next.done, next.truncated and next.success tell of it."""
+        flags = {name: np.asarray(read[name]).reshape(n) > 0 for name in _ENDS if name in read}
+        if "next.terminated" in flags:
+            return flags["next.terminated"]
+        done = flags.get("next.done", np.zeros(n, dtype=bool))
+        success = bool(flags["next.success"][-1]) if "next.success" in flags else None
+        found = without_unknown_end(done, success, flags.get("next.truncated"))
+        self.unknown_ends += "next.truncated" not in flags and bool(done[-1] and not found[-1])
+        return found
 
     def _observation(
         self, feature: LeRobotFeature, table: Any, place: _Place, where: str
