@@ -16,6 +16,7 @@ from robo_rl.core.shapes import Int64, Shaped
 from robo_rl.core.spec import EnvSpec
 from robo_rl.data.episodes.atomic_dataset import atomic_dataset
 from robo_rl.data.episodes.schema import Codec
+from robo_rl.data.episodes.whole_numbers import require_in_range
 from robo_rl.data.formats.contract import ForeignSpec, extremes, inferred, require_obs
 from robo_rl.data.formats.replay_buffer import ExportedRecord
 from robo_rl.data.formats.rows import EpisodeRows, write_rows
@@ -135,7 +136,11 @@ def _episode(
         for key, source in mapping.items()
     }
     for key, spec in env.obs.items():
-        arrays[key] = _image(key, arrays[key]) if spec.dtype == "uint8" else arrays[key].astype(spec.dtype)
+        if spec.dtype == "uint8":
+            arrays[key] = _image(key, arrays[key])
+        else:
+            require_in_range(key, arrays[key], spec.dtype)
+            arrays[key] = arrays[key].astype(spec.dtype)
     action = arrays["action"].astype(np.float32)
     for key in (*env.obs, "action"):
         check_finite(

@@ -44,6 +44,7 @@ from robo_rl.data.episodes.schema import (
     EpisodeMeta,
 )
 from robo_rl.data.episodes.shard import PayloadFile, row_bytes, shard_name
+from robo_rl.data.episodes.whole_numbers import require_in_range
 
 Obs = Mapping[str, ArrayLike]
 Flag = bool | np.bool_  # simulators return numpy scalars
@@ -325,4 +326,5 @@ def _row(column: Column, value: ArrayLike) -> Shaped[ndarray, "..."]:
             f"'{column.name}' is {array.dtype}{list(array.shape)}, the dataset stores "
             f"{column.dtype}{list(column.row_shape)}. Convert it, or create a dataset with another EnvSpec."
         )
+    require_in_range(column.name, array, column.dtype)
     return np.ascontiguousarray(array, dtype=column.dtype).reshape(column.row_shape)

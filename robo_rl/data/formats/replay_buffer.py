@@ -28,6 +28,7 @@ from robo_rl.data.formats.output import new_output
 from robo_rl.data.formats.rows import (
     SIDECAR,
     EpisodeRows,
+    ExportedEpisode,
     checksum,
     from_sidecar,
     raw_bytes,
@@ -135,7 +136,10 @@ class ExportedRecord:
     def __init__(self, buffer: ZarrBuffer, episodes: int, arrays: Mapping[str, str]) -> None:
         found = buffer.attribute(SIDECAR)
         self._buffer, self._arrays = buffer, arrays
-        self._meta, self._known = from_sidecar(found) if isinstance(found, dict) else (None, [])
+        self._meta: DatasetMeta | None = None
+        self._known: list[ExportedEpisode] = []
+        if isinstance(found, dict):
+            self._meta, self._known = from_sidecar(found)
         self._labels = ExportedLabels(self._known, episodes)
         finals = [each.labels.final_obs for each in self._known]
         self._final_rows = np.cumsum([0, *finals]).tolist()

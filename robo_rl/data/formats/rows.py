@@ -17,6 +17,7 @@ from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
 from robo_rl.data.episodes.schema import DatasetMeta, EpisodeMeta
 from robo_rl.data.episodes.shard import row_bytes
+from robo_rl.data.episodes.whole_numbers import require_in_range
 
 SIDECAR = "robo_rl"  # name under which an export keeps our contract and labels, for an exact import
 _LABELS = ("success", "complete", "task", "seed", "operator", "recorded_at", "info")
@@ -216,11 +217,13 @@ def matching(env: EnvSpec, rows: EpisodeRows, where: str) -> EpisodeRows:
     expected["action"] = ((env.action.dim,), "float32")
     for key, values in arrays.items():
         shape, dtype = expected[key]
-        if values.shape[1:] != shape or not np.can_cast(values.dtype, dtype, "same_kind"):
+        integers = values.dtype.kind in "iu" and np.dtype(dtype).kind in "iu"
+        if values.shape[1:] != shape or not (integers or np.can_cast(values.dtype, dtype, "same_kind")):
             raise DataError(
                 f"{where}: '{key}' is {values.dtype}{list(values.shape[1:])}, the contract expects "
                 f"{dtype}{list(shape)}. Choose another env=, robot= or keys=."
             )
+        require_in_range(f"{where}: {key}", values, dtype)
     return replace(
         rows,
         obs={key: np.asarray(values, dtype=expected[key][1]) for key, values in rows.obs.items()},
