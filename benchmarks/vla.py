@@ -34,7 +34,8 @@ ones go to tasks in proportion to the failures of the pupil before in 20 episode
 
 --bases names policies that were trained with different seeds (--name ... --set seed=...): success with and
 without noise is then over all of them, and after_rl_success has a base for each of --rl-seeds.
---checkpoint measures a run that is not finished.
+--checkpoint measures a run that is not finished. --eval-seed 8 measures on other episodes, for a policy whose
+settings were chosen on those of seed 0.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=2000, help="updates of each policy")
     options.add_argument("--batch-size", type=int, default=16, help="windows per update")
     options.add_argument("--episodes-per-task", type=int, default=20, help="evaluation episodes of each task")
+    options.add_argument("--eval-seed", type=int, default=0, help="seed of these episodes")
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="lines to measure")
     options.add_argument("--single-tasks", nargs="+", help="tasks of single_task_success; none: all")
     options.add_argument("--set", nargs="*", default=[], help="more settings of training, key=value")
@@ -183,6 +185,9 @@ class Measurement:
         """Outcomes of a policy, kept in a file of this name. settings: of the evaluation."""
         tasks = settings.pop("only", self.tasks)
         home = Path(policy.partition("@")[0])
+        if seed := self.args.eval_seed:
+            settings.setdefault("seed", seed)
+            name = f"{name}_seed{seed}"
         file = home / f"{name}{'_at_' + policy.partition('@')[2] if '@' in policy else ''}.json"
         if not file.exists():
             lanes = min(12, len(tasks) * self.args.episodes_per_task)
@@ -363,7 +368,11 @@ class Measurement:
     def say(self, name: str, outcomes: list[bool], by_task: ByTask) -> None:
         rate, args = SuccessRate.of(outcomes), self.args
         more = {"k": rate.k, "n": rate.n, "wilson95": list(rate.wilson()), "demos_per_task": args.demos}
-        more |= {"updates": args.checkpoint or args.steps, "batch_size": args.batch_size} | self.more
+        more |= {
+            "eval_seed": args.eval_seed,
+            "updates": args.checkpoint or args.steps,
+            "batch_size": args.batch_size,
+        } | self.more
         emit(f"vla/{args.suite}/{name}", rate.rate, "fraction", **more, tasks=sorted(by_task))
 
 

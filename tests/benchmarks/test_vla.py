@@ -42,7 +42,9 @@ def test_each_task_is_told_its_opposite_and_measured_once(
         settings["out"].write_text(json.dumps(report))
 
     monkeypatch.setattr(module, "verb", verb)
-    args = Namespace(suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None, workers=0)
+    args = Namespace(
+        suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None, workers=0, eval_seed=0
+    )
     outcomes = module.Measurement(args, tmp_path).other_instruction()
     assert outcomes == {task: [True, False] for task in SUITES["mt6"]}
     for task, instruction in told.items():
@@ -51,6 +53,9 @@ def test_each_task_is_told_its_opposite_and_measured_once(
     told.clear()
     assert module.Measurement(args, tmp_path).other_instruction() == outcomes
     assert not told
+    args.eval_seed = 8  # other episodes, which need files of their own
+    module.Measurement(args, tmp_path).other_instruction()
+    assert len(told) == 6
 
 
 def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,6 +91,7 @@ def test_after_rl_counts_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     args = Namespace(
         suite="mt6", name="vla", checkpoint=7, episodes_per_task=2, most_steps=None, demos=15, batch_size=16,
         rl="steering", rl_seeds=[0, 1], bases=None, rl_steps=24, rl_set=[], workers=0, device="cpu",
+        eval_seed=0,
     )  # fmt: skip
     measurement = module.Measurement(args, tmp_path)
     outcomes = measurement.after_rl()
