@@ -118,6 +118,14 @@ def test_a_contract_is_checked_when_it_is_made(make: Callable[[], object], messa
         make()
 
 
+def test_only_uint8_with_the_axes_of_a_picture_is_one() -> None:
+    """A vector of uint8, also one that was bool, is a state; a picture of a wrong shape is still refused."""
+    assert sense_of("touching", ArraySpec((2,), "uint8")) == "state"
+    assert sense_of("top", ArraySpec((8, 8, 3), "uint8")) == "image"
+    assert sense_of("image.top", ArraySpec((8, 8), "uint8")) == "image"
+    assert sense_of("segmentation.top", ArraySpec((8, 8, 1), "uint8")) == "segmentation"
+
+
 def test_policies_do_not_see_privileged_observations() -> None:
     """What only a simulator knows leaves the contract of policies; another contract stays the same object."""
     obs = {"state": ArraySpec((2,)), "privileged.task": ArraySpec((3,))}
