@@ -136,13 +136,18 @@ class TrainData:
         )
 
     def fingerprint(self) -> dict[str, int]:
-        """Numbers that differ for other episodes."""
+        """Numbers that differ for other episodes, and for other observations and actions in the same ones.
+
+        The content is known by the checksums in each episode.json; no array is read.
+        """
         numbers = [[episode.number for episode in selection.episodes] for selection in self.selections]
         text = str(numbers[0] if len(numbers) == 1 else numbers)
+        content = [array_checksums(episode) for episode in self.episodes]
         return {
             "episodes": len(self.episodes),
             "frames": self.frames,
             "numbers_crc32": zlib.crc32(text.encode()),
+            "content_crc32": zlib.crc32(str(content).encode()),
         }
 
     def check_windows(self, **lengths: int) -> None:
@@ -198,6 +203,12 @@ class TrainData:
         ]
         columns = {key: torch.cat([table[key] for table in tables]) for key in tables[0]}
         return TensorWindows(columns, action.normalize(columns.pop("action")))
+
+
+def array_checksums(episode: Episode) -> list[tuple[str, int]]:
+    """(name, CRC-32C) of the arrays that a training reads: observations and actions, not labels."""
+    names = [*sorted(episode.dataset.env.for_datasets().obs), "action"]
+    return [(name, episode.meta.arrays[name].crc32c) for name in names if name in episode.meta.arrays]
 
 
 def check_images(store: EpisodeStore) -> None:
