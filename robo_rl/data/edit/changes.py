@@ -110,8 +110,9 @@ def split_at(
 ) -> EditReport:
     """Cut an episode before `frame`. The first part keeps the number, the second gets the next free one.
 
-    The second part keeps the success label, and the first has none. Raises as `delete_episodes` does, and
-    ConfigError for a frame that leaves an empty part.
+    The second part keeps the success label. The first has none, or that of a failure: it is trained on as a
+    demonstration without an end of its own, and not at all if the episode failed. Raises as
+    `delete_episodes` does, and ConfigError for a frame that leaves an empty part.
     """
     root, _, there = _chosen(path, [episode])
     whole = Episode(_folder(root, episode), DatasetMeta.load(root))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +140,27 @@ def test_each_part_of_a_split_keeps_its_own_reward_marks(tmp_path: Path) -> None
     split_at(tmp_path / "set", 0, 3)
     rewards = [marked_reward(episode.meta).tolist() for episode in EpisodeStore(tmp_path / "set")]
     assert rewards == [[0.0, 1.0, 0.0], [0.0, -1.0, 0.0]]
+
+
+def test_a_part_that_ends_at_a_cut_is_known(small: Path) -> None:
+    """Also where a first part is split again, and in datasets that an earlier release has split."""
+    split_at(small, 0, 2)
+    split_at(small, 0, 1)
+    assert {e.number: e.continues for e in EpisodeStore(small)} == {0: True, 1: False, 2: False, 3: True}
+    for number in (0, 2):
+        file = small / f"episodes/{number:06d}/episode.json"
+        meta = json.loads(file.read_text())
+        meta["info"]["split"].pop("continues")
+        file.unlink()
+        file.write_text(json.dumps(meta))
+    assert [e.continues for e in EpisodeStore(small)][:3] == [True, False, False]
+
+
+def test_both_parts_of_a_failure_are_failures(small: Path) -> None:
+    """The first part may hold the cause, and training leaves failures out."""
+    relabel_episodes(small, [0], success=False)
+    split_at(small, 0, 1)
+    assert [e.success for e in EpisodeStore(small) if e.number in (0, 2)] == [False, False]
 
 
 EDITS: dict[str, Callable[..., EditReport]] = {
