@@ -79,7 +79,14 @@ def target_of(picture: str) -> str:
 
 
 def image_fault(key: str, spec: ArraySpec) -> str:
-    """Sentence on an `image.<camera>` that is not uint8 (h, w, 3); empty for all other observations."""
+    """Sentence on an `image.<camera>` that is not uint8 (h, w, 3), or a depth that holds whole numbers, which
+    are not metres; empty for all other observations.
+    """
+    if sense_of(key, spec) == "depth" and not spec.dtype.startswith("float"):
+        return (
+            f"Observation '{key}' is {spec.dtype} {spec.shape}, but depths must be float32 in metres: divide "
+            "millimetres by 1000."
+        )
     rgb = spec.dtype == "uint8" and len(spec.shape) == 3 and spec.shape[-1] == 3
     if rgb or not key.startswith("image."):
         return ""

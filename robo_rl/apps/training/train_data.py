@@ -212,7 +212,9 @@ def array_checksums(episode: Episode) -> list[tuple[str, int]]:
 
 
 def check_images(store: EpisodeStore) -> None:
-    """Raise DataError for an image of another type than uint8 (h, w, 3), which no policy reads."""
+    """Raise DataError for an image of another type than uint8 (h, w, 3), and a depth of whole numbers, which
+    no policy reads.
+    """
     for key, array in store.spec.obs.items():
         if fault := image_fault(key, array):
             raise DataError(

@@ -192,6 +192,19 @@ def test_an_image_of_another_type_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_depths_in_millimetres_are_refused(tmp_path: Path) -> None:
+    """A dataset of an earlier release may hold them; the network would see a constant picture."""
+    env = replace(ENV, obs={"state": ENV.obs["state"], "depth.front": ArraySpec((16, 12), "float32")})
+    data = tmp_path / "data"
+    DatasetWriter.create(data, env, min_free_bytes=0, durable=False).close()
+    meta = json.loads((data / "dataset.json").read_text())
+    meta["env"]["obs"]["depth.front"]["dtype"] = "uint16"
+    (data / "dataset.json").write_text(json.dumps(meta))
+    with pytest.raises(DataError, match=r"'depth.front' is uint16 .* divide millimetres by 1000"):
+        train.main(train_config(data, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_long_training_is_announced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
