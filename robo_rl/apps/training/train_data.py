@@ -17,6 +17,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ActionSpec, EnvSpec, image_fault, sense_of, target_of
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
+from robo_rl.data.edit.changes import task_changed
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.recover import empty_sentence
 from robo_rl.data.joined_windows import JoinedWindows
@@ -171,12 +172,14 @@ class TrainData:
     def wordings(self) -> dict[str, tuple[str, ...]]:
         """Each instruction -> all instructions of its task, by the task in the notes of the episodes.
 
-        An instruction of several tasks, or of episodes without a task, is alone.
+        An instruction of several tasks, or of episodes without a task, is alone, and so is one that was given
+        to episodes later: it may name another task than the one that the environment had.
         """
         tasks: dict[str, set[Any]] = {}
         for episode in self.episodes:
             for told in np.unique(episode.obs(INSTRUCTION), axis=0):
-                tasks.setdefault(to_text(told), set()).add(episode.meta.info.get(TASK_NOTE))
+                of = tasks.setdefault(to_text(told), set())
+                of |= set() if task_changed(episode.meta) else {episode.meta.info.get(TASK_NOTE)}
         alike = {text: next(iter(of)) if len(of) == 1 else None for text, of in sorted(tasks.items())}
         return {
             text: (text,) if task is None else tuple(each for each, of in alike.items() if of == task)

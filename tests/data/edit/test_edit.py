@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from robo_rl.core.errors import ConfigError, DataError, LockedError
+from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_bytes, to_text
 from robo_rl.data.edit import swap
 from robo_rl.data.edit.changes import (
     EditReport,
@@ -19,6 +21,7 @@ from robo_rl.data.edit.changes import (
     parse_episodes,
     relabel_episodes,
     split_at,
+    task_changed,
     undo,
 )
 from robo_rl.data.edit.listing import list_episodes
@@ -92,6 +95,30 @@ def test_relabelled_episodes_keep_their_earlier_label(dataset: Path) -> None:
     before[0].pop("meta"), after[0].pop("meta")
     assert after == before
     assert not validate(dataset)
+
+
+def test_a_new_task_is_what_a_policy_is_told(tmp_path: Path) -> None:
+    """Policies of words learn the observation `instruction`; an undo brings the old text back."""
+    env = replace(STATE_ENV, obs=STATE_ENV.obs | {INSTRUCTION: INSTRUCTION_SPEC})
+    writer = DatasetWriter.create(tmp_path / "set", env, stamps=(), min_free_bytes=0)
+    for _ in range(2):
+        with writer.episode(task="open the drawer") as episode:
+            for _ in range(3):
+                episode.add({"state": np.zeros(3), INSTRUCTION: to_bytes("open the drawer")}, np.zeros(2))
+            episode.commit(success=True)
+    writer.close()
+
+    def told() -> list[set[str]]:
+        return [{to_text(row) for row in each.obs(INSTRUCTION)} for each in EpisodeStore(tmp_path / "set")]
+
+    with pytest.raises(ConfigError, match="at most 128"):
+        relabel_episodes(tmp_path / "set", [1], task="close " * 40)
+    relabel_episodes(tmp_path / "set", [1], task="close the drawer")
+    assert told() == [{"open the drawer"}, {"close the drawer"}]
+    assert not [fault for fault in validate(tmp_path / "set") if fault.severity == "error"]
+    assert [task_changed(each.meta) for each in EpisodeStore(tmp_path / "set")] == [False, True]
+    undo(tmp_path / "set")
+    assert told() == [{"open the drawer"}] * 2
 
 
 @pytest.mark.parametrize("new", [True, False, None])
