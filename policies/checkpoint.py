@@ -22,8 +22,10 @@ from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files.durable import read_json, write_atomic, write_json
 from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.named_numbers import units_conflict
 
 FORMAT = 1
+RATE_SLACK = 1e-3  # largest share by which rates differ that count as equal
 
 
 def save_policy(folder: Path, policy: SavedPolicy, train: Mapping[str, Any] | None = None) -> None:
@@ -103,17 +105,18 @@ def load_weights(policy: nn.Module, weights: Mapping[str, Tensor], source: str) 
 
 
 def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = None) -> None:
-    """Raise CheckpointError that names the first key, shape or action limit of `env` that does not fit.
+    """Raise CheckpointError that names the first key, shape, unit or action limit of `env` that does not fit.
 
-    dataset: folder whose contract `env` is; None: `env` is the contract of an environment.
+    dataset: folder whose contract `env` is, whose rate must fit, too; None: `env` is the contract of an
+    environment, in which a policy may be measured at another rate (`other_rate`).
     """
     source, use = env.name, "environment"
     remedy = "Use the task that it was trained for, with the same options."
     if dataset is not None:
         source, use = f"the dataset {dataset} of {env.name}", "dataset"
         remedy = "Give a dataset of the task that it was trained for."
-    trained = getattr(policy, "env", None)
-    where = f" in {trained.name}" if isinstance(trained, EnvSpec) else ""
+    trained = _trained_env(policy)
+    where = f" in {trained.name}" if trained is not None else ""
     for key, array in policy.obs_spec.items():
         if key not in env.obs:
             raise CheckpointError(
@@ -127,6 +130,11 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = No
                 f"Observation '{key}' of {source} is {found.dtype} {found.shape}, but the policy was "
                 f"trained{where} on {array.dtype} {array.shape}. {remedy}"
             )
+        if units_conflict(found.unit, array.unit):
+            raise CheckpointError(
+                f"Observation '{key}' of {source} is in '{found.unit}', but the policy was trained{where} on "
+                f"'{array.unit}'. The same number would mean another thing. {remedy}"
+            )
     ours, theirs = policy.action_spec, env.action
     if ours.dim != theirs.dim:
         raise CheckpointError(
@@ -139,6 +147,31 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = No
             f"for {ours.low}..{ours.high}. The same action would be another motion; use matching limits, "
             "by robo-rl train action_range=limits if these are the range of recorded actions."
         )
+    if units_conflict(theirs.unit, ours.unit):
+        raise CheckpointError(
+            f"Actions of {source} are in '{theirs.unit}', but the policy was trained{where} on "
+            f"'{ours.unit}'. The same action would be another motion. {remedy}"
+        )
+    if dataset is not None and trained is not None and (rates := other_rate(trained, env)):
+        raise CheckpointError(
+            f"{dataset} was recorded at {rates[1]:g} Hz, but the policy was trained{where} at {rates[0]:g} "
+            f"Hz. The same action would last another time. {remedy}"
+        )
+
+
+def other_rate(trained: EnvSpec, env: EnvSpec) -> tuple[float, float] | None:
+    """(rate of the training, rate of `env`) [Hz] if they differ."""
+    ours, theirs = trained.control_hz, env.control_hz
+    return None if abs(theirs - ours) <= RATE_SLACK * ours else (ours, theirs)
+
+
+def _trained_env(policy: object) -> EnvSpec | None:
+    """Contract that a policy, or the base inside it, was trained on; None if it states none."""
+    while policy is not None:
+        if isinstance(env := getattr(policy, "env", None), EnvSpec):
+            return env
+        policy = getattr(policy, "base", None)
+    return None
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:

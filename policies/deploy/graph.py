@@ -31,13 +31,15 @@ class OnnxGraph:
         runtime = _onnxruntime()
         self._session = _session(runtime, source, name, _options(runtime, threads), providers(device))
         self.name = name
-        self.shapes = {
-            node.name: tuple(node.shape[1:]) for node in self._session.get_inputs()
-        }  # without the batch axis
+        nodes = self._session.get_inputs()
+        self.shapes = {node.name: tuple(node.shape[1:]) for node in nodes}  # without the batch axis
+        self._types = {node.name: _TYPES[node.type] for node in nodes if node.type in _TYPES}
         self.device: str = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
 
     def run(self, inputs: Obs, output: str) -> Tensor:
-        """Run on the inputs of the graph. Raises ConfigError for a missing input or a wrong shape."""
+        """Run on the inputs of the graph, converted to its types. Raises ConfigError for a missing input or a
+        wrong shape.
+        """
         return self._run(inputs, [output])[0]
 
     def run_all(self, inputs: Obs) -> Obs:
@@ -56,6 +58,7 @@ class OnnxGraph:
         import torch
 
         feed = {key: inputs[key].detach().cpu().contiguous().numpy() for key in self.shapes}
+        feed |= {key: feed[key].astype(dtype, copy=False) for key, dtype in self._types.items()}
         return [torch.from_numpy(value) for value in self._session.run(outputs, feed)]
 
 

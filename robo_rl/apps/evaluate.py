@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from policies.base.noise import EpisodeNoise
+from policies.checkpoint import other_rate
 from policies.executor import ChunkExecutor
 from policies.saved_files import POLICY_FILE
 from policies.told import ToldPolicy
@@ -26,7 +27,7 @@ from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
-from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, worker_count
+from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, trained_env_spec, worker_count
 from robo_rl.runs.next_step import after_evaluation, winner
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
@@ -51,6 +52,7 @@ class Evaluation:
     places: tuple[Path, ...]  # of the policies: folders, or addresses
     by_task: dict[str, SuccessRate] = field(default_factory=dict)  # of the policy, in a suite of tasks
     trained_in: str = ""  # environment in which the policy was trained; empty: unknown
+    other_rate: tuple[float, float] | None = None  # [Hz] of training and environment, where they differ
 
     @property
     def rate(self) -> SuccessRate | None:
@@ -85,6 +87,12 @@ class Evaluation:
             lines.append(f"{self.places[1]}: {self.against}")
             lines.append(f"decision: {self.decisions[1]}, {self.runtimes[1]}, measured in turns")
             lines.append(verdict(self.policy, self.against))
+        if self.other_rate is not None:
+            trained_hz, env_hz = self.other_rate
+            lines.append(
+                f"The policy was trained at {trained_hz:g} Hz, and {self.env} runs at {env_hz:g} Hz: an "
+                f"action lasts {trained_hz / env_hz:.3g} times as long as in training."
+            )
         return "\n".join(lines)
 
 
@@ -144,6 +152,8 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
             )
         }
         latencies = latencies_on([actor.policy for actor in policies], env)
+        saved = (first.folder / POLICY_FILE).is_file()
+        rates = other_rate(trained_env_spec(first.folder), env.spec) if saved else None
     report = summary(config, name, first, results, latencies[0])
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
@@ -156,7 +166,7 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     places = tuple(actor.folder for actor in policies)
     against = results.get("against")
     return Evaluation(
-        name, results["policy"], against, tuple(latencies), runtimes, places, by_task, first.env
+        name, results["policy"], against, tuple(latencies), runtimes, places, by_task, first.env, rates
     )
 
 

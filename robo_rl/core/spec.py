@@ -63,12 +63,12 @@ def sense_of(key: str, spec: ArraySpec) -> str:
     """Kind of an observation: "image" (h, w, 3) uint8, "segmentation" (h, w, 1) uint8 (indices into
     `SEGMENTS`), "depth" (h, w) [m], "points" (p, 3) [m], "text" (bytes of an instruction), "privileged" (what
     only a simulator knows), "target" (a label that a policy learns to predict, see `TARGET`), else "state"
-    (numbers of any shape).
+    (numbers of any type and shape, also uint8 that has not the three axes of a picture).
     """
     prefix = key.partition(".")[0]
     if prefix in NAMED_SENSES:
         return NAMED_SENSES[prefix]
-    if spec.dtype == "uint8":
+    if spec.dtype == "uint8" and (len(spec.shape) == 3 or prefix in ("image", "segmentation")):
         return "segmentation" if prefix == "segmentation" else "image"
     return prefix if prefix in ("depth", "points") else "state"
 
@@ -79,7 +79,14 @@ def target_of(picture: str) -> str:
 
 
 def image_fault(key: str, spec: ArraySpec) -> str:
-    """Sentence on an `image.<camera>` that is not uint8 (h, w, 3); empty for all other observations."""
+    """Sentence on an `image.<camera>` that is not uint8 (h, w, 3), or a depth that holds whole numbers, which
+    are not metres; empty for all other observations.
+    """
+    if sense_of(key, spec) == "depth" and not spec.dtype.startswith("float"):
+        return (
+            f"Observation '{key}' is {spec.dtype} {spec.shape}, but depths must be float32 in metres: divide "
+            "millimetres by 1000."
+        )
     rgb = spec.dtype == "uint8" and len(spec.shape) == 3 and spec.shape[-1] == 3
     if rgb or not key.startswith("image."):
         return ""

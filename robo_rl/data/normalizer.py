@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.protocols import Obs
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Float, Shaped
 from robo_rl.core.spec import ActionSpec
 
 # limits: those of the data's contract. data: the range of the recorded actions, see `used_range`. auto: data
@@ -22,7 +22,9 @@ LEAST_MARGIN = 0.01  # of the range of the limits: a joint that hardly moved kee
 
 
 class Normalizer(nn.Module):
-    """x -> clamp((x - center) / scale, -clip, clip) for every float key; other keys are not changed.
+    """x -> clamp((x - center) / scale, -clip, clip) for every fitted key; other keys are not changed.
+
+    Numbers of any type (float64, integers, bool) become float32, in which networks compute.
 
     `fit` maps the range of the data to [-1, 1]. A dimension that is almost constant in the data is only
     centred (scale 1), because division by its tiny range would turn sensor noise into large inputs. The clamp
@@ -43,17 +45,17 @@ class Normalizer(nn.Module):
     @classmethod
     def fit(
         cls,
-        data: Mapping[str, Float[Tensor, "n ..."]],
+        data: Mapping[str, Shaped[Tensor, "n ..."]],
         min_range: float = 1e-4,
         clip: float = 5.0,
         floor: float = 0.0,
     ) -> Normalizer:
-        """Statistics of float arrays whose first axis is the sample. min_range, below which a dimension is
-        constant, and floor: in the units of the data.
+        """Statistics of arrays of numbers of any type, whose first axis is the sample. min_range, below which
+        a dimension is constant, and floor: in the units of the data.
         """
         normalizer = cls({key: tuple(value.shape[1:]) for key, value in data.items()}, clip)
         for i, key in enumerate(normalizer.keys):
-            low, high = data[key].amin(0), data[key].amax(0)
+            low, high = _extremes(data[key])
             half = (high - low) / 2
             normalizer.get_buffer(f"center_{i}").copy_((high + low) / 2)
             normalizer.get_buffer(f"scale_{i}").copy_(
@@ -69,8 +71,8 @@ class Normalizer(nn.Module):
         }
 
     def normalize(self, obs: Obs) -> Obs:
-        """Normalise the fitted keys; leading axes are free. Raises CheckpointError if a key is missing or its
-        shape differs.
+        """Normalise the fitted keys, as float32; leading axes are free. Raises CheckpointError if a key is
+        missing or its shape differs.
         """
         out = dict(obs)
         for i, key in enumerate(self.keys):
@@ -85,9 +87,20 @@ class Normalizer(nn.Module):
                     f"The normaliser was fitted on '{key}' of shape {tuple(center.shape)}, found "
                     f"{tuple(obs[key].shape)}. Use the environment or robot that the policy was trained for."
                 )
-            value = (obs[key] - center) / scale
+            value = (obs[key].to(center.dtype) - center) / scale
             out[key] = value.clamp(-self.clip, self.clip)
         return out
+
+
+def _extremes(values: Shaped[Tensor, "n ..."]) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
+    """Smallest and largest value of every number. Integers become float64: the sum of two large ones exceeds
+    their own type.
+    """
+    if values.dtype in (torch.float16, torch.bfloat16):
+        values = values.float()
+    elif values.dtype != torch.float32:
+        values = values.double()
+    return values.amin(0), values.amax(0)
 
 
 def used_range(limits: ActionSpec, actions: Float[ndarray, "n a"]) -> ActionSpec:

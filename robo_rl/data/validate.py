@@ -61,10 +61,13 @@ def _check_episode(
 
 
 def _contract(env: EnvSpec) -> Iterator[Fault]:
-    """Images that no writer accepts today and no policy trains on; older writers took float images."""
-    advice = "Read the episodes, convert these images to uint8, and write them with DatasetWriter."
+    """Pictures that no writer accepts today and no policy trains on; older writers took images of floats and
+    depths of integers.
+    """
     for key, array in env.obs.items():
         if fault := image_fault(key, array):
+            wanted = "images to uint8" if key.startswith("image.") else "depths to float32 in metres"
+            advice = f"Read the episodes, convert these {wanted}, and write them with DatasetWriter."
             yield Fault(None, fault, advice, "wrong_image")
 
 

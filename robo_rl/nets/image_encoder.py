@@ -113,7 +113,7 @@ class ImageEncoder(nn.Module):
         elif len(self.shape) == 3:
             x = cut.permute(0, 3, 1, 2).float() / 127.5 - 1.0
         else:
-            x = cut.unsqueeze(1).clamp(0.0, self.far_m) * (2.0 / self.far_m) - 1.0
+            x = cut.unsqueeze(1).float().clamp(0.0, self.far_m) * (2.0 / self.far_m) - 1.0
         out: Tensor = self.project(self.pool(self.stages(F.relu(self.stem(x)))))
         return out
 

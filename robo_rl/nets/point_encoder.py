@@ -45,5 +45,5 @@ class PointEncoder(nn.Module):
         )
 
     def forward(self, points: Float[Tensor, "b p c"]) -> Float[Tensor, "b f"]:
-        out: Tensor = self.project(self.each(points).amax(dim=1))
+        out: Tensor = self.project(self.each(points.float()).amax(dim=1))
         return out

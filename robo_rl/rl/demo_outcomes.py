@@ -16,7 +16,8 @@ from robo_rl.core.shapes import Bool, Float, Float32
 class DemoEpisode(Protocol):
     """One recorded episode. Observations may have one row more than actions: the one after the last action.
 
-    intervention: True where a human acted. success: None where it was not recorded.
+    intervention: True where a human acted. success: None where it was not recorded. continues: the recording
+    went on after the last step, because this is an earlier part of a split episode.
     """
 
     @property
@@ -31,6 +32,8 @@ class DemoEpisode(Protocol):
     def intervention(self) -> Bool[ndarray, " n"]: ...
     @property
     def success(self) -> bool | None: ...
+    @property
+    def continues(self) -> bool: ...
     def obs(self, key: str) -> ndarray: ...
 
 
@@ -43,9 +46,13 @@ class DemoOutcome(NamedTuple):
 
 
 def success_outcome(episode: DemoEpisode) -> DemoOutcome:
-    """Reward 1 and termination at the last action."""
+    """Reward 1 and termination at the last action; truncation without a reward at the cut of a split episode,
+    where nothing was reached, unless that part is marked as successful.
+    """
     last = torch.zeros(episode.frames, dtype=torch.bool)
     last[-1] = True
+    if episode.continues and not episode.success:
+        return DemoOutcome(torch.zeros(episode.frames), torch.zeros_like(last), last)
     return DemoOutcome(last.float(), last, torch.zeros_like(last))
 
 

@@ -117,8 +117,8 @@ def find_policy(path: str | Path) -> Path:
             f"policy that starts from it: robo-rl train image.init={path}"
         )
     if (Path(path) / "run.json").is_file():
-        newest = max((at for at, folder in RunDir(Path(path)).steps() if _has_policy(folder)), default=None)
-        so_far = "another run" if newest is None else f"{path}@{newest} for its newest checkpoint"
+        newest = newest_policy(RunDir(Path(path)))
+        so_far = f"{newest} for its newest checkpoint" if newest else "another run"
         raise CheckpointError(
             f"{path} is a run without a policy, because it has not finished. Continue it by the command that "
             f"started it and resume=true, or give {so_far}."
@@ -127,6 +127,16 @@ def find_policy(path: str | Path) -> Path:
         f"{not_a(Path(path), 'a policy')} Give a finished run, a policy folder such as "
         "runs/<name>/policy, or a bundle."
     )
+
+
+def newest_policy(run: RunDir) -> str:
+    """What names the policy of a run for `find_policy`: the run, or its newest checkpoint; empty without
+    any.
+    """
+    if (run.policy / POLICY_FILE).is_file():
+        return str(run.path)
+    newest = max((at for at, folder in run.steps() if _has_policy(folder)), default=None)
+    return "" if newest is None else f"{run.path}@{newest}"
 
 
 def _has_policy(checkpoint: Path) -> bool:

@@ -23,6 +23,7 @@ from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
+from robo_rl.eval.timing import Latency
 from robo_rl.runs.next_step import (
     after_data,
     after_distillation,
@@ -315,6 +316,15 @@ def test_an_evaluation_never_recommends_the_worse_policy(
 def test_a_policy_of_another_task_is_known(trained: str, name: str, same: bool) -> None:
     """Its failures there say nothing about its training."""
     assert evaluated(0, env=name, trained_in=trained).same_task is same
+
+
+def test_another_rate_than_that_of_the_training_is_told() -> None:
+    """The policy is measured all the same."""
+    measured: dict[str, Any] = {"decisions": (Latency(1.0, 1.0, 1, 1),), "runtimes": ("torch on cpu",)}
+    said = str(evaluated(0, **measured, other_rate=(80.0, 20.0)))
+    assert "was trained at 80 Hz" in said
+    assert "runs at 20 Hz: an action lasts 4 times as long as in training." in said
+    assert "Hz" not in str(evaluated(0, **measured))
 
 
 def test_a_policy_in_another_task_gets_no_advice_on_its_training(

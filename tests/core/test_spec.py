@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from policies.tuned.direct import DirectPolicy
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, image_fault, sense_of
 
 PIXELS = ActionSpec((0.0, -1.0), (512.0, 3.0), "px")
 
@@ -116,6 +116,24 @@ def test_a_contract_is_checked_when_it_is_made(make: Callable[[], object], messa
     """What `from_json` would refuse: a dataset with such a contract could be written, but not read."""
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_only_uint8_with_the_axes_of_a_picture_is_one() -> None:
+    """A vector of uint8, also one that was bool, is a state; a picture of a wrong shape is still refused."""
+    assert sense_of("touching", ArraySpec((2,), "uint8")) == "state"
+    assert sense_of("top", ArraySpec((8, 8, 3), "uint8")) == "image"
+    assert sense_of("image.top", ArraySpec((8, 8), "uint8")) == "image"
+    assert sense_of("segmentation.top", ArraySpec((8, 8, 1), "uint8")) == "segmentation"
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "uint8"])
+def test_depths_of_whole_numbers_are_a_fault(dtype: str) -> None:
+    """They are millimetres, and clipped at 2 m every pixel would be the same."""
+    assert "must be float32 in metres: divide millimetres by 1000" in image_fault(
+        "depth.top", ArraySpec((8, 8), dtype)
+    )
+    assert not image_fault("depth.top", ArraySpec((8, 8)))
+    assert not image_fault("touching", ArraySpec((8,), dtype))
 
 
 def test_policies_do_not_see_privileged_observations() -> None:

@@ -38,6 +38,22 @@ def test_a_floor_widens_a_narrow_range_and_no_other() -> None:
     assert out.flatten().tolist() == pytest.approx([0.2, 0.05, 0.01], abs=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16", "uint8", "uint16", "int32", "int64", "bool"])
+def test_numbers_of_every_type_become_float32(dtype: str) -> None:
+    """robosuite records float64, other sources integers and flags; networks compute in float32."""
+    data = {"state": torch.from_numpy(np.array([[0, 1], [1, 0]]).astype(dtype))}
+    out = Normalizer.fit(data).normalize(data)["state"]
+    assert out.dtype == torch.float32
+    assert out.tolist() == [[-1.0, 1.0], [1.0, -1.0]]
+
+
+def test_the_centre_of_large_integers_does_not_overflow() -> None:
+    """2.0e9 + 2.1e9 exceeds int32, whose sum would be negative."""
+    data = {"state": torch.tensor([[2_000_000_000], [2_100_000_000]], dtype=torch.int32)}
+    out = Normalizer.fit(data).normalize(data)["state"]
+    assert out.flatten().tolist() == pytest.approx([-1.0, 1.0], abs=1e-4)
+
+
 def test_other_keys_pass_and_missing_ones_are_named() -> None:
     """Images are not normalised; a missing state is an error, not zeros."""
     normalizer = Normalizer({"state": (1,)})

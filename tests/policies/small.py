@@ -9,7 +9,7 @@ from policies.base.diffusion import Diffusion, DiffusionConfig
 from policies.base.flow import Flow, FlowConfig
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from robo_rl.core.protocols import Obs
-from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, sense_of
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
@@ -49,7 +49,7 @@ def _normalizer(env: EnvSpec) -> Normalizer:
     states = {
         key: torch.rand(64, *spec.shape) * 3.0 + 1.0
         for key, spec in env.obs.items()
-        if spec.dtype == "float32"
+        if sense_of(key, spec) == "state"
     }
     return Normalizer.fit(states)
 

@@ -131,6 +131,27 @@ def test_mismatched_environment_is_refused() -> None:
             check_compatible(policy, env)
 
 
+def test_another_unit_or_order_of_joints_is_refused() -> None:
+    """The same numbers would move other joints, or be radians read as degrees."""
+    named = replace(ENV, action=replace(ENV.action, unit="rad: a, b"))
+    policy = policy_of(env=named)
+    check_compatible(policy, replace(named, action=replace(named.action, unit="")))
+    with pytest.raises(CheckpointError, match=r"'rad: b, a', but .* on 'rad: a, b'.* another motion"):
+        check_compatible(policy, replace(named, action=replace(named.action, unit="rad: b, a")))
+    goal = replace(ENV.obs["goal"], unit="m")
+    policy = policy_of(env=replace(ENV, obs=ENV.obs | {"goal": goal}))
+    with pytest.raises(CheckpointError, match=r"'goal' of fake/reach is in 'mm', but .* on 'm'"):
+        check_compatible(policy, replace(ENV, obs=ENV.obs | {"goal": replace(goal, unit="mm")}))
+
+
+def test_the_rate_of_a_dataset_must_be_that_of_the_policy() -> None:
+    """Actions of 10 Hz are no actions of 50 Hz. In an environment, another rate may be measured."""
+    faster = replace(ENV, control_hz=5.0 * ENV.control_hz)
+    check_compatible(policy_of(), faster)
+    with pytest.raises(CheckpointError, match=r"data/demos was recorded at \d+ Hz, but .* in fake/reach at"):
+        check_compatible(policy_of(), faster, "data/demos")
+
+
 def test_mismatched_dataset_is_named() -> None:
     """The message names the folder of the demonstrations, not only their task."""
     found = replace(ENV, obs={"state": ENV.obs["state"]})

@@ -34,3 +34,20 @@ def test_classes_of_pixels_are_encoded() -> None:
 def test_grey_pictures_are_no_classes() -> None:
     with pytest.raises(ConfigError, match="height, width, 3"):
         _encoder("image.view")
+
+
+def test_observations_of_every_type_are_encoded() -> None:
+    """An environment or robot may give float64 and flags, and depths and points in float64."""
+    spec = {
+        "state": ArraySpec((5,), "float64"),
+        "touching": ArraySpec((2,), "bool"),
+        "buttons": ArraySpec((3,), "uint8"),
+        "depth.top": ArraySpec((16, 16), "float64"),
+        "points.top": ArraySpec((4, 3), "float64"),
+    }
+    obs = {key: torch.ones(1, 2, *array.shape, dtype=array.torch_dtype) for key, array in spec.items()}
+    normalizer = Normalizer({"state": (5,), "touching": (2,), "buttons": (3,)})
+    encoder = ObsEncoder(spec, 2, normalizer, ImageEncoderConfig(widths=[8, 8], features=6))
+    features = encoder(obs)
+    assert features.dtype == torch.float32
+    assert features[:, :20].tolist() == [[1.0] * 20]

@@ -34,6 +34,7 @@ class Demo:
     paid: float = 0.5  # per step
     ended: bool = False
     human: tuple[int, ...] = ()  # steps in which a human acted
+    continues: bool = False
 
     @property
     def intervention(self) -> NDArray[np.bool_]:
@@ -64,6 +65,16 @@ def test_success_is_worth_one_at_the_last_action() -> None:
     assert store.data["mc_return"][0].tolist() == [0.25, 0.5, 1.0]
     assert store.data["action"][0].flatten().tolist() == [0.5, 0.5, 0.5]
     assert store.data["demo"].eq(1.0).all()
+
+
+def test_a_cut_is_no_success() -> None:
+    """The part of an episode before `data edit split=` ends in mid-motion: it is bootstrapped there."""
+    store = demo_replay([Demo(3, None, continues=True)], flow_policy(SPEC), MAP, widths(MAP), 0.5)
+    assert store.data["reward"][0].tolist() == [0.0, 0.0, 0.0]
+    assert not store.data["terminated"][0].any()
+    assert store.data["truncated"][0].tolist() == [False, False, True]
+    marked = demo_replay([Demo(3, True, continues=True)], flow_policy(SPEC), MAP, widths(MAP), 0.5)
+    assert marked.data["reward"][0].tolist() == [0.0, 0.0, 1.0]
 
 
 @pytest.mark.parametrize("ended", [True, False])

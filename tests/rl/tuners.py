@@ -29,7 +29,7 @@ LANES = 3
 class Demo:
     """Three steps to the right, then the target is reached."""
 
-    frames, success = 3, True
+    frames, success, continues = 3, True, False
     action = np.full((3, 1), LIMIT, np.float32)
     reward, terminated = np.ones(3, np.float32), np.array([False, False, True])
     intervention = np.zeros(3, bool)

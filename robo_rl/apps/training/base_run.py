@@ -40,6 +40,7 @@ from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import is_rank, process_group, rank_device, reported
 from robo_rl.runs.device import device_of, pick_device, set_cpu_threads, train_in_tf32
+from robo_rl.runs.loaded_policy import newest_policy
 from robo_rl.runs.outputs import free_path
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import FREE_KEYS, RunDir
@@ -187,17 +188,29 @@ def how_to_be_faster(config: TrainConfig, policy: GenerativePolicy | VlaPolicy) 
 def keep_data(run: RunDir, data: TrainData, *, resume: bool) -> None:
     """Record the episodes of a run. Raises DataError if a resumed run would continue with other ones.
 
-    Batches are functions of (seed, update, number of windows), so other episodes would change all batches.
+    Batches are functions of (seed, update, number of windows), so other episodes would change all batches;
+    other values in them would not fit the normaliser. Runs of earlier releases did not record checksums of
+    the values, which are not compared then.
     """
     path, now = run.path / DATA_FILE, data.fingerprint()
     if not (resume and path.exists()):
         write_json(path, now)
-    elif (begun := read_json(path)) != now:
-        raise DataError(
-            f"{run.path} was started on {begun['episodes']} episodes with {begun['frames']} frames, but "
-            f"{data.path} now has {now['episodes']} with {now['frames']} to learn from. Give it "
-            "the data that it was started with, or start a new run."
-        )
+        return
+    begun = read_json(path)
+    if all(now.get(key) == value for key, value in begun.items()):
+        return
+    counts = [(each["episodes"], each["frames"]) for each in (begun, now)]
+    said = f"{data.path} now has {counts[1][0]} with {counts[1][1]} to learn from"
+    if counts[0] == counts[1]:
+        said = f"{data.path} now holds other ones, recorded or edited since"
+    policy = newest_policy(run)
+    further = (
+        f", train its policy further on the data of now by init={policy} and a new out=," if policy else ""
+    )
+    raise DataError(
+        f"{run.path} was started on {counts[0][0]} episodes with {counts[0][1]} frames, but {said}. Give it "
+        f"the data that it was started with{further} or start a new run."
+    )
 
 
 def fresh_policy(config: TrainConfig, data: TrainData) -> GenerativePolicy | VlaPolicy:

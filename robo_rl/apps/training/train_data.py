@@ -17,6 +17,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ActionSpec, EnvSpec, image_fault, sense_of, target_of
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
+from robo_rl.data.edit.changes import task_changed
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.recover import empty_sentence
 from robo_rl.data.joined_windows import JoinedWindows
@@ -136,13 +137,18 @@ class TrainData:
         )
 
     def fingerprint(self) -> dict[str, int]:
-        """Numbers that differ for other episodes."""
+        """Numbers that differ for other episodes, and for other observations and actions in the same ones.
+
+        The content is known by the checksums in each episode.json; no array is read.
+        """
         numbers = [[episode.number for episode in selection.episodes] for selection in self.selections]
         text = str(numbers[0] if len(numbers) == 1 else numbers)
+        content = [array_checksums(episode) for episode in self.episodes]
         return {
             "episodes": len(self.episodes),
             "frames": self.frames,
             "numbers_crc32": zlib.crc32(text.encode()),
+            "content_crc32": zlib.crc32(str(content).encode()),
         }
 
     def check_windows(self, **lengths: int) -> None:
@@ -166,12 +172,14 @@ class TrainData:
     def wordings(self) -> dict[str, tuple[str, ...]]:
         """Each instruction -> all instructions of its task, by the task in the notes of the episodes.
 
-        An instruction of several tasks, or of episodes without a task, is alone.
+        An instruction of several tasks, or of episodes without a task, is alone, and so is one that was given
+        to episodes later: it may name another task than the one that the environment had.
         """
         tasks: dict[str, set[Any]] = {}
         for episode in self.episodes:
             for told in np.unique(episode.obs(INSTRUCTION), axis=0):
-                tasks.setdefault(to_text(told), set()).add(episode.meta.info.get(TASK_NOTE))
+                of = tasks.setdefault(to_text(told), set())
+                of |= set() if task_changed(episode.meta) else {episode.meta.info.get(TASK_NOTE)}
         alike = {text: next(iter(of)) if len(of) == 1 else None for text, of in sorted(tasks.items())}
         return {
             text: (text,) if task is None else tuple(each for each, of in alike.items() if of == task)
@@ -200,8 +208,16 @@ class TrainData:
         return TensorWindows(columns, action.normalize(columns.pop("action")))
 
 
+def array_checksums(episode: Episode) -> list[tuple[str, int]]:
+    """(name, CRC-32C) of the arrays that a training reads: observations and actions, not labels."""
+    names = [*sorted(episode.dataset.env.for_datasets().obs), "action"]
+    return [(name, episode.meta.arrays[name].crc32c) for name in names if name in episode.meta.arrays]
+
+
 def check_images(store: EpisodeStore) -> None:
-    """Raise DataError for an image of another type than uint8 (h, w, 3), which no policy reads."""
+    """Raise DataError for an image of another type than uint8 (h, w, 3), and a depth of whole numbers, which
+    no policy reads.
+    """
     for key, array in store.spec.obs.items():
         if fault := image_fault(key, array):
             raise DataError(

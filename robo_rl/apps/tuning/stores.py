@@ -132,7 +132,7 @@ def build_stores(
             "frames": lambda episodes: pictures.ring(demo_frames(episodes, base.obs_steps), 1),
         }
     if replayed is not None:
-        check_compatible(base, replayed.spec)
+        check_compatible(base, replayed.spec, str(replayed.path))
         gamma, reward, outcome_of = method.learner.gamma, reward_transform(method), success_outcome
         scale = reward.scale
         if reward.before_intervention is not None:

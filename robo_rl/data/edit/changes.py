@@ -21,6 +21,7 @@ from numpy import ndarray
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.shapes import Shaped
 from robo_rl.core.text.counts import counted
+from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_bytes
 from robo_rl.data.edit.split import split_episode
 from robo_rl.data.edit.swap import edited_copy, finish, undo_edit
 from robo_rl.data.episodes.commit import numbers
@@ -81,8 +82,10 @@ def relabel_episodes(
 
     The earlier labels stay in episode.json under info.labels, with the time and the author (`by`) of the
     change. Rewards that only state the label, 1 at the last frame of a success and 0 elsewhere, and the flag
-    `terminated` with them, follow the new label; other rewards are kept. Raises as `delete_episodes` does,
-    and ConfigError if nothing is to be changed.
+    `terminated` with them, follow the new label; other rewards are kept. The observation `instruction`, if
+    the dataset has it, becomes the new task in every frame: it is what a policy is told. Raises as
+    `delete_episodes` does, and ConfigError if nothing is to be changed, or for a task that cannot be an
+    instruction.
     """
     if success == "keep" and task is None:
         raise ConfigError("A new label is missing: give success=true, false or none, or task=<instruction>.")
@@ -110,8 +113,9 @@ def split_at(
 ) -> EditReport:
     """Cut an episode before `frame`. The first part keeps the number, the second gets the next free one.
 
-    The second part keeps the success label, and the first has none. Raises as `delete_episodes` does, and
-    ConfigError for a frame that leaves an empty part.
+    The second part keeps the success label. The first has none, or that of a failure: it is trained on as a
+    demonstration without an end of its own, and not at all if the episode failed. Raises as
+    `delete_episodes` does, and ConfigError for a frame that leaves an empty part.
     """
     root, _, there = _chosen(path, [episode])
     whole = Episode(_folder(root, episode), DatasetMeta.load(root))
@@ -199,11 +203,23 @@ def _relabelled(
     history = old.info.get(LABELS, [])
     info = {**old.info, LABELS: [*(history if isinstance(history, list) else []), change]}
     meta = replace(old, success=new_success, task=old.task if task is None else task, info=info)
+    arrays: dict[str, Shaped[ndarray, "n ..."]] = {}
+    told = episode.dataset.env.obs.get(INSTRUCTION)
+    same = told is not None and (told.shape, told.dtype) == (INSTRUCTION_SPEC.shape, INSTRUCTION_SPEC.dtype)
+    if task is not None and same:
+        arrays[INSTRUCTION] = np.tile(to_bytes(task), (episode.obs_rows, 1))
     if bool(new_success) == bool(old.success) or not _states_label(episode):
-        return meta, {}
+        return meta, arrays
     reward = np.zeros(old.frames, dtype="float32")
     reward[-1] = float(bool(new_success))
-    return meta, {"reward": reward, "terminated": reward > 0.5}
+    return meta, arrays | {"reward": reward, "terminated": reward > 0.5}
+
+
+def task_changed(meta: EpisodeMeta) -> bool:
+    """True if an edit has given the episode another task than it was recorded with."""
+    history = meta.info.get(LABELS, [])
+    changes = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else []
+    return bool(changes) and changes[0].get("task", meta.task) != meta.task
 
 
 def _states_label(episode: Episode) -> bool:

@@ -12,7 +12,7 @@ from robo_rl.core.shapes import Shaped
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.reward_marks import split_marks
 from robo_rl.data.episodes.rewrite import write_array, write_meta
-from robo_rl.data.episodes.schema import JPEG_ENDS, EpisodeMeta
+from robo_rl.data.episodes.schema import CONTINUES, JPEG_ENDS, SPLIT, EpisodeMeta
 
 
 def split_episode(whole: Episode, frame: int, first: Path, second: Path) -> None:
@@ -20,12 +20,17 @@ def split_episode(whole: Episode, frame: int, first: Path, second: Path) -> None
 
     The observation at `frame` is the final one of the first part. Images are copied byte for byte. The first
     part keeps the seed of the reset, the second the label of success; each keeps the reward marks of its
-    frames.
+    frames. A failure is kept by both, because the first part may hold its cause; a success is not yet
+    reached in the first part, which `Episode.continues` tells from an episode without a label.
     """
-    info = {**whole.meta.info, "split": {"episode": whole.number, "frame": frame}}
+    cut = {"episode": whole.number, "frame": frame}
+    info, cut_before, cut_after = whole.meta.info, cut | {CONTINUES: True}, cut | {CONTINUES: whole.continues}
     marks_before, marks_after = split_marks(whole.meta, frame)
-    before = replace(whole.meta, success=None, complete=True, info={**info, **marks_before})
-    after = replace(whole.meta, seed=None, info={**info, **marks_after})
+    failed = False if whole.success is False else None
+    before = replace(
+        whole.meta, success=failed, complete=True, info={**info, SPLIT: cut_before, **marks_before}
+    )
+    after = replace(whole.meta, seed=None, info={**info, SPLIT: cut_after, **marks_after})
     _write_part(whole, 0, frame, first, before)
     _write_part(whole, frame, whole.frames, second, after)
 

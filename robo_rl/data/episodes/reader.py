@@ -18,9 +18,11 @@ from robo_rl.core.text.counts import counted
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.commit import numbers
 from robo_rl.data.episodes.schema import (
+    CONTINUES,
     EPISODE_JSON,
     EPISODES,
     JPEG_ENDS,
+    SPLIT,
     STAMPS,
     ArrayMeta,
     DatasetMeta,
@@ -51,6 +53,19 @@ class Episode:
     def success(self) -> bool | None:
         """True if the episode reached its goal; None without a label."""
         return self.meta.success
+
+    @property
+    def continues(self) -> bool:
+        """True for a part of a split episode that ends at a cut: the recording went on after its last
+        frame.
+        """
+        split = self.meta.info.get(SPLIT)
+        if not isinstance(split, dict):
+            return False
+        if CONTINUES in split:
+            return bool(split[CONTINUES])
+        # of an earlier release: the first part keeps the number, and ends at the frame of the cut
+        return (split.get("episode"), split.get("frame")) == (self.number, self.frames)
 
     @property
     def has_final_obs(self) -> bool:

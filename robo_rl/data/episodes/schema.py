@@ -26,6 +26,8 @@ EPISODES, STAGING = "episodes", "staging"
 JPEG_ENDS = "jpeg_ends"  # (rows, cameras) int64: end of each JPEG inside the blob of its camera
 STAMPS = "stamps_ns"  # (frames, columns) int64
 STAMP_COLUMNS = ("t_capture_ns", "t_receive_ns", "t_command_ns")
+SPLIT = "split"  # key of EpisodeMeta.info: where an episode was cut into this and another part
+CONTINUES = "continues"  # in it: the recording went on after the last frame of this part
 DAMAGED = "damaged"  # key of EpisodeMeta.info: recovered with data that differ from the commit
 NO_STAMP = -1  # unknown time stamp
 

@@ -116,10 +116,13 @@ def test_a_shape_may_be_repeated_and_not_changed(
 
 def test_other_observations_and_actions_are_refused(base: Path, tmp_path: Path) -> None:
     wide = replace(STATE_ENV, action=ActionSpec((-1.0, -3.0), (1.0, 3.0), "rad/s"))
+    degrees = replace(STATE_ENV.action, unit="deg/s")
     words = told(tmp_path / "words", "right")
     for data, said in (
-        (words, "Actions of|needs observation"),
+        (words, "is in 'm', but .* on 'rad'"),
         (dataset(tmp_path / "wide", (True,), wide), "have limits"),
+        (dataset(tmp_path / "fast", (True,), replace(STATE_ENV, control_hz=50.0)), "at 50 Hz, .* at 20 Hz"),
+        (dataset(tmp_path / "deg", (True,), replace(STATE_ENV, action=degrees)), "are in 'deg/s', .*'rad/s'"),
     ):
         with pytest.raises(CheckpointError, match=said):
             train.main(further(data, base, tmp_path / "out"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,33 @@ def test_resume_on_other_data_is_refused(tmp_path: Path) -> None:
     trained(data, tmp_path / "run", overwrite=True)
 
 
+def test_resume_on_data_that_were_recorded_again_is_refused(tmp_path: Path) -> None:
+    """The same number of episodes and frames, but other values, which its normaliser does not fit."""
+    data = dataset(tmp_path / "data", (True, None))
+    whole, _ = trained(data, tmp_path / "run")
+    begun = json.loads((tmp_path / "run/data.json").read_text())
+    assert trained(data, tmp_path / "run", resume=True)[0] == whole
+    shutil.rmtree(data)
+    with closing(DatasetWriter.create(data, STATE_ENV, min_free_bytes=0, durable=False)) as writer:
+        for seed in (77, 78):
+            with writer.episode(seed=seed) as episode:
+                add_frames(episode, seed, 4, STATE_ENV)
+                episode.commit(success=True)
+    with pytest.raises(DataError, match=rf"now holds other ones.* by init={tmp_path / 'run'} and a new out="):
+        train.main(train_config(data, tmp_path / "run", resume=True))
+    assert json.loads((tmp_path / "run/data.json").read_text()) == begun
+
+
+def test_a_run_of_an_earlier_release_is_resumed(tmp_path: Path) -> None:
+    """Its data.json has no checksum of the values."""
+    data = dataset(tmp_path / "data", (True, None))
+    whole, _ = trained(data, tmp_path / "run")
+    begun = json.loads((tmp_path / "run/data.json").read_text())
+    begun.pop("content_crc32")
+    (tmp_path / "run/data.json").write_text(json.dumps(begun))
+    assert trained(data, tmp_path / "run", resume=True)[0] == whole
+
+
 @pytest.mark.parametrize(("marks", "rule"), [((False, False), "unfailed"), ((None, False), "success")])
 def test_empty_selection_is_refused(marks: Marks, rule: str, tmp_path: Path) -> None:
     """Refused before a run folder is made."""
@@ -160,6 +188,19 @@ def test_an_image_of_another_type_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"'image.front' is float32 \(16, 12, 3\), but an image must be uint8"
     ):
+        train.main(train_config(data, tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_depths_in_millimetres_are_refused(tmp_path: Path) -> None:
+    """A dataset of an earlier release may hold them; the network would see a constant picture."""
+    env = replace(ENV, obs={"state": ENV.obs["state"], "depth.front": ArraySpec((16, 12), "float32")})
+    data = tmp_path / "data"
+    DatasetWriter.create(data, env, min_free_bytes=0, durable=False).close()
+    meta = json.loads((data / "dataset.json").read_text())
+    meta["env"]["obs"]["depth.front"]["dtype"] = "uint16"
+    (data / "dataset.json").write_text(json.dumps(meta))
+    with pytest.raises(DataError, match=r"'depth.front' is uint16 .* divide millimetres by 1000"):
         train.main(train_config(data, tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 

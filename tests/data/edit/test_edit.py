@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from robo_rl.core.errors import ConfigError, DataError, LockedError
+from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_bytes, to_text
 from robo_rl.data.edit import swap
 from robo_rl.data.edit.changes import (
     EditReport,
@@ -18,6 +21,7 @@ from robo_rl.data.edit.changes import (
     parse_episodes,
     relabel_episodes,
     split_at,
+    task_changed,
     undo,
 )
 from robo_rl.data.edit.listing import list_episodes
@@ -93,6 +97,30 @@ def test_relabelled_episodes_keep_their_earlier_label(dataset: Path) -> None:
     assert not validate(dataset)
 
 
+def test_a_new_task_is_what_a_policy_is_told(tmp_path: Path) -> None:
+    """Policies of words learn the observation `instruction`; an undo brings the old text back."""
+    env = replace(STATE_ENV, obs=STATE_ENV.obs | {INSTRUCTION: INSTRUCTION_SPEC})
+    writer = DatasetWriter.create(tmp_path / "set", env, stamps=(), min_free_bytes=0)
+    for _ in range(2):
+        with writer.episode(task="open the drawer") as episode:
+            for _ in range(3):
+                episode.add({"state": np.zeros(3), INSTRUCTION: to_bytes("open the drawer")}, np.zeros(2))
+            episode.commit(success=True)
+    writer.close()
+
+    def told() -> list[set[str]]:
+        return [{to_text(row) for row in each.obs(INSTRUCTION)} for each in EpisodeStore(tmp_path / "set")]
+
+    with pytest.raises(ConfigError, match="at most 128"):
+        relabel_episodes(tmp_path / "set", [1], task="close " * 40)
+    relabel_episodes(tmp_path / "set", [1], task="close the drawer")
+    assert told() == [{"open the drawer"}, {"close the drawer"}]
+    assert not [fault for fault in validate(tmp_path / "set") if fault.severity == "error"]
+    assert [task_changed(each.meta) for each in EpisodeStore(tmp_path / "set")] == [False, True]
+    undo(tmp_path / "set")
+    assert told() == [{"open the drawer"}] * 2
+
+
 @pytest.mark.parametrize("new", [True, False, None])
 def test_rewards_that_state_the_label_follow_it(tmp_path: Path, new: bool | None) -> None:
     """As imports of recordings write them: 1 and an end at the last frame of a success."""
@@ -139,6 +167,27 @@ def test_each_part_of_a_split_keeps_its_own_reward_marks(tmp_path: Path) -> None
     split_at(tmp_path / "set", 0, 3)
     rewards = [marked_reward(episode.meta).tolist() for episode in EpisodeStore(tmp_path / "set")]
     assert rewards == [[0.0, 1.0, 0.0], [0.0, -1.0, 0.0]]
+
+
+def test_a_part_that_ends_at_a_cut_is_known(small: Path) -> None:
+    """Also where a first part is split again, and in datasets that an earlier release has split."""
+    split_at(small, 0, 2)
+    split_at(small, 0, 1)
+    assert {e.number: e.continues for e in EpisodeStore(small)} == {0: True, 1: False, 2: False, 3: True}
+    for number in (0, 2):
+        file = small / f"episodes/{number:06d}/episode.json"
+        meta = json.loads(file.read_text())
+        meta["info"]["split"].pop("continues")
+        file.unlink()
+        file.write_text(json.dumps(meta))
+    assert [e.continues for e in EpisodeStore(small)][:3] == [True, False, False]
+
+
+def test_both_parts_of_a_failure_are_failures(small: Path) -> None:
+    """The first part may hold the cause, and training leaves failures out."""
+    relabel_episodes(small, [0], success=False)
+    split_at(small, 0, 1)
+    assert [e.success for e in EpisodeStore(small) if e.number in (0, 2)] == [False, False]
 
 
 EDITS: dict[str, Callable[..., EditReport]] = {

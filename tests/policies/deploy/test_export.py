@@ -54,6 +54,20 @@ def test_graph_includes_normaliser_steps_and_limits(button_bundle: Bundle) -> No
     assert found.abs().max() <= 4.0
 
 
+def test_a_graph_takes_states_of_the_contracts_type(tmp_path: Path) -> None:
+    """The graph reads float32; observations of the robot's type are converted on the way in."""
+    policy = flow_policy(replace(ENV, obs={"state": ArraySpec((2,), "float64")}))
+    export_policy(policy, tmp_path)
+    obs = {"state": torch.ones(3, 2, 2, dtype=torch.float64)}
+    noise = torch.zeros(3, 4, 1)
+    expected = policy.action_spec.denormalize(policy.sample(obs, noise)).detach()
+    found = OnnxGraph(tmp_path / "policy.onnx", "policy.onnx").run({**obs, "noise": noise}, "chunk")
+    torch.testing.assert_close(found, expected, atol=4e-5, rtol=0.0)
+    bound = BoundGraph(tmp_path / "policy.onnx", "chunk")
+    one = bound({"state": obs["state"][0].numpy(), "noise": noise[0].numpy()})
+    np.testing.assert_allclose(one, expected[0], atol=4e-5)
+
+
 def test_a_residual_gets_a_second_graph(residual_bundle: Bundle) -> None:
     """It acts every step, between two plans; images are uint8, actions in physical units."""
     assert [graph["file"] for graph in residual_bundle.manifest["graphs"]] == ["policy.onnx", "refine.onnx"]

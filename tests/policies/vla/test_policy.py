@@ -69,6 +69,14 @@ def test_other_words_give_another_action() -> None:
 
 
 @torch.no_grad()
+def test_a_state_in_float64_gives_the_same_action() -> None:
+    """Simulators and imported datasets hold float64; the networks compute in float32."""
+    vla, obs = policy(), observation("open")
+    expected = vla.sample(obs, noise(1))
+    assert torch.equal(vla.sample(obs | {"state": obs["state"].double()}, noise(1)), expected)
+
+
+@torch.no_grad()
 def test_padding_changes_nothing() -> None:
     """A short instruction alone, beside a long one, and on a device that pads to the full length."""
     vla = policy()

@@ -56,7 +56,7 @@ class ProgressRun:
         if kept is not None and has_state(kept):
             model, report = read_progress(kept)
         else:
-            check_compatible(base, demos.spec)
+            check_compatible(base, demos.spec, str(demos.path))
             gripper = gripper_index(method, demos)
             episodes = labelled_episodes(demos, acting, gripper, views.critic, device)
             model, report = fit_progress(episodes, generator("progress", self.seed))
