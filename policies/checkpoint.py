@@ -22,6 +22,7 @@ from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files.durable import read_json, write_atomic, write_json
 from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.core.text.named_numbers import units_conflict
 
 FORMAT = 1
@@ -121,8 +122,7 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = No
         if key not in env.obs:
             raise CheckpointError(
                 f"The policy was trained{where} and needs observation '{key}', but {source} offers "
-                f"{sorted(env.obs)}. Use the {use} that it was trained for, or one with the same "
-                "observations."
+                f"{sorted(env.obs)}. {_offer(key, use)}"
             )
         found = env.obs[key]
         if (found.shape, found.dtype) != (array.shape, array.dtype):
@@ -157,6 +157,13 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = No
             f"{dataset} was recorded at {rates[1]:g} Hz, but the policy was trained{where} at {rates[0]:g} "
             f"Hz. The same action would last another time. {remedy}"
         )
+
+
+def _offer(key: str, use: str) -> str:
+    """What to do where this observation is missing. use: "environment" or "dataset"."""
+    if key == INSTRUCTION and use == "environment":
+        return "Say what it is to do: robo-rl evaluate instruction='...', or export instruction= for a robot."
+    return f"Use the {use} that it was trained for, or one with the same observations."
 
 
 def other_rate(trained: EnvSpec, env: EnvSpec) -> tuple[float, float] | None:

@@ -1,4 +1,4 @@
-"""A policy that is told another instruction than the one in its observation."""
+"""A policy that is told an instruction: another than the one in its observation, or where there is none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
 
 
 class ToldPolicy:
-    """The policy with `instruction` in place of the observed one; a `protocols.ChunkPolicy`.
+    """The policy with `instruction` in place of an observed one; a `protocols.ChunkPolicy` that itself reads
+    none.
 
     Raises ConfigError for text that is no instruction, and for a policy that reads none.
     """
@@ -27,7 +28,8 @@ class ToldPolicy:
                 "or give a vision-language-action policy (robo-rl train policy=vla)."
             )
         self._policy, self._words = policy, torch.from_numpy(to_bytes(instruction).copy())
-        self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
+        self.obs_spec = {key: spec for key, spec in policy.obs_spec.items() if key != INSTRUCTION}
+        self.action_spec = policy.action_spec
         self.obs_steps, self.chunk, self.execute = policy.obs_steps, policy.chunk, policy.execute
         self.reads_every_step, self.memory_shape = reads_every_step(policy), memory_shape(policy)
 
@@ -51,5 +53,6 @@ class ToldPolicy:
         return self._policy.refine(self._told(obs), action)
 
     def _told(self, obs: Obs) -> Obs:
-        seen = obs[INSTRUCTION]
-        return {**obs, INSTRUCTION: self._words.to(seen.device).expand_as(seen)}
+        key, spec = next(iter(self.obs_spec.items()))
+        batch = obs[key].shape[: obs[key].ndim - len(spec.shape)]
+        return {**obs, INSTRUCTION: self._words.to(obs[key].device).expand(*batch, -1)}

@@ -12,11 +12,14 @@ from policies.deploy.graph import Device
 from policies.deploy.kept_prefix import times_text
 from policies.deploy.runner import LoopReport, OnnxPolicy, bundle_noise, run_closed_loop
 from policies.executor import ChunkExecutor
+from policies.told import ToldPolicy
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
+from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.provenance import commit, machine
 from robo_rl.core.text.commands import command
+from robo_rl.core.text.instruction import INSTRUCTION, with_instruction
 from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
@@ -50,13 +53,18 @@ def main(config: RunConfig) -> int:
     with closing(
         make_env(config.env or bundle.env.name, 1, max_episode_steps=config.max_episode_steps)
     ) as env:
-        check_env(bundle, env.spec)
+        acting: ChunkPolicy = policy
+        if bundle.instruction is None or INSTRUCTION in env.spec.obs:
+            check_env(bundle, env.spec)
+        else:  # trained on recordings, whose tasks it was told
+            check_env(bundle, with_instruction(env.spec))
+            acting = ToldPolicy(policy, bundle.instruction)
         if rate := "" if config.rate_hz else missing_rate(env.spec.name, rate_hz):
             print(rate)
         with progress(None, "run", "tick") as bar:
             report = run_closed_loop(
                 env,
-                ChunkExecutor(policy, 1),
+                ChunkExecutor(acting, 1),
                 bundle_noise(bundle),
                 rate_hz,
                 episodes=episodes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from policies.checkpoint import read_policy_json
 from robo_rl.apps.training.base_run import train
 from robo_rl.apps.training.train_data import dataset_paths
 from robo_rl.conf.train import TrainConfig
@@ -41,7 +42,12 @@ def loss_warning(losses: Sequence[float]) -> str:
 
 
 def next_step(run: RunDir, env: EnvSpec) -> str:
-    """The next command: evaluate on a simulated task, export for a robot."""
+    """The next command: evaluate on a simulated task, export for a robot. A policy of recorded tasks is told
+    the first of them.
+    """
+    told = read_policy_json(run.policy)["train"].get("told")
+    instruction = None if told is None else told[0]
     if env.simulated:
-        return command("evaluate", policy=run.policy)
-    return command("export", policy=run.policy, noise="zero", out=run.path / "bundle")
+        return command("evaluate", policy=run.policy, instruction=instruction)
+    out = run.path / "bundle"
+    return command("export", policy=run.policy, noise="zero", instruction=instruction, out=out)

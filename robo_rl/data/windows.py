@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from robo_rl.core.conditioning import HELD
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.shapes import Bool, Int64, Shaped, UInt8
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.file_reads import FileReads
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
@@ -72,7 +73,7 @@ class WindowDataset(Dataset[Batch]):
     Args:
         path: the dataset.
         spec: lengths of the windows.
-        keys: observation keys to load; None: all.
+        keys: observation keys to load; None: all. "instruction" is the episode's task where none was stored.
         episodes: store indices of the episodes; None: all.
         complete_only: leave out episodes that `recover` salvaged.
         human_only: in episodes with interventions, windows begin only at steps in which a human acted.
@@ -88,7 +89,8 @@ class WindowDataset(Dataset[Batch]):
         complete_only: bool = False,
         human_only: bool = False,
     ) -> None:
-        store = EpisodeStore(path, complete_only=complete_only)
+        tell_task = keys is not None and INSTRUCTION in keys
+        store = EpisodeStore(path, complete_only=complete_only, tell_task=tell_task)
         self.spec, self.env, self._path = spec, store.spec, Path(path)
         self.keys = tuple(store.spec.obs if keys is None else keys)
         if unknown := set(self.keys) - store.spec.obs.keys():

@@ -19,6 +19,7 @@ from policies.registry import SavedPolicy
 from policies.remote.address import is_remote, parse_address
 from policies.remote.policy import RemotePolicy
 from policies.saved_files import POLICY_FILE
+from policies.told import ToldPolicy
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.conditioning import memory_shape, sample_with_moment
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -27,6 +28,7 @@ from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.provenance import cores
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
+from robo_rl.core.text.instruction import with_instruction
 from robo_rl.runs.run_dir import RunDir
 
 
@@ -67,7 +69,8 @@ class LoadedPolicy:
         if isinstance(self.policy, RemotePolicy):
             self.policy.check(env)
         elif (self.folder / MANIFEST).is_file():
-            check_env(load_bundle(self.folder), env)
+            told = isinstance(self.policy, ToldPolicy)
+            check_env(load_bundle(self.folder), with_instruction(env) if told else env)
         else:
             check_compatible(self.policy, env)
 

@@ -74,7 +74,8 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     if initial is not None:
         config = with_shape_of(initial, config)
     limits = None if initial is None else initial.action_spec
-    data = TrainData.select(config.data, config.learn_from, config.action_range, limits)
+    tell_task = isinstance(config.policy, VlaConfig)
+    data = TrainData.select(config.data, config.learn_from, config.action_range, limits, tell_task=tell_task)
     set_cpu_threads(config.threads, images=data.has_pictures)
     data.check_windows(chunk=config.chunk, obs_steps=config.obs_steps)
     if config.learn_steps == "human":
@@ -96,7 +97,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         out, config, resume=config.resume, overwrite=config.overwrite, free=free, instead=instead
     ) as run:
         keep_data(run, data, resume=config.resume)
-        for said in data.sentences():
+        for said in filter(None, (*data.sentences(), data.told_sentence())):
             print(said)
         if len(source) < data.frames:
             print(data.human_sentence())
@@ -276,6 +277,7 @@ def train_note(config: TrainConfig, data: TrainData) -> dict[str, Any]:
             "frames": data.frames,
             "left_out": data.left_out,
         },
+        **({"told": data.told} if data.told else {}),
         "steps": config.steps,
         "seed": config.seed,
         "commit": commit(),

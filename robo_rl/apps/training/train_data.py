@@ -15,8 +15,9 @@ import torch
 from policies.training.batches import LoaderWindows, TensorWindows, WindowSource
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.spec import ActionSpec, EnvSpec, image_fault, sense_of, target_of
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
-from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_text
+from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE, to_bytes, to_text
 from robo_rl.data.edit.changes import task_changed
 from robo_rl.data.episodes.reader import Episode
 from robo_rl.data.episodes.recover import empty_sentence
@@ -28,6 +29,7 @@ from robo_rl.data.spec_difference import differences
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec, collate, load_tensors
 
+SHOWN = 3  # texts or episodes in a sentence
 LEAST_WINDOW = 32  # frames; windows up to this length are permitted on shorter episodes
 
 
@@ -60,17 +62,28 @@ class TrainData:
 
     @classmethod
     def select(
-        cls, data: str, learn_from: str, action_range: str = "limits", limits: ActionSpec | None = None
+        cls,
+        data: str,
+        learn_from: str,
+        action_range: str = "limits",
+        limits: ActionSpec | None = None,
+        *,
+        tell_task: bool = False,
     ) -> TrainData:
-        """Episodes of `data=` by the rule `learn_from`. Raises DataError for datasets that do not fit each
-        other, ConfigError for a bad `data=`.
+        """Episodes of `data=` by the rule `learn_from`. tell_task: the task of an episode is its instruction,
+        where none was recorded as an observation.
+
+        Raises DataError for datasets that do not fit each other and episodes without a task to tell,
+        ConfigError for a bad `data=`.
         """
-        stores = [EpisodeStore(path) for path in dataset_paths(data)]
+        stores = [EpisodeStore(path, tell_task=tell_task) for path in dataset_paths(data)]
         for store in stores:
             check_images(store)
         check_alike(stores)
         made = cls(tuple(selected_episodes(store, learn_from) for store in stores), action_range, limits)
         check_episodes(made.episodes)
+        for selection in made.selections:
+            check_told(selection)
         return made
 
     @cached_property
@@ -117,6 +130,18 @@ class TrainData:
         """For each dataset of which episodes were left out: how many, why, and what selects them all."""
         said = [selection.sentence() for selection in self.selections]
         return [f"{each} learn_from=all selects every one." for each in said if each]
+
+    @property
+    def told(self) -> list[str]:
+        """Tasks that are instructions, because none were recorded as observations."""
+        return sorted({episode.meta.task for episode in self.episodes if episode.tells_task})
+
+    def told_sentence(self) -> str:
+        """Sentence on episodes whose task is their instruction; empty if all have a recorded one."""
+        if not (texts := self.told):
+            return ""
+        some = ", ".join(f"'{text}'" for text in texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
+        return f"No instruction was recorded as an observation: the task of each episode is told ({some})."
 
     def check_human(self) -> None:
         """Raise ConfigError if learn_steps=human would select every step, because no human intervened."""
@@ -211,7 +236,28 @@ class TrainData:
 def array_checksums(episode: Episode) -> list[tuple[str, int]]:
     """(name, CRC-32C) of the arrays that a training reads: observations and actions, not labels."""
     names = [*sorted(episode.dataset.env.for_datasets().obs), "action"]
-    return [(name, episode.meta.arrays[name].crc32c) for name in names if name in episode.meta.arrays]
+    told = [(INSTRUCTION, zlib.crc32(episode.meta.task.encode()))] if episode.tells_task else []
+    return told + [(name, episode.meta.arrays[name].crc32c) for name in names if name in episode.meta.arrays]
+
+
+def check_told(selection: EpisodeSelection) -> None:
+    """Raise DataError if the task of an episode is its instruction, and is no text that can be one."""
+    told = [episode for episode in selection.episodes if episode.tells_task]
+    without = [episode.number for episode in told if not episode.meta.task.strip()]
+    path = selection.store.path
+    if without:
+        raise DataError(
+            f"{path} has {counted(len(without), 'episode')} with neither an instruction nor a task to tell "
+            f"the policy (first: {without[0]}). Give them one: "
+            f"{command('data edit', path=path, relabel=without[:SHOWN], task='what was done')}"
+        )
+    for episode in told:
+        try:
+            to_bytes(episode.meta.task)
+        except ConfigError as error:
+            raise DataError(
+                f"The task of episode {episode.number} of {path} cannot be told. {error}"
+            ) from None
 
 
 def check_images(store: EpisodeStore) -> None:

@@ -6,12 +6,13 @@ An array of fixed size passes through stores, windows, vector environments and r
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 
 import numpy as np
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import UInt8
-from robo_rl.core.spec import ArraySpec
+from robo_rl.core.spec import ArraySpec, EnvSpec
 
 INSTRUCTION = "instruction"  # key of the observation
 TASK_NOTE = "env_task"  # in the note of an episode: its task, in an environment of several
@@ -38,6 +39,11 @@ def to_bytes(text: str) -> UInt8[np.ndarray, " 128"]:
             "Say it in fewer words."
         )
     return np.frombuffer(data.ljust(MOST_BYTES, b"\0"), np.uint8)
+
+
+def with_instruction(env: EnvSpec) -> EnvSpec:
+    """The contract with an instruction among its observations."""
+    return env if INSTRUCTION in env.obs else replace(env, obs={**env.obs, INSTRUCTION: INSTRUCTION_SPEC})
 
 
 def to_text(data: UInt8[np.ndarray, " 128"]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import SupportsIndex
 
@@ -15,6 +15,7 @@ from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Bool, Float32, Int64, Shaped
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.counts import counted
+from robo_rl.core.text.instruction import INSTRUCTION, MOST_BYTES, to_bytes, with_instruction
 from robo_rl.data import jpeg
 from robo_rl.data.episodes.commit import numbers
 from robo_rl.data.episodes.schema import (
@@ -32,10 +33,13 @@ from robo_rl.data.episodes.shard import memory_map, verify
 
 
 class Episode:
-    """One committed episode. n = frames (actions); observations have n rows, n + 1 with `has_final_obs`."""
+    """One committed episode. n = frames (actions); observations have n rows, n + 1 with `has_final_obs`.
 
-    def __init__(self, path: Path, dataset: DatasetMeta) -> None:
-        self.path = path
+    tells_task: its task is the observation `instruction`, in every row; that is not stored.
+    """
+
+    def __init__(self, path: Path, dataset: DatasetMeta, *, tells_task: bool = False) -> None:
+        self.path, self.tells_task = path, tells_task
         self.number = int(path.name)
         self.dataset = dataset
         self.meta = EpisodeMeta.load(path / EPISODE_JSON)
@@ -103,6 +107,8 @@ class Episode:
 
         The first call reads the file for its checksum. Raises DataError if that differs.
         """
+        if name == INSTRUCTION and self.tells_task:
+            return np.broadcast_to(to_bytes(self.meta.task), (self.obs_rows, MOST_BYTES))
         array = self.array_meta(name)
         if name not in self._verified:
             verify(self.path / name, array)
@@ -172,13 +178,18 @@ class EpisodeStore:
     """Committed episodes of a dataset, ordered by number.
 
     Raises DataError if `path` is no dataset or an episode.json is broken. Episodes committed later are
-    visible after the store is opened again.
+    visible after the store is opened again. tell_task: where no instruction was stored, as an observation,
+    the task of each episode is it.
     """
 
-    def __init__(self, path: str | Path, *, complete_only: bool = False) -> None:
+    def __init__(self, path: str | Path, *, complete_only: bool = False, tell_task: bool = False) -> None:
         self.path = Path(path)
         self.meta = DatasetMeta.load(self.path)
-        episodes = [Episode(self.path / EPISODES / f"{n:06d}", self.meta) for n in numbers(self.path)]
+        tells_task = tell_task and INSTRUCTION not in self.meta.env.obs
+        if tells_task:
+            self.meta = replace(self.meta, env=with_instruction(self.meta.env))
+        folders = [self.path / EPISODES / f"{n:06d}" for n in numbers(self.path)]
+        episodes = [Episode(folder, self.meta, tells_task=tells_task) for folder in folders]
         self._episodes = [e for e in episodes if e.meta.complete or not complete_only]
 
     def __fspath__(self) -> str:

@@ -1,0 +1,105 @@
+"""A vision-language-action policy of recordings: the task of each episode is its instruction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policies.checkpoint import read_policy_json
+from policies.vla.config import VlaConfig
+from robo_rl.apps import train
+from robo_rl.apps.training.train_data import TrainData
+from robo_rl.conf.train import TrainConfig
+from robo_rl.core.errors import DataError
+from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.core.text.instruction import INSTRUCTION, to_text
+from robo_rl.data.edit.changes import relabel_episodes
+from robo_rl.data.store import DatasetWriter, EpisodeStore
+from robo_rl.data.windows import WindowDataset, WindowSpec
+from tests.apps.conftest import train_config
+
+ROBOT = EnvSpec(
+    "robot/arm",
+    {"state": ArraySpec((2,)), "image.view": ArraySpec((16, 16, 3), "uint8")},
+    ActionSpec((-1.0, -1.0), (1.0, 1.0)),
+    10,
+    10.0,
+)
+TASKS = ["open the drawer", "close the drawer"]
+
+
+def recordings(folder: Path, tasks: list[str]) -> Path:
+    """An episode of each task, as a robot records them; the state is the number of the episode."""
+    writer = DatasetWriter.create(folder, ROBOT)
+    for i, task in enumerate(tasks):
+        with writer.episode(task=task) as episode:
+            obs = {"state": np.full(2, i, np.float32), "image.view": np.zeros((16, 16, 3), np.uint8)}
+            for _ in range(4):
+                episode.add(obs, np.full(2, 0.1 * i, np.float32), reward=0.0)
+            episode.commit(success=True, final_obs=obs)
+    writer.close()
+    return folder
+
+
+def test_every_window_has_the_task_of_its_episode(tmp_path: Path) -> None:
+    """The files are as before, and so is the dataset for policies without words."""
+    folder = recordings(tmp_path / "data", TASKS)
+    told = TrainData.select(str(folder), "unfailed", tell_task=True)
+    assert set(told.spec.obs) == {"state", "image.view", INSTRUCTION}
+    assert told.wordings() == {text: (text,) for text in sorted(TASKS)}
+    batch = WindowDataset(folder, WindowSpec(1, 2), tuple(told.spec.obs)).gather(range(8))
+    for state, words in zip(batch["state"], batch[INSTRUCTION], strict=True):
+        assert to_text(words[0].numpy()) == TASKS[int(state[0, 0])]
+    assert "'close the drawer', 'open the drawer'" in told.told_sentence()
+    plain = TrainData.select(str(folder), "unfailed")
+    assert set(plain.spec.obs) == set(EpisodeStore(folder).spec.obs) == {"state", "image.view"}
+    assert not plain.told_sentence()
+    relabel_episodes(folder, [0], task="pull the drawer")
+    assert TrainData.select(str(folder), "unfailed", tell_task=True).fingerprint() != told.fingerprint()
+
+
+def test_recorded_instructions_come_first(tmp_path: Path) -> None:
+    """A dataset with the observation keeps it."""
+    spec = replace(ROBOT, obs={**ROBOT.obs, INSTRUCTION: ArraySpec((128,), "uint8")})
+    writer = DatasetWriter.create(tmp_path / "data", spec)
+    with writer.episode(task="another text") as episode:
+        words = np.frombuffer(b"open it".ljust(128, b"\0"), np.uint8)
+        obs = {"state": np.zeros(2, np.float32), "image.view": np.zeros((16, 16, 3), np.uint8)}
+        episode.add({**obs, INSTRUCTION: words}, np.zeros(2, np.float32), reward=0.0)
+        episode.commit(success=True)
+    writer.close()
+    data = TrainData.select(str(tmp_path / "data"), "unfailed", tell_task=True)
+    assert set(data.wordings()) == {"open it"}
+    assert not data.told
+
+
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [
+        ("", r"1 episode with neither an instruction nor a task.*'relabel=\[1\]' 'task=what was done'"),
+        ("go " * 60, "The task of episode 1 of .* cannot be told.*at most 128"),
+        ("go\tnow", "control character"),
+    ],
+)
+def test_episodes_without_a_task_to_tell_are_named(tmp_path: Path, task: str, says: str) -> None:
+    folder = recordings(tmp_path / "data", ["open the drawer", task])
+    with pytest.raises(DataError, match=says):
+        TrainData.select(str(folder), "unfailed", tell_task=True)
+    TrainData.select(str(folder), "unfailed")  # other policies need none
+
+
+def test_a_policy_of_recordings_is_trained_and_told_what_to_do_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next command can be pasted: it has an instruction that the policy knows."""
+    folder, run = recordings(tmp_path / "data", TASKS), tmp_path / "run"
+    small = VlaConfig(width=16, layers=1, heads=2, kv_heads=1, draws=1, spatial=0.0)
+    few = {"steps": 1, "batch_size": 2, "policy": small, "net": TrainConfig().net}
+    assert train.main(train_config(folder, run, chunk=4, execute=2, **few)) == 0
+    said = capsys.readouterr().out
+    assert "the task of each episode is told ('close the drawer', 'open the drawer')" in said
+    assert "'instruction=close the drawer'" in said
+    assert read_policy_json(run / "policy")["train"]["told"] == sorted(TASKS)
