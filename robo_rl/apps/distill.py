@@ -17,6 +17,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.privileged import check_measurable
 from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, check_head
+from robo_rl.apps.tuning.inputs import keep_inputs, policy_fingerprint
 from robo_rl.apps.tuning.report import evaluation_seeds, print_tasks, success_by_task, tasks_json
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.files.durable import write_json
@@ -47,6 +48,8 @@ def main(config: DistillVerb) -> int:
         with RunDir.create(
             config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
         ) as run:
+            taught = {"teacher": policy_fingerprint(folder)}
+            keep_inputs(run, taught, {"teacher": config.teacher}, resume=config.resume)
             try:
                 result = distill_policy(config, teacher, noise_scale, env, run)
                 save_policy(run.policy, result.head, train_note(config, result))

@@ -9,6 +9,7 @@ import torch
 
 from robo_rl.apps.tuning.auto.verb import environments, finetune_auto
 from robo_rl.apps.tuning.check import check_config, check_pictures_fit, other_task, too_often
+from robo_rl.apps.tuning.inputs import keep_tuning_inputs
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS, opened_cluster
@@ -45,6 +46,7 @@ def _finetune(config: FinetuneVerb) -> int:
         opened_cluster(config) as actors,
         RunDir.create(config.out, config, **again, free=free) as run,
     ):
+        keep_tuning_inputs(run, config)
         outcome = run_method(config, config.method, base, run, actors)
         report(config, base, outcome, run)
     return 0

@@ -14,6 +14,7 @@ from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.auto.imitation import imitate
 from robo_rl.apps.tuning.auto.plan import stage_method, total_steps
 from robo_rl.apps.tuning.auto.stages import train_in_stages
+from robo_rl.apps.tuning.inputs import keep_tuning_inputs
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
 from robo_rl.apps.tuning.report import report
@@ -76,6 +77,7 @@ def finetune_auto(config: FinetuneVerb) -> int:
     with RunDir.create(
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
     ) as run:
+        keep_tuning_inputs(run, config)
         in_lanes = config.demos is not None and FEWEST_LANES <= config.num_envs <= MOST_LANES
         train = train_in_lanes if in_lanes else train_in_stages
         report(config, base, train(config, base, run), run)
