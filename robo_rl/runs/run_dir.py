@@ -38,6 +38,7 @@ from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.provenance import commit, machine, versions
+from robo_rl.core.settings import FREE_KEYS
 from robo_rl.core.text.setting_changes import change_words, setting_changes
 from robo_rl.data.episodes.schema import EPISODES
 from robo_rl.runs import replaced
@@ -50,8 +51,6 @@ from robo_rl.runs.outputs import check_folder
 SAVED, PROGRESS, CHECKPOINTS = ".saved", "progress", "checkpoints"
 INPUTS_FILE = "inputs.json"
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
-# May differ between a run and its continuation; `out` is the folder itself, which may have been moved.
-FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
 
 
 class RunDir:
