@@ -63,8 +63,8 @@ def fly_setup(config: FlyConfig) -> tuple[FlyConfig, FlightSetup]:
 
 def start_run(config: FlyConfig) -> RunDir:
     """The run folder, new or resumed."""
-    again = {"resume": config.resume, "overwrite": config.overwrite}
-    return RunDir.create(config.out, config, **again, free=free_keys("fly"))
+    free = free_keys("fly")
+    return RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
 
 
 def train_run(config: FlyConfig) -> tuple[list[FlyRow], dict[str, Trial]]:

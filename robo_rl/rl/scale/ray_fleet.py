@@ -73,9 +73,9 @@ class RayFleet:
     def _event(self, slot: int, ref: Any) -> Event:
         try:
             found = ray.get(ref)
-        except _LOST as error:
+        except _LOST as lost:
             self.end(slot)
-            out_of_memory = isinstance(error, OutOfMemoryError)
+            out_of_memory = isinstance(lost, OutOfMemoryError)
             cause = "was ended by Ray for lack of memory" if out_of_memory else "has died"
             return Died(slot, f"{self._where[slot]}{cause}")
         self._calls[slot].popleft()
