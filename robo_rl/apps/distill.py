@@ -17,18 +17,20 @@ from policies.registry import SavedPolicy
 from policies.tuned.privileged import check_measurable
 from policies.tuned.single_step import SingleStepPolicy
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, check_head
+from robo_rl.apps.tuning.inputs import keep_inputs, policy_fingerprint
 from robo_rl.apps.tuning.report import evaluation_seeds, print_tasks, success_by_task, tasks_json
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.provenance import commit
+from robo_rl.core.settings import free_keys
 from robo_rl.eval.rollout import compare_by_report, evaluate
 from robo_rl.eval.stats import PairedTest
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.next_step import after_distillation, winner
 from robo_rl.runs.progress import counting
 from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
-from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.success_note import success_note, write_success_note
 from sim.registry import make_env
 
@@ -43,10 +45,12 @@ def main(config: DistillVerb) -> int:
     name = config.env or trained_env_spec(folder).name
     with closing(make_env(name, config.num_envs, 0, max_episode_steps=config.max_episode_steps)) as env:
         check_compatible(teacher, env.spec)
-        free = FREE_KEYS | {"checkpoint_every"}
+        free = free_keys("distill")
         with RunDir.create(
             config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
         ) as run:
+            taught = {"teacher": policy_fingerprint(folder)}
+            keep_inputs(run, taught, {"teacher": config.teacher}, resume=config.resume)
             try:
                 result = distill_policy(config, teacher, noise_scale, env, run)
                 save_policy(run.policy, result.head, train_note(config, result))

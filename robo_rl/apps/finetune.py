@@ -9,13 +9,15 @@ import torch
 
 from robo_rl.apps.tuning.auto.verb import environments, finetune_auto
 from robo_rl.apps.tuning.check import check_config, check_pictures_fit, other_task, too_often
+from robo_rl.apps.tuning.inputs import keep_tuning_inputs
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.maps import build_map, check_together
-from robo_rl.apps.tuning.remote import LAUNCHER_KEYS, opened_cluster
+from robo_rl.apps.tuning.remote import opened_cluster
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base
 from robo_rl.conf.finetune import FinetuneVerb
-from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.core.settings import free_keys
+from robo_rl.runs.run_dir import RunDir
 
 
 def main(config: FinetuneVerb) -> int:
@@ -39,12 +41,13 @@ def _finetune(config: FinetuneVerb) -> int:
     base = load_base(config)
     check_together(config.method, build_map(config.method.map, base), base)
     check_pictures_fit(config, base)
-    free = FREE_KEYS | LAUNCHER_KEYS | {"max_wall_s"}
+    free = free_keys("finetune")
     again: dict[str, Any] = {"resume": config.resume, "overwrite": config.overwrite}
     with (
         opened_cluster(config) as actors,
         RunDir.create(config.out, config, **again, free=free) as run,
     ):
+        keep_tuning_inputs(run, config)
         outcome = run_method(config, config.method, base, run, actors)
         report(config, base, outcome, run)
     return 0

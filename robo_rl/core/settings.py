@@ -11,6 +11,24 @@ from typing import Any
 from robo_rl.core.errors import ConfigError
 
 _MUTABLE = (list, dict, set)
+# May differ between a run and its continuation; `out` is the folder itself, which may have been moved.
+FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
+_TRAINING = {"threads", "log_every", "checkpoint_every"}
+_FREE = {  # further ones of a verb
+    "train": _TRAINING | {"keep_checkpoints", "launcher", "processes", "shard"},
+    "pretrain": _TRAINING,
+    # a checkpoint of actors itself names their number
+    "finetune": {
+        *("max_wall_s", "launcher", "actors", "ray_address", "block_steps", "staleness", "object_store_mb")
+    },
+    "distill": {"checkpoint_every"},
+    "fly": {"eval_episodes", "eval_s", "video", "checkpoint_every"},
+}
+
+
+def free_keys(verb: str) -> frozenset[str]:
+    """Settings of a verb that may differ between a run and its continuation."""
+    return FREE_KEYS | _FREE.get(verb, frozenset())
 
 
 @dataclass(frozen=True)

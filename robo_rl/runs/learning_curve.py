@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -44,7 +45,7 @@ class LearningCurve:
         return {
             "env_steps": list(self.env_steps),
             "rates": rates,
-            "returns": list(self.returns),
+            "returns": [total if math.isfinite(total) else None for total in self.returns],
             "train_cpu_s": self.train_cpu_s,
             "wall_s": [round(each, 3) for each in self.wall_s],
             "selection_steps": self.selection_steps,
@@ -54,7 +55,7 @@ class LearningCurve:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LearningCurve:
         rates = [SuccessRate(int(k), int(n)) for k, n in data["rates"]]
-        returns = [float(total) for total in data["returns"]]
+        returns = [math.nan if total is None else float(total) for total in data["returns"]]
         steps = [int(step) for step in data["env_steps"]]
         wall_s = [
             float(each) for each in data.get("wall_s", ())

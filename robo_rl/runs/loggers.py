@@ -1,10 +1,11 @@
 """Loggers of a run's scalars: TensorBoard, Weights & Biases, MLflow.
 
 metrics.jsonl remains the record of a run; a logger mirrors it under the same names. The id of a W&B or MLflow
-run is stored in logger.json in the run's folder, so that a resumed run continues it.
+run is stored in logger.json in the run's folder, so that a resumed run continues it, with the number of lines
+that were ever sent, which are not sent twice.
 
-W&B     writes into <run>/wandb without a network; WANDB_MODE=online uploads. Project: WANDB_PROJECT or
-        robo-rl.
+W&B     writes into <run>/wandb without a network, and a resumed run writes all lines there again;
+        WANDB_MODE=online uploads. Project: WANDB_PROJECT or robo-rl.
 MLflow  writes where MLFLOW_TRACKING_URI points to, by default ./mlflow.db. Experiment: MLFLOW_EXPERIMENT_NAME
         or robo-rl.
 """
@@ -29,6 +30,7 @@ from robo_rl.core.packages import install_command
 LOGGER_FILE = "logger.json"
 FILES = frozenset({LOGGER_FILE, "tb", "wandb"})  # files of loggers in a run's folder
 PROJECT = "robo-rl"
+_OFFLINE = "offline"  # WANDB_MODE unless told otherwise
 _PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 # No telemetry to MLflow's developers; an unreachable server is reported after seconds, not minutes.
 _MLFLOW_ENVIRONMENT = {
@@ -69,9 +71,24 @@ def open_logger(
     check_logger(name)
     if name == "tensorboard":
         return _TensorBoard(folder / "tb", kept)
+    if name == "wandb" and _offline():
+        with _explained(name):
+            _remove_offline(folder)
+            logger: ScalarLogger = _Wandb(folder, settings)
+            _log_all(logger, kept)
+        return _Guarded(name, logger, 0)
+    sent = max(sent, _noted(folder, name).get("lines", 0))
     with _explained(name):
         logger = (_Wandb if name == "wandb" else _Mlflow)(folder, settings)
+    write_json(folder / LOGGER_FILE, _noted(folder, name) | {"lines": sent})
     return _Guarded(name, logger, max(0, sent - len(kept)))
+
+
+def _log_all(logger: ScalarLogger, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Log the finite values of lines of metrics.jsonl."""
+    for line in lines:
+        finite = {name: value for name, value in line.items() if name != "step" and value is not None}
+        logger.log(line["step"], finite)
 
 
 class _TensorBoard:
@@ -82,9 +99,7 @@ class _TensorBoard:
 
         shutil.rmtree(folder, ignore_errors=True)
         self._board: Any = SummaryWriter(str(folder))
-        for line in kept:
-            finite = {name: value for name, value in line.items() if name != "step" and value is not None}
-            self.log(line["step"], finite)
+        _log_all(self, kept)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
@@ -112,9 +127,9 @@ class _Wandb:
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=folder.resolve().name,
             dir=str(folder),
-            id=_run_id(folder, "wandb") or _keep_id(folder, "wandb", secrets.token_hex(4)),
+            id=_noted(folder, "wandb").get("id") or _keep_id(folder, "wandb", secrets.token_hex(4)),
             resume="allow",
-            mode=os.environ.get("WANDB_MODE", "offline"),
+            mode=os.environ.get("WANDB_MODE", _OFFLINE),
             config=dict(settings),
             settings=wandb.Settings(x_disable_stats=True, x_disable_machine_info=True, **quiet),
         )
@@ -135,7 +150,7 @@ class _Mlflow:
             os.environ.setdefault(key, value)
         self._entities: Any = import_module("mlflow.entities")
         self._client: Any = import_module("mlflow.tracking").MlflowClient()
-        if (known := _run_id(folder, "mlflow")) is not None:
+        if (known := _noted(folder, "mlflow").get("id")) is not None:
             self._id = known
             self._client.update_run(known, status="RUNNING")
             return
@@ -205,12 +220,24 @@ def _explained(name: str) -> Iterator[None]:
         ) from error
 
 
-def _run_id(folder: Path, name: str) -> str | None:
-    """Id of the run in the logger; None for a new run."""
+def _offline() -> bool:
+    """True if W&B writes files and sends nothing."""
+    return os.environ.get("WANDB_MODE", _OFFLINE) == _OFFLINE
+
+
+def _remove_offline(folder: Path) -> None:
+    """Delete W&B's files of this run, which lack the last lines before a kill, and cannot be continued."""
+    if (known := _noted(folder, "wandb").get("id")) is not None:
+        for old in (folder / "wandb").glob(f"offline-run-*-{known}"):
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _noted(folder: Path, name: str) -> dict[str, Any]:
+    """Content of logger.json: "id" of the run in the logger, and "lines" sent to it; empty for a new run."""
     if not (folder / LOGGER_FILE).exists():
-        return None
-    noted = read_json(folder / LOGGER_FILE)
-    return str(noted["id"]) if noted.get("logger") == name else None
+        return {}
+    noted = dict(read_json(folder / LOGGER_FILE))
+    return noted if noted.get("logger") == name else {}
 
 
 def _keep_id(folder: Path, name: str, run_id: str) -> str:

@@ -68,8 +68,9 @@ class Metrics:
         kept = kept[:resume_lines]
         self.lines = len(kept)  # number of lines so far
         sent = self.path.read_bytes().count(b"\n") if self.path.exists() else 0
-        write_atomic(self.path, "".join(json.dumps(m) + "\n" for m in kept).encode())
+        # before the file is cut, because the logger notes how many lines were sent
         self._logger = None if logger is None else open_logger(logger, folder, settings or {}, kept, sent)
+        write_atomic(self.path, "".join(json.dumps(m) + "\n" for m in kept).encode())
         self._file = self.path.open("a")
 
     def log(self, step: int, values: Mapping[str, float | Tensor]) -> None:

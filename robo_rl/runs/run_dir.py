@@ -2,6 +2,7 @@
 
 runs/<name>/config.yaml            all settings
             run.json               commit, seed, versions, arguments, machine
+            inputs.json            checksums of the policies and demonstrations that it started from
             metrics.jsonl          scalars; tb/, wandb/ and logger.json belong to their logger
             checkpoints/<step>/    training states, each complete or absent, with checksums of their files. A
                                    step that is saved again is <step>.1 until its older state is deleted
@@ -37,6 +38,7 @@ from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.provenance import commit, machine, versions
+from robo_rl.core.settings import FREE_KEYS
 from robo_rl.core.text.setting_changes import change_words, setting_changes
 from robo_rl.data.episodes.schema import EPISODES
 from robo_rl.runs import replaced
@@ -47,9 +49,8 @@ from robo_rl.runs.metrics import Metrics, read_metrics
 from robo_rl.runs.outputs import check_folder
 
 SAVED, PROGRESS, CHECKPOINTS = ".saved", "progress", "checkpoints"
+INPUTS_FILE = "inputs.json"
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
-# May differ between a run and its continuation; `out` is the folder itself, which may have been moved.
-FREE_KEYS = frozenset({"out", "resume", "overwrite", "device", "num_workers"})
 
 
 class RunDir:
@@ -282,6 +283,7 @@ class RunDir:
             "config.yaml",
             "run.json",
             "data.json",
+            INPUTS_FILE,
             "metrics.jsonl",
             CHECKPOINTS,
             self.episodes.name,

@@ -150,7 +150,7 @@ def test_longer_training_keeps_an_own_method_and_every_setting(tmp_path: Path) -
     with RunDir.create(config.out, config) as run:
         said = tuned(50, 50, 1.0, config).splitlines()[1].split()
     assert said[:2] == ["robo-rl", "finetune"]
-    again = load_config("finetune", expand(said[2:])[0], FinetuneVerb)
+    again = load_config("finetune", expand(said[2:], "finetune")[0], FinetuneVerb)
     assert again == replace(config, env_steps=1200, out=f"{run.path}-longer")
 
 
@@ -245,7 +245,7 @@ def test_a_head_that_is_worse_than_its_teacher_is_not_exported(
     if exported:
         assert said == ["robo-rl export policy=runs/head out=runs/head/bundle"]
         return
-    again = load_config("distill", expand(said[0].split()[2:])[0], DistillVerb)
+    again = load_config("distill", expand(said[0].split()[2:], "distill")[0], DistillVerb)
     net = replace(config.net, width=512)  # type: ignore[call-arg]
     assert again == replace(config, steps=2000, rounds=3, net=net, out="runs/head-longer")
     assert said[1].strip() == "robo-rl export policy=runs/base out=runs/base/bundle   (the teacher itself)"

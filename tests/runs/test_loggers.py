@@ -8,6 +8,7 @@ import socket
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.files.durable import read_json
 from robo_rl.runs import loggers
 from robo_rl.runs.loggers import check_logger
-from robo_rl.runs.metrics import read_metrics
+from robo_rl.runs.metrics import Metrics, read_metrics
 from robo_rl.runs.run_dir import RunDir
 from tests.runs.wandb_file import config as wandb_config
 from tests.runs.wandb_file import history
@@ -80,8 +81,51 @@ def test_wandb_continues_its_run_offline(tmp_path: Path, capsys: pytest.CaptureF
     assert noted["layers"] == [64, 64]
     assert noted["id"] == read_json(tmp_path / "run" / "logger.json")["id"]
     assert noted["project"] == "robo-rl"
+    assert len(list((tmp_path / "run" / "wandb").glob("offline-run-*"))) == 1
     assert not (tmp_path / "run" / "tb").exists()
     assert "WANDB_MODE=online uploads" in capsys.readouterr().out
+
+
+class FakeWandb:
+    """W&B that keeps what it is sent, by run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sent, self.folder = list[list[int]](), folder
+
+    def Settings(self, **_: Any) -> None: ...  # noqa: N802
+
+    def init(self, id: str, **_: Any) -> Any:
+        sent: list[int] = []
+        self.sent.append(sent)
+        (self.folder / "wandb" / f"offline-run-2026_{len(self.sent)}-{id}").mkdir(parents=True)
+        return SimpleNamespace(
+            log=lambda values: sent.append(values["step"]),
+            define_metric=lambda *_, **__: None,
+            finish=lambda **_: None,
+        )
+
+
+@pytest.mark.parametrize("mode", ["offline", "online"])
+def test_a_run_that_was_killed_twice_reaches_wandb_once(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at 100 and at 80 lines, both after the checkpoint at 60: online no line is sent twice; offline,
+    where a kill may lose lines and files cannot be continued, one folder holds every line.
+    """
+    monkeypatch.setenv("WANDB_MODE", mode)
+    wandb = FakeWandb(tmp_path)
+    monkeypatch.setattr(loggers, "import_module", lambda _: wandb)
+    for first, last in ((0, 100), (60, 80), (60, 120)):
+        resumed = {"resume_step": 59, "resume_lines": 60} if first else {}
+        with Metrics(tmp_path, **resumed, logger="wandb") as metrics:
+            for step in range(first, last):
+                metrics.log(step, {"loss": 1.0})
+    if mode == "online":
+        assert [step for part in wandb.sent for step in part] == list(range(120))
+    else:
+        assert wandb.sent[-1] == list(range(120))
+        (only,) = (tmp_path / "wandb").iterdir()
+        assert only.name.startswith("offline-run-2026_3-")
 
 
 def test_wandb_without_an_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def _dispatch(arguments: list[str]) -> int:
         raise UnknownNameError("verb", name, VERBS)
     load_plugins()
     sweeps = bool(set(FLAGS) & set(rest))
-    rest, origin = expand([word for word in rest if word not in FLAGS])
+    rest, origin = expand([word for word in rest if word not in FLAGS], name)
     name, rest = by_engine(name, rest)
     if origin:
         check_keys(name, rest, origin, known_keys(name))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
+from robo_rl.apps.cli.settings_file import resumes
 from robo_rl.core.errors import ConfigError
 
 FLAGS = ("-m", "--multirun")
@@ -47,14 +48,14 @@ def _out(words: Sequence[str]) -> Path:
 
 
 def _resumes(words: Sequence[str]) -> bool:
-    return any(word.lower() == "resume=true" for word in words)
+    return any(map(resumes, words))
 
 
 def _resumed(words: list[str]) -> list[str]:
     """Words of a run, without `resume=true` if it has not begun."""
     if not _resumes(words) or (_out(words) / "run.json").is_file():
         return words
-    return [word for word in words if word.lower() != "resume=true"]
+    return [word for word in words if not resumes(word)]
 
 
 def _is_finished(verb: str, run: Path) -> bool:

@@ -14,25 +14,25 @@ from robo_rl.apps.cli.overrides import did_you_mean, refuse_repeats
 from robo_rl.conf.dotted import flat
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.yaml_error import yaml_words
+from robo_rl.core.settings import free_keys
 
 KEY = "config"
 RUN_FILE = "config.yaml"  # in a run folder
-# Settings that do not belong to a run, beside which `resume=true out=<run>` takes all others from the run.
-PLACES = {"out", "resume", "device", "num_workers", "threads", "launcher", "processes", "max_wall_s"}
+_TRUE = {"true", "yes", "y", "on", "1"}  # as hydra reads a switch, in capitals, too
 
 
-def expand(words: Sequence[str]) -> tuple[list[str], dict[str, Path]]:
+def expand(words: Sequence[str], verb: str) -> tuple[list[str], dict[str, Path]]:
     """The words with `config=<file>` replaced by its settings, and the file of each of these.
 
     A key on the command line replaces the file's value, and `method=<name>` replaces the file's `method`, but
-    not its `method.<key>`. `resume=true out=<run>` without other settings takes those of the run. Raises
-    ConfigError for a repeated key or a file without settings.
+    not its `method.<key>`. `resume=true out=<run>` takes the settings of the run if no other is given than
+    those of `free_keys`. Raises ConfigError for a repeated key or a file without settings.
     """
     refuse_repeats(words)
     given = {word.partition("=")[0] for word in words if "=" in word}
     files = [word.partition("=")[2] for word in words if word.startswith(f"{KEY}=")]
     rest = [word for word in words if not word.startswith(f"{KEY}=")]
-    if not files and (of_run := _settings_of_run(rest)) is not None:
+    if not files and (of_run := _settings_of_run(rest, verb)) is not None:
         files, given = [str(of_run)], given | {"overwrite"}
     if not files:
         return rest, {}
@@ -44,10 +44,16 @@ def expand(words: Sequence[str]) -> tuple[list[str], dict[str, Path]]:
     )
 
 
-def _settings_of_run(words: Sequence[str]) -> Path | None:
-    """Settings of the run that these words resume, if they name nothing else."""
+def resumes(word: str) -> bool:
+    """True for `resume=true`, in every spelling that hydra accepts."""
+    key, _, value = word.partition("=")
+    return key == "resume" and value.strip("'\"").lower() in _TRUE
+
+
+def _settings_of_run(words: Sequence[str], verb: str) -> Path | None:
+    """Settings of the run that these words resume, if they name nothing else that belongs to a run."""
     given = dict(word.split("=", 1) for word in words if "=" in word)
-    if given.get("resume") != "true" or "out" not in given or not given.keys() <= PLACES:
+    if not any(map(resumes, words)) or "out" not in given or not given.keys() <= free_keys(verb):
         return None
     file = Path(given["out"]).expanduser() / RUN_FILE
     return file if file.is_file() else None

@@ -10,7 +10,7 @@ import torch
 
 from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.checkpoint import save_policy
-from policies.training.base import FREE_SETTINGS, BaseTrainConfig, BaseTrainer
+from policies.training.base import BaseTrainConfig, BaseTrainer
 from policies.training.batches import ALONE, WindowSource
 from policies.training.moments import moment_steps
 from policies.training.wordings import RewordedWindows, varies
@@ -32,7 +32,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
-from robo_rl.core.settings import check_settings
+from robo_rl.core.settings import check_settings, free_keys
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.windows import WindowSpec
@@ -43,7 +43,7 @@ from robo_rl.runs.device import device_of, pick_device, set_cpu_threads, train_i
 from robo_rl.runs.loaded_policy import newest_policy
 from robo_rl.runs.outputs import free_path
 from robo_rl.runs.resumable import resumable
-from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.runs.run_dir import RunDir
 
 DATA_FILE = "data.json"  # in the run folder: the episodes of its training
 
@@ -89,12 +89,16 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
     if not ranks.leads:
         follow(trainer_class(config)(policy, source, recipe, ranks=ranks), config.checkpoint_every, ranks)
         return RunDir(Path(config.out))
-    free = FREE_KEYS | FREE_SETTINGS | {"threads", "launcher", "processes", "shard"} | free
     out = Path(config.out)
     longer = free_path(out.with_name(f"{out.name}-longer"))
     instead = f"train it further by init={out} out={longer}" if RunDir(out).policy.is_dir() else ""
     with RunDir.create(
-        out, config, resume=config.resume, overwrite=config.overwrite, free=free, instead=instead
+        out,
+        config,
+        resume=config.resume,
+        overwrite=config.overwrite,
+        free=free_keys("train") | free,
+        instead=instead,
     ) as run:
         keep_data(run, data, resume=config.resume)
         for said in filter(None, (*data.sentences(), data.told_sentence())):

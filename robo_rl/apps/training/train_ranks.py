@@ -17,12 +17,13 @@ import yaml
 from policies.training.base import BaseTrainer
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.settings import FREE_KEYS
 from robo_rl.core.text.counts import counted
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import RankError
 from robo_rl.runs.progress import is_hidden
 from robo_rl.runs.resumable import crossed, how_to_continue
-from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.runs.run_dir import RunDir
 from robo_rl.runs.signals import stop_between_steps
 
 # Settings that may differ between ranks, which may be on other machines; the data is compared by content.

@@ -11,7 +11,7 @@ import torch
 from policies.pretraining.frames import VideoFrames, check_goals, check_videos
 from policies.pretraining.instructions import VideoInstructions
 from policies.pretraining.saved_encoder import save_encoder
-from policies.pretraining.trainer import FREE_SETTINGS, VideoTrainer, VideoValuesConfig
+from policies.pretraining.trainer import VideoTrainer, VideoValuesConfig
 from policies.pretraining.value import VideoValue
 from policies.vla.tokens import words_in
 from robo_rl.apps.training.base_run import keep_data
@@ -20,7 +20,7 @@ from robo_rl.conf.train import PretrainConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.provenance import commit
 from robo_rl.core.seeding import derive_seed
-from robo_rl.core.settings import check_settings
+from robo_rl.core.settings import check_settings, free_keys
 from robo_rl.core.spec import EnvSpec, sense_of
 from robo_rl.core.text.instruction import INSTRUCTION, to_text
 from robo_rl.data.selection import EpisodeSelection, select_episodes
@@ -29,7 +29,7 @@ from robo_rl.data.windows import WindowDataset, WindowSpec
 from robo_rl.nets.image_encoder import ImageEncoder
 from robo_rl.runs.device import pick_device, set_cpu_threads, train_in_tf32
 from robo_rl.runs.resumable import resumable
-from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.runs.run_dir import RunDir
 
 
 def pretrain(config: PretrainConfig) -> RunDir:
@@ -45,7 +45,7 @@ def pretrain(config: PretrainConfig) -> RunDir:
     recipe = VideoValuesConfig(
         **{item.name: getattr(config, item.name) for item in fields(VideoValuesConfig)}
     )
-    free = FREE_KEYS | FREE_SETTINGS | {"threads"}
+    free = free_keys("pretrain")
     with RunDir.create(
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
     ) as run:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +18,7 @@ from robo_rl.runs.progress import counting
 
 RARELY = 4  # parts of a run between which the advised evaluations come
 FEWEST = 10  # episodes below which fewer evaluations are advised instead
+_LOWEST = -sys.float_info.max  # finite, because JSON has no infinity
 SHARE = 0.8  # steps of the advised evaluations, as a share of those of training
 
 Evaluate = Callable[[SavedPolicy, float], EvalResult]  # (policy, scale of its noise) -> its evaluation
@@ -65,12 +68,18 @@ def _count(env_steps: int, every: int) -> int:
     return 2 + ((env_steps - 1) // every if every else 0)
 
 
+def score_of(result: EvalResult) -> tuple[float, float]:
+    """Success rate, then mean return; a return that is no number is lower than all others."""
+    total = result.mean_return
+    return result.rate.rate, total if math.isfinite(total) else _LOWEST
+
+
 @dataclass(frozen=True)
 class Best:
     """Weights of the best evaluation so far; on a tie the later one."""
 
     env_steps: int
-    score: tuple[float, float]  # success rate, then mean return
+    score: tuple[float, float]  # of `score_of`
     weights: dict[str, Any]
 
     def to_state(self) -> dict[str, Any]:

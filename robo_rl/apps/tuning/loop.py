@@ -23,7 +23,7 @@ from robo_rl.apps.tuning.comparison import (
     compared,
 )
 from robo_rl.apps.tuning.compose import TuningSession, build_session, with_interventions
-from robo_rl.apps.tuning.evaluations import Best, Evaluate, evaluations, too_costly
+from robo_rl.apps.tuning.evaluations import Best, Evaluate, evaluations, score_of, too_costly
 from robo_rl.apps.tuning.remote import OpenFleet, remote_session, write_actors
 from robo_rl.apps.tuning.report import train_note
 from robo_rl.apps.tuning.start import (
@@ -373,7 +373,7 @@ class _Training:
         self.curve.add(self.step, self._wall_s, result)
         success = {"eval/success": result.rate.rate} if result.reports_success else {}
         self.metrics.log(self.step, success | {"eval/return": result.mean_return})
-        score = (result.rate.rate, result.mean_return)
+        score = score_of(result)
         if self.best is None or score >= self.best.score:
             self.best = Best(self.step, score, self.tuner.learner.weights())
 

@@ -53,10 +53,6 @@ from robo_rl.runs.run_dir import RunDir
 from sim.registry import make_env
 
 ACTORS_FILE = "actors.json"
-# May differ between a run and its continuation; a checkpoint itself names the number of actors.
-LAUNCHER_KEYS = frozenset(
-    {"launcher", "actors", "ray_address", "block_steps", "staleness", "object_store_mb"}
-)
 OpenFleet = Callable[[Callable[[int, int], ActorParts]], Fleet]
 
 

@@ -12,6 +12,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.seeding import derive_seed
+from robo_rl.core.settings import free_keys
 from robo_rl.flight.fly.learners import make_training
 from robo_rl.flight.fly.recipe import resolved, total_updates
 from robo_rl.flight.fly.setup import FlightSetup
@@ -20,12 +21,11 @@ from robo_rl.flight.rows import FlyRow
 from robo_rl.flight.seed_runs import SeedPlan, train_seeds
 from robo_rl.runs.device import pick_device
 from robo_rl.runs.progress import progress
-from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.runs.run_dir import RunDir
 from sim.flight.flights import Flights
 from sim.flight.trial import Pilot, Trial, controller_pilot, fly, policy_pilot
 
 CONTROLLERS = ("pid", "geometric")
-FREE = FREE_KEYS | {"eval_episodes", "eval_s", "video", "checkpoint_every"}  # no effect on training
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def fly_setup(config: FlyConfig) -> tuple[FlyConfig, FlightSetup]:
 
 def start_run(config: FlyConfig) -> RunDir:
     """The run folder, new or resumed."""
-    return RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=FREE)
+    free = free_keys("fly")
+    return RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
 
 
 def train_run(config: FlyConfig) -> tuple[list[FlyRow], dict[str, Trial]]:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from robo_rl.core.errors import RoboRLError
+from robo_rl.core.plugins import load_plugins
 from robo_rl.core.provenance import versions
 from robo_rl.rl.acting import ActingPolicy
 from robo_rl.rl.collect import Collector
@@ -62,6 +63,7 @@ class RolloutActor:
         """Build everything, and return where it runs."""
         torch.set_num_threads(1)
         try:
+            load_plugins()  # registers a user's environments in this process, too
             self._parts = self._build(self._slot, self._incarnation)
         except RoboRLError as error:
             return Failure(str(error), error.exit_code)

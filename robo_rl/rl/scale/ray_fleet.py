@@ -7,7 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
-from ray.exceptions import ObjectLostError, RayActorError, WorkerCrashedError
+from ray.exceptions import (
+    ActorUnschedulableError,
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    WorkerCrashedError,
+)
 
 from robo_rl.core.errors import EnvError, RoboRLError
 from robo_rl.core.provenance import versions
@@ -15,7 +22,15 @@ from robo_rl.rl.scale.actor import About, ActorParts, Failure, RolloutActor, Wei
 from robo_rl.rl.scale.remote_collector import Delivered, Died, Event, Ready
 from robo_rl.rl.scale.schedule import Grant
 
-_LOST = (RayActorError, WorkerCrashedError, ObjectLostError)
+# Not all are a RayActorError: Ray's memory monitor and the loss of a machine have errors of their own.
+_LOST = (
+    RayActorError,
+    WorkerCrashedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    NodeDiedError,
+    ActorUnschedulableError,
+)
 _MUST_MATCH = ("robo-rl", "torch")
 
 
@@ -58,9 +73,11 @@ class RayFleet:
     def _event(self, slot: int, ref: Any) -> Event:
         try:
             found = ray.get(ref)
-        except _LOST:
-            self._kill(slot)
-            return Died(slot, f"{self._where[slot]}has died")
+        except _LOST as lost:
+            self.end(slot)
+            out_of_memory = isinstance(lost, OutOfMemoryError)
+            cause = "was ended by Ray for lack of memory" if out_of_memory else "has died"
+            return Died(slot, f"{self._where[slot]}{cause}")
         self._calls[slot].popleft()
         if isinstance(found, Failure):
             error = EnvError if found.exit_code == EnvError.exit_code else RoboRLError
@@ -71,7 +88,7 @@ class RayFleet:
             return Ready(slot)
         return Delivered(slot, found)
 
-    def _kill(self, slot: int) -> None:
+    def end(self, slot: int) -> None:
         self._calls[slot].clear()
         ray.kill(self._actors[slot])
 
@@ -82,7 +99,7 @@ class RayFleet:
     def close(self) -> None:
         """End all actors at once."""
         for slot in self._actors:
-            self._kill(slot)
+            self.end(slot)
 
 
 def _check_versions(slot: int, about: About) -> None:

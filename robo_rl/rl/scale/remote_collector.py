@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from robo_rl.core.errors import CheckpointError, EnvError
+from robo_rl.core.errors import CheckpointError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.text.counts import counted
 from robo_rl.data.replay import Replay
@@ -26,10 +26,10 @@ from robo_rl.rl.running import CollectedEpisode, RewardTransform
 from robo_rl.rl.scale.actor import Weights, weights_of
 from robo_rl.rl.scale.blocks import Block
 from robo_rl.rl.scale.schedule import Grant, Schedule
+from robo_rl.rl.scale.silence import Silence
 from robo_rl.rl.scale.waiting import Waiting
 
 WAIT_S = 0.5  # a stop request is seen after at most this time
-START_S = 300.0  # time in which the first actor must be ready
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,10 @@ class Fleet(Protocol):
         """Store weights where all actors can read them."""
         ...
 
+    def end(self, slot: int) -> None:
+        """End the actor of this slot at once; nothing more is heard of it."""
+        ...
+
     def poll(self, timeout_s: float) -> list[Event]:
         """What has happened since the last call; waits up to `timeout_s` for the first event."""
         ...
@@ -83,6 +87,7 @@ class RemoteCollector:
     """Blocks of all actors, in the replays of the learner.
 
     replays: of all lanes; actor i has lanes i * n ... (i + 1) * n - 1. limits: steps at which the phases end.
+    clock: time in seconds, by which an actor is silent.
     """
 
     def __init__(
@@ -94,16 +99,16 @@ class RemoteCollector:
         reward: RewardTransform,
         limits: Mapping[Phase, int],
         say: Callable[[str], None] = print,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.fleet, self.schedule, self.learner, self.replays = fleet, schedule, learner, replays
         self.reward, self.limits, self.say = reward, limits, say
         self.env_steps = 0
-        self.waiting = Waiting()
+        self.waiting, self._silence, self._clock = Waiting(), Silence(schedule.slots), clock
         self._inbox: deque[tuple[int, Block]] = deque()
         self._admitted = [-1] * len(schedule.slots)  # incarnation of the newest block in the replay
         self._sent: tuple[int, Any] | None = None  # version, and where its weights are stored
         self._phase: Phase | None = None
-        self._none_ready_since_s: float | None = None
 
     @property
     def num_lanes(self) -> int:
@@ -113,7 +118,11 @@ class RemoteCollector:
     def start(self) -> None:
         """Start all actors. Call once, after a checkpoint was loaded."""
         for index, slot in enumerate(self.schedule.slots):
-            self.fleet.start(index, slot.incarnation)
+            self._start(index, slot.incarnation)
+
+    def _start(self, slot: int, incarnation: int) -> None:
+        self.fleet.start(slot, incarnation)
+        self._silence.started(slot)
 
     def collect(
         self, phase: Phase, act: Act | None, store: Store, learn: Learn | None
@@ -146,6 +155,8 @@ class RemoteCollector:
             if self._sent is None or self._sent[0] != grant.version:
                 self._sent = grant.version, self.fleet.put(weights_of(self.learner))
             self.fleet.submit(slot, grant, self._sent[1])
+            if len(self.schedule.slots[slot].granted) == 1:  # it had nothing to do before
+                self._silence.heard(slot)
 
     def _take(self) -> tuple[int, Block] | None:
         """The next block to admit; None if there is none, or if learning must wait for an actor."""
@@ -156,28 +167,27 @@ class RemoteCollector:
         return self._inbox.popleft()
 
     def _receive(self, timeout_s: float) -> None:
-        for event in self.fleet.poll(timeout_s):
+        began_s = self._clock()
+        events = self.fleet.poll(timeout_s)
+        self._silence.listened(self._clock() - began_s)
+        for event in events:
             if isinstance(event, Ready):
                 self.schedule.started(event.slot)
+                self._silence.heard(event.slot)
             elif isinstance(event, Delivered):
                 self.schedule.delivered(event.slot)
+                self._silence.heard(event.slot)
                 self._inbox.append((event.slot, event.block))
                 self.waiting.add(event.block, behind=self.schedule.version - event.block.version)
             else:
                 self._replace(event)
-        self._check_ready()
-
-    def _check_ready(self) -> None:
-        """Raise EnvError if no actor has been ready for `START_S`."""
-        if self._any_ready():
-            self._none_ready_since_s = None
-        elif self._none_ready_since_s is None:
-            self._none_ready_since_s = time.monotonic()
-        elif time.monotonic() - self._none_ready_since_s > START_S:
-            raise EnvError(
-                f"No actor was ready for {START_S:.0f} s. See what the Ray cluster is busy with (`ray "
-                "status`), or run without ray_address."
-            )
+        for index in self._silence.hanging():
+            silent_s = self._silence.silent_s(index)
+            self.fleet.end(index)
+            self._replace(Died(index, f"has delivered nothing for {silent_s:.0f} s and was ended"))
+        self._silence.check_ready(needs_all=self.schedule.rounds)
+        for sentence in self._silence.sentences():
+            self.say(sentence)
 
     def _any_ready(self) -> bool:
         return any(slot.ready for slot in self.schedule.slots)
@@ -190,7 +200,7 @@ class RemoteCollector:
             f"Actor {event.slot} {event.cause}: its running episodes and at most {counted(lost, 'step')} are "
             "lost. A new actor takes its place, with new episodes."
         )
-        self.fleet.start(event.slot, slot.incarnation)
+        self._start(event.slot, slot.incarnation)
 
     def _admit(self, slot: int, block: Block, store: Store) -> None:
         assert isinstance(store, Replay)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from policies.training.base import FREE_SETTINGS
 from robo_rl.apps.cli.config import load_config, preview
-from robo_rl.apps.cli.main import main
+from robo_rl.apps.cli.main import known_keys, main
 from robo_rl.apps.cli.settings_file import expand
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import free_keys
 
 
 def _file(folder: Path, text: str, name: str = "mine.yaml") -> str:
@@ -36,7 +39,7 @@ def test_command_line_overrides_the_file(tmp_path: Path) -> None:
         "data: my data\nout: runs/x\nnet: {name: unet1d, widths: [32, 64]}\nprocess.steps: 4\n"
         "lr: 1e-4\nseed: 3\nresume: false\n",
     )
-    words, origin = expand([f"config={file}", "seed=5"])
+    words, origin = expand([f"config={file}", "seed=5"], "train")
     config = load_config("train", words, TrainConfig)
     assert (config.data, config.seed, config.lr, config.process.steps) == ("my data", 5, 1e-4, 4)
     assert (config.net.name, config.net.widths) == ("unet1d", [32, 64])  # type: ignore[attr-defined]
@@ -45,7 +48,7 @@ def test_command_line_overrides_the_file(tmp_path: Path) -> None:
 
 def test_positional_word_stays_first(tmp_path: Path) -> None:
     """`up arm_sim config=mine.yaml`: the set is the first word."""
-    assert expand(["arm_sim", f"config={_file(tmp_path, 'record: r')}"])[0] == ["arm_sim", "record=r"]
+    assert expand(["arm_sim", f"config={_file(tmp_path, 'record: r')}"], "up")[0] == ["arm_sim", "record=r"]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +99,41 @@ def test_a_run_is_resumed_with_its_own_settings(tmp_path: Path) -> None:
     """Only if nothing but places is given; what the run was told about other runs is not taken over."""
     (tmp_path / "config.yaml").write_text("out: elsewhere\nseed: 3\nresume: false\noverwrite: true\n")
     place = f"out={tmp_path}"
-    assert expand(["resume=true", place, "device=cpu"])[0] == ["seed=3", "resume=true", place, "device=cpu"]
+    assert expand(["resume=true", place, "device=cpu"], "train")[0] == [
+        "seed=3",
+        "resume=true",
+        place,
+        "device=cpu",
+    ]
     for words in ([place], [place, "resume=false"], [place, "resume=true", "seed=4"], ["resume=true"]):
-        assert expand(words)[0] == words
+        assert expand(words, "train")[0] == words
     missing = [f"out={tmp_path / 'none'}", "resume=true"]
-    assert expand(missing)[0] == missing
+    assert expand(missing, "train")[0] == missing
+
+
+@pytest.mark.parametrize("spelling", ["true", "True", "TRUE", "yes", "on", "1", "'true'"])
+def test_resume_is_recognised_as_hydra_spells_it(spelling: str, tmp_path: Path) -> None:
+    """Else the run's settings would be missing, and the error would name one of them."""
+    (tmp_path / "config.yaml").write_text("data: d\n")
+    again = [f"resume={spelling}", f"out={tmp_path}"]
+    assert expand(again, "train")[0] == ["data=d", *again]
+
+
+@pytest.mark.parametrize("verb", ["train", "pretrain", "finetune", "distill", "fly", "swarm"])
+def test_a_setting_that_may_change_is_given_with_the_run_alone(verb: str, tmp_path: Path) -> None:
+    """The page on runs lists these settings; each is one of the verb, and keeps its value."""
+    page = (Path(__file__).parents[3] / "docs" / "resume-and-runs.md").read_text()
+    table = page.partition("| settings that may differ |")[2].partition("\n\n")[0]
+    rows = [line for line in table.splitlines() if line.startswith(("| every verb", f"| `{verb}`"))]
+    listed = {word for row in rows for word in re.findall(r"`(\w+)`", row)} - {verb}
+    assert listed == free_keys(verb)
+    assert listed - {"device", "num_workers"} <= known_keys(verb)
+    (tmp_path / "config.yaml").write_text("seed: 3\n")
+    for key in listed - {"out", "resume"}:
+        again = ["resume=true", f"out={tmp_path}", f"{key}=5"]
+        assert expand(again, verb)[0] == ["seed=3", *again]
+
+
+def test_settings_that_a_checkpoint_of_train_accepts_may_change() -> None:
+    """The trainer compares its own settings with the checkpoint's, too."""
+    assert free_keys("train") >= FREE_SETTINGS

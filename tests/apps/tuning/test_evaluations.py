@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import io
+import json
+import math
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tqdm import tqdm
 
 from robo_rl.apps.tuning.evaluations import evaluations, too_costly
+from robo_rl.apps.tuning.loop import _Training
 from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.eval.rollout import EvalResult
+from robo_rl.rl.loop import FinetuneConfig
+from robo_rl.runs.learning_curve import LearningCurve
 from robo_rl.runs.progress import counting, hidden, progress
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
@@ -64,3 +71,32 @@ def test_a_hidden_bar_stays_hidden(capsys: pytest.CaptureFixture[str]) -> None:
     with hidden(), progress(3, "x", "step") as bar, counting(bar, "evaluating", 2, "episodes") as add:
         add(2)
     assert capsys.readouterr().err == ""
+
+
+def test_an_evaluation_without_a_number_is_not_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulator may return NaN in the first evaluation: later ones are compared, and the state is saved."""
+    returns = iter([math.nan, 1.0, math.nan, 0.5])
+    learner = SimpleNamespace(weights=dict)
+    tuner: Any = SimpleNamespace(learner=learner, policy=None, env_steps=0, config=FinetuneConfig(100))
+    session: Any = SimpleNamespace(tuner=tuner, policy=None, noise_scale=1.0)
+    unused: Any = None
+    run = config(eval_every=0)
+    training = _Training(
+        run,
+        session,
+        unused,
+        lambda *_: EvalResult((0,), (False,), (5,), (next(returns),), None, 5, 0.0, 0.0),
+        SimpleNamespace(log=lambda *_: None),  # type: ignore[arg-type]
+        unused,
+        lambda _: None,
+        run.method,
+    )
+    best = []
+    for step in range(4):
+        tuner.env_steps = step
+        training._evaluate()
+        assert training.best is not None
+        best.append(training.best.env_steps)
+        saved = json.loads(json.dumps([training.best.to_state(), training.curve.to_json()], allow_nan=False))
+    assert best == [0, 1, 1, 1]
+    assert math.isnan(LearningCurve.from_json(saved[1]).returns[2])

@@ -32,6 +32,9 @@ class InlineFleet:
     def put(self, weights: Weights) -> Any:
         return weights
 
+    def end(self, slot: int) -> None:
+        self._calls[slot].clear()
+
     def poll(self, timeout_s: float) -> list[Event]:
         waiting = sorted(slot for slot, calls in self._calls.items() if calls)
         if not waiting:

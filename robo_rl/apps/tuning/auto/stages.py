@@ -23,7 +23,6 @@ from robo_rl.apps.tuning.auto.imitation import imitate
 from robo_rl.apps.tuning.auto.plan import StepBudget, make_plan, stage_method, total_steps
 from robo_rl.apps.tuning.comparison import Contender, choose, race_of
 from robo_rl.apps.tuning.loop import run_method
-from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
 from robo_rl.apps.tuning.report import train_note
 from robo_rl.apps.tuning.start import (
     env_name,
@@ -34,13 +33,14 @@ from robo_rl.apps.tuning.start import (
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.files.durable import write_json
+from robo_rl.core.settings import free_keys
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.stats import SuccessRate, chance_of_fewer
 from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, StageRecord, TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
-from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.runs.run_dir import RunDir
 from sim.registry import make_env
 
 GOOD_ENOUGH, ENOUGH = 0.97, 32  # success at which no further stage is tried, and its least episodes
@@ -205,7 +205,7 @@ class _AutoRun:
             inner.method.mix = MixConfig()
         inner.resume = Path(inner.out, "run.json").exists()
         # base and demos may be inside the run, which may have been moved
-        free = FREE_KEYS | LAUNCHER_KEYS | {"base", "demos", "max_wall_s"}
+        free = free_keys("finetune") | {"base", "demos"}
         run = RunDir.create(inner.out, inner, resume=inner.resume, free=free)
         outcome = run_method(inner, inner.method, start.policy, run, keep_last=True)
         self.curve.train_cpu_s += outcome.curve.train_cpu_s

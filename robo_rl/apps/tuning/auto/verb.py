@@ -14,18 +14,19 @@ from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.auto.imitation import imitate
 from robo_rl.apps.tuning.auto.plan import stage_method, total_steps
 from robo_rl.apps.tuning.auto.stages import train_in_stages
+from robo_rl.apps.tuning.inputs import keep_tuning_inputs
 from robo_rl.apps.tuning.loop import run_method
-from robo_rl.apps.tuning.remote import LAUNCHER_KEYS
 from robo_rl.apps.tuning.report import report
 from robo_rl.apps.tuning.start import load_base, with_planning_interval
 from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import CheckpointError, ConfigError
+from robo_rl.core.settings import free_keys
 from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
-from robo_rl.runs.run_dir import FREE_KEYS, RunDir
+from robo_rl.runs.run_dir import RunDir
 
 FEWEST_LANES, MOST_LANES = 16, 64  # environments of `residual_lanes`, which was measured with 16 and 32
 ENOUGH = 100  # episodes of the base without a failure after which nothing is trained: success is above 97 %
@@ -72,10 +73,11 @@ def check_auto(config: FinetuneVerb) -> None:
 def finetune_auto(config: FinetuneVerb) -> int:
     """Train by the recipe that suits the environments, and save the best policy in `out`/policy."""
     base = load_base(config)
-    free = FREE_KEYS | LAUNCHER_KEYS | {"max_wall_s"}
+    free = free_keys("finetune")
     with RunDir.create(
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
     ) as run:
+        keep_tuning_inputs(run, config)
         in_lanes = config.demos is not None and FEWEST_LANES <= config.num_envs <= MOST_LANES
         train = train_in_lanes if in_lanes else train_in_stages
         report(config, base, train(config, base, run), run)
