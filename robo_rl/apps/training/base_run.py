@@ -54,6 +54,8 @@ def train(config: TrainConfig, free: frozenset[str] = frozenset()) -> RunDir:
     With launcher=torchrun, or in a process started by `torchrun`, several processes train together.
     """
     check_settings(config)
+    if isinstance(config.policy, VlaConfig) and config.init is None:
+        check_vla_settings(config)
     if not is_rank():
         if config.launcher == "torchrun":
             return launch_training(config)
@@ -247,7 +249,19 @@ def image_settings(config: TrainConfig) -> ImageEncoderConfig:
 
 
 def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPolicy:
-    """New vision-language-action policy. Raises ConfigError for settings of generative policies."""
+    """New vision-language-action policy."""
+    if shape.backbone != TINY:  # policy.json refers to the folder from wherever it is read
+        shape = replace(shape, backbone=str(Path(shape.backbone).resolve()))
+    if shape.spatial > 0.0:
+        check_targets(data, "set policy.spatial=0")
+    torch.manual_seed(derive_seed("init", config.seed))
+    words = vocabulary_of(data.wordings()) if shape.tokens == "words" and INSTRUCTION in data.spec.obs else ()
+    states = data.normalizer(config.range_floor)
+    return VlaPolicy(data.spec.for_policies(), states, shape, config.chunk, config.execute, words)
+
+
+def check_vla_settings(config: TrainConfig) -> None:
+    """Raise ConfigError for settings of generative policies."""
     if config.obs_steps != 1:
         raise ConfigError(
             f"policy=vla reads one observation, found obs_steps={config.obs_steps}. Leave it out."
@@ -258,14 +272,6 @@ def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPoli
                 f"{key}= is a setting of policy=generative and has no effect on policy=vla. Leave it out; "
                 "the settings of policy=vla start with policy. (robo-rl train policy=vla --help all)."
             )
-    if shape.backbone != TINY:  # policy.json refers to the folder from wherever it is read
-        shape = replace(shape, backbone=str(Path(shape.backbone).resolve()))
-    if shape.spatial > 0.0:
-        check_targets(data, "set policy.spatial=0")
-    torch.manual_seed(derive_seed("init", config.seed))
-    words = vocabulary_of(data.wordings()) if shape.tokens == "words" and INSTRUCTION in data.spec.obs else ()
-    states = data.normalizer(config.range_floor)
-    return VlaPolicy(data.spec.for_policies(), states, shape, config.chunk, config.execute, words)
 
 
 def train_note(config: TrainConfig, data: TrainData) -> dict[str, Any]:
