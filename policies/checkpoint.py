@@ -162,7 +162,10 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = No
 def _offer(key: str, use: str) -> str:
     """What to do where this observation is missing. use: "environment" or "dataset"."""
     if key == INSTRUCTION and use == "environment":
-        return "Say what it is to do: robo-rl evaluate instruction='...', or export instruction= for a robot."
+        return (
+            "Say what it is to do: evaluate instruction='...', in other verbs the environment's option "
+            "env='<name>:instruction=...', and export instruction='...' for a robot."
+        )
     return f"Use the {use} that it was trained for, or one with the same observations."
 
 

@@ -7,7 +7,7 @@ names, and a policy keeps the name of the environment that it was trained on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,6 +26,7 @@ from robo_rl.core.text.nearest import is_misspelt
 from sim.adapters.gymnasium_names import check_no_file, in_gymnasium, own_environment
 from sim.adapters.metaworld_instructions import WORDINGS, is_suite, task_number, tasks_of
 from sim.tasks.table import OF_YOUR_OWN
+from sim.told_env import OPTION, ToldEnv
 from sim.vec.expert import Expert, WatchingExpert
 from sim.vec.workers import WorkerVecEnv
 
@@ -147,11 +148,17 @@ def make_env(
     """A vector environment of `num_envs` lanes; see `sim.vec.workers` for `num_workers` and `timeout_s`.
 
     Options: `max_episode_steps`, `render_size` (px) and `reward` ("sparse" or "dense"; gym has "dense" only),
-    and `terminate_on_success` for metaworld; an option that is None is left at its default. Raises
-    UnknownNameError for a name or option that does not exist, MissingDependencyError when the suite's
+    and `terminate_on_success` for metaworld; an option that is None is left at its default. A name that
+    carries options may have `instruction=...`, see `ToldEnv`. Raises UnknownNameError for a name or option
+    that does not exist, MissingDependencyError when the suite's
     packages are not installed.
     """
     suite, task = _split("environment", name)
+    if suite in WITH_OPTIONS and OPTION in (written := _with_options(name)[1]):
+        words = written.pop(OPTION)
+        bare = _with_options(name)[0] + ":" * bool(written) + _joined(written)
+        env = make_env(bare, num_envs, num_workers, timeout_s=timeout_s, **options)
+        return ToldEnv(env, words, with_option(env.spec.name, OPTION, words))
     given = {option: value for option, value in options.items() if value is not None}
     if _is_batched(suite, task):
         bare, written = _with_options(task)
@@ -200,8 +207,11 @@ def _bare(name: str) -> str:
 def with_option(name: str, option: str, value: Any) -> str:
     """Name of the same environment with one option changed."""
     bare, written = _with_options(name)
-    words = ",".join(f"{key}={each}" for key, each in {**written, option: value}.items())
-    return f"{bare}:{words}"
+    return f"{bare}:{_joined({**written, option: value})}"
+
+
+def _joined(options: Mapping[str, Any]) -> str:
+    return ",".join(f"{key}={each}" for key, each in options.items())
 
 
 def has_dense_reward(name: str, reward: str | None = None) -> bool:
@@ -265,7 +275,7 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     kind = "scene" if suite in SCENES and batched else _kind(suite, task)
     expert: Expert = lookup("expert", EXPERTS, kind)(_with_options(task)[0], noise, seed)
     if env is not None and isinstance(expert, WatchingExpert):
-        expert.watch(env)
+        expert.watch(env.unwrapped if isinstance(env, ToldEnv) else env)
     return expert
 
 
