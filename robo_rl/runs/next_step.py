@@ -5,6 +5,7 @@ They can be pasted as they are: paths are quoted, and `out=` is a folder that do
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from policies.deploy.bundle import MANIFEST
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.text.commands import command
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.outputs import free_path
 from robo_rl.runs.run_dir import RunDir, checkpoint_of
+from sim.registry import with_option
 
 SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
@@ -71,13 +74,23 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     if kind in BASES and rate is not None and rate.k == 0:
         return BETTER_BASE
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
-        return command("finetune", base=policy, demos=_demos_of(folder), out=free_path(home / "tuned"))
+        tuned = free_path(home / "tuned")
+        return command("finetune", base=policy, env=_told_env(data), demos=_demos_of(folder), out=tuned)
     if kind == "privileged":  # no robot sees the true state
         taught = {"takeover": 0.5, "episodes": 300, "out": free_path(home / "taught")}
         return command("collect", policy=policy, env=trained_env_spec(folder).name, **taught)
     if kind not in TEACHERS:  # one of the user's own
         return command("export", policy=policy, out=bundle)
-    return command("distill", teacher=policy, out=free_path(home / "head"))
+    return command("distill", teacher=policy, env=_told_env(data), out=free_path(home / "head"))
+
+
+def _told_env(policy: Mapping[str, Any]) -> str | None:
+    """Environment that tells a policy of recorded tasks the first of them; None for all other policies.
+
+    policy: content of its policy.json.
+    """
+    told = policy.get("train", {}).get("told")
+    return with_option(policy["env"]["name"], INSTRUCTION, told[0]) if told else None
 
 
 def winner(test: PairedTest | ReturnTest) -> int | None:
@@ -123,7 +136,9 @@ def after_tuning(
     one. test: of the base to the result, by returns where the environment reports no success. A confirmation
     has episodes of another seed: the run's own are those whose luck is in doubt.
     """
-    confirmation = {"episodes": AGAIN * config.final_episodes, "seed": config.eval_seed + 1}
+    # an instruction in the environment's name is not part of the policy's contract
+    env = config.env if config.env is not None and f"{INSTRUCTION}=" in config.env else None
+    confirmation = {"env": env, "episodes": AGAIN * config.final_episodes, "seed": config.eval_seed + 1}
     if before is None or test is None:
         return command("evaluate", policy=run, **confirmation)
     head = free_path(run.parent / "head")
@@ -134,11 +149,11 @@ def after_tuning(
     if gained and test.p_value < SIGNIFICANT:
         if config.method.map.kind == "head":  # it decides in a single step already
             return command("export", policy=run, out=run / "bundle")
-        return command("distill", teacher=run, out=head)
+        return command("distill", teacher=run, env=env, out=head)
     if gained:
         more = command("evaluate", policy=run, against=config.base, **confirmation)
         return f"{more}   (the gain over the base may be chance)"
-    keep = f"{command('distill', teacher=config.base, out=head)}   (keep the base)"
+    keep = f"{command('distill', teacher=config.base, env=env, out=head)}   (keep the base)"
     if not by_return and before.rate >= GOOD_ENOUGH:
         return keep
     steps = config.env_steps or config.method.env_steps
@@ -146,7 +161,8 @@ def after_tuning(
     ways = (
         "the result is not better than the base; one of:",
         command("finetune", config=run / RUN_SETTINGS, env_steps=2 * steps, out=longer),
-        f"{command('finetune', base=config.base, **_other_method(config), out=other)}   (docs/methods.md)",
+        command("finetune", base=config.base, env=env, **_other_method(config), out=other)
+        + "   (docs/methods.md)",
         keep if by_return or before.k else BETTER_BASE,
     )
     return INDENT.join(ways)

@@ -344,3 +344,15 @@ def test_a_policy_in_another_task_gets_no_advice_on_its_training(
 def test_advice_does_not_contradict_the_next_step(test: PairedTest | None, label: str) -> None:
     """A clear gain is used next: advice on more success is another way then."""
     assert advice_label(test) == label
+
+
+def test_a_policy_of_recorded_tasks_is_told_one_by_its_environment(empty_folder: Path) -> None:
+    """Its base in the commands after an evaluation, and the result of a fine-tuning in those after it."""
+    policy = flow_policy()
+    save_policy(Path("runs/vla/policy"), policy, {"told": ["insert the peg", "pull it out"]})
+    name = f"{policy.env.name}:instruction=insert the peg"
+    said = after_evaluation(Path("runs/vla/policy"), SuccessRate(50, 100))
+    assert said.startswith(f"robo-rl finetune base=runs/vla/policy 'env={name}' out=")
+    told = replace(CONFIG, env=name)
+    for before, after, p in ((50, 90, 0.001), (50, 55, 0.4), (98, 98, 1.0)):
+        assert f"env={name}" in shlex.split(tuned(before, after, p, told))
