@@ -7,7 +7,6 @@ import math
 from collections import defaultdict
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -20,8 +19,7 @@ from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import ConfigError, DataError
-from robo_rl.core.text.instruction import TASK_NOTE
-from robo_rl.data.episodes.schema import DatasetMeta
+from robo_rl.core.text.instruction import INSTRUCTION, TASK_NOTE
 from robo_rl.data.store import EpisodeStore
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from sim.engines.table import takes_option
@@ -42,8 +40,10 @@ def load_base(config: FinetuneVerb) -> SavedPolicy:
         with closing(make_env(env, 1, **env_options(config))) as probe:
             check_compatible(policy, probe.spec)
         if config.demos is not None and (config.method.mix.demo > 0.0 or config.method.name == "auto"):
-            check_compatible(policy, DatasetMeta.load(Path(config.demos)).env, config.demos)
-            if not len(EpisodeStore(config.demos, complete_only=True)):
+            told = INSTRUCTION in policy.obs_spec
+            demos = EpisodeStore(config.demos, complete_only=True, tell_task=told)
+            check_compatible(policy, demos.spec, config.demos)
+            if not len(demos):
                 raise DataError(
                     f"{config.demos} holds no complete episode. Record some first, or leave out demos=."
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from policies.checkpoint import read_policy_json
 from policies.vla.config import VlaConfig
 from robo_rl.apps import train
 from robo_rl.apps.training.train_data import TrainData
+from robo_rl.apps.tuning import start
+from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import DataError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
-from robo_rl.core.text.instruction import INSTRUCTION, to_text
+from robo_rl.core.text.instruction import INSTRUCTION, to_text, with_instruction
 from robo_rl.data.edit.changes import relabel_episodes
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec
@@ -92,9 +95,11 @@ def test_episodes_without_a_task_to_tell_are_named(tmp_path: Path, task: str, sa
 
 
 def test_a_policy_of_recordings_is_trained_and_told_what_to_do_next(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next command can be pasted: it has an instruction that the policy knows."""
+    """The next command can be pasted: it has an instruction that the policy knows. Fine-tuning replays the
+    recordings.
+    """
     folder, run = recordings(tmp_path / "data", TASKS), tmp_path / "run"
     small = VlaConfig(width=16, layers=1, heads=2, kv_heads=1, draws=1, spatial=0.0)
     few = {"steps": 1, "batch_size": 2, "policy": small, "net": TrainConfig().net}
@@ -103,3 +108,8 @@ def test_a_policy_of_recordings_is_trained_and_told_what_to_do_next(
     assert "the task of each episode is told ('close the drawer', 'open the drawer')" in said
     assert "'instruction=close the drawer'" in said
     assert read_policy_json(run / "policy")["train"]["told"] == sorted(TASKS)
+    simulated = SimpleNamespace(spec=with_instruction(ROBOT), close=lambda: None)
+    monkeypatch.setattr(start, "make_env", lambda *given, **options: simulated)
+    config = FinetuneVerb(base=str(run), env="its simulation", demos=str(folder))
+    config.method.name = "auto"
+    assert start.load_base(config).kind == "vla"
