@@ -103,7 +103,7 @@ def test_a_policy_of_recordings_is_trained_and_told_what_to_do_next(
     folder, run = recordings(tmp_path / "data", TASKS), tmp_path / "run"
     small = VlaConfig(width=16, layers=1, heads=2, kv_heads=1, draws=1, spatial=0.0)
     few = {"steps": 1, "batch_size": 2, "policy": small, "net": TrainConfig().net}
-    assert train.main(train_config(folder, run, chunk=4, execute=2, **few)) == 0
+    assert train.main(train_config(folder, run, chunk=4, execute=2, action_range="limits", **few)) == 0
     said = capsys.readouterr().out
     assert "the task of each episode is told ('close the drawer', 'open the drawer')" in said
     assert "'instruction=close the drawer'" in said
