@@ -335,22 +335,24 @@ def test_data_verbs(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_data_import_maps_keys(tmp_path: Path) -> None:
     """A replay buffer in Push-T's layout; a key map; a malformed one is named."""
-    source = zarr.open_group(tmp_path / "buffer.zarr", mode="w", zarr_format=2)
-    source.create_array("data/state", data=np.ones((5, 5), "float32"))
-    source.create_array("data/action", data=np.ones((5, 2), "float32"))
-    source.create_array("meta/episode_ends", data=np.array([2, 5]))
-    config = DataImportConfig(str(tmp_path / "buffer.zarr"), str(tmp_path / "out"), "pusht/state", limit=1)
+    source = str(tmp_path / "buffer.zarr")
+    buffer = zarr.open_group(source, mode="w", zarr_format=2)
+    buffer.create_array("data/state", data=np.ones((5, 5), "float32"))
+    buffer.create_array("data/action", data=np.ones((5, 2), "float32"))
+    buffer.create_array("meta/episode_ends", data=np.array([2, 5]))
+    config = DataImportConfig(source, str(tmp_path / "out"), "pusht/state", limit=1)
     assert data_import.main(config) == 0
     assert [episode.frames for episode in EpisodeStore(tmp_path / "out")] == [2]
     with pytest.raises(ConfigError, match="expected key:array"):
         data_import.parse_keys(["state"])
     with pytest.raises(ConfigError, match="Give env= or robot=, not both"):
-        data_import.main(DataImportConfig(str(tmp_path / "buffer.zarr"), "y", ENV, robot="sim_arm"))
+        data_import.main(DataImportConfig(source, "y", ENV, robot="sim_arm"))
     with pytest.raises(ConfigError, match="Name the array of the buffer x for each key: keys="):
         data_import.contract(DataImportConfig("x", "y"))
     with pytest.raises(ConfigError, match="Name the array"):
         data_import.contract(DataImportConfig("x", "y", ENV))
-    spec, keys = data_import.contract(DataImportConfig("x", "y", ENV, keys=["state:data/s", "action:data/a"]))
+    named = ["state:data/s", "action:data/a"]
+    spec, keys = data_import.contract(DataImportConfig(source, "y", ENV, keys=named))
     assert (spec.name, keys) == (ENV, {"state": "data/s", "action": "data/a"})
 
 
