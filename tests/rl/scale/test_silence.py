@@ -14,6 +14,8 @@ from robo_rl.rl.scale import remote_collector
 from robo_rl.rl.scale.remote_collector import Event, Ready, RemoteCollector
 from robo_rl.rl.scale.schedule import Grant, Schedule
 
+pytestmark = pytest.mark.wrong_types  # the learner and the reward, which waiting does not need, are None
+
 
 class QuietFleet:
     """Actors of which those in `starting` become ready, and no one delivers. A poll takes its whole time."""
