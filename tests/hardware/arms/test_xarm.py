@@ -48,6 +48,7 @@ def test_connect_move_stop_fault_and_lost_connection(box: Peer, host: str) -> No
     """
     arm = XarmDriver(host, max_velocity_rad_s=1.5)
     arm.connect()
+    box.wait("mode")  # which the box reports after it has answered
     assert [event["value"] for event in box.all("mode")] == [1]
     for bad in (np.full(7, np.nan), np.zeros(6)):
         with pytest.raises(DriverError, match="Nothing was sent"):
