@@ -167,7 +167,7 @@ def test_killed_actors_are_replaced_and_a_killed_learner_resumes(tmp_path: Path,
     said, _ = run.communicate(timeout=600)
     assert run.returncode == 0, said
     result = json.loads((out / "results.json").read_text())
-    assert 2400 <= result["env_steps"] < 2404
+    assert 2400 <= result["steps"]["base"] + result["steps"]["training"] < 2404
     assert actors_of(out)["replaced"] == 1
     assert actors_of(out)["most_behind"] <= 4
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
