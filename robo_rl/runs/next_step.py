@@ -19,7 +19,7 @@ from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.outputs import free_path
 from robo_rl.runs.run_dir import RunDir, checkpoint_of
-from sim.registry import with_option
+from sim.registry import WITH_OPTIONS, with_option
 
 SIGNIFICANT = 0.05  # p below which a difference is taken as real
 GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
@@ -89,8 +89,10 @@ def _told_env(policy: Mapping[str, Any]) -> str | None:
 
     policy: content of its policy.json.
     """
-    told = policy.get("train", {}).get("told")
-    return with_option(policy["env"]["name"], INSTRUCTION, told[0]) if told else None
+    name, told = policy["env"]["name"], policy.get("train", {}).get("told")
+    if not told or "," in told[0] or name.partition("/")[0] not in WITH_OPTIONS:  # no name can hold it
+        return None
+    return with_option(name, INSTRUCTION, told[0])
 
 
 def winner(test: PairedTest | ReturnTest) -> int | None:

@@ -349,10 +349,17 @@ def test_advice_does_not_contradict_the_next_step(test: PairedTest | None, label
 def test_a_policy_of_recorded_tasks_is_told_one_by_its_environment(empty_folder: Path) -> None:
     """Its base in the commands after an evaluation, and the result of a fine-tuning in those after it."""
     policy = flow_policy()
-    save_policy(Path("runs/vla/policy"), policy, {"told": ["insert the peg", "pull it out"]})
-    name = f"{policy.env.name}:instruction=insert the peg"
-    said = after_evaluation(Path("runs/vla/policy"), SuccessRate(50, 100))
-    assert said.startswith(f"robo-rl finetune base=runs/vla/policy 'env={name}' out=")
+    name = "arm6/peg:instruction=insert the peg"
+
+    def said(env: str, told: list[str]) -> str:
+        policy.env = replace(policy.env, name=env)
+        save_policy(Path("runs/vla/policy"), policy, {"told": told})
+        return after_evaluation(Path("runs/vla/policy"), SuccessRate(50, 100))
+
+    begins = "robo-rl finetune base=runs/vla/policy"
+    assert said("arm6/peg", ["insert the peg", "pull it out"]).startswith(f"{begins} 'env={name}' out=")
+    for env, task in (("robot/arm", "insert the peg"), ("arm6/peg", "pull, then insert")):
+        assert said(env, [task]).startswith(f"{begins} out=")  # no name can hold the instruction
     told = replace(CONFIG, env=name)
     for before, after, p in ((50, 90, 0.001), (50, 55, 0.4), (98, 98, 1.0)):
         assert f"env={name}" in shlex.split(tuned(before, after, p, told))
