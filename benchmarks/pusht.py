@@ -1,11 +1,12 @@
 """Push-T from the 206 human demonstrations: train a state policy, evaluate it with the published protocol.
 
-    python benchmarks/pusht.py --data ../shared/data/pusht_human.zarr
+    python benchmarks/pusht.py --data ../shared/data/pusht_human.zarr --seeds 3
 
 The protocol of Diffusion Policy (Chi et al. 2023, section V-A): episodes of at most 300 steps at 10 Hz, 2
 observations in, 16 actions out, 8 executed; an episode's score is its largest coverage over 0.95, at most 1,
 and it succeeds above a coverage of 0.95. Published there for state policies: 0.91 (mean of the last
-checkpoints) to 0.95 (best checkpoint).
+checkpoints) to 0.95 (best checkpoint). Names: pusht/human/max_coverage and pusht/human/success, the mean over
+seeds, each of which trains one policy and evaluates it after its last update on the same episodes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -37,6 +40,7 @@ from robo_rl.data.normalizer import Normalizer
 from robo_rl.data.pusht import pusht_keys, pusht_spec
 from robo_rl.data.windows import WindowSpec, load_tensors
 from robo_rl.eval.rollout import EvalResult, eval_seeds, evaluate
+from robo_rl.eval.stats import SuccessRate, mean_over_seeds, rate_over_seeds
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.runs.progress import progress
 from robo_rl.runs.resumable import resumable
@@ -65,25 +69,57 @@ def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--data", type=Path, default=DATA, help="the zarr v2 buffer")
     options.add_argument("--episodes", type=int, default=200, help="evaluation episodes")
-    options.add_argument("--seed", type=int, default=0, help="seed of weights and batches")
+    options.add_argument("--seed", type=int, default=0, help="first seed of weights and batches")
+    options.add_argument("--seeds", type=int, default=1, help="number of seeds")
     options.add_argument(
-        "--run", type=Path, help="folder for checkpoints and policy; an interrupted run continues"
+        "--run", type=Path, help="folder for checkpoints and policies; an interrupted run continues"
     )
     args = options.parse_args()
     torch.set_num_threads(1)
     if not args.data.exists():
         raise DataError(f"{args.data} does not exist. Give the published demonstrations with --data.")
-    with run_folder(args.run and own_folder(args.run)) as run:
-        policy = trained(
-            args.data, run, QUICK if args.quick else FULL, args.seed, limit=60 if args.quick else None
-        )
-        note = read_policy_json(run / "policy")["train"]
-        result = evaluated(policy, 20 if args.quick else args.episodes)
-    report(result, note)
+    episodes, scores = 20 if args.quick else args.episodes, list[Score]()
+    with run_folder(args.run and own_folder(args.run)) as folder:
+        for seed in range(args.seed, args.seed + (1 if args.quick else args.seeds)):
+            run = folder / f"seed{seed}"
+            policy = trained(
+                args.data,
+                run,
+                folder / "dataset",
+                QUICK if args.quick else FULL,
+                seed,
+                limit=60 if args.quick else None,
+            )
+            scores.append(Score.of(evaluated(policy, episodes), read_policy_json(run / "policy")["train"]))
+    report(scores)
 
 
-def trained(data: Path, run: Path, config: BaseTrainConfig, seed: int, limit: int | None) -> SavedPolicy:
-    """The policy of `run` if it is finished, else a new or resumed one.
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What one seed's policy reached. coverage: of each episode, over the one that solves it, at most 1."""
+
+    coverage: list[float]
+    rate: SuccessRate
+    train_cpu_s: float
+    eval_cpu_s: float
+    updates: int
+
+    @classmethod
+    def of(cls, result: EvalResult, note: dict[str, Any]) -> Score:
+        assert result.max_coverage is not None
+        coverage = [min(1.0, covered / SOLVED_COVERAGE) for covered in result.max_coverage]
+        return cls(coverage, result.rate, note["train_cpu_s"], result.cpu_s, note["steps"])
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.coverage)
+
+
+def trained(
+    data: Path, run: Path, dataset: Path, config: BaseTrainConfig, seed: int, limit: int | None
+) -> SavedPolicy:
+    """The policy of `run` if it is finished, else a new or resumed one. dataset: folder of the imported data,
+    which all seeds share.
 
     Raises DataError for a policy of another training length, whose score is not the requested one.
     """
@@ -96,14 +132,15 @@ def trained(data: Path, run: Path, config: BaseTrainConfig, seed: int, limit: in
         return load_policy(run / "policy")
     config.seed = seed
     env = pusht_spec(NAME)
-    if not (run / "dataset").exists():
-        import_replay_buffer(data, run / "dataset", env, pusht_keys(NAME), limit=limit)
-    windows = load_tensors(run / "dataset", WindowSpec(POLICY.obs_steps, POLICY.chunk))
+    if not dataset.exists():
+        import_replay_buffer(data, dataset, env, pusht_keys(NAME), limit=limit)
+    windows = load_tensors(dataset, WindowSpec(POLICY.obs_steps, POLICY.chunk))
     source = TensorWindows.from_physical(windows, env.action)
     torch.manual_seed(seed)
     policy = GenerativePolicy.build(env, Normalizer.fit({"state": windows["state"][:, -1]}), POLICY)
     start_s = cpu_seconds()
-    with resumable(RunDir(run), total=config.steps, label="train", resume=True, keep=2) as session:
+    folder, total = RunDir.create(run, config, resume=(run / "run.json").exists()), config.steps
+    with resumable(folder, total=total, label="train", resume=True, keep=2) as session:
         trainer = BaseTrainer(policy, source, config, session.metrics)
         if (state := session.take_state()) is not None:
             trainer.load_state_dict(state)
@@ -128,23 +165,31 @@ def evaluated(policy: SavedPolicy, episodes: int) -> EvalResult:
     return result
 
 
-def report(result: EvalResult, note: dict[str, Any]) -> None:
-    assert result.max_coverage is not None
-    coverage = torch.tensor(result.max_coverage)
-    score = (coverage / SOLVED_COVERAGE).clamp(max=1.0)
-    n = len(score)
+def report(scores: list[Score]) -> None:
+    means, rates = [score.mean for score in scores], [score.rate for score in scores]
+    episodes = [covered for score in scores for covered in score.coverage]
+    if len(scores) > 1:
+        found, successes = mean_over_seeds(means), rate_over_seeds(rates)
+        spread: dict[str, Any] = {"t95": [round(found.low, 4), round(found.high, 4)]}
+        of_rate: dict[str, Any] = {"t95": [round(successes.low, 4), round(successes.high, 4)]}
+    else:
+        spread = {"standard_error": round(stdev(episodes) / math.sqrt(len(episodes)), 4)}
+        of_rate = {"wilson95": rates[0].to_json()["wilson95"]}
     emit(
         "pusht/human/max_coverage",
-        round(score.mean().item(), 4),
+        round(fmean(means), 4),
         "fraction",
-        n=n,
-        standard_error=round(score.std().item() / math.sqrt(n), 4),
+        seeds=len(scores),
+        per_seed=[round(mean, 4) for mean in means],
+        **spread,
+        n=len(episodes),
         published=PUBLISHED,
-        updates=note["steps"],
-        train_cpu_s=note.get("train_cpu_s"),
-        eval_cpu_s=round(result.cpu_s, 1),
+        updates=scores[0].updates,
+        train_cpu_s=round(fmean(score.train_cpu_s for score in scores), 1),
+        eval_cpu_s=round(fmean(score.eval_cpu_s for score in scores), 1),
     )
-    emit("pusht/human/success", round(result.rate.rate, 4), "fraction", **result.rate.to_json())
+    k, n, per_seed = sum(rate.k for rate in rates), len(episodes), [rate.rate for rate in rates]
+    emit("pusht/human/success", round(k / n, 4), "fraction", k=k, n=n, per_seed=per_seed, **of_rate)
 
 
 @contextmanager

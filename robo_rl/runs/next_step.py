@@ -74,25 +74,27 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     if kind in BASES and rate is not None and rate.k == 0:
         return BETTER_BASE
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
-        tuned = free_path(home / "tuned")
-        return command("finetune", base=policy, env=_told_env(data), demos=_demos_of(folder), out=tuned)
+        env, tuned = _told_env(folder, data), free_path(home / "tuned")
+        return command("finetune", base=policy, env=env, demos=_demos_of(folder), out=tuned)
     if kind == "privileged":  # no robot sees the true state
         taught = {"takeover": 0.5, "episodes": 300, "out": free_path(home / "taught")}
         return command("collect", policy=policy, env=trained_env_spec(folder).name, **taught)
     if kind not in TEACHERS:  # one of the user's own
         return command("export", policy=policy, out=bundle)
-    return command("distill", teacher=policy, env=_told_env(data), out=free_path(home / "head"))
+    return command("distill", teacher=policy, env=_told_env(folder, data), out=free_path(home / "head"))
 
 
-def _told_env(policy: Mapping[str, Any]) -> str | None:
+def _told_env(folder: Path, policy: Mapping[str, Any]) -> str | None:
     """Environment that tells a policy of recorded tasks the first of them; None for all other policies.
 
+    folder: of the policy.
     policy: content of its policy.json.
     """
-    name, told = policy["env"]["name"], policy.get("train", {}).get("told")
-    if not told or "," in told[0] or name.partition("/")[0] not in WITH_OPTIONS:  # no name can hold it
+    told = policy.get("train", {}).get("told")
+    if not told or "," in told[0]:  # no name can hold it
         return None
-    return with_option(name, INSTRUCTION, told[0])
+    name = trained_env_spec(folder).name
+    return with_option(name, INSTRUCTION, told[0]) if name.partition("/")[0] in WITH_OPTIONS else None
 
 
 def winner(test: PairedTest | ReturnTest) -> int | None:

@@ -12,6 +12,7 @@ import pytest
 
 from policies.checkpoint import save_policy
 from policies.tuned.one_step import JumpHead, OneStepPolicy
+from policies.tuned.residual import ResidualPolicy
 from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.cli.settings_file import expand
@@ -20,10 +21,12 @@ from robo_rl.apps.tuning.report import advice_label, evaluation_seeds
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb, MapConfig, MethodConfig
 from robo_rl.conf.schema import EvaluateConfig
+from robo_rl.core.action_map import ResidualMap
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.timing import Latency
+from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.runs.next_step import (
     after_data,
     after_distillation,
@@ -78,6 +81,14 @@ def test_no_evaluation_advises_a_distillation_that_is_refused(tmp_path: Path, ki
     written = read_json(tmp_path / "policy" / "policy.json") | {"kind": kind}
     (tmp_path / "policy" / "policy.json").write_text(json.dumps(written))
     assert after_evaluation(tmp_path / "policy", SuccessRate(10, 10)).startswith(said)
+
+
+def test_a_tuned_policy_is_distilled_at_any_success(tmp_path: Path) -> None:
+    """Only the base inside it names the environment; its success may be 0."""
+    actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
+    save_policy(tmp_path / "policy", ResidualPolicy(flow_policy(SPEC), actor, ResidualMap(1, 0.3)))
+    for rate in (SuccessRate(0, 1), SuccessRate(1, 1)):
+        assert after_evaluation(tmp_path / "policy", rate).startswith("robo-rl distill teacher=")
 
 
 def test_a_policy_that_sees_the_true_state_teaches() -> None:

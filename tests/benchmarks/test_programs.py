@@ -98,4 +98,4 @@ def test_full_run_does_not_reuse_a_quick_policy(tmp_path: Path, monkeypatch: pyt
         )
     )
     with pytest.raises(DataError, match="holds a policy of 600 updates, not of 40000"):
-        module.trained(tmp_path / "data", tmp_path, module.FULL, 0, None)
+        module.trained(tmp_path / "data", tmp_path, tmp_path / "dataset", module.FULL, 0, None)
