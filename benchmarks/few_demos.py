@@ -41,7 +41,7 @@ from policies.executor import ChunkExecutor
 from policies.training.base import BaseTrainConfig, train_base
 from policies.training.batches import ALONE, TensorWindows, batch_indices
 from robo_rl.apps.training.train_data import TrainData
-from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.process_signals import exit_with_parent
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed, generator
 from robo_rl.data.windows import WindowSpec

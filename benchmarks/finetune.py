@@ -34,7 +34,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported here a
 
 from common import emit, own_folder, parser, verb
 
-from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.process_signals import exit_with_parent
 
 METAWORLD = {"peg-insert-side": 20, "assembly": 5, "pick-place": 6, "hand-insert": 12, "push": 6}
 DEMOS = METAWORLD | {"navigate": 40}

@@ -46,7 +46,7 @@ from robo_rl.apps.tuning.compose import build_session
 from robo_rl.apps.tuning.warm_start import empty_policy
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.files.durable import read_json, write_json
-from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.process_signals import exit_with_parent
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.eval.stats import mean_over_seeds
 from sim.registry import make_env

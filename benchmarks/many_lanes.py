@@ -26,7 +26,7 @@ import torch
 from common import emit, parser, verb
 
 from robo_rl.core.files.durable import read_json
-from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.process_signals import exit_with_parent
 
 METHODS = ("fast_td3", "fast_sac", "td3", "sac")
 FINAL_EPISODES = 20

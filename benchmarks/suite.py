@@ -28,7 +28,7 @@ from common import emit, own_folder, parser
 from finetune import Call, SeedResult, run_seed
 from tqdm import tqdm
 
-from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.process_signals import exit_with_parent
 from sim.registry import list_envs
 
 DEMONSTRATIONS, ENV_STEPS = 20, 50_000

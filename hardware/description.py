@@ -32,6 +32,7 @@ LARGEST = {
     "acceleration_rad_s2": 10_000.0,
 }
 LARGEST_START_JUMP_RAD = math.pi
+LARGEST_PLACE_M = 20.0  # of any arm; millimetres are mostly above it
 LEAST_AXIS = 1e-6  # length below which an axis is no direction
 # Plausible rates of messages. Age limits follow from them: at 0.001 Hz a state would be valid for an hour.
 LEAST_HZ, MOST_HZ = 1.0, 10_000.0
@@ -315,6 +316,8 @@ def _check_kinematics(robot: RobotDescription) -> None:
     for name, place in places.items():
         if place is not None and not all(math.isfinite(value) for value in place):
             raise ConfigError(f"{name} of '{robot.name}' must be finite, found {list(place)}.")
+        if place is not None:
+            _check_metres(f"{name} of '{robot.name}'", place)
     for joint in robot.joints:
         if joint.axis is not None and not LEAST_AXIS <= math.hypot(*joint.axis) < math.inf:
             raise ConfigError(
@@ -359,7 +362,20 @@ def _check_magnitude(robot: str, joint: Joint) -> None:
             )
 
 
+def _check_metres(name: str, place: Vec3) -> None:
+    """Refuse millimetres: a workspace a thousand times too large would stop nothing. Infinite is an open
+    side.
+    """
+    if any(LARGEST_PLACE_M < abs(value) < math.inf for value in place):
+        raise ConfigError(
+            f"{name} is {list(place)}; expected at most {LARGEST_PLACE_M:g} on each axis. Lengths are in "
+            "metres: divide millimetres by 1000."
+        )
+
+
 def _check_box(robot: RobotDescription, box: Box) -> None:
+    for key in ("low_m", "high_m"):
+        _check_metres(f"{key} of the workspace of '{robot.name}'", getattr(box, key))
     if not all(low < high for low, high in zip(box.low_m, box.high_m, strict=True)):  # also false for NaN
         raise ConfigError(f"The workspace of '{robot.name}' is empty: {box.low_m} to {box.high_m} m.")
     arm = [joint for joint, grips in zip(robot.joints, robot.is_gripper, strict=True) if not grips]

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SHIELDED = (signal.SIGINT, signal.SIGTERM)
+SHIELDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM inside the block. Keep the block short: only SIGKILL can end it."""
+    """Ignore SIGINT, SIGTERM and SIGHUP inside the block. Keep the block short: only SIGKILL can end it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread receives signals
         return

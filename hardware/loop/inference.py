@@ -23,7 +23,7 @@ from policies.deploy.bundle import Bundle, load_bundle
 from policies.deploy.graph import Device
 from policies.remote.address import Address
 from robo_rl.core.errors import ConfigError, RoboRLError
-from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.process_signals import exit_with_parent, leave_to_parent
 from robo_rl.core.shapes import Float
 
 _CLOSE_S = 1.0
@@ -161,11 +161,8 @@ def _serve(
     import signal
 
     exit_with_parent()
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # Ctrl-C reaches the whole group; the parent decides when to end
-        signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
+    leave_to_parent(signal.SIGINT, signal.SIGHUP)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         try:
             _answer(pipe, folder, device, threads, seed, shared, out, before, remote)

@@ -95,11 +95,11 @@ def main(number: int, job: dict[str, Any]) -> None:
     from policies.remote.contract import PolicyContract
     from policies.remote.server import PolicyServer, ServedPolicy
     from policies.remote.token import read_token
-    from robo_rl.core.parent_death_signal import stop_with_parent
+    from robo_rl.core.process_signals import ended_by, stop_with_parent
 
     stop_with_parent(job["parent"])
     stopped: list[int] = []
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in ended_by():
         signal.signal(each, lambda number, frame: stopped.append(number))
     served = ServedPolicy(PolicyContract.from_json(job["contract"]), LerobotPolicy(job))
     listener = socket.socket(fileno=number)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from robo_rl.core.errors import DataError
+from robo_rl.core.process_signals import leave_to_parent
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import generator
 from robo_rl.core.shapes import Float, Int
@@ -140,13 +141,8 @@ class LoaderWindows:
 
 
 def leave_stops_to_parent(worker: int) -> None:
-    """Ignore Ctrl-C and SIGTERM in a loader process, which its parent ends.
-
-    A terminal or job scheduler sends both signals to the entire process group. Without its loader, the parent
-    could not finish the update after which it saves.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    """Without its loader process, the parent could not finish the update after which it saves."""
+    leave_to_parent(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -11,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from robo_rl.core.process_signals import ended_by
+
 SAME_S = 0.5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SUPERVISOR = "ROBO_RL_SUPERVISOR"  # process id and verb of what supervises this node, such as "812 record"
-_ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
-    """Flag that the first SIGINT or SIGTERM sets; a second one raises KeyboardInterrupt at once.
+    """Flag that the first signal of `ended_by` sets; a second one raises KeyboardInterrupt at once.
 
     Signals within `SAME_S` of the first count as the same request: the kernel signals the child of a dead
     parent once for each of the parent's threads. Forked children (data loaders) leave the decision to their
@@ -32,7 +33,10 @@ class StopRequest:
         """Signal handler."""
         if os.getpid() != self._pid:
             _in_child(number)
-        elif not self.asked:
+            return
+        if number == signal.SIGHUP:
+            _leave_the_terminal()
+        if not self.asked:
             self.asked, self._asked_s = True, time.monotonic()
             if self._say:  # os.write takes no lock and no buffer, so it is safe inside a signal handler
                 os.write(2, b"\nrobo-rl: stopping when this step is done; once more stops at once.\n")
@@ -41,15 +45,29 @@ class StopRequest:
 
 
 def _in_child(number: int) -> None:
-    """Ignore Ctrl-C, which the terminal sends to every process; exit on SIGTERM as without a handler."""
+    """Ignore Ctrl-C and the end of the terminal, which every process is told; exit on SIGTERM as without a
+    handler.
+    """
     if number == signal.SIGTERM:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
 
+def _leave_the_terminal() -> None:
+    """Drop further output to a terminal that is gone: writing to it would fail, before the state is saved."""
+    for number in (1, 2):
+        try:
+            if stat.S_ISCHR(os.fstat(number).st_mode):  # a terminal, not a file or a pipe
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+        except OSError:  # this output is closed
+            continue
+
+
 @contextmanager
 def stop_between_steps(say: bool = True) -> Iterator[StopRequest]:
-    """Let SIGINT and SIGTERM only set `asked` inside the block.
+    """Let SIGINT, SIGTERM and the SIGHUP of a lost terminal only set `asked` inside the block.
 
     Outside the main thread, the only one that can handle signals, `asked` stays False.
     """
@@ -57,18 +75,12 @@ def stop_between_steps(say: bool = True) -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.signal(number, request.handle) for number in _SIGNALS}
+    before = {number: signal.signal(number, request.handle) for number in ended_by()}
     try:
         yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def ended_by() -> tuple[signal.Signals, ...]:
-    """Signals that end this process: SIGINT, SIGTERM and, unless `nohup` ignores it, SIGHUP."""
-    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return tuple(number for number in _ENDED_BY if number != signal.SIGHUP or not ignored)
 
 
 def signal_source(number: int) -> str:

@@ -17,8 +17,8 @@ from multiprocessing import connection, reduction
 from typing import TYPE_CHECKING, Any
 
 from robo_rl.core.errors import RoboRLError
-from robo_rl.core.parent_death_signal import exit_with_parent
 from robo_rl.core.plugins import load_plugins
+from robo_rl.core.process_signals import exit_with_parent, leave_to_parent
 from sim.vec.buffers import Buffers, size_bytes
 from sim.vec.lane_group import LaneGroup, build_lanes
 
@@ -33,7 +33,7 @@ def run_worker(conn: Connection, make_lane: Any, first: int, count: int, environ
 
     `environ`: variables of the parent, which the fork server may lack.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes its workers
+    leave_to_parent(signal.SIGINT, signal.SIGHUP)
     exit_with_parent()
     os.environ.update(environ)
     try:

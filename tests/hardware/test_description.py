@@ -104,6 +104,12 @@ JOINT = {"name": "a", "low_rad": -1.0, "high_rad": 1.0, "velocity_rad_s": 2.0, "
         ({"joints": [JOINT | {"axis": [math.inf, 0, 1]}]}, "give a direction"),
         ({"joints": [JOINT | {"offset_m": [0, math.nan, 0]}]}, "offset_m of 'a' .* must be finite"),
         ({"tool_m": [0, 0, math.inf]}, "tool_m of 'small' must be finite"),
+        ({"tool_m": [0, 0, 103.0]}, r"tool_m of 'small' is .* divide millimetres by 1000"),
+        ({"joints": [JOINT | {"offset_m": [0, -425, 0]}]}, "offset_m of 'a' .* divide millimetres by 1000"),
+        (
+            {"workspace": {"low_m": [-600, -600, 0], "high_m": [600, 600, 900]}},
+            r"low_m of the workspace of 'small' is \[-600\.0, -600\.0, 0\.0\]; .* divide millimetres by 1000",
+        ),
     ],
 )
 def test_invalid_descriptions_are_refused(changes: dict[str, Any], words: str) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from robo_rl.runs.signals import SUPERVISOR, ended_by, signal_source
+from robo_rl.core.process_signals import ended_by
+from robo_rl.runs.signals import SUPERVISOR, signal_source
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_A_TERMINAL = """

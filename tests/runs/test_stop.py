@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from hardware.bus.shield import shielded
 from robo_rl.runs.signals import SAME_S, stop_between_steps
 
 
@@ -24,3 +30,56 @@ def test_first_signal_requests_and_second_interrupts(
         with pytest.raises(KeyboardInterrupt, match="the last checkpoint is kept"):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+TRAINING = """
+import fcntl, sys, termios, time
+from pathlib import Path
+from hardware.bus.shield import shielded
+from robo_rl.runs.signals import stop_between_steps
+
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # the kernel then tells this process when its terminal is gone
+with stop_between_steps() as stop:
+    Path(sys.argv[1]).write_text("running")
+    while not stop.asked:
+        print("step", flush=True)
+        time.sleep(0.01)
+    print("saving", file=sys.stderr, flush=True)  # as a progress bar does
+    Path(sys.argv[1]).write_text("saved")
+"""
+
+
+def test_a_training_is_saved_when_its_terminal_is_gone(tmp_path: Path) -> None:
+    """A lost ssh connection: the kernel sends SIGHUP, and every write to the terminal fails from then on."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` may run the tests
+    ours, theirs = pty.openpty()
+    note = tmp_path / "note"
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRAINING, str(note)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=Path(__file__).parents[2],
+        start_new_session=True,
+    )
+    signal.signal(signal.SIGHUP, before)
+    os.close(theirs)
+    while not (note.exists() and note.read_text()):
+        time.sleep(0.01)
+    os.close(ours)
+    assert process.wait(timeout=30) == 0
+    assert note.read_text() == "saved"
+
+
+def test_a_lost_terminal_does_not_interrupt_the_stop_of_a_robot() -> None:
+    """The second signal of a lost connection: a job's SIGHUP often follows a Ctrl-C."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGHUP, lambda number, frame: came.append(number))
+    try:
+        with shielded():
+            signal.raise_signal(signal.SIGHUP)
+        assert not came
+        signal.raise_signal(signal.SIGHUP)
+        assert came == [signal.SIGHUP]
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -17,7 +17,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from hardware.bus.shield import shielded
-from robo_rl.runs.signals import ended_by, signal_source
+from robo_rl.core.process_signals import ended_by
+from robo_rl.runs.signals import signal_source
 
 if TYPE_CHECKING:  # a Ctrl-C while these are being loaded would end in the loader's own lines
     from hardware.bus.protocol import Bus

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
-from robo_rl.core.parent_death_signal import stop_with_parent
+from robo_rl.core.process_signals import stop_with_parent
 
 
 def child_command(module: str, words: Sequence[str] = ()) -> list[str]:

@@ -27,7 +27,8 @@ from robo_rl.apps.nodes import node_life
 from robo_rl.apps.nodes.node_life import SAME_S
 from robo_rl.core.errors import BusNameError, LockedError
 from robo_rl.core.files.lock import FolderLock
-from robo_rl.runs.signals import SUPERVISOR, ended_by, signal_source
+from robo_rl.core.process_signals import ended_by
+from robo_rl.runs.signals import SUPERVISOR, signal_source
 
 REST_S = 8.0  # longest time for a node to come to rest; braking takes 5 s at most
 LANDS = "flight_filter"  # node that may need the time of a landing: without it the craft falls

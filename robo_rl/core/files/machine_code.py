@@ -16,6 +16,7 @@ from types import FrameType
 import torch
 
 from robo_rl.core.errors import EnvError
+from robo_rl.core.process_signals import ended_by
 
 FLAGS = (
     "-std=c++17",
@@ -83,7 +84,7 @@ def no_build(said: str, what: str) -> EnvError:
 
 @contextmanager
 def stopped_at_once() -> Iterator[None]:
-    """Let SIGINT and SIGTERM raise KeyboardInterrupt at once.
+    """Let SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt at once.
 
     Ctrl-C also ends the compiler: if the signal were handled later, its exit would be taken for a failed
     build.
@@ -95,7 +96,7 @@ def stopped_at_once() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in ended_by()}
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
 from robo_rl.core.errors import ConfigError, RoboRLError
-from robo_rl.core.parent_death_signal import stop_with_parent
+from robo_rl.core.process_signals import stop_with_parent
 from robo_rl.nets.ranks import Ranks
 
 LAUNCHER = "ROBO_RL_LAUNCHER"  # process id of the verb that started this rank

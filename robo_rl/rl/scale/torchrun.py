@@ -25,6 +25,7 @@ from torch.distributed.elastic.rendezvous import rendezvous_handler_registry as 
 from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from robo_rl.core.process_signals import ended_by
 from robo_rl.rl.scale.process_group import LAUNCHER, PEER_LOST, STOPPED, RankError
 
 LOOPBACK = "127.0.0.1"
@@ -69,7 +70,7 @@ def launch(words: Sequence[str], processes: int, threads: int, *, progress: bool
     """Run `python <words>` as `processes` ranks until all have ended.
 
     threads: of torch, in each. progress: show their progress bars. Raises RankError if a rank fails, which
-    ends the others; KeyboardInterrupt after SIGINT or SIGTERM, when the ranks have saved and ended.
+    ends the others; KeyboardInterrupt after SIGINT, SIGTERM or SIGHUP, when the ranks have saved and ended.
     """
     registry.register(_BACKEND, LoopbackRendezvous.create)
     loopback = "lo0" if sys.platform == "darwin" else "lo"
@@ -95,8 +96,8 @@ def launch(words: Sequence[str], processes: int, threads: int, *, progress: bool
 
 def _launch_config(processes: int, folder: str) -> LaunchConfig:
     """One agent, which starts no rank again. folder: for the errors that the ranks record."""
-    # not in every torch; SIGHUP keeps its own effect, so that `nohup` works
-    newer: dict[str, Any] = {"signals_to_handle": "SIGTERM,SIGINT", "shutdown_timeout": STOP_S}
+    handled = ",".join(number.name for number in ended_by())
+    newer: dict[str, Any] = {"signals_to_handle": handled, "shutdown_timeout": STOP_S}  # not in every torch
     known = {item.name for item in fields(LaunchConfig)}
     return LaunchConfig(
         min_nodes=1,

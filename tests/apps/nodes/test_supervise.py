@@ -208,7 +208,7 @@ def test_exit_codes_in_words() -> None:
 
 SUPERVISOR = """
 import os, subprocess, sys, time
-begin = "from robo_rl.core import parent_death_signal as p; import sys; p.stop_with_parent(int(sys.argv[1]));"
+begin = "from robo_rl.core import process_signals as p; import sys; p.stop_with_parent(int(sys.argv[1]));"
 child = [sys.executable, "-c", begin + {node!r}]
 processes = [subprocess.Popen([*child, str(os.getpid())], start_new_session=True) for _ in range(2)]
 time.sleep(600)

@@ -12,7 +12,7 @@ import pytest
 from robo_rl.apps.cli.main import main
 from robo_rl.core.errors import DataError
 from robo_rl.data.formats.contract import inferred
-from robo_rl.data.formats.rlds.reader import describe_rlds, import_rlds
+from robo_rl.data.formats.rlds.reader import describe_rlds, folder_of, import_rlds
 from robo_rl.data.formats.rlds.records import (
     Value,
     decode_example,
@@ -89,6 +89,16 @@ def test_a_foreign_dataset_gets_an_inferred_contract(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one.obs("image.front"), other.obs("image.front"))
         assert one.meta.task == other.meta.task
         assert bool(one.terminated[-1]) == bool(other.terminated[-1])
+
+
+def test_the_newest_version_is_imported(tmp_path: Path) -> None:
+    """1.10.0 follows 1.9.0, and what is no version is only taken without any."""
+    for name in ("1.9.0", "1.10.0", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "features.json").touch()
+    assert folder_of(tmp_path) == tmp_path / "1.10.0"
+    assert folder_of(tmp_path / "old") == tmp_path / "old"
+    assert folder_of(tmp_path / "nothing") is None
 
 
 def test_splits_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

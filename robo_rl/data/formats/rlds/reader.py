@@ -42,13 +42,17 @@ Progress = Callable[[int, int], None] | None
 
 
 def folder_of(source: Path) -> Path | None:
-    """The folder with features.json: `source`, or its only version folder; None for another folder."""
+    """The folder with features.json: `source`, or that of its newest version; None for another folder."""
     if not source.is_dir():
         return None
-    found = [
-        path.parent for path in (source / FEATURES, *sorted(source.glob(f"*/{FEATURES}"))) if path.is_file()
-    ]
-    return found[-1] if found else None
+    found = [path.parent for path in (source / FEATURES, *source.glob(f"*/{FEATURES}")) if path.is_file()]
+    return max(found, key=lambda folder: _version(folder.name), default=None)
+
+
+def _version(name: str) -> tuple[list[int], str]:
+    """Order of version folders, 1.9.0 before 1.10.0; a folder with another name comes before all of them."""
+    parts = name.split(".")
+    return [int(part) for part in parts] if all(map(str.isdecimal, parts)) else [], name
 
 
 def rlds_splits(source: str | Path) -> list[str]:

@@ -25,7 +25,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, EnvError, RoboRLError
-from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.process_signals import exit_with_parent, leave_to_parent
 from robo_rl.core.shapes import Float, Int
 from sim.engines.bullet.scenes.check import check_scene
 from sim.engines.bullet.scenes.engine import BulletEngine, apart, own_fixtures
@@ -178,7 +178,7 @@ def _serve(connection: Connection, scene: Scene, num_envs: int) -> None:
     """Answer requests in the worker until the parent is gone. Requests that may move bodies
     return the state.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes us
+    leave_to_parent(signal.SIGINT, signal.SIGHUP)
     exit_with_parent()
     torch.set_num_threads(1)
     with suppress(

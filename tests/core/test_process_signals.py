@@ -11,7 +11,7 @@ import time
 PARENT = """
 import os, time
 from concurrent.futures import ProcessPoolExecutor
-from robo_rl.core.parent_death_signal import exit_with_parent
+from robo_rl.core.process_signals import exit_with_parent
 
 def work(_):
     os.write(1, f"{os.getpid()}\\n".encode())  # whole: lines of two processes must not mix

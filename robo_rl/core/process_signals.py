@@ -1,4 +1,4 @@
-"""Termination of a process when its parent dies, however the parent dies."""
+"""Signals that end a process, and its end when its parent dies, however the parent dies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,21 @@ import sys
 import threading
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def ended_by() -> tuple[signal.Signals, ...]:
+    """Signals that end this process: SIGINT, SIGTERM and, unless `nohup` ignores it, SIGHUP."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return tuple(number for number in _ENDED_BY if number != signal.SIGHUP or not ignored)
+
+
+def leave_to_parent(*numbers: signal.Signals) -> None:
+    """Ignore signals that a terminal or a job scheduler sends to every process of a program: the parent
+    handles them, and ends this process.
+    """
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def exit_with_parent() -> None:
