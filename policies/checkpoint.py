@@ -21,7 +21,7 @@ from policies.saved_files import POLICY_FILE, WEIGHTS_FILE
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.files.durable import read_json, write_atomic, write_json
 from robo_rl.core.protocols import ChunkPolicy
-from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec import EnvSpec, dtypes_conflict
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.core.text.named_numbers import units_conflict
 
@@ -125,7 +125,7 @@ def check_compatible(policy: ChunkPolicy, env: EnvSpec, dataset: str | None = No
                 f"{sorted(env.obs)}. {_offer(key, use)}"
             )
         found = env.obs[key]
-        if (found.shape, found.dtype) != (array.shape, array.dtype):
+        if found.shape != array.shape or dtypes_conflict(found.dtype, array.dtype):
             raise CheckpointError(
                 f"Observation '{key}' of {source} is {found.dtype} {found.shape}, but the policy was "
                 f"trained{where} on {array.dtype} {array.shape}. {remedy}"

@@ -23,7 +23,7 @@ from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.core.flight.envelope import FlightEnvelope
-from robo_rl.core.spec import EnvSpec
+from robo_rl.core.spec import EnvSpec, dtypes_conflict
 from robo_rl.core.text.instruction import to_bytes
 
 FORMAT = 1
@@ -180,7 +180,7 @@ def env_faults(ours: EnvSpec, env: EnvSpec) -> list[str]:
         found = env.obs.get(key)
         if found is None:
             faults.append(f"observation '{key}' is missing (it offers {', '.join(sorted(env.obs))})")
-        elif (found.shape, found.dtype) != (spec.shape, spec.dtype):
+        elif found.shape != spec.shape or dtypes_conflict(found.dtype, spec.dtype):
             faults.append(f"'{key}' is {found.dtype} {found.shape}, expected {spec.dtype} {spec.shape}")
         elif found.unit and spec.unit and found.unit != spec.unit:
             faults.append(f"'{key}' is in '{found.unit}', expected '{spec.unit}'")

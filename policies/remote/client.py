@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from policies.remote.address import DEADLINE_S, Address
 from policies.remote.channel import FrameChannel, LateError
 from policies.remote.contract import PolicyContract
-from policies.remote.frames import Frame, GarbledError, shown
+from policies.remote.frames import DTYPES, Frame, GarbledError, shown
 from policies.remote.server import HELLO_S, PROTOCOL
 from policies.remote.token import is_nonce, nonce, proof, proves, read_token
 from robo_rl.core.errors import RemoteError
@@ -86,7 +86,9 @@ class PolicyConnection:
         if self._fault:
             raise RemoteError(self._fault)
         self._number += 1
-        arrays = {f"obs.{key}": obs[key] for key in self.contract.env.obs} | {extra: value}
+        types = {key: DTYPES[spec.dtype] for key, spec in self.contract.env.obs.items()}
+        arrays = {f"obs.{key}": obs[key].astype(dtype, copy=False) for key, dtype in types.items()}
+        arrays[extra] = value
         deadline_s, begin_s = self.address.deadline_s or DEADLINE_S, time.monotonic()
         try:
             self._channel.send(Frame(kind, {"number": self._number}, arrays), deadline_s)

@@ -23,7 +23,8 @@ from robo_rl.core.errors import RemoteError
 
 MAGIC = b"RRL1"
 PREFIX = struct.Struct("<4sIQ")
-DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ("float32", "float64", "uint8", "int64")}
+_NUMBERS = ("float32", "float64", "float16", "bool", "uint8", "uint16", "int8", "int16", "int32", "int64")
+DTYPES = {name: np.dtype(name).newbyteorder("<") for name in _NUMBERS}
 MOST_HEADER_BYTES = 1 << 20
 MOST_ARRAYS, MOST_AXES, MOST_SIDE = 64, 8, 1 << 24
 MOST_SIDES = 1 << 48  # product of the sides above zero, which also NumPy bounds for an array without numbers

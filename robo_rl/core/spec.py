@@ -53,6 +53,13 @@ class ArraySpec:
         return dtype
 
 
+def dtypes_conflict(one: str, two: str) -> bool:
+    """Whether numbers of the two types differ in meaning. Floats of any precision agree, because networks
+    compute in float32.
+    """
+    return one != two and not (one.startswith("float") and two.startswith("float"))
+
+
 # Prefix of the label that gives the place to act in a picture: `target.<camera>` (2,), x to the right and y
 # down, -1 and 1 at the edges of `image.<camera>`. Only simulators know it.
 TARGET = "target"

@@ -131,6 +131,13 @@ def test_mismatched_environment_is_refused() -> None:
             check_compatible(policy, env)
 
 
+def test_floats_of_any_precision_fit() -> None:
+    """Gymnasium's environments mostly give float64, recordings float32."""
+    policy = policy_of()
+    for key in ENV.obs:
+        check_compatible(policy, replace(ENV, obs=ENV.obs | {key: replace(ENV.obs[key], dtype="float64")}))
+
+
 def test_another_unit_or_order_of_joints_is_refused() -> None:
     """The same numbers would move other joints, or be radians read as degrees."""
     named = replace(ENV, action=replace(ENV.action, unit="rad: a, b"))

@@ -18,6 +18,7 @@ import policies.deploy.bundle_writer as bundle_module
 from policies.checkpoint import load_policy
 from policies.deploy.bundle import OWN_SUM, Bundle, check_env, load_bundle, sha256_of_manifest
 from policies.deploy.bundle_writer import write_bundle
+from policies.deploy.runner import OnnxPolicy
 from robo_rl.core.errors import CheckpointError, ConfigError, DiskFullError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from tests.policies.deploy.die_in_swap import NEW
@@ -173,6 +174,14 @@ def test_all_mismatches_are_listed(button_bundle: Bundle, env: EnvSpec, reasons:
     for reason in reasons:
         with pytest.raises(CheckpointError, match=reason):
             check_env(button_bundle, env)
+
+
+def test_a_bundle_accepts_floats_of_any_precision(button_bundle: Bundle) -> None:
+    """The same numbers give the same chunk."""
+    check_env(button_bundle, changed(obs={"state": dataclasses.replace(ENV.obs["state"], dtype="float64")}))
+    policy, noise = OnnxPolicy(button_bundle, "cpu"), torch.zeros(1, button_bundle.chunk, 1)
+    obs = {"state": torch.rand(1, button_bundle.obs_steps, 2)}
+    assert policy.sample({"state": obs["state"].double()}, noise).equal(policy.sample(obs, noise))
 
 
 def test_more_observations_than_needed_are_fine(button_bundle: Bundle) -> None:

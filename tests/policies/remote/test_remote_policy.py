@@ -55,6 +55,8 @@ def test_remote_chunks_equal_local_ones_bit_for_bit(button_bundle: Bundle, start
     assert isinstance(remote, ChunkPolicy)
     obs, noise = observations(remote.contract, rows), noise_of(remote.contract, rows)
     assert remote.sample(obs, noise).equal(local.sample(obs, noise))
+    precise = {key: value.double() for key, value in obs.items()}
+    assert remote.sample(precise, noise).equal(local.sample(obs, noise))
     action = noise[:, 0]
     assert remote.refine(obs, action) is action
 
