@@ -72,7 +72,7 @@ def main() -> None:
         seeds, methods = seeds[:1], [method for method in methods if method in INSIDE]
     for method in methods:
         calls = [Call(args.task, method, seed, folder, extra, args.quick) for seed in seeds]
-        summarise(args.task, method, [run_seed(call) for call in calls])
+        summarise(args.task, method, [run_seed(call) for call in calls], " ".join(extra))
     base = Call(args.task, "", seeds[0], folder, (), args.quick).home / "base"
     errors = {method: first_ratio_error(base, method) for method in INSIDE}
     emit("denoising/first_ratio_error", max(errors.values()), "ratio", by_method=errors)
@@ -142,11 +142,13 @@ def measured(call: Call) -> dict[str, Any]:
     }
 
 
-def summarise(task: str, method: str, rows: list[dict[str, Any]]) -> None:
-    """One line per number, with every seed."""
+def summarise(task: str, method: str, rows: list[dict[str, Any]], settings: str) -> None:
+    """One line per number, with every seed. settings: those that differ from the method's own."""
     name, per_seed = f"denoising/{task}/{method}", [row["success"] for row in rows]
     extra = {key: [row[key] for row in rows] for key in (*KEPT, "curve")}
     extra["trained_at"] = sorted({row["trained_at"] for row in rows})
+    if settings and method in INSIDE:
+        extra["settings"] = settings
     emit(f"{name}/success", fmean(per_seed), "fraction", per_seed=per_seed, **extra)
     for key, unit in (("env_steps", "env steps"), ("cpu_s", "cpu-s")):
         emit(f"{name}/{key}", fmean(row[key] for row in rows), unit, seeds=len(rows))
