@@ -44,6 +44,7 @@ class Probe:
     alone: SuccessRate | None = (
         None  # the better of N(0, I) and zero noise on the seeds of `best_of`; None: unknown
     )
+    reports_success: bool = True  # False: the environment reports none, so the rates mean nothing
 
     @property
     def best_alone(self) -> float:
@@ -77,13 +78,17 @@ class Probe:
     def to_json(self) -> dict[str, Any]:
         rates = {"gaussian": self.gaussian, "zero": self.zero, "best_of": self.best_of, "alone": self.alone}
         out: dict[str, Any] = {name: rate.to_json() for name, rate in rates.items() if rate is not None}
-        return out | {"draws": self.draws, "env_steps": self.env_steps, "cpu_s": self.cpu_s}
+        out |= {"draws": self.draws, "env_steps": self.env_steps, "cpu_s": self.cpu_s}
+        return out | {"reports_success": self.reports_success}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Probe:
         names = ("gaussian", "zero", "best_of", "alone")
-        rates = {name: SuccessRate(data[name]["k"], data[name]["n"]) for name in names if name in data}
-        return cls(**rates, draws=data["draws"], env_steps=data["env_steps"], cpu_s=data["cpu_s"])
+        read: dict[str, Any] = {
+            name: SuccessRate(data[name]["k"], data[name]["n"]) for name in names if name in data
+        }
+        read |= {name: data[name] for name in ("draws", "env_steps", "cpu_s")}
+        return cls(**read, reports_success=bool(data.get("reports_success", True)))  # older ones have none
 
 
 def probe(
@@ -102,7 +107,7 @@ def probe(
     seeds.
 
     A seed solved by one draw is not drawn again, so probing a good base costs little more than two
-    evaluations.
+    evaluations. It ends after the first one where no success is reported.
     """
     if not 1 <= best_of_seeds <= episodes or draws < 1:
         raise ConfigError(
@@ -111,6 +116,9 @@ def probe(
         )
     seeds = eval_seeds(eval_seed, episodes)
     gaussian = evaluate(env, policy, executor_factory, make_noise(1.0, 0), seeds, progress)
+    if not gaussian.reports_success:
+        rate, cost = gaussian.rate, (gaussian.env_steps, gaussian.cpu_s)
+        return Probe(rate, rate, rate, 1, *cost, reports_success=False)
     zero = evaluate(env, policy, executor_factory, make_noise(0.0, 0), seeds, progress)
     results = [gaussian, zero]
     solved = dict(zip(seeds[:best_of_seeds], gaussian.success, strict=False))

@@ -54,6 +54,11 @@ class SuccessRate:
     def rate(self) -> float:
         return self.k / self.n
 
+    @property
+    def value(self) -> float:
+        """The rate; the name that other measures have."""
+        return self.rate
+
     def wilson(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Score interval (Wilson 1927), whose coverage holds near 0 and 1, where that of k +- 1.96 se does
         not.
@@ -157,14 +162,71 @@ def paired_return_test(first: Sequence[float], second: Sequence[float], rng: int
     return ReturnTest(float(difference.mean()), float(found.pvalue))
 
 
-def chance_of_fewer(first: SuccessRate, second: SuccessRate) -> float:
-    """p of Fisher's exact test, one-sided: how often equally good policies show so few successes of
-    the first.
-
-    For episodes that are not paired.
+@dataclass(frozen=True, slots=True)
+class MeanReturn:
+    """Mean return of n episodes, where the environment reports no success. sd: their standard deviation;
+    None: unknown.
     """
-    table = [[rate.k, rate.n - rate.k] for rate in (first, second)]
-    return float(stats.fisher_exact(table, alternative="less").pvalue)
+
+    value: float
+    n: int
+    sd: float | None = None
+
+    @classmethod
+    def of(cls, returns: Sequence[float]) -> MeanReturn:
+        """Of at least one episode."""
+        sd = float(np.std(returns, ddof=1)) if len(returns) > 1 else None
+        return cls(float(np.mean(returns)), len(returns), sd)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"mean_return": self.value, "n": self.n, "sd": self.sd}
+
+    def __str__(self) -> str:
+        return f"mean return {self.value:.4g} in {self.n} episode{'s' if self.n > 1 else ''}"
+
+
+Measure = SuccessRate | MeanReturn  # what is known of a policy from its episodes
+
+
+def measure_of(scores: Sequence[float], *, by_return: bool) -> Measure:
+    """Measure of episodes by their scores: success (1, 0), or their returns."""
+    return MeanReturn.of(scores) if by_return else SuccessRate.of([score > 0.0 for score in scores])
+
+
+def pooled(first: Measure | None, second: Measure | None) -> Measure | None:
+    """Measure of the episodes of both."""
+    if first is None or second is None:
+        return first or second
+    if isinstance(first, SuccessRate) and isinstance(second, SuccessRate):
+        return SuccessRate(first.k + second.k, first.n + second.n)
+    n = first.n + second.n
+    mean = (first.n * first.value + second.n * second.value) / n
+    within = sum((each.n - 1) * _sd(each) ** 2 for each in (first, second))
+    between = sum(each.n * (each.value - mean) ** 2 for each in (first, second))
+    return MeanReturn(mean, n, math.sqrt((within + between) / (n - 1)))
+
+
+def chance_of_less(first: Measure, second: Measure) -> float:
+    """One-sided p: how often equally good policies show so few successes, or so low returns, of the first.
+
+    For episodes that are not paired: Fisher's exact test of successes, Welch's t-test of returns (1947, "The
+    generalization of Student's problem"). 1 where the spread of a mean is unknown.
+    """
+    if isinstance(first, SuccessRate) and isinstance(second, SuccessRate):
+        table = [[rate.k, rate.n - rate.k] for rate in (first, second)]
+        return float(stats.fisher_exact(table, alternative="less").pvalue)
+    if min(first.n, second.n) < 2 or not _sd(first) + _sd(second) > 0.0:
+        return 1.0
+    found = stats.ttest_ind_from_stats(
+        first.value, _sd(first), first.n, second.value, _sd(second), second.n,
+        equal_var=False, alternative="less",
+    )  # fmt: skip
+    return float(found.pvalue)
+
+
+def _sd(measure: Measure) -> float:
+    """Standard deviation of returns; 0 if it is unknown."""
+    return (measure.sd or 0.0) if isinstance(measure, MeanReturn) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from robo_rl.eval.stats import SuccessRate, chance_of_fewer
+from robo_rl.eval.stats import SuccessRate, chance_of_less
 
 PARTS = 12  # equal parts of the steps of a run; its last third has four
 CLEAR = 0.05  # p of a rise of success
@@ -96,7 +96,7 @@ class TrainingHistory:
     def rising(self) -> tuple[SuccessRate, SuccessRate] | None:
         """Success in the second and the last third, if the last is clearly better; None otherwise."""
         _, second, last = self.thirds()
-        if second.rate is None or last.rate is None or chance_of_fewer(second.rate, last.rate) > CLEAR:
+        if second.rate is None or last.rate is None or chance_of_less(second.rate, last.rate) > CLEAR:
             return None
         return second.rate, last.rate
 

@@ -9,44 +9,58 @@ from typing import Any
 
 
 class Guard:
-    """Compares the success rate of training episodes with the base's.
+    """Compares the mean score of training episodes with the base's: success, or the return where the
+    environment reports none.
 
-    The base's rate comes from episodes collected with the base. The last `window` training episodes are "bad"
-    if their rate is more than `errors` standard errors of the difference below the base's, and "good" if it
+    The base's mean comes from episodes collected with the base. The last `window` training episodes are "bad"
+    if their mean is more than `errors` standard errors of the difference below the base's, and "good" if it
     is at least the base's.
     """
 
     def __init__(self, window: int = 40, errors: float = 2.0) -> None:
         self.window, self.errors = window, errors
-        self.base_successes, self.base_episodes = 0, 0
-        self.recent: deque[bool] = deque(maxlen=window)
+        self.base_sum, self.base_squares, self.base_episodes = 0.0, 0.0, 0
+        self.recent: deque[float] = deque(maxlen=window)
+        self._by_return = False
 
-    def add_base(self, success: bool) -> None:
-        self.base_successes += success
-        self.base_episodes += 1
-
-    def add(self, success: bool) -> None:
-        self.recent.append(success)
+    def add(self, score: float, *, of_base: bool = False, by_return: bool = False) -> None:
+        """Add an episode of the base, or of training. by_return: whether the score is a return."""
+        self._by_return = by_return
+        if of_base:
+            self.base_sum += score
+            self.base_squares += score * score
+            self.base_episodes += 1
+        else:
+            self.recent.append(score)
 
     @property
-    def base_rate(self) -> float:
-        return self.base_successes / self.base_episodes if self.base_episodes else 0.0
+    def base_mean(self) -> float:
+        return self.base_sum / self.base_episodes if self.base_episodes else 0.0
 
     @property
-    def recent_rate(self) -> float:
+    def recent_mean(self) -> float:
         return sum(self.recent) / len(self.recent) if self.recent else math.nan
 
     def verdict(self) -> str:
         """Verdict on the window: "good", "bad", or "unsure" while it is not full or the rate lies between."""
         if len(self.recent) < self.window or not self.base_episodes:
             return "unsure"
-        p, q = self.base_rate, self.recent_rate
-        # Pooled rate: at p = 0 or 1 the base's own variance is 0, and a single failure would decide.
-        pooled = (self.base_successes + sum(self.recent)) / (self.base_episodes + len(self.recent))
-        error = math.sqrt(pooled * (1.0 - pooled) * (1.0 / self.base_episodes + 1.0 / len(self.recent)))
+        p, q = self.base_mean, self.recent_mean
+        # Variance of all episodes: where the base succeeds always or never, its own is 0, and a single
+        # failure would decide. Of successes it is m (1 - m) with their mean m.
+        n = self.base_episodes + len(self.recent)
+        mean = (self.base_sum + sum(self.recent)) / n
+        variance = (self.base_squares + sum(score * score for score in self.recent)) / n - mean * mean
+        error = math.sqrt(max(0.0, variance) * (1.0 / self.base_episodes + 1.0 / len(self.recent)))
         if q < p - self.errors * error:
             return "bad"
         return "good" if q >= p else "unsure"
+
+    def in_words(self) -> str:
+        """Both means: "succeed 40 % of the time, the base 80 %"."""
+        if self._by_return:
+            return f"have a mean return of {self.recent_mean:.4g}, the base {self.base_mean:.4g}"
+        return f"succeed {100 * self.recent_mean:.0f} % of the time, the base {100 * self.base_mean:.0f} %"
 
     def forget(self) -> None:
         """Empty the window after weights were restored: their own episodes are to be judged."""
@@ -54,11 +68,15 @@ class Guard:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "base_successes": self.base_successes,
+            "base_sum": self.base_sum,
+            "base_squares": self.base_squares,
             "base_episodes": self.base_episodes,
-            "recent": [bool(x) for x in self.recent],
+            "recent": list(self.recent),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.base_successes, self.base_episodes = int(state["base_successes"]), int(state["base_episodes"])
-        self.recent = deque(state["recent"], maxlen=self.window)
+        older = float(state.get("base_successes", 0.0))  # of checkpoints that know success alone
+        self.base_sum = float(state.get("base_sum", older))
+        self.base_squares = float(state.get("base_squares", older))
+        self.base_episodes = int(state["base_episodes"])
+        self.recent = deque(map(float, state["recent"]), maxlen=self.window)

@@ -246,9 +246,8 @@ class FineTuner:
         for values in episode_logs(episodes):
             self._log(values)
         if self.guard is not None:
-            add = self.guard.add_base if phase == "base" else self.guard.add
             for episode in episodes:
-                add(episode.success)
+                self.guard.add(episode.score, of_base=phase == "base", by_return=not episode.reported)
         if episodes and phase == "online":
             self._log(self._last | self._diagnosis() | {"train/updates": float(self.learner.updates)})
             self._check()
@@ -289,9 +288,8 @@ class FineTuner:
             return
         where = "the start" if self._good is None else "the last good weights"
         self.say(
-            f"At {self.env_steps} steps the last {self.guard.window} training episodes succeed "
-            f"{100 * self.guard.recent_rate:.0f} % of the time, the base {100 * self.guard.base_rate:.0f} %: "
-            f"restoring {where}."
+            f"At {self.env_steps} steps the last {self.guard.window} training episodes "
+            f"{self.guard.in_words()}: restoring {where}."
         )
         self.learner.load_weights(self._good)
         self.guard.forget()

@@ -11,7 +11,7 @@ from typing import Any
 
 from policies.registry import SavedPolicy
 from robo_rl.eval.rollout import EvalResult
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.stats import MeanReturn, Measure, SuccessRate
 from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.runs.metrics import read_metrics
 
@@ -39,6 +39,13 @@ class LearningCurve:
         self.returns.append(result.mean_return)
         self.selection_steps += result.env_steps
         self.reports_success = result.reports_success
+
+    def first_and_best(self) -> tuple[Measure, Measure]:
+        """The first evaluation and the best one, by success, or by return where none is reported."""
+        found: list[Measure] = list(self.rates)
+        if not self.reports_success:
+            found = [MeanReturn(mean, rate.n) for mean, rate in zip(self.returns, self.rates, strict=True)]
+        return found[0], max(found, key=lambda measure: measure.value)
 
     def to_json(self) -> dict[str, Any]:
         rates = [[rate.k, rate.n] for rate in self.rates]
@@ -103,27 +110,27 @@ class EpisodesInTraining:
 
 @dataclass(frozen=True)
 class StageRecord:
-    """One stage of a run: its environment steps, and success before and after it, as far as known.
+    """One stage of a run: its environment steps, and success (or return) before and after, as far as known.
 
-    Rates are of training episodes, which explore, unless `measured` says that others were run for them.
+    They are of training episodes, which explore, unless `measured` says that others were run for them.
     """
 
     name: str
     env_steps: int
-    before: SuccessRate | None
-    after: SuccessRate | None
+    before: Measure | None
+    after: Measure | None
     measured: str = "training episodes"
 
     def to_json(self) -> dict[str, Any]:
-        rates = {"before": self.before, "after": self.after}
-        known = {name: None if rate is None else rate.to_json() for name, rate in rates.items()}
+        found = {"before": self.before, "after": self.after}
+        known = {name: None if each is None else each.to_json() for name, each in found.items()}
         return {"name": self.name, "env_steps": self.env_steps, **known, "measured": self.measured}
 
     def __str__(self) -> str:
         if self.before is None and self.after is None:
             return f"{self.name}: no episode has ended ({self.measured}), {self.env_steps} steps"
-        rates = " -> ".join("unknown" if rate is None else str(rate) for rate in (self.before, self.after))
-        return f"{self.name}: {rates} ({self.measured}), {self.env_steps} steps"
+        change = " -> ".join("unknown" if each is None else str(each) for each in (self.before, self.after))
+        return f"{self.name}: {change} ({self.measured}), {self.env_steps} steps"
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def test_a_run_from_scratch_shows_returns_alone(tmp_path: Path, capsys: pytest.C
         assert robo_rl([*words, "method.learner.hidden=[8]", f"out={tmp_path / name}"]) == 0
     results = read_json(tmp_path / "a" / "results.json")
     assert results["policy"]["rate"] is None
-    assert all(stage["after"] is None for stage in results["stages"])
+    assert all(set(stage["after"]) == {"mean_return", "n", "sd"} for stage in results["stages"])
     assert not read_json(tmp_path / "a" / "curve.json")["reports_success"]
     assert "success" not in (tmp_path / "a" / "metrics.jsonl").read_text()
     capsys.readouterr()
@@ -164,6 +164,28 @@ def test_a_run_from_scratch_shows_returns_alone(tmp_path: Path, capsys: pytest.C
     picture = (tmp_path / "plot.svg").read_text()
     assert "Mean return" in picture
     assert "%</text>" not in picture
+
+
+def test_auto_chooses_by_returns(base: Path, data: Path, tmp_path: Path) -> None:
+    """The default method of `finetune`: races, stages and the decision state returns, and no success."""
+    given = ["finetune", f"base={base}", f"demos={data}", "num_workers=0", "final_episodes=2", "device=cpu"]
+    words = ["env_steps=1500", "num_envs=16", "max_episode_steps=15", f"out={tmp_path / 'run'}"]
+    assert robo_rl([*given, *words]) == 0
+    results = read_json(tmp_path / "run" / "results.json")
+    assert any("mean return" in said and "same episodes" in said for said in results["decided_by"])
+    assert not any("%" in said for said in results["decided_by"])
+    (stage,) = results["stages"]
+    assert stage["after"]["n"] > 10
+
+
+def test_stages_choose_by_returns(base: Path, data: Path, tmp_path: Path) -> None:
+    """The same with few environments."""
+    given = ["finetune", f"base={base}", f"demos={data}", "num_workers=0", "final_episodes=2", "device=cpu"]
+    words = ["env_steps=1500", "num_envs=2", "max_episode_steps=15", f"out={tmp_path / 'run'}"]
+    assert robo_rl([*given, *words]) == 0
+    results = read_json(tmp_path / "run" / "results.json")
+    assert not any("%" in said for said in results["decided_by"])
+    assert all("mean_return" in stage["before"] for stage in results["stages"])
 
 
 def result(returns: Sequence[float]) -> EvalResult:

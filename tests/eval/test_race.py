@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from robo_rl.eval.race import Race, race
+from robo_rl.eval.race import Played, Race, race
+from robo_rl.eval.stats import MeanReturn
 
 
 @pytest.mark.parametrize(
@@ -15,12 +16,28 @@ def test_race_ends_when_it_is_clear_or_out_of_steps(second_succeeds: bool, most:
     """Seven pairs in one direction have p = 2 / 2^7 < 0.02. Equal policies use all seeds. Pairs cost 3 + 20
     steps here, and none is begun that might take 20 + 20 more than are left.
     """
-    found = race(lambda _: (True, 3), lambda _: (second_succeeds, 20), range(20), most, 20)
+    found = race(lambda _: Played(True, 3), lambda _: Played(second_succeeds, 20), range(20), most, 20)
     assert (len(found.first), found.env_steps) == (pairs, 23 * pairs)
     assert found.env_steps <= most
     assert found.lead == (0 if second_succeeds else pairs)
-    assert (found.rates() is None) == (pairs == 0)
+    assert (found.measures() is None) == (pairs == 0)
 
 
 def test_lead_counts_both_directions() -> None:
     assert Race((True, True, False), (False, False, True), 0).lead == 1
+
+
+def test_returns_race_where_no_success_is_reported() -> None:
+    """Ten points more in every episode: seven pairs have p = 2 / 2^7, and the mean decides."""
+
+    def play(seed: int, more: float = 0.0) -> Played:
+        return Played(more - 100.0 * seed, 5, by_return=True)
+
+    found = race(lambda seed: play(seed, 10.0), play, range(20), 1000, 5)
+    assert (len(found.first), found.env_steps, found.lead) == (7, 70, 70.0)
+    assert race(lambda seed: play(seed, 10.0), play, range(4), 1000, 5).lead == 0.0  # p = 2 / 2^4
+    first, second = found.measures() or (None, None)
+    assert isinstance(first, MeanReturn)
+    assert isinstance(second, MeanReturn)
+    assert (first.value, second.value, first.n) == (-290.0, -300.0, 7)
+    assert str(first) == "mean return -290 in 7 episodes"

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.eval.stats import (
+    MeanReturn,
     SuccessRate,
+    chance_of_less,
     design_effect,
     interquartile_mean,
     mean_over_seeds,
+    measure_of,
     paired_return_test,
     paired_test,
+    pooled,
     rate_over_seeds,
 )
 
@@ -210,3 +214,28 @@ def test_many_seeds_are_compared_by_random_flips() -> None:
     assert p > 0.05
     assert p == paired_return_test(first.tolist(), second.tolist()).p_value
     assert paired_return_test((first + 2.0).tolist(), second.tolist()).p_value < 0.001
+
+
+def test_measures_of_more_episodes_add_up() -> None:
+    """Pooling two parts gives the measure of all their episodes."""
+    for scores, by_return in (([1.0, 0.0, 1.0, 1.0], False), ([3.0, -1.0, 4.5, 2.0], True)):
+        parts = [measure_of(each, by_return=by_return) for each in (scores[:1], scores[1:])]
+        whole, found = measure_of(scores, by_return=by_return), pooled(*parts)
+        assert found is not None
+        assert (type(found), found.n) == (type(whole), 4)
+        assert found.value == pytest.approx(whole.value)
+        if isinstance(whole, MeanReturn):
+            assert isinstance(found, MeanReturn)
+            assert found.sd == pytest.approx(whole.sd)
+    assert pooled(None, SuccessRate(1, 2)) == SuccessRate(1, 2)
+
+
+def test_lower_returns_by_chance() -> None:
+    """Means 2 and 3.9, variances of the means 0.1667 and 0.11: t = -1.9 / 0.526 = -3.61 with 6.2 degrees of
+    freedom. A single episode, or returns without spread, say nothing.
+    """
+    low, high = MeanReturn.of([1.0, 2.0, 3.0, 2.0]), MeanReturn.of([4.0, 3.0, 5.0, 4.0, 3.5])
+    assert chance_of_less(low, high) == pytest.approx(0.00525, abs=1e-5)
+    assert chance_of_less(high, low) == pytest.approx(1.0 - 0.00525, abs=1e-5)
+    assert chance_of_less(MeanReturn.of([0.0]), high) == 1.0
+    assert chance_of_less(MeanReturn.of([0.0, 0.0]), MeanReturn.of([1.0, 1.0])) == 1.0

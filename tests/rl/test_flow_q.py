@@ -85,7 +85,7 @@ def test_the_guard_returns_to_the_distilled_head() -> None:
     for _ in range(4):
         tuner.advance()
     guard: Any = tuner.guard
-    guard.base_successes, guard.base_episodes = 50, 50
+    guard.base_sum, guard.base_squares, guard.base_episodes = 50.0, 50.0, 50
     guard.recent.extend([False] * 4)
     tuner._check()
     env.close()

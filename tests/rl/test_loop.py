@@ -112,7 +112,7 @@ def test_the_guard_by_hand() -> None:
     """Base 40/50 = 0.8; 8 of 20 pooled gives p = 48/70, error 0.123: 0.4 < 0.8 - 2 * 0.123 is bad."""
     guard = Guard(window=20, errors=2.0)
     for i in range(50):
-        guard.add_base(i < 40)
+        guard.add(i < 40, of_base=True)
     assert guard.verdict() == "unsure"
     for i in range(20):
         guard.add(i < 8)
@@ -125,6 +125,27 @@ def test_the_guard_by_hand() -> None:
     assert guard.verdict() == "unsure"
 
 
+def test_the_guard_judges_returns_where_no_success_is_reported() -> None:
+    """Base -10 with deviation 1 in 50 episodes; 20 of -10.1 are good enough to go on, 20 of -12 are bad."""
+    guard = Guard(window=20, errors=2.0)
+    for i in range(50):
+        guard.add(-10.0 + (-1.0) ** i, of_base=True, by_return=True)
+    for mean, verdict in ((-10.1, "unsure"), (-12.0, "bad"), (-9.0, "good")):
+        for i in range(20):
+            guard.add(mean + 0.1 * (-1.0) ** i, by_return=True)
+        assert guard.verdict() == verdict
+    assert guard.in_words() == "have a mean return of -9, the base -10"
+    again = Guard(window=20, errors=2.0)
+    again.load_state_dict(guard.state_dict())
+    assert (again.verdict(), again.base_mean) == ("good", guard.base_mean)
+
+
+def test_a_guard_of_an_older_checkpoint_knows_success_alone() -> None:
+    guard = Guard(window=2, errors=2.0)
+    guard.load_state_dict({"base_successes": 9, "base_episodes": 10, "recent": [False, False]})
+    assert (guard.base_mean, guard.recent_mean, guard.verdict()) == (0.9, 0.0, "bad")
+
+
 def test_guard_restores_the_last_good_weights() -> None:
     """Two standard errors below the base: the good weights are restored, with a message and in the log."""
     said: list[str] = []
@@ -133,7 +154,7 @@ def test_guard_restores_the_last_good_weights() -> None:
     tuner.say = said.append
     assert tuner.guard is not None
     for _ in range(40):
-        tuner.guard.add_base(True)
+        tuner.guard.add(True, of_base=True)
         tuner.guard.add(True)
     tuner._check()
     good = tuner.learner.actor_opt.flat.clone()

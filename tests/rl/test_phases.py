@@ -108,7 +108,7 @@ def test_guard_without_good_weights_restores_the_base() -> None:
     torch.nn.init.normal_(tuner.learner.actor.net[-1].weight)
     assert tuner.guard is not None
     for _ in range(40):
-        tuner.guard.add_base(True)
+        tuner.guard.add(True, of_base=True)
         tuner.guard.add(False)
     tuner._check()
     assert tuner.learner.act(torch.randn(5, 4), torch.zeros(5, 1), explore=False).eq(0.0).all()

@@ -2,7 +2,8 @@
 
 Training episodes are evidence that costs nothing: those of the base in `base_steps`, and the last ones of the
 trained policy, which still explores. Both have the same step limit, which may be shorter than the task's. A
-race on the task's own episodes decides, and training episodes decide a tie.
+race on the task's own episodes decides, and training episodes decide a tie. Episodes are compared by their
+success, or by their return where the environment reports none.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from robo_rl.apps.tuning.start import env_name, env_options
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.seeding import derive_seed
-from robo_rl.eval.race import Play, Race, race
+from robo_rl.eval.race import Play, Played, Race, race
 from robo_rl.eval.rollout import evaluate
-from robo_rl.eval.stats import SuccessRate, chance_of_fewer
+from robo_rl.eval.stats import Measure, SuccessRate, chance_of_less, measure_of
 from robo_rl.rl.collect import Collector, Experience
 from robo_rl.rl.running import CollectedEpisode
 from robo_rl.runs.device import device_of
@@ -43,15 +44,17 @@ CLEARLY = 0.1  # p below which training episodes decide a tie
 
 @dataclass
 class TrainingEpisodes:
-    """Outcomes of the base's training episodes, and of the last ones of the trained policy.
+    """Scores of the base's training episodes, and of the last ones of the trained policy: success (1, 0), or
+    the return where none is reported.
 
     Failures take longer than successes, so the last episodes that end before the base's phase does are mostly
     successes. Those of `base` began early enough to end in any case; `late` holds the others.
     """
 
-    base: list[bool] = field(default_factory=list)
-    late: list[bool] = field(default_factory=list)
-    recent: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT))
+    base: list[float] = field(default_factory=list)
+    late: list[float] = field(default_factory=list)
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    by_return: bool = False
 
     def add(self, episodes: Iterable[CollectedEpisode], phase: str, left: int = 0, limit: int = 0) -> None:
         """Add the episodes that ended in a phase of training.
@@ -61,57 +64,65 @@ class TrainingEpisodes:
         """
         for episode in episodes:
             early = episode.steps + left >= limit
-            (self.recent if phase != "base" else self.base if early else self.late).append(episode.success)
+            (self.recent if phase != "base" else self.base if early else self.late).append(episode.score)
+            self.by_return = not episode.reported
 
-    def rates(self) -> dict[str, SuccessRate]:
-        """Success of `base`, in its early episodes if there are enough, and of `policy`, as far as known."""
+    def measures(self) -> dict[str, Measure]:
+        """Success (or return) of `base`, in its early episodes if there are enough, and of `policy`, as far
+        as known.
+        """
         base = self.base if len(self.base) >= LEAST_EARLY else self.base + self.late
         named = {"base": base, "policy": list(self.recent)}
-        return {name: SuccessRate.of(outcomes) for name, outcomes in named.items() if outcomes}
+        return {
+            name: measure_of(scores, by_return=self.by_return) for name, scores in named.items() if scores
+        }
 
     def sentences(self) -> tuple[str, ...]:
-        """The rates in words, if both are known."""
-        rates = self.rates()
-        if len(rates) < 2:
+        """The measures in words, if both are known."""
+        found = self.measures()
+        if len(found) < 2:
             return ()
-        return (f"training episodes: base {rates['base']}, last ones of the policy {rates['policy']}",)
+        return (f"training episodes: base {found['base']}, last ones of the policy {found['policy']}",)
 
     def favour_policy(self) -> bool:
-        """True if the policy's last episodes succeed more often than the base's."""
-        rates = self.rates()
-        return len(rates) == 2 and rates["policy"].rate > rates["base"].rate
+        """True if the policy's last episodes are better than the base's."""
+        found = self.measures()
+        return len(found) == 2 and found["policy"].value > found["base"].value
 
     def wins_ties(self) -> bool:
-        """True unless the policy's last episodes succeed clearly less often than the base's, or are unknown.
+        """True unless the policy's last episodes are clearly worse than the base's, or are unknown.
 
-        The policy explores in them, and the base does not: somewhat fewer successes say nothing.
+        The policy explores in them, and the base does not: a somewhat lower success says nothing.
         """
-        rates = self.rates()
-        return len(rates) == 2 and chance_of_fewer(rates["policy"], rates["base"]) >= CLEARLY
+        found = self.measures()
+        return len(found) == 2 and chance_of_less(found["policy"], found["base"]) >= CLEARLY
 
-    def outdo(self, other: SuccessRate) -> bool:
-        """True if the policy's last episodes succeed clearly more often than those of another policy."""
-        rate = self.rates().get("policy")
-        return rate is not None and chance_of_fewer(other, rate) < CLEARLY
+    def outdo(self, other: Measure) -> bool:
+        """True if the policy's last episodes are clearly better than those of another policy."""
+        found = self.measures().get("policy")
+        return found is not None and chance_of_less(other, found) < CLEARLY
 
     def good_enough(self) -> bool:
         """True if hardly any of the policy's last episodes fails, although it explores."""
-        rate = self.rates().get("policy")
-        return rate is not None and rate.n >= RECENT and rate.rate >= GOOD_ENOUGH
+        found = self.measures().get("policy")
+        return isinstance(found, SuccessRate) and found.n >= RECENT and found.rate >= GOOD_ENOUGH
 
     def perfect_base(self, least: int) -> bool:
         """True if the base has succeeded in all of its episodes, at least `least` of them early; never for
-        `least` = 0.
+        `least` = 0, nor by returns.
         """
-        return 0 < least <= len(self.base) and all(self.base) and all(self.late)
+        known = 0 < least <= len(self.base) and not self.by_return
+        return known and all(self.base) and all(self.late)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"base": list(self.base), "late": list(self.late), "recent": list(self.recent)}
+        lists = {"base": list(self.base), "late": list(self.late), "recent": list(self.recent)}
+        return lists | {"by_return": self.by_return}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> TrainingEpisodes:
-        base, late = (list(state.get(name, ())) for name in ("base", "late"))  # older states have no late
-        return cls(base, late, deque(state.get("recent", ()), maxlen=RECENT))
+        """Older states have no `late`, and booleans of success."""
+        base, late, recent = (list(map(float, state.get(name, ()))) for name in ("base", "late", "recent"))
+        return cls(base, late, deque(recent, maxlen=RECENT), bool(state.get("by_return", False)))
 
 
 def base_phase(collector: Experience, base_steps: int) -> tuple[int, int]:
@@ -181,7 +192,7 @@ def compared(
     episodes = found.episodes
     if found.base_suffices:
         said = (
-            f"The base succeeds in {episodes.rates()['base']} of its episodes. Training ends after "
+            f"The base succeeds in {episodes.measures()['base']} of its episodes. Training ends after "
             f"{found.steps} steps: there is nothing to learn from."
         )
         return Choice(plain, 0, (said,))
@@ -194,7 +205,7 @@ def compared(
         heir = Contender("the policy that imitates its successes", policy, 0.0)
         raced = race_of(heir, contender, config, left // 2, found.limit)
         spent += raced.env_steps
-        after, before = raced.rates() or (None, None)
+        after, before = raced.measures() or (None, None)
         stages.append(StageRecord("imitation", raced.env_steps, before, after, "comparison"))
         stays = raced.lead == 0 and after is not None and episodes.outdo(after)
         succeeds = raced.lead >= 0 and not stays
@@ -256,10 +267,11 @@ def player(contender: Contender, env: VecEnv, config: FinetuneVerb) -> Play:
     executor = partial(ChunkExecutor, device=device, masked=False)
     lane = copied_env(env, device)
 
-    def play(seed: int) -> tuple[bool, int]:
+    def play(seed: int) -> Played:
         noise = EpisodeNoise(shape, contender.noise_scale, device=device)
         found = evaluate(lane, policy, executor, noise, [seed])
-        return found.success[0], found.env_steps
+        score = float(found.success[0]) if found.reports_success else found.returns[0]
+        return Played(score, found.env_steps, by_return=not found.reports_success)
 
     return play
 
@@ -268,6 +280,7 @@ def _sentence(found: Race, kept: Contender, rival: Contender, stays: bool, by_tr
     """Result of a race in words."""
     winner = kept if stays else rival
     why = ", by its training episodes" if by_training else ""
-    if (rates := found.rates()) is None:
+    if (measures := found.measures()) is None:
         return f"no steps are left to compare {kept.name} with {rival.name}: {winner.name} is kept{why}"
-    return f"{kept.name} {rates[0]}, {rival.name} {rates[1]} on the same episodes: {winner.name} is kept{why}"
+    result = f"{kept.name} {measures[0]}, {rival.name} {measures[1]} on the same episodes"
+    return f"{result}: {winner.name} is kept{why}"

@@ -348,10 +348,10 @@ class _Training:
     def record(self) -> StageRecord:
         """What the training brought, by its evaluations or its own episodes."""
         if self.evaluates:
-            first, best = self.curve.rates[0], max(self.curve.rates, key=lambda rate: rate.rate)
+            first, best = self.curve.first_and_best()
             return StageRecord(self.method.name, self.step, first, best, "evaluations")
-        rates = self.episodes.rates()
-        return StageRecord(self.method.name, self.step, rates.get("base"), rates.get("policy"))
+        found = self.episodes.measures()
+        return StageRecord(self.method.name, self.step, found.get("base"), found.get("policy"))
 
     def pause(self) -> None:
         """Add the time since training continued.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -85,17 +84,14 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         env_steps=config.env_steps or config.method.env_steps,
         demos=config.demos is not None,
     )
-    stages = outcome.stages
-    if not after.reports_success:
-        stages = tuple(replace(stage, before=None, after=None) for stage in stages)
-    result |= {"stages": [stage.to_json() for stage in stages], "advice": told}
+    result |= {"stages": [stage.to_json() for stage in outcome.stages], "advice": told}
     result["training_episodes"] = outcome.history.to_json()
     result |= progress_note(run.path)
     write_json(run.path / "results.json", result)
     if config.max_episode_steps is None:  # measured as it will be deployed: `export` states it in the bundle
         note = success_note(after, env.spec.name, config.eval_seed, outcome.noise_scale)
         write_success_note(run.policy, note)
-    for stage in outcome.stages if after.reports_success else ():
+    for stage in outcome.stages:
         print(f"  {stage}")
     print(f"Policy: {run.policy}")
     if told:

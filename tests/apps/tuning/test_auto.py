@@ -253,7 +253,7 @@ def test_a_stage_judges_its_base_without_bias(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the training episodes that had time to fail, not by all that ended."""
-    monkeypatch.setattr(comparison.TrainingEpisodes, "rates", lambda _: {"base": SuccessRate(5, 9)})
+    monkeypatch.setattr(comparison.TrainingEpisodes, "measures", lambda _: {"base": SuccessRate(5, 9)})
     assert finetune(base, tmp_path / "run") == 0
     (first, *_) = read_json(tmp_path / "run/results.json")["stages"]
     assert (first["before"]["k"], first["before"]["n"]) == (5, 9)

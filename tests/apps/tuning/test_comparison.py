@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from robo_rl.apps.tuning.comparison import TrainingEpisodes
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.stats import MeanReturn, SuccessRate
 from robo_rl.rl.running import CollectedEpisode
 
 PHASE, LIMIT, SHORT = 150, 100, 50  # steps of the base's phase, of a failure and of a success
@@ -35,15 +35,15 @@ def test_short_successes_do_not_favour_the_base() -> None:
     early, late = found.base, found.late
     assert (sum(early + late), len(early + late)) == (9, 15)
     assert (sum(early), len(early)) == (6, 12)
-    assert found.rates()["base"].rate == 0.5
+    assert found.measures()["base"].value == 0.5
 
 
 def test_few_early_episodes_are_not_enough_to_judge_the_base() -> None:
     """Seven early failures and three late successes: 3 of 10. From eight on the late ones are left out."""
     found = TrainingEpisodes([False] * 7, [True] * 3)
-    assert found.rates()["base"] == SuccessRate(3, 10)
+    assert found.measures()["base"] == SuccessRate(3, 10)
     found.base.append(False)
-    assert found.rates()["base"] == SuccessRate(0, 8)
+    assert found.measures()["base"] == SuccessRate(0, 8)
 
 
 def test_a_policy_is_good_enough_by_a_hundred_episodes() -> None:
@@ -85,6 +85,23 @@ def test_a_tie_goes_to_the_policy_unless_it_is_clearly_worse(successes: int, win
     found.recent.extend([True] * successes + [False] * (100 - successes))
     assert found.wins_ties() is wins
     assert not found.favour_policy()
+
+
+def test_returns_decide_where_no_success_is_reported() -> None:
+    """A failed report of success is no failure: 20 returns around 5 outdo 20 around 1."""
+    found = TrainingEpisodes()
+    for phase, mean in (("base", 1.0), ("online", 5.0)):
+        ended = [CollectedEpisode(i, False, 9, mean + 0.1 * i, reported=False) for i in range(20)]
+        found.add(ended, phase)
+    assert found.favour_policy()
+    assert found.wins_ties()
+    assert found.outdo(MeanReturn.of([1.0, 1.1, 1.2]))
+    assert not found.good_enough()  # no return is the highest
+    assert not found.perfect_base(1)
+    (said,) = found.sentences()
+    assert "base mean return 1.95 in 20 episodes, last ones of the policy mean return 5.95 in 20" in said
+    again = TrainingEpisodes.from_state(found.state_dict())
+    assert again.measures() == found.measures()
 
 
 def test_without_a_limit_all_episodes_of_the_base_count() -> None:

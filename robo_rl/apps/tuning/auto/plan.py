@@ -87,7 +87,7 @@ def make_plan(config: FinetuneVerb, base: SavedPolicy, run: RunDir, steps: StepB
     """
     if not can_be_steered(base):
         return StagePlan(False, "this base cannot be steered, so residuals correct it")
-    if (found := probe_base(config, base, run, steps)) is not None:
+    if (found := probe_base(config, base, run, steps)) is not None and found.reports_success:
         plan = found.recommend()
         noise, rate = max(((0.0, found.zero), (1.0, found.gaussian)), key=lambda each: each[1].rate)
         reason = f"probe: N(0, I) {found.gaussian}, zero noise {found.zero}; {plan.reason}"

@@ -35,7 +35,7 @@ from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.settings import free_keys
 from robo_rl.data.store import EpisodeStore
-from robo_rl.eval.stats import SuccessRate, chance_of_fewer
+from robo_rl.eval.stats import MeanReturn, Measure, SuccessRate, chance_of_less, pooled
 from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, StageRecord, TuningResult
@@ -52,11 +52,13 @@ LAST_EPISODES = 10  # training episodes in the last third of a stage below which
 
 @dataclass(frozen=True)
 class Stage:
-    """Result of one stage: a policy, its noise scale, and its success in training or comparison episodes."""
+    """Result of one stage: a policy, its noise scale, and its success (or return) in training or comparison
+    episodes.
+    """
 
     policy: SavedPolicy
     noise_scale: float
-    rate: SuccessRate | None  # None: unknown
+    rate: Measure | None  # None: unknown
 
 
 def train_in_stages(config: FinetuneVerb, base: SavedPolicy, run: RunDir) -> TuningResult:
@@ -106,8 +108,7 @@ class _AutoRun:
 
     def goes_on(self) -> bool:
         """False if the best policy is good enough, or the time is up."""
-        rate = self.best.rate
-        enough = rate is not None and rate.n >= ENOUGH and rate.rate >= GOOD_ENOUGH
+        enough = is_known_as(self.best.rate, GOOD_ENOUGH)
         return not enough and (self._left_s() is None or self._left_s() != 0.0)
 
     def steer(self) -> None:
@@ -118,8 +119,7 @@ class _AutoRun:
 
     def correct(self) -> None:
         """Train a residual on `next`."""
-        rate = self.next.rate
-        strong = rate is not None and rate.n >= ENOUGH and rate.rate >= WEAK
+        strong = is_known_as(self.next.rate, WEAK)
         self._train("residual" if strong else "residual_far", self.steps.round_steps)
 
     def imitate(self) -> None:
@@ -145,7 +145,7 @@ class _AutoRun:
         rivals = [Contender("", each.policy, each.noise_scale) for each in (found, self.best)]
         raced = race_of(rivals[0], rivals[1], self.config, share, limit)
         self.steps.selection += raced.env_steps
-        after, before = raced.rates() or (None, None)
+        after, before = raced.measures() or (None, None)
         self.stages.append(StageRecord("imitation", raced.env_steps, before, after, "comparison"))
         print(f"imitation: {in_words(after)}, the best before {in_words(before)} on the same episodes")
         if raced.lead >= 0:
@@ -170,7 +170,7 @@ class _AutoRun:
             if untuned:
                 return deployed, ("No stage was better than the base: the base is kept.",)
             return best, (
-                f"The best policy of the stages is kept, by {in_words(best.rate)} of its episodes.",
+                f"The best policy of the stages is kept, by its training episodes: {in_words(best.rate)}.",
             )
         name = "the base without noise" if untuned and best.noise_scale == 0.0 else "the best policy"
         first = Contender(name, best.policy, best.noise_scale)
@@ -218,9 +218,9 @@ class _AutoRun:
         if self.best is self.next or (unmeasured and not is_clearly_worse(start.rate, self.best.rate)):
             self.best = start
         self.next = start
-        rate = last_success(outcome.history)
+        rate = record.after if isinstance(record.after, MeanReturn) else last_success(outcome.history)
         self.stages.append(StageRecord(name, outcome.env_steps, start.rate, rate))
-        print(f"{name}: {in_words(rate)} of its last training episodes, {in_words(start.rate)} before")
+        print(f"{name}: {in_words(start.rate)} before, {in_words(rate)} at the end (training episodes)")
         if is_better(rate, start.rate):
             self.next = Stage(outcome.policy, outcome.noise_scale, rate)
             if self.best is start or is_better(rate, self.best.rate):
@@ -237,21 +237,21 @@ class _AutoRun:
         return self.run.path / (name if count == 1 else f"{name}{count}")
 
 
-def is_better(rate: SuccessRate | None, than: SuccessRate | None) -> bool:
-    """True if the first success is known and higher; any success is higher than an unknown one."""
-    return rate is not None and rate.rate > (0.0 if than is None else than.rate)
+def is_known_as(measure: Measure | None, least: float) -> bool:
+    """True if the success is at least this high in enough episodes; never for returns, which have no top."""
+    return isinstance(measure, SuccessRate) and measure.n >= ENOUGH and measure.rate >= least
 
 
-def is_clearly_worse(rate: SuccessRate | None, than: SuccessRate | None) -> bool:
-    """True if the first success is unknown, or so low compared with the second only by a rare chance."""
-    return rate is None or (than is not None and chance_of_fewer(rate, than) < CLEAR)
+def is_better(measure: Measure | None, than: Measure | None) -> bool:
+    """True if the first is known and higher; any success or return is higher than an unknown one."""
+    if measure is None or than is None:
+        return measure is not None and (isinstance(measure, MeanReturn) or measure.rate > 0.0)
+    return measure.value > than.value
 
 
-def pooled(first: SuccessRate | None, second: SuccessRate | None) -> SuccessRate | None:
-    """Success in the episodes of both."""
-    if first is None or second is None:
-        return first or second
-    return SuccessRate(first.k + second.k, first.n + second.n)
+def is_clearly_worse(measure: Measure | None, than: Measure | None) -> bool:
+    """True if the first is unknown, or so low compared with the second only by a rare chance."""
+    return measure is None or (than is not None and chance_of_less(measure, than) < CLEAR)
 
 
 def last_success(history: TrainingHistory) -> SuccessRate | None:
@@ -260,5 +260,5 @@ def last_success(history: TrainingHistory) -> SuccessRate | None:
     return last.rate if last.episodes >= LAST_EPISODES else history.learning.rate
 
 
-def in_words(rate: SuccessRate | None) -> str:
+def in_words(rate: Measure | None) -> str:
     return "unknown" if rate is None else str(rate)
