@@ -450,6 +450,7 @@ PAPER: dict[str, dict[str, Any]] = {
         "algorithm": "denoising",
         "denoising.level": 0.5,
         "denoising.noise_range": [],
+        "denoising.random_step": "none",
         "denoising.ratio": "transition",
         "ppo.dual_clip": 3.0,
         "ppo.epochs": 4,
