@@ -38,7 +38,7 @@ class QuadPolicyNode:
     out.
 
     States that come faster than the bundle's control rate are skipped, because its integral and its past
-    actions count control periods.
+    actions count control periods. Both begin anew when the filter begins to pass commands.
     hover: for a bundle of thrust and body rates, the thrust 0 to 1 at which the craft hovers.
     """
 
@@ -60,6 +60,7 @@ class QuadPolicyNode:
         self._faults, self._slow = FaultLog(bus.name, say), FaultLog(bus.name, say)
         self._control_hz, self._due = bundle.env.control_hz, DecisionClock(1.0 / bundle.env.control_hz)
         self._odom_rate, self._decision_rate = RateMeter(), RateMeter()
+        self._flies = False  # the filter passed commands at the newest decision
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
@@ -117,6 +118,7 @@ class QuadPolicyNode:
             self.flown.see(received_s, float(np.linalg.norm(message.position_m - self._goal_m)))
         if not (due and self._enabled):
             return None
+        self._forget_before_flight()
         begin_s = time.perf_counter()
         self.timing.begin(self._bus.now())
         try:
@@ -134,6 +136,13 @@ class QuadPolicyNode:
         names = RATES if self._units.rates else MOTORS
         self._send(FlightCommand(self._clock.stamp(), values, names))
         return self.timing.end(self._bus.now())
+
+    def _forget_before_flight(self) -> None:
+        """Let a flight begin as an episode of training: without integral, and after hovering."""
+        flies = self._filter.passes
+        if self._filter.reason or (flies and not self._flies):
+            self._observer.reset()
+        self._flies = flies
 
     def _start(self) -> Answer:
         self._enabled = True
