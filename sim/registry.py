@@ -298,6 +298,11 @@ def _split(kind: str, name: str) -> tuple[str, str]:
             "tried on the robot: robo-rl export, contract, then up. To evaluate in a simulated task "
             "with the same contract, import the robot's recordings anew with env=<that task>."
         )
+    if suite == "quad" and _with_options(task)[0] == "swarm":
+        raise ConfigError(
+            f"'{name}' has many drones, and no environment by name. robo-rl swarm trains and measures its "
+            "policies; robo-rl transfer run=<run> or bundle=<bundle> measures one again, in PyBullet too."
+        )
     if suite == "gym" or suite not in (*SUITES, *BATCHED):
         check_no_file(name)
     bare = _with_options(task)[0] if suite in WITH_OPTIONS else task

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable
 
@@ -12,6 +11,7 @@ import torch
 
 from hardware.bus.protocol import Answer, Bus
 from hardware.flight_units import FlightUnits
+from hardware.loop.decision_clock import DecisionClock
 from hardware.loop.flown import FlightRecord
 from hardware.loop.timing import LoopTiming, RateMeter
 from hardware.messages import MOTORS, RATES, FlightCommand, Floats, Odometry, Text
@@ -29,7 +29,6 @@ from robo_rl.core.flight.frames import rotation_of
 
 _STATUS_S = 0.5
 _SHOWN = 8  # numbers of a goal that a message lists
-_EARLY = 0.75  # shortest time between two decisions, in control periods
 _SLOW = 0.9  # share of the control rate below which the rate of states is reported
 _SEEN = 18  # position, rotation matrix, velocity, rates
 
@@ -38,8 +37,8 @@ class QuadPolicyNode:
     """`odom` and `goal` (a point, in the frame of odom) in, commands of the bundle's level on `flight/raw`
     out.
 
-    States that come faster than the bundle's control rate are skipped: its integral and its past actions
-    count control periods.
+    States that come faster than the bundle's control rate are skipped, because its integral and its past
+    actions count control periods. Both begin anew when the filter begins to pass commands.
     hover: for a bundle of thrust and body rates, the thrust 0 to 1 at which the craft hovers.
     """
 
@@ -59,7 +58,9 @@ class QuadPolicyNode:
         self.flown, self._frames = FlightRecord(), Frames()
         self.decisions, self._took_s, self._bad_frames, self._bad_goal = 0, 0.0, "", ""
         self._faults, self._slow = FaultLog(bus.name, say), FaultLog(bus.name, say)
-        self._period_s, self._decided_s, self._rate = 1.0 / bundle.env.control_hz, -math.inf, RateMeter()
+        self._control_hz, self._due = bundle.env.control_hz, DecisionClock(1.0 / bundle.env.control_hz)
+        self._odom_rate, self._decision_rate = RateMeter(), RateMeter()
+        self._flies = False  # the filter passed commands at the newest decision
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
@@ -106,16 +107,18 @@ class QuadPolicyNode:
             self._say(f"{self._bus.name}: {self._bad_goal}")
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
-        self._rate.see(received_s)
+        self._odom_rate.see(received_s)
+        if due := self._due.decides(received_s):
+            self._decision_rate.see(received_s)
         if fault := self._frames.fault(message, may_change=not self._filter.passes):
             self._bad_frames = fault  # the filter, which lands for it, says it in the terminal
             return None
         self._frames.take(message)
         if self._filter.passes and np.isfinite(message.position_m).all():
             self.flown.see(received_s, float(np.linalg.norm(message.position_m - self._goal_m)))
-        if not self._enabled or 0.0 <= received_s - self._decided_s < _EARLY * self._period_s:
+        if not (due and self._enabled):
             return None
-        self._decided_s = received_s
+        self._forget_before_flight()
         begin_s = time.perf_counter()
         self.timing.begin(self._bus.now())
         try:
@@ -134,6 +137,13 @@ class QuadPolicyNode:
         self._send(FlightCommand(self._clock.stamp(), values, names))
         return self.timing.end(self._bus.now())
 
+    def _forget_before_flight(self) -> None:
+        """Let a flight begin as an episode of training: without integral, and after hovering."""
+        flies = self._filter.passes
+        if self._filter.reason or (flies and not self._flies):
+            self._observer.reset()
+        self._flies = flies
+
     def _start(self) -> Answer:
         self._enabled = True
         return True, f"deciding{self._filter.hint}"
@@ -148,13 +158,14 @@ class QuadPolicyNode:
         return True, f"episode {self._episode}: what was seen is forgotten"
 
     def _watch_rate(self) -> None:
-        """Report states that come at a lower rate than the bundle decides."""
-        now_s, needed_hz = self._bus.now(), 1.0 / self._period_s
-        hz = self._rate.look(now_s)
-        if hz is None or hz >= _SLOW * needed_hz:
+        """Report states that lead to fewer decisions than the bundle's rate. There are never more."""
+        now_s, least_hz = self._bus.now(), _SLOW * self._control_hz
+        odom_hz, decision_hz = self._odom_rate.look(now_s), self._decision_rate.look(now_s)
+        if odom_hz is None or decision_hz is None or decision_hz >= least_hz:
             return self._slow.end(now_s)
+        comes = "at less than the" if odom_hz < least_hz else "too irregularly for the"
         # Without the number, because each sentence is a fault of its own in the terminal.
-        return self._slow.begin(f"odom comes at less than the {needed_hz:g} Hz of the bundle", now_s)
+        return self._slow.begin(f"odom comes {comes} {self._control_hz:g} Hz of the bundle", now_s)
 
     def _report(self) -> None:
         self._watch_rate()
@@ -162,7 +173,8 @@ class QuadPolicyNode:
         sentence = wrong or ("deciding" if self._enabled else "stopped")
         level = 1 if wrong or not self._enabled else 0
         values = {"decisions": str(self.decisions), "inference_ms": f"{1e3 * self._took_s:.2f}"}
-        values |= {} if self._rate.hz is None else {"odom_hz": f"{self._rate.hz:.1f}"}
+        rates = {"odom_hz": self._odom_rate.hz, "decision_hz": self._decision_rate.hz}
+        values |= {name: f"{hz:.1f}" for name, hz in rates.items() if hz is not None}
         self._own.tell(level, sentence, values)
 
 

@@ -98,6 +98,12 @@ def next_step(bundle: Bundle) -> str:
 
 def elsewhere(bundle: Bundle) -> str:
     """Where to go on with a bundle that no robot of this project can be driven by."""
+    if bundle.env.name.partition(":")[0] == "quad/hover" and bundle.envelope is None:
+        longer = command("fly", task="hover", updates="<more>", out="<new run>")
+        return (
+            f"{longer}   (train for longer: no robot flies a bundle without a flight envelope, which "
+            "measured flights that succeed give it)"
+        )
     return f"a bundle for your own robot: docs/robot.md (no robot here has the task {bundle.env.name})"
 
 

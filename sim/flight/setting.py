@@ -30,6 +30,7 @@ ENGINES = ("quad", "pybullet")
 _OWN = {  # option -> tasks that have it; every task has all other options
     "speed_m_s": ("figure8", "waypoints", "race", "obstacles"),
     **dict.fromkeys(("track", "track_scale", "baseline_speed_m_s"), ("race",)),
+    "integral": ("hover", "figure8"),
     **dict.fromkeys(("density", "cylinders", "planner"), ("obstacles",)),
 }
 

@@ -51,6 +51,12 @@ def test_a_task_without_its_suite_is_none_of_gymnasium() -> None:
         make_env("lift:engine=mujoco", 1)
 
 
+@pytest.mark.parametrize("name", ["quad/swarm", "quad/swarm:engine=pybullet"])
+def test_a_swarm_is_measured_by_its_own_verbs(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"robo-rl swarm trains .* robo-rl transfer .* bundle="):
+        make_env(name, 1)
+
+
 def test_experts_check_names_too() -> None:
     with pytest.raises(UnknownNameError, match="peg-insert-side-v3"):
         make_expert("metaworld/peg-insert-sid-v3")

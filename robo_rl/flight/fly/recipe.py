@@ -78,5 +78,8 @@ def resolved(config: FlyConfig, task: FlightTask) -> FlyConfig:
         own = recipe(config)
         known["flights"] = flights(config)
         known |= {item.name: getattr(own, item.name) for item in fields(FirstOrderConfig)}
-        known |= {"value": bool(own.value), "bootstrap_terminated": bool(own.bootstrap_terminated)}
+        known |= {
+            "value": bool(own.value),
+            "bootstrap_terminated": bool(own.value and own.bootstrap_terminated),
+        }
     return replace(config, **known)

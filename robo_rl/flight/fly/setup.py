@@ -12,7 +12,8 @@ from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.fly_method import PpoMethod, RewardMethod
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import EnvSpec
-from robo_rl.flight.fly.recipe import latency_s
+from robo_rl.flight.fly.recipe import latency_s, recipe
+from robo_rl.rl.differentiable.first_order import check_value_settings
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import Spread, even_spread
 from sim.flight.command import Command, level_physics, make_command
@@ -161,6 +162,8 @@ def check_own(config: FlyConfig) -> None:
             raise ConfigError(f"Task {config.task} has no {name}: leave it out, or fly task={task}.")
     if isinstance(config.method, RewardMethod):
         _check_read(config, config.method)
+    else:
+        check_value_settings(config, bool(recipe(config).value))
 
 
 def _check_read(config: FlyConfig, method: RewardMethod) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from robo_rl.conf.vision import VisionConfig
+from robo_rl.core.text.commands import command
 from robo_rl.eval import text
 
 if TYPE_CHECKING:
@@ -123,3 +124,9 @@ def print_table(config: FlyConfig | VisionConfig, rows: list[FlyRow]) -> None:
         console.width = max(console.width, 120)
     console.print(table)
     console.print(f"{NOTES[config.task]} CPU: training without compilation.", style="dim")
+    if not isinstance(config, VisionConfig) and config.randomize > 0.0:
+        console.print(
+            f"Measured on the nominal craft; only training varied it, by randomize={config.randomize:g}. "
+            f"Craft that differ: {command('transfer', run=config.out, randomize=config.randomize)}",
+            style="dim",
+        )

@@ -11,6 +11,7 @@ from policies.flight.swarm import SwarmPolicy
 from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
+from robo_rl.rl.differentiable.first_order import check_value_settings
 from sim.engines.bullet.client import load_pybullet
 from sim.engines.bullet.effects import AirEffects
 from sim.engines.quad.craft import Craft, load_craft
@@ -37,6 +38,7 @@ class SwarmSetting:
     @classmethod
     def of(cls, config: SwarmConfig) -> SwarmSetting:
         """Setting from a config. Raises ConfigError for an impossible world, with the bound."""
+        check_value_settings(config, bool(config.value))
         craft = load_craft(config.craft)
         for name in ("ramp", "replay", "train_density"):
             if not 0.0 <= getattr(config, name) <= 1.0:

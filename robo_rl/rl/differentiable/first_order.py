@@ -74,6 +74,19 @@ class FirstOrderConfig:
     )
 
 
+def check_value_settings(given: FirstOrderConfig, value: bool) -> None:
+    """Raise ConfigError for settings of the learned cost-to-go where none is learned. value: one is."""
+    used = {
+        "gamma": given.gamma != FirstOrderConfig.gamma,
+        "bootstrap_terminated": given.bootstrap_terminated,
+    }
+    for name in (name for name, differs in used.items() if differs and not value):
+        raise ConfigError(
+            f"{name}={getattr(given, name)} has no effect without a learned cost-to-go (value=true): "
+            "leave it out."
+        )
+
+
 class FirstOrder:
     """Optimiser and update count of a first-order run. Raises RoboRLError if the gradient is not finite."""
 

@@ -11,7 +11,9 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.text.nearest import nearest
@@ -41,7 +43,7 @@ class Craft:
     mass_kg: float
     inertia_kg_m2: Vec3
     rotors_m: tuple[tuple[float, float], ...]  # (x, y) of each rotor in the body frame
-    yaw_sign: Four  # sign of the torque that each rotor's drag puts on the body
+    yaw_sign: Four  # +1 or -1: sign of the torque that each rotor's drag puts on the body
     max_rpm: float
     thrust_n: Vec3  # (c0, c1, c2): thrust of one rotor is c0 + c1 s + c2 s^2
     torque_per_thrust_m: float
@@ -141,6 +143,7 @@ def check_craft(craft: Craft) -> Craft:
                 f"{name} = {value:g} of craft '{craft.name}' is impossible: it must be in 0 ... 2 s."
             )
     _check_lengths(craft)
+    _check_rotors(craft)
     parts = ("linear_drag_n_s_m", "rotor_drag_n_s2_m")
     rest = {f"{name}[{i}]": value for name in parts for i, value in enumerate(getattr(craft, name))}
     rest |= {
@@ -169,6 +172,39 @@ def check_craft(craft: Craft) -> Craft:
             "weight, and must be above 1. Check mass_kg and thrust_n."
         )
     return craft
+
+
+def allocation(craft: Craft) -> NDArray[np.float64]:
+    """(4, 4): rotor thrusts [N] -> collective thrust [N], roll, pitch and yaw torque [N m]."""
+    x, y = np.array(craft.rotors_m).T
+    return np.stack([np.ones(4), y, -x, craft.torque_per_thrust_m * np.array(craft.yaw_sign)])
+
+
+def inverse_allocation(craft: Craft) -> list[list[float]]:
+    """Inverse of `allocation`, one list of four numbers per rotor.
+
+    Raises ConfigError for rotors that cannot give thrust and torques independently.
+    """
+    forward = allocation(craft)
+    scale = np.abs(forward).max(axis=1, keepdims=True)
+    if np.linalg.matrix_rank(forward / np.where(scale > 0.0, scale, 1.0)) < 4:
+        raise ConfigError(
+            f"The rotors of craft '{craft.name}' cannot give three torques: check rotors_m and yaw_sign."
+        )
+    inverse = np.linalg.inv(forward)
+    if (inverse[:, 0] <= 0.0).any():
+        raise ConfigError(f"No rotors of craft '{craft.name}' surround its centre of mass: check rotors_m.")
+    numbers: list[list[float]] = inverse.tolist()
+    return numbers
+
+
+def _check_rotors(craft: Craft) -> None:
+    if any(sign not in (-1.0, 1.0) for sign in craft.yaw_sign):
+        raise ConfigError(
+            f"yaw_sign = {craft.yaw_sign} of craft '{craft.name}' is impossible: each must be +1 or -1. The "
+            "size of the torque is torque_per_thrust_m."
+        )
+    inverse_allocation(craft)
 
 
 def _check_lengths(craft: Craft) -> None:

@@ -15,39 +15,14 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from robo_rl.core.errors import ConfigError
-from sim.engines.quad.craft import Craft
+from sim.engines.quad.craft import Craft, inverse_allocation
 from sim.engines.quad.layout import Vec
 
 FourRotors = tuple[Tensor, ...]  # a value of each of the four rotors, each (n,)
 Mixer = Callable[[Tensor, Vec], Tensor]
 Motors = Callable[[Tensor, Vec, FourRotors], Tensor]
-
-
-def allocation(craft: Craft) -> NDArray[np.float64]:
-    """(4, 4): rotor thrusts [N] -> collective thrust [N], roll, pitch and yaw torque [N m]."""
-    x, y = np.array(craft.rotors_m).T
-    return np.stack([np.ones(4), y, -x, craft.torque_per_thrust_m * np.array(craft.yaw_sign)])
-
-
-def inverse_allocation(craft: Craft) -> list[list[float]]:
-    """Inverse of `allocation`, one list of four numbers per rotor.
-
-    Raises ConfigError for rotors that cannot give thrust and torques independently.
-    """
-    forward = allocation(craft)
-    if np.linalg.matrix_rank(forward / np.abs(forward).max(axis=1, keepdims=True)) < 4:
-        raise ConfigError(
-            f"The rotors of craft '{craft.name}' cannot give three torques: check rotors_m and yaw_sign."
-        )
-    inverse = np.linalg.inv(forward)
-    if (inverse[:, 0] <= 0.0).any():
-        raise ConfigError(f"No rotors of craft '{craft.name}' surround its centre of mass: check rotors_m.")
-    numbers: list[list[float]] = inverse.tolist()
-    return numbers
 
 
 def make_mixer(craft: Craft) -> Mixer:

@@ -81,15 +81,12 @@ def load_track(name: str, scale: float = 1.0) -> RaceTrack:
         )
     if not path.exists():
         raise UnknownNameError("track", name, list_tracks())
-    data = yaml.safe_load(path.read_text())
-    missing = [key for key in _KEYS if not isinstance(data, dict) or key not in data]
-    if missing:
-        raise ConfigError(
-            f"{path.name} does not describe a track: {missing[0]} is missing. Compare with tracks/ring.yaml."
-        )
     try:
+        data = yaml.safe_load(path.read_text())
+        if missing := [key for key in _KEYS if not isinstance(data, dict) or key not in data]:
+            raise ValueError(f"{missing[0]} is missing")
         track = _read(path.stem, data)
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, yaml.YAMLError) as error:
         raise ConfigError(
             f"{path.name} does not describe a track: {error}. Compare with tracks/ring.yaml."
         ) from error

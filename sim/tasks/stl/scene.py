@@ -5,7 +5,7 @@ Positions are relative to the start of the flight [m, world axes]; the last axis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.shapes import Float
+from robo_rl.core.text.nearest import nearest
 from sim.tasks.stl.formula import Formula, Margins, atoms
 from sim.tasks.stl.parse import parse
 
@@ -28,7 +29,7 @@ class Mission:
     """A formula over names of places, `arena` (a box around the start) and `rocks` (upright cylinders)."""
 
     name: str
-    text: str  # the formula in words
+    text: str  # the formula in words; in a file by default the formula
     formula: Formula
     places: tuple[str, ...]
     rocks: int = 0
@@ -84,10 +85,10 @@ def load_mission(name: str) -> Mission:
         raise UnknownNameError("mission", name, list_missions())
     try:
         data = yaml.safe_load(path.read_text())
-        mission = Mission(
-            name=path.stem, formula=parse(data.pop("formula")), **{k: _plain(v) for k, v in data.items()}
-        )
-    except (TypeError, ValueError, AttributeError, KeyError, yaml.YAMLError) as error:
+        _check_keys(data)
+        given = {"text": data["formula"]} | {key: _plain(value) for key, value in data.items()}
+        mission = Mission(name=path.stem, **given | {"formula": parse(data["formula"])})
+    except (TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise ConfigError(
             f"{path.name} does not describe a mission: {error}. Compare with sim/tasks/missions/reach.yaml."
         ) from error
@@ -135,6 +136,20 @@ def draw_scenes(mission: Mission, num: int, generator: torch.Generator) -> Scene
         f"Mission '{mission.name}' has no room for {len(mission.places)} places and {mission.rocks} rocks in "
         f"an arena of {mission.arena_m} m. Make the arena larger or the gap smaller."
     )
+
+
+def _check_keys(data: Any) -> None:
+    """Raise ValueError for what is no mapping, for an unknown key and for missing ones."""
+    if not isinstance(data, dict):
+        raise ValueError(f"it holds {type(data).__name__}, expected 'name: value' lines")
+    known = [item.name for item in fields(Mission) if item.name != "name"]
+    for key in data:
+        if key not in known:
+            close = nearest(str(key), known, 1)
+            meant = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(known)}"
+            raise ValueError(f"it has no '{key}'; {meant}")
+    if missing := [key for key in ("formula", "places") if key not in data]:
+        raise ValueError(f"it lacks {', '.join(missing)}")
 
 
 def _plain(value: Any) -> Any:

@@ -35,8 +35,10 @@ class Setup(NamedTuple):
 
 
 def check_scenarios(names: list[str]) -> tuple[str, ...]:
-    """The names as a tuple. Raises UnknownNameError for an unknown scenario and for an empty list."""
-    for name in names or ["none"]:
+    """The names as a tuple. Raises UnknownNameError for an unknown name, ConfigError for an empty list."""
+    if not names:
+        raise ConfigError(f"scenarios=[] names no scenario. Name at least one of: {', '.join(SCENARIOS)}.")
+    for name in names:
         if name not in SCENARIOS:
             raise UnknownNameError("scenario", name, SCENARIOS)
     return tuple(names)

@@ -12,10 +12,13 @@ import pytest
 
 from robo_rl.apps.cli.main import main
 from robo_rl.conf.fly import FlyConfig
-from robo_rl.conf.fly_method import PpoMethod, SacMethod, Td3Method
+from robo_rl.conf.fly_method import FirstOrderMethod, PpoMethod, SacMethod, ShacMethod, Td3Method
+from robo_rl.conf.swarm import SwarmConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.flight.fly.recipe import resolved
 from robo_rl.flight.fly.setup import check_own
+from robo_rl.flight.fly.table import print_table
+from robo_rl.flight.swarm.setting import SwarmSetting
 from sim.tasks.flight.hover import HoverTask
 
 SMALL = [
@@ -94,12 +97,40 @@ def test_settings_that_a_method_does_not_read_are_refused(name: str, value: Any,
         ):
             check_own(FlyConfig(method=method, **{name: value}))
         check_own(resolved(FlyConfig(method=method), HoverTask()))
-    check_own(FlyConfig(**{name: value}))
+    check_own(FlyConfig(**{"value": True} | {name: value}))
     with pytest.raises(ConfigError, match=r"use method\.ppo\.rollout"):
         check_own(FlyConfig(method=PpoMethod(), horizon=3))
     weighed = FlyConfig(method=Td3Method(reward="task"), w_action_rate=50.0)
     check_own(weighed)
     check_own(resolved(weighed, HoverTask()))
+
+
+@pytest.mark.parametrize("given", [{"gamma": 0.5}, {"bootstrap_terminated": True}])
+def test_settings_of_the_cost_to_go_are_refused_without_it(given: dict[str, Any]) -> None:
+    """`fly` and `swarm` learn one with value=true, `method=shac` by default."""
+    for method, value in ((FirstOrderMethod(), None), (ShacMethod(), False)):
+        with pytest.raises(ConfigError, match=f"{next(iter(given))}=.* without a learned cost-to-go"):
+            check_own(FlyConfig(method=method, value=value, **given))
+        check_own(resolved(FlyConfig(method=method, value=value), HoverTask()))
+    check_own(FlyConfig(method=ShacMethod(), **given))
+    with pytest.raises(ConfigError, match=f"{next(iter(given))}=.* without a learned cost-to-go"):
+        SwarmSetting.of(SwarmConfig(**given))
+
+
+@pytest.mark.parametrize("task", ["waypoints", "race", "obstacles"])
+def test_integral_of_tasks_without_one_is_refused(task: str) -> None:
+    with pytest.raises(ConfigError, match=f"Task {task} has no integral: .* hover, figure8"):
+        check_own(FlyConfig(task=task, integral=False))
+
+
+@pytest.mark.parametrize(("randomize", "note"), [(0.0, False), (0.2, True)])
+def test_table_says_that_randomisation_was_not_measured(
+    randomize: float, note: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_table(FlyConfig(randomize=randomize, out="runs/wide"), [])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ("Measured on the nominal craft" in shown) == note
+    assert ("robo-rl transfer run=runs/wide randomize=0.2" in shown) == note
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from robo_rl.apps.contract import camera_words, next_step
 from robo_rl.apps.nodes.node_life import leave
 from robo_rl.apps.nodes.run_arm import arm_cell
 from robo_rl.apps.nodes.run_robot import Cell, _Director
+from robo_rl.apps.run import elsewhere
 from robo_rl.apps.run import next_step as after_run
 from robo_rl.conf.schema import ContractConfig, RunConfig
 from robo_rl.core.errors import CheckpointError
@@ -265,7 +266,11 @@ def test_contract_prints_the_next_command(reach: Bundle, capsys: pytest.CaptureF
     assert after_run(push) == ""
     fly = replace(reach, env=replace(reach.env, name="quad/hover"), envelope=ENVELOPE)
     assert after_run(fly) == f"robo-rl run bundle={reach.folder} robot=sim_quad"
-    assert after_run(replace(fly, envelope=None)) == ""  # the simulated craft refuses it, too
+    unable = replace(fly, envelope=None)
+    assert after_run(unable) == ""  # the simulated craft refuses it, too
+    assert elsewhere(unable).startswith(
+        "robo-rl fly task=hover updates=<more> out=<new run>   (train for longer"
+    )
     assert after_run(replace(fly, env=replace(fly.env, name="quad/race"))) == ""
 
 

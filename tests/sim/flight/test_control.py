@@ -15,14 +15,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from sim.compile.kernels import compile_kernel
-from sim.engines.quad.craft import GRAVITY_M_S2, Craft, list_crafts, load_craft
+from sim.engines.quad.craft import GRAVITY_M_S2, Craft, allocation, list_crafts, load_craft
 from sim.engines.quad.dynamics import QuadPhysics, make_step
 from sim.engines.quad.layout import EXTERNAL_SIZE, FORCE, POS, QUAT, RATE, ROTOR, VEL, parameters, start
 from sim.flight.control.controllers import CONTROLLERS, Controller, hold, make_controller
 from sim.flight.control.gains import gains_for
 from sim.flight.control.levels import LEVELS, Level, Ranges, make_level
 from sim.flight.control.lqr import linearise, lqr_gain
-from sim.flight.control.mixer import allocation, make_mixer, make_motors
+from sim.flight.control.mixer import make_mixer, make_motors
 
 CF = load_craft("cf2x_l2f")
 CRAFTS = ("cf2x_l2f", "cf21", "racer5", "x500")

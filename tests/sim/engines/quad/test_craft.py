@@ -53,6 +53,11 @@ def test_the_page_names_every_key_of_a_craft_file() -> None:
         ({"linear_drag_n_s_m": [-0.01, 0.0]}, r"linear_drag_n_s_m\[0\] = -0.01 .* must not be below 0"),
         ({"mass_kgg": 0.03}, r"it has no 'mass_kgg'; did you mean 'mass_kg'\?"),
         ({"mass_kg": 5.0}, r"cannot take off"),
+        ({"rotors_m": [[0.0, 0.0]] * 4}, r"craft 'mine' cannot give three torques: check rotors_m"),
+        ({"rotors_m": [[0.03 * i, 0.02 * i] for i in range(4)]}, r"cannot give three torques"),
+        ({"rotors_m": [[0.09, -0.03], [0.03, -0.03], [0.03, 0.03], [0.09, 0.03]]}, r"surround its centre"),
+        ({"yaw_sign": [1, 1, 1, 1]}, r"cannot give three torques: check rotors_m and yaw_sign"),
+        ({"yaw_sign": [-2, 2, -2, 2]}, r"yaw_sign = \(-2.0, 2.0, .* each must be \+1 or -1"),
     ],
 )
 def test_impossible_values_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:

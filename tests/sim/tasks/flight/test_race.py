@@ -261,6 +261,11 @@ def test_unknown_broken_and_too_small_tracks_are_refused(tmp_path: Path) -> None
     (tmp_path / "mine.yaml").write_text("source: own\n")
     with pytest.raises(ConfigError, match="room_m is missing"):
         load_track(str(tmp_path / "mine.yaml"))
+    (tmp_path / "mine.yaml").write_text("source: own\ngates: [{position_m: [1, 0, 1]\n")
+    with pytest.raises(
+        ConfigError, match=r"(?s)mine\.yaml does not describe a track: .*line 2.* Compare with"
+    ):
+        load_track(str(tmp_path / "mine.yaml"))
     with pytest.raises(ConfigError, match="does not fit"):
         check_race(RaceTask(scaled(RING, 0.1), craft_radius_m(CRAFT)), CRAFT)
     with pytest.raises(ConfigError, match="above 0"):

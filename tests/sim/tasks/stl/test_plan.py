@@ -4,7 +4,8 @@ formula.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from sim.tasks.stl.formula import Grid
 from sim.tasks.stl.ground import ground
 from sim.tasks.stl.parse import parse
 from sim.tasks.stl.plan import PlanConfig, plan
-from sim.tasks.stl.scene import draw_scenes, list_missions, load_mission
+from sim.tasks.stl.scene import Mission, draw_scenes, list_missions, load_mission
 from sim.tasks.stl.spline import apply, spline_basis
 
 
@@ -108,6 +109,16 @@ def test_times_between_samples_are_planned() -> None:
     assert plans.margin_m.isfinite().all()
 
 
+def test_mission_file_needs_a_formula_and_places_only(tmp_path: Path) -> None:
+    """The page of missions names every key with its default."""
+    (tmp_path / "mine.yaml").write_text("formula: F[0,6] a\nplaces: [a]\n")
+    assert load_mission(str(tmp_path / "mine.yaml")).text == "F[0,6] a"
+    page = (Path(__file__).parents[4] / "docs" / "missions.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \| (?:needed|the formula|[\d.\[])", page, re.MULTILINE)) == {
+        item.name for item in fields(Mission) if item.name != "name"
+    }
+
+
 def test_invalid_missions_are_refused(tmp_path: Path) -> None:
     """Unknown names, missing places, no free space, invalid YAML."""
     with pytest.raises(UnknownNameError, match="patrol"):
@@ -118,6 +129,14 @@ def test_invalid_missions_are_refused(tmp_path: Path) -> None:
     (tmp_path / "list.yaml").write_text("- a\n")
     with pytest.raises(ConfigError, match="does not describe a mission"):
         load_mission(str(tmp_path / "list.yaml"))
+    for keys, words in (
+        ("rock: 3\nformula: F[0,6] a\nplaces: [a]", r"it has no 'rock'; did you mean 'rocks'\?"),
+        ("text: x\nplaces: [a]", "it lacks formula"),
+        ("", "it holds NoneType"),
+    ):
+        (tmp_path / "keys.yaml").write_text(keys)
+        with pytest.raises(ConfigError, match=f"does not describe a mission: {words}"):
+            load_mission(str(tmp_path / "keys.yaml"))
     crowded = replace(load_mission("avoid"), rocks=40)
     with pytest.raises(ConfigError, match="no room for 1 places and 40 rocks"):
         draw_scenes(crowded, 1, torch.Generator())

@@ -113,6 +113,8 @@ def test_worlds_that_cannot_be_are_refused() -> None:
     check_room(SwarmWorld(drones=57), ("random", "swap"))
     with pytest.raises(UnknownNameError, match="swap"):
         check_scenarios(["swop"])
+    with pytest.raises(ConfigError, match=r"scenarios=\[\] .* at least one of: random, swap"):
+        check_scenarios([])
 
 
 def test_the_arm_of_a_crazyflie() -> None:

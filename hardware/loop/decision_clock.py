@@ -1,0 +1,35 @@
+"""Which states of an estimator a policy decides on, so that it keeps the control rate of its training."""
+
+from __future__ import annotations
+
+import math
+
+_EARLY = 0.25  # how long before it is due a decision may be made, in periods: states come with jitter
+_LEAST = 0.5  # shortest time between two decisions, in periods
+_BEHIND = 1.5  # delay from which on due times are left out, in periods
+
+
+class DecisionClock:
+    """Due times of decisions, one period apart; the first state at or after each of them is decided on.
+
+    So states of a higher rate than the control rate give the control rate on average, and each state of a
+    lower rate is decided on. Promise: two decisions are at least half a period apart, and after a gap due
+    times are left out instead of made up for.
+    """
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s = period_s
+        self._due_s = self._decided_s = math.nan
+
+    def decides(self, received_s: float) -> bool:
+        """True for a state that is to be decided on. Call it once for every state."""
+        since_s = received_s - self._decided_s
+        if not since_s >= 0.0:  # the first state, or the clock ran backwards
+            self._due_s = received_s
+        elif since_s < _LEAST * self._period_s or received_s < self._due_s - _EARLY * self._period_s:
+            return False
+        behind = (received_s - self._due_s) / self._period_s
+        left_out = math.floor(behind) if behind > _BEHIND else 0
+        self._due_s += (1 + left_out) * self._period_s
+        self._decided_s = received_s
+        return True
