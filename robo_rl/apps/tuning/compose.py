@@ -260,7 +260,8 @@ def build_denoising(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     weights.
     """
     assert isinstance(parts.map, ChainMap)
-    policy, method = tunable(parts.base, parts.method.denoising.guidance), parts.method
+    method = parts.method
+    policy = tunable(parts.base, method.denoising.guidance, parts.rng)
     if any(sense_of(key, array) != "state" for key, array in policy.obs_spec.items()):
         parts.say("The encoder of pictures, words and points stays: only the network of actions learns.")
     acting = stored_base(method, policy, parts.env.spec.name)
