@@ -394,6 +394,22 @@ def test_settings_of_the_gaussian_actor_are_refused_for_other_heads(name: str, v
             lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(epochs=0), generator("x")),
             "ppo.epochs",
         ),
+        (
+            lambda: PpoLearner(
+                4, DirectMap(1), learner_config(), PpoConfig(objective="aspo", clip=0.0), generator("x")
+            ),
+            "ppo.clip",
+        ),
+        (
+            lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(dual_clip=0.5), generator("x")),
+            "dual_clip=0.5 bounds",
+        ),
+        (
+            lambda: PpoLearner(
+                4, DirectMap(1), learner_config(), PpoConfig(objective="aspo", dual_clip=3.0), generator("x")
+            ),
+            "no use for ppo.dual_clip=3.0",
+        ),
     ],
 )
 def test_settings_that_cannot_work_are_refused(build: Any, word: str) -> None:
