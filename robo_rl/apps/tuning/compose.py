@@ -290,7 +290,7 @@ def on_policy_tuner(parts: Parts, base: SavedPolicy | PackedPolicy, learner: Ppo
     widths = parts.widths | {"u": parts.map.dim}
     rollout = Rollout(parts.env.num_envs, slots, widths, parts.device, grouped=groups.size > 0)
     collector = parts.collector(base, rollout)
-    return PpoTuner(method, method.ppo, collector, learner, rollout, parts.logger, groups)
+    return PpoTuner(method, method.ppo, collector, learner, rollout, parts.logger, groups, parts.say)
 
 
 FAMILIES: dict[str, Callable[[Parts], tuple[Tuner, SavedPolicy]]] = {  # method.algorithm -> its composition
