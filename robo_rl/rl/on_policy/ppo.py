@@ -274,10 +274,13 @@ class RewardScale:
         discount: Float[Tensor, "n t"],
         ended: Bool[Tensor, "n t"],
         valid: Bool[Tensor, "n t"],
+        restarted: Bool[Tensor, " n"] | None = None,
     ) -> Float[Tensor, "n t"]:
         """Update the running moments with these rewards, then scale them. The `valid` entries of a row come
-        first.
+        first. restarted: rows that begin with a new episode, although the last one was not seen to end.
         """
+        if restarted is not None:
+            self._running = self._running.masked_fill(restarted, 0.0)
         seen = []
         for t in range(reward.shape[1]):
             row = valid[:, t]
