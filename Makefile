@@ -41,7 +41,7 @@ demo: $(STAMP) ## the main job, from demonstrations to a report in runs/demo (AR
 test: $(STAMP) ## all tests that this machine can run (ARGS="-k name" for some)
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)
 
-test-slow: $(STAMP) ## the exhaustive tests that `make test` leaves out: all MetaWorld tasks, a kill at every disk call
+test-slow: $(STAMP) ## the exhaustive tests that `make test` leaves out: all MetaWorld tasks, a kill at every disk call, every benchmark with --quick
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -m slow $(ARGS)
 
 shapes: $(STAMP) ## tests of the pure parts with every call held to its annotations, shapes of tensors included

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import json
 import math
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,17 @@ from typing import Any
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.eval.timing import cpu_seconds
 
-__all__ = ["commit", "cpu_seconds", "emit", "machine", "own_folder", "parser", "results_file", "verb"]
+__all__ = [
+    "commit",
+    "cpu_seconds",
+    "emit",
+    "into_log",
+    "machine",
+    "own_folder",
+    "parser",
+    "results_file",
+    "verb",
+]
 
 RESULTS = Path(__file__).parent / "results"
 _options = argparse.Namespace(
@@ -98,15 +109,30 @@ def emit(name: str, value: float, unit: str, **extra: Any) -> None:
 
 
 def verb(name: str, *words: str, **settings: Any) -> None:
-    """Run a verb of the command line; words are `key=value`. Exits if the verb fails."""
+    """Run a verb of the command line; words are `key=value`. What it prints goes to stderr, because stdout
+    holds results alone. Exits if the verb fails.
+    """
     from robo_rl.apps.cli.main import main
 
     given = [
         f"{key}={json.dumps(each) if isinstance(each, bool) else each}" for key, each in settings.items()
     ]
     typed = [*name.split(), *words, *given]
-    if code := main(typed):
+    with contextlib.redirect_stdout(sys.stderr):
+        code = main(typed)
+    if code:
         raise SystemExit(f"robo-rl {' '.join(typed)} failed with exit code {code}")
+
+
+@contextlib.contextmanager
+def into_log(path: Path) -> Iterator[None]:
+    """Append what the block prints to a file; if a verb in it fails, print the verb's last sentence, too."""
+    try:
+        with path.open("a") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+            yield
+    except SystemExit as error:
+        said = [line for line in path.read_text().splitlines() if line.startswith("robo-rl: ")]
+        raise SystemExit("\n".join([str(error), *said[-1:]])) from error
 
 
 def _finite(value: Any) -> Any:

@@ -13,7 +13,6 @@ shuffled rows before the first update, over methods, on the base of the first se
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
-from common import emit, own_folder, parser, verb
+from common import emit, into_log, own_folder, parser, verb
 
 TASKS = {  # task -> (environment, demonstrations, settings of training on it)
     "peg-insert-side": ("metaworld/peg-insert-side-v3", 20, ("num_envs=16",)),
@@ -81,11 +80,7 @@ def main() -> None:
 def run_seed(call: Call) -> dict[str, Any]:
     """Demonstrations, base, training and measurement of one seed; existing ones are reused."""
     call.home.mkdir(parents=True, exist_ok=True)
-    with (
-        (call.home / f"denoising-{call.method}.log").open("a") as log,
-        contextlib.redirect_stdout(log),
-        contextlib.redirect_stderr(log),
-    ):
+    with into_log(call.home / f"denoising-{call.method}.log"):
         make_base(call)
         train(call)
         return measured(call)
@@ -108,6 +103,7 @@ def train(call: Call) -> None:
         words += [*call.options, "checkpoint_every=20000", "eval_every=51200"]
     if call.quick:
         words += ["num_envs=8", "env_steps=640", "method.ppo.rollout=40", "eval_episodes=5"]
+        words += ["max_episode_steps=40"]  # groups of episodes must fit into a rollout
     if not (call.out / "policy").exists():
         again = "resume=true" if (call.out / "checkpoints").exists() else "overwrite=true"
         verb("finetune", *words, again)

@@ -21,7 +21,6 @@ have none, and so no such line, unless the latter gets --set method.compare_shar
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from concurrent.futures import ProcessPoolExecutor
@@ -32,7 +31,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported here and in the workers
 
-from common import emit, own_folder, parser, verb
+from common import emit, into_log, own_folder, parser, verb
 
 from robo_rl.core.process_signals import exit_with_parent
 
@@ -157,8 +156,7 @@ def run_seed(call: Call) -> SeedResult:
     done = call.home / f"{call.label}.json"
     if not done.exists():
         call.home.mkdir(parents=True, exist_ok=True)
-        log_path = call.home / f"{call.label}.log"
-        with log_path.open("w") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        with into_log(call.home / f"{call.label}.log"):
             make_base(call)
             result = _run(call)
         done.write_text(json.dumps(asdict(result)))

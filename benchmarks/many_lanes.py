@@ -109,6 +109,7 @@ def train(task: Task, name: str, seed: int, env_steps: int) -> dict[str, Any]:
             "return": round(sum(totals) / len(totals), 1),
             "env_steps": min(reached, default=env_steps),
             "reached": bool(reached),
+            "selection_steps": results["steps"]["selection"],
             "cpu_s": round(time.process_time() - start_s, 1),
         }
 
@@ -123,7 +124,11 @@ def report(env: str, task: Task, name: str, runs: list[dict[str, Any]], env_step
     returns = [run["return"] for run in runs]
     line = f"many_lanes/{env}/{name}"
     mean = round(sum(returns) / len(returns), 1)
-    emit(f"{line}/return", mean, "sum of rewards", per_seed=returns, env_steps=env_steps, **shared)
+    chosen = [run["selection_steps"] for run in runs]  # of the evaluations, beside those of training
+    emit(
+        f"{line}/return", mean, "sum of rewards", per_seed=returns, env_steps=env_steps,
+        selection_steps=round(sum(chosen) / len(chosen)), **shared,
+    )  # fmt: skip
     steps = [run["env_steps"] for run in runs]
     emit(
         f"{line}/env_steps", round(sum(steps) / len(steps)), "env steps", per_seed=steps, reach=task.reach,

@@ -102,14 +102,14 @@ def measure_disk(out: Path, episodes: int) -> None:
     given = settings(out)
     opened = open_dataset(given, spec_of(given, load_description("sim_arm"), simulated=True))
     recorder = Episodes(opened.writer, opened.tally, FRAMES + 1)
-    rng = np.random.default_rng(0)
+    rng, joints = np.random.default_rng(0), opened.writer.meta.env.obs["state"].shape
     pictures = rng.integers(0, 255, (16, SIDE_PX, SIDE_PX, 3), dtype=np.uint8)
     wall_ms, cpu_ms, commit_s = [], [], []
     for _ in range(episodes):
         recorder.start()
         for i in range(FRAMES + 1):
             obs = {
-                "state": np.zeros(12, np.float32),
+                "state": np.zeros(joints, np.float32),
                 **{f"image.{name}": pictures[(i + k) % 16] for k, name in enumerate(CAMERAS)},
             }
             stamps = dict.fromkeys(opened.writer.meta.stamps[:2], i + 1)

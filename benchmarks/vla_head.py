@@ -64,18 +64,18 @@ def main() -> None:
     args = options.parse_args()
     torch.set_num_threads(1)
     if args.only != "loss":
-        say_speed(100 if args.quick else 2000)
+        say_speed(100 if args.quick else 2000, 2 if args.quick else STEPS)
     if args.teacher is not None and args.only != "speed":
         say_loss(args.teacher, own_folder(args.folder) / f"head_of_{args.teacher.name}", args)
 
 
-def say_speed(decisions: int) -> None:
-    """Time both policies."""
+def say_speed(decisions: int, steps: int) -> None:
+    """Time the head, and the policy of this many transitions: each is exported, which takes long for many."""
     with tempfile.TemporaryDirectory() as folder:
-        head, base = (runnable(steps, Path(folder) / str(steps)) for steps in (1, STEPS))
+        head, base = (runnable(each, Path(folder) / str(each)) for each in (1, steps))
         head_s, base_s, prefix_s = timed(head, base, decisions)
     fast, slow, seen = min(head_s), min(base_s), min(prefix_s)
-    shared = {"threads": 1, "runtime": "onnxruntime", "steps": STEPS}
+    shared = {"threads": 1, "runtime": "onnxruntime", "steps": steps}
     emit("vla/head/speedup", slow / fast, "ratio", decisions_per_s=1.0 / fast, **shared)
     emit("vla/head/speedup_with_prefix", (slow + seen) / (fast + seen), "ratio", **shared)
     for name, seconds in (("head", head_s), ("ten_step_head", base_s), ("prefix", prefix_s)):

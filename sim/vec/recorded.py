@@ -20,8 +20,8 @@ from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.episode_buffer import EpisodeBuffer, write_episode
 
 NO_SUCCESS = (
-    "No training episode is recorded: the environment reports no success, and record=success keeps only "
-    "successful ones. record=all keeps all."
+    "No training episode is recorded as a success, and none is imitated: the environment reports no success. "
+    "record=all records every episode."
 )
 Step = tuple[Obs, Tensor, Tensor, Tensor]  # observation, executed action (n, a), reward (n,), human (n,)
 
