@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -78,7 +79,7 @@ def test_edits_compete_with_draws_in_acting_and_targets() -> None:
     """
     ctx = torch.tensor([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]])
     data = batch(1, obs=1, width=2, discount=torch.ones(1), ctx=ctx, next_ctx=ctx)
-    made = learner(0.5, actor="deterministic", target_std=0.0, explore_std=0.0)
+    made = learner(0.5, actor="deterministic", explore_std=0.0)
     for sign, value in ((1.0, 1.1 + 2 * 0.5 * 0.76159), (-1.0, 1.1)):
         for parameter in made.actor.parameters():
             torch.nn.init.zeros_(parameter)
@@ -135,3 +136,22 @@ def test_settings_without_candidates_are_refused() -> None:
         CandidateMap(1, 2, 1)
     with pytest.raises(ConfigError, match="gate=false"):
         CandidateLearner(1, CandidateMap(1, 2, 3), LearnerConfig(gate=True), generator("x"))
+
+
+@pytest.mark.parametrize(
+    ("scale", "settings"),
+    [
+        (0.1, {"entropy_in_target": True}),
+        (0.1, {"target_std": 0.2}),
+        (0.0, {"actor_delay": 9}),
+        (0.0, {"alpha": 5.0}),
+        (0.0, {"entropy_in_target": True}),
+        (0.1, {"distill": 3.0}),
+    ],
+)
+def test_settings_without_effect_are_refused(scale: float, settings: dict[str, Any]) -> None:
+    """Targets take the best candidate, without entropy; without edits there is no actor."""
+    (name,) = settings
+    with pytest.raises(ConfigError, match=f"has no use for method.learner.{name}="):
+        learner(scale, **settings)
+    learner(0.1, alpha=5.0, actor_delay=2)

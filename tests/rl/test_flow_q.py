@@ -112,3 +112,11 @@ def test_a_base_without_denoising_is_refused() -> None:
     actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
     with pytest.raises(ConfigError, match="robo-rl train"):
         head_map(ResidualPolicy(base, actor, action_map))
+
+
+@pytest.mark.parametrize("name", ["alpha", "penalty", "norm_bound", "expectile"])
+def test_settings_without_effect_are_refused(name: str) -> None:
+    """FQL's paper calls the weight of the distillation alpha, so the message names ours."""
+    with pytest.raises(ConfigError, match=f"no use for method.learner.{name}=0.5") as found:
+        learner(**{name: 0.5})
+    assert ("method.learner.distill" in str(found.value)) is (name == "alpha")

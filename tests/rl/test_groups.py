@@ -14,10 +14,11 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.lanes import Lanes
 from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.rl.off_policy.config import LearnerConfig
-from robo_rl.rl.on_policy.groups import GroupConfig, check_groups, group_advantage
+from robo_rl.rl.on_policy.groups import GroupConfig, check_groups, check_rounds, group_advantage
 from robo_rl.rl.on_policy.ppo import PpoConfig
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
+from robo_rl.rl.on_policy.tuner import PpoTuner
 from sim.vec.history import place_of
 from tests.apps.tuning.test_compose import METHODS, session
 
@@ -140,4 +141,47 @@ def test_rollouts_shorter_than_an_episode_are_refused() -> None:
     """An episode would begin and end in rollouts that are not neighbours. Episodes here have six steps."""
     config = replace(METHODS["GRPO"], ppo=replace(METHODS["GRPO"].ppo, rollout=5))
     with pytest.raises(ConfigError, match="rollout=5"):
+        session(config, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("lanes", "size"), [(3, 8), (4, 16), (1, 3)])
+def test_groups_that_never_become_complete_are_refused(lanes: int, size: int) -> None:
+    """Rollouts of 13 steps hold two episodes of six steps in each lane: the message names what is enough."""
+    size *= 2
+    words = (
+        rf"num_envs={size // 4 + (size % 4 > 0)} .*rollout={6 * -(-size // (2 * lanes))} .*size={4 * lanes} "
+    )
+    with pytest.raises(ConfigError, match=words):
+        check_rounds(GroupConfig(size=size), 13, lanes, 6)
+    check_rounds(GroupConfig(size=4 * lanes), 13, lanes, 6)
+
+
+def test_two_rounds_without_a_complete_group_are_reported_once() -> None:
+    """Not the first of them, which may have begun within a group."""
+    config = METHODS["GRPO"]
+    (made, _), said = session(config, None), list[str]()  # type: ignore[arg-type]
+    tuner = made.tuner
+    assert isinstance(tuner, PpoTuner)
+    tuner._say = said.append
+    none, one = ({"train/groups_complete": torch.tensor(count)} for count in (0.0, 1.0))
+    for info, count in ((none, 0), (one, 0), (none, 0), (none, 1), (none, 1)):
+        tuner._watch_groups(info)
+        assert len(said) == count
+    assert "No group of 2 episodes was complete" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("ppo", "gae_lambda", 0.1),
+        ("ppo", "critic_warmup", 5),
+        ("learner", "lr_critic", 1.0),
+        ("learner", "timeout_is_failure", True),
+    ],
+)
+def test_settings_of_a_critic_are_refused(part: str, name: str, value: float) -> None:
+    """Groups have none."""
+    config = METHODS["GRPO"]
+    config = replace(config, **{part: replace(getattr(config, part), **{name: value})})
+    with pytest.raises(ConfigError, match=f"no use for method.{part}.{name}={value}"):
         session(config, None)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ def rng(seed: int = 0) -> torch.Generator:
 
 def guided(weight: float = 3.0, process: str = "flow", net: str = "mlp") -> GenerativePolicy:
     """A policy whose labels are learned already."""
-    policy = tunable(policy_of(process, net).eval(), weight)
+    policy = tunable(policy_of(process, net).eval(), weight, rng())
     assert isinstance(policy, GenerativePolicy)
     assert isinstance(policy.net, GuidedNet)
     torch.nn.init.normal_(policy.net.labels.net[-1].get_parameter("weight"), std=0.1, generator=rng())
@@ -98,11 +98,21 @@ def test_saved_policy_keeps_labels_and_guidance(tmp_path: Path) -> None:
     loaded = load_policy(tmp_path / "policy")
     assert isinstance(loaded, GenerativePolicy)
     assert torch.equal(loaded.sample_from(features, noise), policy.sample_from(features, noise))
-    again = tunable(loaded, 5.0)
+    again = tunable(loaded, 5.0, rng())
     assert isinstance(again.net, GuidedNet)
     assert again.net.weight == 5.0
     known, found = policy.net.state_dict(), again.net.state_dict()
     assert all(torch.equal(found[name], value) for name, value in known.items())
+
+
+def test_initial_labels_follow_from_the_seed() -> None:
+    """Equal for equal seeds, whatever PyTorch's own generator has drawn, which is left as it was."""
+    base = policy_of("flow", "mlp").eval()
+    before = torch.random.get_rng_state()
+    first, same, other = (tunable(base, 3.0, rng(seed)).net.state_dict() for seed in (0, 0, 1))
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(torch.equal(first[name], value) for name, value in same.items())
+    assert any(not torch.equal(first[name], value) for name, value in other.items())
 
 
 def test_rounds_are_joined_in_order() -> None:

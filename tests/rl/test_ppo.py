@@ -146,6 +146,35 @@ def test_rewards_are_divided_by_the_spread_of_returns() -> None:
         torch.testing.assert_close(got, reward / float(np.std(seen)), rtol=1e-3, atol=0.0)
 
 
+def test_no_return_goes_on_after_an_episode_whose_last_decision_was_dropped() -> None:
+    """Five rewards of 1, then a stale decision that ends the episode: the next running return is 1, also from
+    a checkpoint.
+    """
+    lane, scale = Lanes.all(1, masked=False), RewardScale(1, clip=100.0)
+    rollouts = [Rollout(1, 10, {"obs": 1, "ctx": 0, "u": 1, "next_obs": 1, "next_ctx": 0}) for _ in range(2)]
+
+    def add(*, ended: bool) -> None:
+        one = torch.ones(1, 1)
+        values = {"obs": one, "ctx": one[:, :0], "u": one, "next_obs": one, "next_ctx": one[:, :0]}
+        values |= {"reward": one[0], "steps": one[0], "terminated": torch.tensor([ended])}
+        rollouts[0].add(lane, values | {"truncated": torch.tensor([False])}, 0.99)
+
+    def running_return() -> float:
+        rollouts[1].transitions(lambda obs, _: torch.zeros(obs.shape[:2]), 0.95, scale)
+        return float(scale.state_dict()["running"])
+
+    for _ in range(5):
+        add(ended=False)
+    rollouts[1].load_state_dict(rollouts[0].state_dict())
+    assert running_return() > 4.0
+    rollouts[0].clear(torch.tensor([True]))
+    add(ended=True)
+    add(ended=False)
+    rollouts[1].load_state_dict(rollouts[0].state_dict())
+    assert running_return() == 1.0
+    assert not rollouts[0].count[0] - 1
+
+
 def test_explained_variance_by_hand() -> None:
     """Returns 0, 2, 4 with variance 8/3. V = 0, 2, 4 explains all, V = 2 nothing, V = 4, 2, 0 less: -3."""
     returns = torch.tensor([0.0, 2.0, 4.0])
@@ -393,6 +422,22 @@ def test_settings_of_the_gaussian_actor_are_refused_for_other_heads(name: str, v
         (
             lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(epochs=0), generator("x")),
             "ppo.epochs",
+        ),
+        (
+            lambda: PpoLearner(
+                4, DirectMap(1), learner_config(), PpoConfig(objective="aspo", clip=0.0), generator("x")
+            ),
+            "ppo.clip",
+        ),
+        (
+            lambda: PpoLearner(4, DirectMap(1), learner_config(), PpoConfig(dual_clip=0.5), generator("x")),
+            "dual_clip=0.5 bounds",
+        ),
+        (
+            lambda: PpoLearner(
+                4, DirectMap(1), learner_config(), PpoConfig(objective="aspo", dual_clip=3.0), generator("x")
+            ),
+            "no use for ppo.dual_clip=3.0",
         ),
     ],
 )

@@ -115,3 +115,8 @@ def test_the_deviation_is_clipped() -> None:
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="joint passes"):
         learner(**settings)
+
+
+def test_a_network_without_a_hidden_layer_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"at least one hidden layer, found learner.hidden=\[\]"):
+        learner(hidden=[])

@@ -260,7 +260,8 @@ def build_denoising(parts: Parts) -> tuple[Tuner, SavedPolicy]:
     weights.
     """
     assert isinstance(parts.map, ChainMap)
-    policy, method = tunable(parts.base, parts.method.denoising.guidance), parts.method
+    method = parts.method
+    policy = tunable(parts.base, method.denoising.guidance, parts.rng)
     if any(sense_of(key, array) != "state" for key, array in policy.obs_spec.items()):
         parts.say("The encoder of pictures, words and points stays: only the network of actions learns.")
     acting = stored_base(method, policy, parts.env.spec.name)
@@ -289,7 +290,7 @@ def on_policy_tuner(parts: Parts, base: SavedPolicy | PackedPolicy, learner: Ppo
     widths = parts.widths | {"u": parts.map.dim}
     rollout = Rollout(parts.env.num_envs, slots, widths, parts.device, grouped=groups.size > 0)
     collector = parts.collector(base, rollout)
-    return PpoTuner(method, method.ppo, collector, learner, rollout, parts.logger, groups)
+    return PpoTuner(method, method.ppo, collector, learner, rollout, parts.logger, groups, parts.say)
 
 
 FAMILIES: dict[str, Callable[[Parts], tuple[Tuner, SavedPolicy]]] = {  # method.algorithm -> its composition

@@ -65,25 +65,31 @@ def token_head(policy: VlaPolicy, config: DenoisingConfig, clip: float, acting: 
     return TokenHead(acting.token_sampler(), module, token_map(policy), config, clip)
 
 
-def tunable(base: SavedPolicy, guidance: float = 0.0) -> GenerativePolicy | VlaPolicy:
+def tunable(
+    base: SavedPolicy, guidance: float = 0.0, generator: torch.Generator | None = None
+) -> GenerativePolicy | VlaPolicy:
     """The base with a copy of its denoising network that can be trained; what encodes observations is
-    shared. guidance: weight of the guidance of a network with labels, see `GuidedNet`; 0: none.
+    shared. guidance: weight of the guidance of a network with labels, see `GuidedNet`, whose initial weights
+    follow from `generator`; 0: none.
     """
     assert isinstance(base, GenerativePolicy | VlaPolicy)
     policy = copy.copy(base.eval().requires_grad_(False))
     policy._modules = dict(base._modules)
     policy.net = copy.deepcopy(base.net).requires_grad_(True)
     if guidance > 0.0 and isinstance(policy, GenerativePolicy):
-        _add_labels(policy, guidance)
+        assert generator is not None
+        _add_labels(policy, guidance, generator)
     return policy
 
 
-def _add_labels(policy: GenerativePolicy, guidance: float) -> None:
+def _add_labels(policy: GenerativePolicy, guidance: float, generator: torch.Generator) -> None:
     """Put the policy's network into a `GuidedNet`; one that is in it already gets this weight."""
     trained, known = policy.net, policy.shape.net
     inner = known.inner if isinstance(known, GuidedConfig) else net_config_json(known)
     config = GuidedConfig(inner=inner, weight=guidance)
-    net = make_net(config, policy.action_spec.dim, policy.chunk, policy.encoder.dim)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(drawn_seed(generator))
+        net = make_net(config, policy.action_spec.dim, policy.chunk, policy.encoder.dim)
     target = net if isinstance(known, GuidedConfig) else net.inner
     assert isinstance(target, nn.Module)
     target.load_state_dict(trained.state_dict())

@@ -15,6 +15,7 @@ from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, DirectMap
 from robo_rl.core.errors import ConfigError
 from robo_rl.nets.deep.network import one_width
 from robo_rl.rl.distillation.dagger import corrects_steps
+from robo_rl.rl.off_policy.config import LearnerConfig
 
 
 def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
@@ -119,11 +120,7 @@ def check_together(method: MethodConfig, action_map: ActionMap, base: SavedPolic
     if method.algorithm == "noise_aliased":
         _check_executes_chunks(base, "Give its own base, or choose method=dsrl_sac or residual.")
     candidates = isinstance(action_map, CandidateMap)
-    if learner.expectile > 0.0 and not candidates:
-        raise ConfigError(
-            f"method.learner.expectile is of methods that choose among candidates, found method.map.kind="
-            f"{method.map.kind}. Set it to 0, or method.map.kind=candidates."
-        )
+    _check_expectile(method, candidates=candidates)
     if (candidates and method.algorithm != "off_policy") or (
         (candidates or heads) and method.encoder == "learned"
     ):
@@ -161,6 +158,24 @@ def _check_phases(method: MethodConfig) -> None:
         raise ConfigError(
             "A head is like its base only after it was distilled: set method.burn_in above 0, such as 3000."
         )
+
+
+def _check_expectile(method: MethodConfig, *, candidates: bool) -> None:
+    learner = method.learner
+    if learner.expectile == 0.0:
+        return
+    if not candidates:
+        raise ConfigError(
+            f"method.learner.expectile is of methods that choose among candidates, found method.map.kind="
+            f"{method.map.kind}. Set it to 0, or method.map.kind=candidates."
+        )
+    for name in ("target_reduce", "target_subset") if method.burn_in_target == "mc" else ():
+        value, usual = getattr(learner, name), getattr(LearnerConfig(), name)
+        if value != usual:
+            raise ConfigError(
+                f"Targets of the expectile value have no use for method.learner.{name}={value}. Set it to "
+                f"{usual}, or method.learner.expectile=0."
+            )
 
 
 def _check_deep(method: MethodConfig) -> None:

@@ -45,7 +45,7 @@ class DenoisingConfig:
     first_clip: float | None = setting(
         None,
         "clip of the earliest trained transition, from which it grows to ppo.clip; none: ppo.clip",
-        at_least=0.0,
+        above=0.0,
     )
     clip_rate: float = setting(3.0, "growth rate of that clip", above=0.0)
     discount: float = setting(

@@ -21,11 +21,26 @@ from robo_rl.data.replay import Batch
 from robo_rl.nets.critic import CriticEnsemble
 from robo_rl.nets.mlp import mlp
 from robo_rl.nets.optim.flat import FlatAdam
-from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.config import READ_BY_CRITICS, LearnerConfig, check_read
 from robo_rl.rl.off_policy.critics import QCritics
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import Info, expectile_loss, td_target
 from robo_rl.rl.off_policy.networks import drawn_seed
+
+_READ = READ_BY_CRITICS | {"target_subset", "target_reduce", "deploy_target", "expectile"}
+_READ_BY_EDITS = _READ | frozenset(
+    {
+        "activation",
+        "actor_norm",
+        "actor_reduce",
+        "actor_delay",
+        "lr_actor",
+        "init_std",
+        "log_std_min",
+        "clip_std",
+    }
+    | {"alpha", "auto_alpha", "target_entropy", "explore_std", "explore_min_scale", "penalty", "norm_bound"}
+)
 
 
 class CandidateLearner(OffPolicyLearner):
@@ -49,6 +64,11 @@ class CandidateLearner(OffPolicyLearner):
                 "Candidates are chosen by critics of squared errors: set method.learner.critic_loss=mse, "
                 "conservative=0, target_draws=1 and gate=false."
             )
+        edited = action_map.scale > 0.0
+        check_read(
+            cfg, _READ_BY_EDITS if edited else _READ,
+            f"The choice among draws of the base{'' if edited else ', which has no actor (map.edit=0),'}",
+        )  # fmt: skip
         steps = action_map.steps
         edits = ResidualMap(action_map.critic_dim // steps, action_map.scale or 1.0, steps)
         super().__init__(obs_dim, edits, cfg, generator, views)

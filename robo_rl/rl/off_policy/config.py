@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from robo_rl.core.errors import ConfigError
@@ -10,6 +11,22 @@ from robo_rl.core.settings import check_settings, one_of, setting
 from robo_rl.nets.actor import LOG_STD_MAX, LOG_STD_MIN
 from robo_rl.nets.support import Quantiles, Support
 
+# Settings that every off-policy learner reads, but for its targets and its actor
+READ_BY_CRITICS = frozenset(
+    {"network", "normalize_obs", "reward_scaling", "hidden", "critic_hidden", "layer_norm", "heads", "gamma"}
+    | {
+        "tau",
+        "n_step",
+        "batch",
+        "lr_critic",
+        "lr_end",
+        "precision",
+        "weight_decay",
+        "adam_beta2",
+        "grad_clip",
+    }
+    | {"target_delay", "critic_reduce", "timeout_is_failure", "return_floor", "actor"}
+)
 DEEP_LOG_STD_MIN = -10.0  # of the actors of deep networks, as in the codes of their authors
 
 
@@ -180,13 +197,8 @@ def check_learner(cfg: LearnerConfig) -> None:
     _check_actor(cfg)
     _check_critics(cfg)
     _check_optimism(cfg)
-    if cfg.network == "xqc" and (
-        cfg.gate or cfg.conservative > 0.0 or cfg.actor != "gaussian" or cfg.batch < 2 or cfg.target_draws > 1
-    ):
-        raise ConfigError(
-            "learner.network=xqc learns from joint passes of two decisions by batch norms: set "
-            "learner.actor=gaussian, gate=false, conservative=0, target_draws=1 and a batch of at least 2."
-        )
+    if cfg.network == "xqc":
+        _check_xqc(cfg)
     if cfg.conservative > 0.0 and cfg.actor != "gaussian":
         raise ConfigError(
             "learner.conservative weighs actions by their density: it needs learner.actor=gaussian."
@@ -199,6 +211,36 @@ def check_learner(cfg: LearnerConfig) -> None:
     if cfg.auto_alpha and cfg.alpha <= 0.0:
         raise ConfigError(
             "learner.auto_alpha starts from learner.alpha, which must then be positive, found 0."
+        )
+
+
+def check_read(
+    cfg: LearnerConfig, read: frozenset[str], learner: str, advice: Mapping[str, str] | None = None
+) -> None:
+    """Raise ConfigError for a setting of the learner that is not read, and so would have no effect.
+
+    learner: what does not read it, for the message. advice: more for the user, by setting.
+    """
+    plain = LearnerConfig()
+    for name in vars(plain):
+        if name not in read and getattr(cfg, name) != getattr(plain, name):
+            more = f" {advice[name]}" if advice and name in advice else ""
+            raise ConfigError(
+                f"{learner} has no use for method.learner.{name}={getattr(cfg, name)}. Set it to "
+                f"{getattr(plain, name)}.{more}"
+            )
+
+
+def _check_xqc(cfg: LearnerConfig) -> None:
+    if not cfg.hidden:
+        raise ConfigError(
+            "learner.network=xqc needs at least one hidden layer, found learner.hidden=[]. Set, for example, "
+            "learner.hidden=[512,512]."
+        )
+    if cfg.gate or cfg.conservative > 0.0 or cfg.actor != "gaussian" or cfg.batch < 2 or cfg.target_draws > 1:
+        raise ConfigError(
+            "learner.network=xqc learns from joint passes of two decisions by batch norms: set "
+            "learner.actor=gaussian, gate=false, conservative=0, target_draws=1 and a batch of at least 2."
         )
 
 

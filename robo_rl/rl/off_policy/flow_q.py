@@ -17,10 +17,16 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Float
 from robo_rl.core.views import ALL, Views
 from robo_rl.data.replay import Batch
-from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.off_policy.config import READ_BY_CRITICS, LearnerConfig, check_read
 from robo_rl.rl.off_policy.learner import OffPolicyLearner
 from robo_rl.rl.off_policy.losses import Info, distilled_q_loss
 from robo_rl.rl.off_policy.noise_aliased import Decoder
+
+_READ = READ_BY_CRITICS | frozenset(
+    {"target_subset", "target_reduce", "critic_loss", "atoms", "v_min", "v_max", "lr_actor", "actor_delay"}
+    | {"actor_reduce", "distill"}
+)
+_ADVICE = {"alpha": "FQL's alpha, the weight of the distillation, is method.learner.distill."}
 
 
 @runtime_checkable
@@ -54,6 +60,7 @@ class FlowQLearner(OffPolicyLearner):
                 "A distilled head has no density, no u = 0 and no target actor: set "
                 "method.learner.conservative=0, target_draws=1, gate=false and deploy_target=false."
             )
+        check_read(cfg, _READ, "The critics' single-step head", _ADVICE)
         super().__init__(obs_dim, action_map, cfg, generator, views)
         assert isinstance(head, Jump)
         self.chain, self.head, self.base = action_map, head, base

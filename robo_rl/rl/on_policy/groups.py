@@ -11,6 +11,8 @@ from torch import Tensor
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import setting
 from robo_rl.core.shapes import Bool, Float, Int
+from robo_rl.rl.off_policy.config import LearnerConfig
+from robo_rl.rl.on_policy.ppo import PpoConfig
 
 
 @dataclass
@@ -52,6 +54,44 @@ def check_groups(config: GroupConfig, *, normalized: bool, draws: bool, growing:
             "All episodes of a group have the same initial noise, and method.map.kind=draws explores by it "
             "alone: set method.map.kind=chain, or method.groups.size=0."
         )
+
+
+def check_rounds(config: GroupConfig, rollout: int, lanes: int, longest: int) -> None:
+    """Raise ConfigError if no group can be complete within two rounds, after which its decisions are dropped:
+    they were made by older and older policies.
+
+    rollout: control steps of each lane in a round. longest: those of the longest episode.
+    """
+    if rollout < longest:
+        raise ConfigError(
+            f"Groups of episodes need rollouts of at least one episode, {longest} steps, found "
+            f"method.ppo.rollout={rollout}. Raise it, or shorten episodes by max_episode_steps."
+        )
+    of_lane = 2 * (rollout // longest)  # episodes of full length in two rounds
+    if lanes * of_lane < config.size:
+        raise ConfigError(
+            f"method.groups.size={config.size} episodes of {longest} steps do not fit into two rounds of "
+            f"method.ppo.rollout={rollout} steps in {lanes} parallel environments: nothing would be learned. "
+            f"Set num_envs={-(-config.size // of_lane)} or more, "
+            f"method.ppo.rollout={longest * -(-config.size // (2 * lanes))} or more, or "
+            f"method.groups.size={lanes * of_lane} or less."
+        )
+
+
+def check_without_critic(learner: LearnerConfig, ppo: PpoConfig) -> None:
+    """Raise ConfigError for settings of the critic and its advantages, which groups do not read."""
+    unread = {
+        "learner": (learner, ("critic_hidden", "lr_critic", "timeout_is_failure")),
+        "ppo": (ppo, ("gae_lambda", "critic_warmup", "value_bias", "clip_reward")),
+    }
+    for part, (given, names) in unread.items():
+        for name in names:
+            value, usual = getattr(given, name), getattr(type(given)(), name)
+            if value != usual:
+                raise ConfigError(
+                    f"Advantages of groups need no critic, and have no use for method.{part}.{name}={value}. "
+                    f"Set it to {usual}."
+                )
 
 
 def group_advantage(

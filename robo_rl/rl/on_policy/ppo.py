@@ -26,10 +26,10 @@ class PpoConfig:
     epochs: int = setting(50, "largest number of passes over a rollout", at_least=1)
     minibatches: int = setting(1, "minibatches per pass", at_least=1)
     target_kl: float = setting(0.1, "KL divergence after which no further pass is made", at_least=0.0)
-    clip: float = setting(0.2, "clip of the probability ratio", at_least=0.0)
+    clip: float = setting(0.2, "clip of the probability ratio", above=0.0)
     dual_clip: float = setting(
         0.0,
-        "bound on the loss of a bad decision, as a multiple of its advantage, above 1; 0: no bound",
+        "objective=clip: bound on the loss of a bad decision, a multiple of its advantage above 1; 0: none",
         at_least=0.0,
     )
     objective: str = one_of(
@@ -61,6 +61,25 @@ class PpoConfig:
     value_bias: float = setting(0.25, "initial output of the critic")
     critic_warmup: int = setting(0, "first rounds, in which only the critic learns", at_least=0)
     warmup: int = setting(5, "rounds of learning rate warm-up; a cosine decay follows", at_least=0)
+
+
+def check_objective(config: PpoConfig) -> None:
+    """Raise ConfigError for settings that do not fit the objective."""
+    if 0.0 < config.dual_clip <= 1.0:
+        raise ConfigError(
+            f"ppo.dual_clip={config.dual_clip} bounds the loss of bad decisions from the first update on, so "
+            "that nothing is learned from them: give a bound above 1, e.g. 3, or 0 for none."
+        )
+    if config.dual_clip and config.objective != "clip":
+        raise ConfigError(
+            f"ppo.objective={config.objective} has no use for ppo.dual_clip={config.dual_clip}. Set it to 0, "
+            "or ppo.objective=clip."
+        )
+    if config.kept_rounds > 1 and config.objective not in ("regression", "imitation"):
+        raise ConfigError(
+            f"ppo.objective={config.objective} compares with the policy that made the decisions: set "
+            "ppo.kept_rounds=1, or ppo.objective=regression or imitation."
+        )
 
 
 def check_rollout(config: PpoConfig, lanes: int, steps: int = 1, left_out: int = 0) -> None:
@@ -255,10 +274,13 @@ class RewardScale:
         discount: Float[Tensor, "n t"],
         ended: Bool[Tensor, "n t"],
         valid: Bool[Tensor, "n t"],
+        restarted: Bool[Tensor, " n"] | None = None,
     ) -> Float[Tensor, "n t"]:
         """Update the running moments with these rewards, then scale them. The `valid` entries of a row come
-        first.
+        first. restarted: rows that begin with a new episode, although the last one was not seen to end.
         """
+        if restarted is not None:
+            self._running = self._running.masked_fill(restarted, 0.0)
         seen = []
         for t in range(reward.shape[1]):
             row = valid[:, t]

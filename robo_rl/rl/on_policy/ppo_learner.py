@@ -18,7 +18,7 @@ from robo_rl.core.views import ALL, Views
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.mlp import mlp
 from robo_rl.nets.optim.flat import FlatAdam
-from robo_rl.rl.off_policy.config import LearnerConfig, check_learner
+from robo_rl.rl.off_policy.config import LearnerConfig, check_learner, check_read
 from robo_rl.rl.off_policy.losses import Info
 from robo_rl.rl.off_policy.networks import drawn_seed
 from robo_rl.rl.on_policy.head import (
@@ -33,6 +33,7 @@ from robo_rl.rl.on_policy.head import (
 )
 from robo_rl.rl.on_policy.ppo import (
     PpoConfig,
+    check_objective,
     explained_variance,
     learning_rate_factor,
     standardized,
@@ -48,17 +49,6 @@ _READ = frozenset(
     | {"weight_decay", "adam_beta2", "timeout_is_failure"}
 )
 _READ_BY_GAUSSIAN = _READ | {"activation", "actor_norm", "penalty"}
-
-
-def check_read(cfg: LearnerConfig, read: frozenset[str]) -> None:
-    """Raise ConfigError for a setting of the learner that is not read, and so would have no effect."""
-    plain = LearnerConfig()
-    for name in vars(plain):
-        if name not in read and getattr(cfg, name) != getattr(plain, name):
-            raise ConfigError(
-                f"Learning from the policy's own rollouts has no use for method.learner.{name}="
-                f"{getattr(cfg, name)}. Set it to {getattr(plain, name)}."
-            )
 
 
 class PpoLearner:
@@ -84,7 +74,8 @@ class PpoLearner:
             raise ConfigError("PPO has no action-value critic for a gate: set method.learner.gate=false.")
         if cfg.return_floor:
             raise ConfigError("PPO has no TD targets for a floor: set method.learner.return_floor=false.")
-        check_read(cfg, _READ_BY_GAUSSIAN if head is None else _READ)
+        read = _READ_BY_GAUSSIAN if head is None else _READ
+        check_read(cfg, read, "Learning from the policy's own rollouts")
         if ppo.std <= 0.0 or ppo.gae_lambda > 1.0:
             raise ConfigError(
                 f"ppo.std={ppo.std} must be positive, ppo.gae_lambda={ppo.gae_lambda} at most 1."
@@ -93,11 +84,7 @@ class PpoLearner:
             raise ConfigError(
                 "ppo.clip_reward=0 makes every reward 0: give a bound above 0, or normalize_reward=false."
             )
-        if ppo.kept_rounds > 1 and ppo.objective not in ("regression", "imitation"):
-            raise ConfigError(
-                f"ppo.objective={ppo.objective} compares with the policy that made the decisions: set "
-                "ppo.kept_rounds=1, or ppo.objective=regression or imitation."
-            )
+        check_objective(ppo)
         self.map, self.cfg, self.ppo, self.generator, self.views = action_map, cfg, ppo, generator, views
         self._kept: list[RolloutTransitions] = []  # earlier rounds, the oldest first
         self.updates = self.rounds = 0

@@ -82,11 +82,14 @@ class Rollout:
         self.count = torch.zeros(lanes, dtype=torch.long, device=device)
         # the running decision was made by the previous policy
         self.stale = torch.zeros(lanes, dtype=torch.bool, device=device)
+        # a dropped decision ended the episode, so the first stored one begins another
+        self.restarted = torch.zeros(lanes, dtype=torch.bool, device=device)
 
     def add(self, lanes: Lanes, values: Mapping[str, Tensor], gamma: float) -> None:
         """Store one decision of each of these lanes."""
-        fresh = ~lanes.read(self.stale)
+        fresh, ended = ~lanes.read(self.stale), values["terminated"] | values["truncated"]
         lanes.write(self.stale, False)
+        lanes.write(self.restarted, lanes.read(self.restarted) | (~fresh & ended))
         kept = lanes.where(fresh)
         rows = {name: lanes.rows(value, fresh) for name, value in values.items()}
         rows["discount"] = gamma ** rows["steps"].float()
@@ -115,7 +118,7 @@ class Rollout:
         ended = data["terminated"] | data["truncated"]
         reward = data["reward"]
         if scale is not None:
-            reward = scale(reward, data["discount"], ended, valid)
+            reward = scale(reward, data["discount"], ended, valid, self.restarted)
         now, then = value(data["obs"], data["ctx"]), value(data["next_obs"], data["next_ctx"])
         ended = ended | _last(valid)  # V(s') replaces the return after the rollout
         terminated = data["terminated"] | data["truncated"] if timeout_is_failure else data["terminated"]
@@ -173,15 +176,18 @@ class Rollout:
         """Start the next rollout. running: mask of lanes with an unfinished decision."""
         self.count.zero_()
         self.stale = running.clone()
+        self.restarted.zero_()
 
     def state_dict(self) -> dict[str, Tensor]:
         used = int(self.count.max())
         state = {name: value[:, :used].clone() for name, value in self.data.items()}
-        return state | {"count": self.count.clone(), "stale": self.stale.clone()}
+        names = ("count", "stale", "restarted")
+        return state | {name: getattr(self, name).clone() for name in names}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.count.copy_(state["count"])
         self.stale.copy_(state["stale"])
+        self.restarted.copy_(state.get("restarted", torch.zeros_like(self.stale)))  # older ones have none
         for name, value in self.data.items():
             value[:, : state[name].shape[1]] = state[name]
 

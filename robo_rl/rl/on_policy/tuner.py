@@ -8,7 +8,7 @@ bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from robo_rl.core.protocols import Logger
 from robo_rl.rl.collect import Collector, Phase
 from robo_rl.rl.loop import FinetuneConfig
 from robo_rl.rl.off_policy.losses import Info
-from robo_rl.rl.on_policy.groups import GroupConfig
+from robo_rl.rl.on_policy.groups import GroupConfig, check_rounds, check_without_critic
 from robo_rl.rl.on_policy.ppo import PpoConfig, RewardScale, check_rollout
 from robo_rl.rl.on_policy.ppo_learner import PpoLearner
 from robo_rl.rl.on_policy.rollout import Rollout
@@ -41,14 +41,13 @@ class PpoTuner:
         rollout: Rollout,
         logger: Logger | None = None,
         groups: GroupConfig | None = None,
+        say: Callable[[str], None] = print,
     ) -> None:
         lanes = collector.env.num_envs
         self.groups = groups or GroupConfig()
-        if self.groups.size and ppo.rollout < (limit := collector.env.spec.max_episode_steps):
-            raise ConfigError(
-                f"Groups of episodes need rollouts of at least one episode, {limit} steps, found "
-                f"method.ppo.rollout={ppo.rollout}. Raise it, or shorten episodes by max_episode_steps."
-            )
+        if self.groups.size:
+            check_rounds(self.groups, ppo.rollout, lanes, collector.env.spec.max_episode_steps)
+            check_without_critic(config.learner, ppo)
         if config.base_steps or config.burn_in:
             raise ConfigError(
                 "PPO learns from its own rollouts alone: set method.base_steps=0 and method.burn_in=0."
@@ -74,7 +73,8 @@ class PpoTuner:
             learner,
             rollout,
         )
-        self.logger = logger
+        self.logger, self._say = logger, say
+        self._rounds_without_group = 0  # the last rounds in which no group was complete
         self.total_rounds = config.env_steps // (ppo.rollout * lanes)
         self._scale = (
             RewardScale(lanes, ppo.clip_reward, learner.generator.device) if ppo.normalize_reward else None
@@ -115,6 +115,7 @@ class PpoTuner:
         info: Info = {}
         if self.groups.size:
             data, info = self.rollout.take_groups(self.groups)
+            self._watch_groups(info)
         else:
             data = self.rollout.transitions(
                 self.learner.value, self.ppo.gae_lambda, self._scale,
@@ -124,6 +125,16 @@ class PpoTuner:
         info |= self.learner.update(data, self.total_rounds)
         self._steps = 0
         self._log(info | {"train/updates": torch.tensor(float(self.learner.updates))})
+
+    def _watch_groups(self, info: Info) -> None:
+        """Say once that no group becomes complete."""
+        found = float(info["train/groups_complete"]) > 0.0
+        self._rounds_without_group = 0 if found else self._rounds_without_group + 1
+        if self._rounds_without_group == 2:
+            self._say(
+                f"No group of {self.groups.size} episodes was complete in the last two rounds: nothing was "
+                "learned. Raise num_envs or method.ppo.rollout, or lower method.groups.size."
+            )
 
     def _log(self, values: Mapping[str, Any]) -> None:
         if self.logger is not None:

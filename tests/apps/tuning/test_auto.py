@@ -27,9 +27,10 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import read_json
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.probe import Probe
-from robo_rl.eval.race import Race
+from robo_rl.eval.race import Played, Race
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.eval.training_history import TrainingHistory
+from robo_rl.runs.learning_curve import LearningCurve, StageRecord, TuningResult
 from robo_rl.runs.run_dir import RunDir
 from tests.policies.small import flow_policy
 from tests.rl.worlds import SPEC, make_env
@@ -165,6 +166,54 @@ def test_without_demonstrations_steering_comes_first(base: tuple[Path, Path], tm
     assert [stage["name"] for stage in found["stages"]][:2] == ["steering", "residual_far"]
     assert found["stages"][0]["env_steps"] == 120
     assert found["env_steps"] <= TOTAL
+
+
+def course_of(base: tuple[Path, Path], out: Path) -> stages._AutoRun:
+    """A run of 4,000 steps that is about to begin."""
+    config = FinetuneVerb(out=str(out), base=str(base[1]), num_envs=4, method=plan.stage_method("auto"))
+    policy = load_policy(base[1] / "policy")
+    start = stages.Stage(policy, 0.0, None)
+    return stages._AutoRun(config, policy, RunDir(out), start, StepBudget(4000, lanes=4))
+
+
+@pytest.mark.parametrize(("solved", "kept"), [(23, True), (12, False)])
+def test_steering_takes_the_place_of_the_base_by_the_base_s_own_episodes(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solved: int, kept: bool
+) -> None:
+    """A success of 13 of 24 exceeds that of the base with N(0, I), 41 of 104; the base itself, without noise
+    and at its own planning interval, has 23 or 12 of 32.
+    """
+    record = StageRecord("steering", 120, SuccessRate(41, 104), None)
+    used = {"base": 40, "training": 80, "selection": 0}
+    found = TuningResult(flow_policy(SPEC), 1.0, LearningCurve(), used, (), TrainingHistory(), (record,))
+    monkeypatch.setattr(stages, "run_method", lambda *_, **__: found)
+    last_success_is(monkeypatch, SuccessRate(13, 24))
+    scores = iter([1.0] * solved + [0.0] * (32 - solved))
+    monkeypatch.setattr(comparison, "player", lambda *_: lambda _: Played(next(scores), 1))
+    monkeypatch.setattr(stages, "player", comparison.player, raising=False)
+    course = course_of(base, tmp_path)
+    monkeypatch.setattr(stages.RunDir, "create", lambda *_, **__: RunDir(tmp_path / "steering"))
+    course.steer()
+    assert (course.best.policy is course.next.policy is course.base) is kept
+    assert course.best.rate == (SuccessRate(23, 32) if kept else SuccessRate(13, 24))
+    assert course.stages[0].before == SuccessRate(41, 104)
+
+
+def test_own_episodes_of_the_base_count_and_are_run_once(
+    base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They fit into the given steps even at full length (6), and a resumed run reads them."""
+    first, again = course_of(base, tmp_path), course_of(base, tmp_path)
+    rate = first._measure(first.next, 41)
+    assert rate is not None
+    assert rate.n >= 6
+    assert 36 <= first.steps.base <= 41
+    monkeypatch.setattr(stages, "player", None)
+    assert (again._measure(again.next, 41), again.steps.base) == (rate, first.steps.base)
+    other = course_of(base, tmp_path / "short")
+    (tmp_path / "short").mkdir()
+    monkeypatch.setattr(stages, "player", lambda *_: None)
+    assert other._measure(other.next, 5) is None
 
 
 def test_training_stops_at_the_target_success(
@@ -307,7 +356,9 @@ def test_stopped_run_resumes_within_its_stage(
 def test_the_probe_chooses_and_its_steps_count(
     best_of: int, steering: bool, base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its result is passed on: the better noise with its success. A second call reads the stored one."""
+    """Its result is passed on: the better noise, with its success if the base plans as often as the probe. A
+    second call reads the stored one.
+    """
     rates = [SuccessRate(k, 20) for k in (8, 6, best_of)]
     calls: list[int] = []
 
@@ -322,6 +373,9 @@ def test_the_probe_chooses_and_its_steps_count(
         found = plan.make_plan(config, flow_policy(SPEC), RunDir(tmp_path), budget)
         assert (found.steering, found.noise_scale, found.rate) == (steering, 1.0, rates[0])
         assert budget.selection == 70
+    rare = with_planning_interval(flow_policy(SPEC), 4)
+    found = plan.make_plan(config, rare, RunDir(tmp_path), StepBudget(1_000_000, lanes=4))
+    assert (found.steering, found.noise_scale, found.rate) == (steering, 1.0, None)
     assert calls == [50]
 
 

@@ -390,6 +390,14 @@ def test_phases_that_need_another_map_are_refused(kind: str, changes: dict[str, 
         build_session(replace(config, **changes), base_of(config), make_env(1), seed=0, demos=None)
 
 
+def test_reduction_over_critics_is_refused_where_targets_are_of_a_value() -> None:
+    """IQL's targets are of V; the burn-in by temporal differences alone has targets of critics."""
+    config = method("candidates", expectile=0.7, target_reduce="mean")
+    with pytest.raises(ConfigError, match=r"no use for method\.learner\.target_reduce=mean"):
+        build_session(config, flow_policy(SPEC), make_env(1), seed=0, demos=None)
+    build_session(replace(config, burn_in_target="td"), flow_policy(SPEC), make_env(1), seed=0, demos=None)
+
+
 def test_missing_or_mismatched_demonstrations_are_refused(tmp_path: Path) -> None:
     """Recordings of another robot have another state or other action limits; failures are not used."""
     env = make_env(1)

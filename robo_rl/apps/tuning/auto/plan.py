@@ -73,7 +73,9 @@ class StepBudget:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """Methods in turn, and what is known of the base: the scale of its noise with its success."""
+    """Methods in turn, and what is known of the base: the scale of its noise, with its success at its own
+    planning interval.
+    """
 
     steering: bool  # whether steering comes before the residuals
     reason: str
@@ -91,7 +93,8 @@ def make_plan(config: FinetuneVerb, base: SavedPolicy, run: RunDir, steps: StepB
         plan = found.recommend()
         noise, rate = max(((0.0, found.zero), (1.0, found.gaussian)), key=lambda each: each[1].rate)
         reason = f"probe: N(0, I) {found.gaussian}, zero noise {found.zero}; {plan.reason}"
-        return StagePlan("steering" in plan.method, reason, noise, rate)
+        measured = base.execute == probed_as(base).execute
+        return StagePlan("steering" in plan.method, reason, noise, rate if measured else None)
     if config.demos is None:
         return StagePlan(True, "no demonstrations: steering first, then residuals")
     return StagePlan(False, "residuals, whose successes are imitated")
@@ -100,6 +103,11 @@ def make_plan(config: FinetuneVerb, base: SavedPolicy, run: RunDir, steps: StepB
 def can_be_steered(base: SavedPolicy) -> bool:
     """True if the policy can plan as often as steering does."""
     return isinstance(base, BASES) and memory_shape(base) is None
+
+
+def probed_as(base: SavedPolicy) -> SavedPolicy:
+    """The base as a probe runs it: it plans as often as steering does."""
+    return with_planning_interval(base, stage_method("steering").execute or base.execute)
 
 
 def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir, steps: StepBudget) -> Probe | None:
@@ -117,7 +125,7 @@ def probe_base(config: FinetuneVerb, base: SavedPolicy, run: RunDir, steps: Step
             with progress(None, "probe", "episode") as bar:
                 found = probe(
                     env,
-                    with_planning_interval(base, stage_method("steering").execute or base.execute),
+                    probed_as(base),
                     ChunkExecutor,
                     lambda scale, stream: EpisodeNoise(shape, scale, stream),
                     eval_seed=choice_seed(config),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from policies.base.generative import GenerativePolicy
@@ -21,7 +21,7 @@ from policies.saved_files import POLICY_FILE
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.auto.imitation import imitate
 from robo_rl.apps.tuning.auto.plan import StepBudget, make_plan, stage_method, total_steps
-from robo_rl.apps.tuning.comparison import Contender, choose, race_of
+from robo_rl.apps.tuning.comparison import Contender, choose, player, race_of, selection_seeds
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.report import train_note
 from robo_rl.apps.tuning.start import (
@@ -32,10 +32,11 @@ from robo_rl.apps.tuning.start import (
 )
 from robo_rl.conf.finetune import FinetuneVerb
 from robo_rl.core.conditioning import memory_shape
-from robo_rl.core.files.durable import write_json
+from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.settings import free_keys
 from robo_rl.data.store import EpisodeStore
-from robo_rl.eval.stats import MeanReturn, Measure, SuccessRate, chance_of_less, pooled
+from robo_rl.eval.race import Played
+from robo_rl.eval.stats import MeanReturn, Measure, SuccessRate, chance_of_less, measure_of, pooled
 from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, StageRecord, TuningResult
@@ -47,6 +48,7 @@ GOOD_ENOUGH, ENOUGH = 0.97, 32  # success at which no further stage is tried, an
 WEAK = 0.9  # success below which a residual with a larger scale is trained
 CLEAR = 0.1  # p at which an imitating policy is worse than the best one
 LEAST_PAIRS = 8  # pairs of episodes below which a race says nothing
+START_FILE = "start.json"  # episodes of the base before steering takes its place
 LAST_EPISODES = 10  # training episodes in the last third of a stage below which all of them count
 
 
@@ -112,15 +114,47 @@ class _AutoRun:
         return not enough and (self._left_s() is None or self._left_s() != 0.0)
 
     def steer(self) -> None:
-        """Train noise steering of the base."""
-        steps = min(self.steps.to_train, stage_method("steering").env_steps)
-        if (steps := steps - steps % self.steps.lanes) > 0:
-            self._train("steering", steps)
+        """Train noise steering of the base.
+
+        Its result is the best policy, and the next base, if its training episodes succeed more often than
+        those of the base with N(0, I), in which steering begins, and than `next` in episodes of its own.
+        """
+        steps = min(3 * self.steps.to_train // 4, stage_method("steering").env_steps)
+        if (steps := steps - steps % self.steps.lanes) <= 0:
+            return
+        began = (self.run.path / "residual").exists()
+        found, drawn = self._train("steering", steps)
+        self._add_record("steering", steps, drawn, found.rate)
+        if not is_better(found.rate, drawn):
+            return
+        start = self.next
+        if start.rate is None:
+            if began and not (self.run.path / START_FILE).exists():  # earlier versions measured nothing else
+                rate = drawn
+            else:
+                rate = self._measure(start, steps // 3)
+                print(f"the base with noise {start.noise_scale:g}: {in_words(rate)} in its own episodes")
+            start = replace(start, rate=rate)
+        better = start.rate is not None and is_better(found.rate, start.rate)
+        self.best = self.next = found if better else start
 
     def correct(self) -> None:
-        """Train a residual on `next`."""
-        strong = is_known_as(self.next.rate, WEAK)
-        self._train("residual" if strong else "residual_far", self.steps.round_steps)
+        """Train a residual on `next`. Its result is the next base if its training episodes succeed more
+        often than those of its own base, and the best policy if also more often than the best one before.
+        """
+        name = "residual" if is_known_as(self.next.rate, WEAK) else "residual_far"
+        steps = self.steps.round_steps
+        found, before = self._train(name, steps)
+        start = replace(self.next, rate=pooled(self.next.rate, before))
+        self._add_record(name, steps, start.rate, found.rate)
+        unmeasured = self.next.rate is None
+        if self.best is self.next or (unmeasured and not is_clearly_worse(start.rate, self.best.rate)):
+            self.best = start
+        self.next = start
+        if is_better(found.rate, start.rate):
+            self.next = found
+            if self.best is start or is_better(found.rate, self.best.rate):
+                self.best = found
 
     def imitate(self) -> None:
         """Train a new base on all successes. Before another round it is the next base, which training
@@ -179,11 +213,9 @@ class _AutoRun:
         self.steps.selection += choice.env_steps
         return (best if choice.kept is first else deployed), choice.sentences
 
-    def _train(self, name: str, steps: int) -> None:
-        """Train one method on `next`, in whole steps of all environments. A resumed run continues it.
-
-        Its result is the best policy, and the next base, if its training episodes succeed more often than
-        those of its own base.
+    def _train(self, name: str, steps: int) -> tuple[Stage, Measure | None]:
+        """(result, success of the training episodes of its base) of one method that is trained on `next`, in
+        whole steps of all environments. A resumed run continues it.
         """
         config, start, folder = self.config, self.next, self._folder(name.removesuffix("_far"))
         saved = folder / "base"
@@ -213,18 +245,36 @@ class _AutoRun:
         self.recorded.append(run.episodes)
         self.history = outcome.history
         (record,) = outcome.stages
-        start = replace(start, rate=pooled(start.rate, record.before))
-        unmeasured = self.next.rate is None
-        if self.best is self.next or (unmeasured and not is_clearly_worse(start.rate, self.best.rate)):
-            self.best = start
-        self.next = start
         rate = record.after if isinstance(record.after, MeanReturn) else last_success(outcome.history)
-        self.stages.append(StageRecord(name, outcome.env_steps, start.rate, rate))
-        print(f"{name}: {in_words(start.rate)} before, {in_words(rate)} at the end (training episodes)")
-        if is_better(rate, start.rate):
-            self.next = Stage(outcome.policy, outcome.noise_scale, rate)
-            if self.best is start or is_better(rate, self.best.rate):
-                self.best = self.next
+        return Stage(outcome.policy, outcome.noise_scale, rate), record.before
+
+    def _add_record(self, name: str, steps: int, before: Measure | None, after: Measure | None) -> None:
+        self.stages.append(StageRecord(name, steps, before, after))
+        print(f"{name}: {in_words(before)} before, {in_words(after)} at the end (training episodes)")
+
+    def _measure(self, stage: Stage, most_steps: int) -> Measure | None:
+        """Success of a policy in at most `ENOUGH` episodes, within `most_steps`; None: too few for one. A
+        resumed run reads the stored result.
+        """
+        path = self.run.path / START_FILE
+        if not path.exists():
+            played = self._episodes(stage, most_steps)
+            write_json(path, {"episodes": [asdict(each) for each in played]})
+        played = [Played(**each) for each in read_json(path)["episodes"]]
+        self.steps.base += sum(each.env_steps for each in played)
+        scores = [each.score for each in played]
+        return measure_of(scores, by_return=played[0].by_return) if played else None
+
+    def _episodes(self, stage: Stage, most_steps: int) -> list[Played]:
+        """Episodes of a policy without exploration. Each may take the full length within `most_steps`."""
+        played: list[Played] = []
+        with closing(make_env(env_name(self.config), 1, 0, **env_options(self.config))) as env:
+            play = player(Contender("", stage.policy, stage.noise_scale), env, self.config)
+            for seed in selection_seeds(self.config)[:ENOUGH]:
+                if sum(each.env_steps for each in played) + self.longest > most_steps:
+                    break
+                played.append(play(seed))
+        return played
 
     def _left_s(self) -> float | None:
         """Wall time that is left [s]; None without a limit."""
