@@ -27,11 +27,42 @@ def as_typed(value: Any) -> str:
     return str(value)
 
 
+def comma_parts(text: str) -> list[str]:
+    """The text divided at its commas, except those in quotes or brackets, without spaces around the parts.
+
+    A quote counts at the beginning of a part or of an element in brackets, so that apostrophes are text.
+    Text with a quote or bracket that is not closed is not divided.
+    """
+    parts, part, depth, quote = [], "", 0, ""
+    for at, each in enumerate(text):
+        before = text[:at].rstrip(" ")[-1:]
+        if quote:
+            escaped = (at - len(text[:at].rstrip("\\"))) % 2 == 1
+            quote = "" if each == quote and not escaped else quote
+        elif each in "'\"" and before in ("", *",[({"):
+            quote = each
+        elif each in "[({":
+            depth += 1
+        elif each in "])}":
+            depth -= 1
+        elif each == "," and depth == 0:
+            parts.append(part.strip())
+            part = ""
+            continue
+        part += each
+    return [text] if quote or depth else [*parts, part.strip()]
+
+
+def is_quoted(text: str) -> bool:
+    """True for text in quotes."""
+    return len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+
+
 def _element(value: Any) -> str:
     return quoted(value) if isinstance(value, str) else as_typed(value)
 
 
 def quoted(text: str) -> str:
     """Hydra's quoting: a backslash is literal, unless a quote follows."""
-    text = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+    text = text[1:-1] if is_quoted(text) else text
     return "'" + re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text) + "'"

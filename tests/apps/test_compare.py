@@ -39,7 +39,7 @@ def test_each_combination_of_a_sweep_has_its_folder() -> None:
     """Two seeds times two rates; a list and a path with a comma are no sweeps."""
     words = ["out=runs/x", "seed=range(1,3)", "lr=1e-3,1e-4", "hidden=[8,8]", "base=a b/c"]
     runs = expand_sweeps("train", words)
-    assert runs[1] == ["out=runs/x/seed=1,lr=0.0001", "seed=1", "lr=0.0001", "hidden=[8,8]", "base=a b/c"]
+    assert runs[1] == ["out=runs/x/seed=1,lr=1e-4", "seed=1", "lr=1e-4", "hidden=[8,8]", "base=a b/c"]
     assert len(runs) == 4
     with pytest.raises(ConfigError, match="needs a setting with several values"):
         expand_sweeps("train", ["out=r", "seed=1"])
@@ -89,6 +89,24 @@ def test_a_sweep_is_continued_by_one_command(
     assert (tmp_path / "seed=1/policy/weights.safetensors").stat().st_mtime_ns == first
     assert (tmp_path / "seed=2/policy/weights.safetensors").read_bytes() == weights
     assert (tmp_path / "seed=3/policy").is_dir()
+
+
+def test_a_finished_run_with_other_settings_fails_in_a_resumed_sweep(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the setting is left out now; a setting that may change, such as threads, does not count."""
+    words = ["train", "-m", f"data={dataset}", f"out={tmp_path}", "net.width=8", "net.depth=1", "seed=1,2"]
+    monkeypatch.setattr("sys.argv", ["robo-rl", *words, "steps=2"])  # kept in run.json
+    assert main([*words, "steps=2"]) == 0
+    for changed in (["steps=3"], []):
+        capsys.readouterr()
+        assert main([*words, *changed, "resume=true"]) == 2
+        said = capsys.readouterr()
+        assert "2 of 2 runs failed" in said.err
+        assert "skipped" not in said.out
+        assert f"{tmp_path}/seed=1 was started with steps=2" in said.err
+    assert main([*words, "steps=2", "threads=1", "resume=true"]) == 0
+    assert capsys.readouterr().out.count("is finished and was skipped") == 2
 
 
 def test_runs_counts_the_flights_of_all_trained_seeds(

@@ -7,10 +7,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from robo_rl.apps.cli.aliases import by_engine
-from robo_rl.apps.cli.multirun import FLAGS, Ended, multirun
+from robo_rl.apps.cli.multirun import FLAGS, Ended, multirun, skips
 from robo_rl.apps.cli.settings_file import check_keys, expand
 from robo_rl.apps.cli.user_code import user_line
 from robo_rl.apps.cli.verbs import VERBS
@@ -42,10 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(*_explained(error))
 
 
-def _one_of_sweep(name: str, words: list[str]) -> Ended:
+def _one_of_sweep(name: str, words: list[str], origin: dict[str, Path]) -> Ended:
     """Run one combination of a sweep. An error is printed and returned; Ctrl-C ends the sweep."""
     try:
-        return _call(name, words), ""
+        name, words = _in_full(name, words, origin)
+        return 0 if skips(name, words) else _call(name, words), ""
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -91,17 +93,23 @@ def _dispatch(arguments: list[str]) -> int:
     load_plugins()
     sweeps = bool(set(FLAGS) & set(rest))
     rest, origin = expand([word for word in rest if word not in FLAGS], name)
-    name, rest = by_engine(name, rest)
-    if origin:
-        check_keys(name, rest, origin, known_keys(name))
+    if sweeps and not {"-h", "--help"} & set(rest):
+        return multirun(name, rest, lambda words: _one_of_sweep(name, words, origin))
+    name, rest = _in_full(name, rest, origin)
     if {"-h", "--help"} & set(rest):
         from robo_rl.apps.cli.help import verb_help
 
         print(verb_help(name, [word for word in rest if "=" in word], everything="all" in rest))
         return 0
-    if sweeps:
-        return multirun(name, rest, lambda words: _one_of_sweep(name, words))
     return _call(name, ["json=true" if argument == "--json" else argument for argument in rest])
+
+
+def _in_full(name: str, words: list[str], origin: dict[str, Path]) -> tuple[str, list[str]]:
+    """The verb and the words without short forms. origin: the file of each setting from a file."""
+    name, words = by_engine(name, words)
+    if origin:
+        check_keys(name, words, origin, known_keys(name))
+    return name, words
 
 
 def known_keys(name: str) -> set[str]:

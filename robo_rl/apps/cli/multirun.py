@@ -1,22 +1,31 @@
-"""`robo-rl <verb> -m seed=1,2,3`: one run per combination of values, in hydra's grammar of sweeps.
+"""`robo-rl <verb> -m seed=1,2,3`: one run per combination of values.
 
-`key=a,b` and `key=range(1,4)` sweep over values. Runs are written below the folder of `out=`: out=runs/peg
-with seed=1,2 gives runs/peg/seed=1 and runs/peg/seed=2. A combination that fails does not end the sweep. With
-`resume=true`, finished combinations are skipped, those that had begun continue, and the others begin.
+`key=a,b`, `key=choice(a,b)` and hydra's `key=range(1,4)` sweep over values. Commas in quotes or brackets are
+part of a value, as are those of a task or instruction of several words, unless a value is quoted. Runs are
+written below the folder of `out=`: out=runs/peg with seed=1,2 gives runs/peg/seed=1 and runs/peg/seed=2. A
+combination that fails does not end the sweep. With `resume=true`, finished combinations are skipped, those
+that had begun continue, and the others begin; one whose settings have changed is refused.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
 from robo_rl.apps.cli.settings_file import resumes
+from robo_rl.conf.dotted import comma_parts, is_quoted
 from robo_rl.core.errors import ConfigError
+from robo_rl.core.settings import free_keys
 
 FLAGS = ("-m", "--multirun")
 Ended = tuple[int, str]  # exit code of a run, and the sentence of its error; empty: none was printed
+FREE_TEXT = ("task", "instruction")  # text of several words may have commas of its own
+_FUNCTION = re.compile(r"(choice|range|sort|shuffle|tag|int|float|str|bool)\((.*)\)")
+_SUITE = re.compile(r"[\w.-]+/")
 UNMEASURED = ("train", "pretrain")  # verbs whose run ends with its policy or encoder, without results.json
 
 
@@ -28,11 +37,7 @@ def multirun(verb: str, words: Sequence[str], run: Callable[[list[str]], Ended])
     failed: list[tuple[str, int, str]] = []
     runs = [_resumed(each) for each in expand_sweeps(verb, words)]
     for number, each in enumerate(runs, start=1):
-        head = f"[{number}/{len(runs)}] robo-rl {verb} {' '.join(each)}"
-        if _resumes(each) and _is_finished(verb, _out(each)):
-            print(f"{head}\n{_out(each)} is finished and was skipped.")
-            continue
-        print(head)
+        print(f"[{number}/{len(runs)}] robo-rl {verb} {shlex.join(each)}")
         code, sentence = run(each)
         if code:
             failed.append((str(_out(each)), code, sentence or f"exit code {code}"))
@@ -40,6 +45,27 @@ def multirun(verb: str, words: Sequence[str], run: Callable[[list[str]], Ended])
         lines = [f"  {out}: {sentence}" for out, _, sentence in failed]
         print("\n".join([f"robo-rl: {len(failed)} of {len(runs)} runs failed:", *lines]), file=sys.stderr)
     return failed[0][1] if failed else 0
+
+
+def skips(verb: str, words: Sequence[str]) -> bool:
+    """True, with a message, if the words resume a run that is finished.
+
+    Raises ConfigError if they change a setting of the run. Compared are the settings given now and those in
+    the command that started the run: others may have been resolved by the run, such as num_envs.
+    """
+    out = _out(words)
+    if not (_resumes(words) and _is_finished(verb, out)):
+        return False
+    from robo_rl.apps.cli.config import load_config
+    from robo_rl.apps.cli.help import load_schema
+    from robo_rl.apps.cli.verbs import VERBS
+    from robo_rl.runs.run_dir import RunDir
+
+    run = RunDir.open(out)
+    given = {word.partition("=")[0] for word in (*words, *map(str, run.info().get("arguments", ())))}
+    run.check_same(load_config(verb, words, load_schema(VERBS[verb])), free_keys(verb), only=given)
+    print(f"{out} is finished and was skipped.")
+    return True
 
 
 def _out(words: Sequence[str]) -> Path:
@@ -86,9 +112,33 @@ def expand_sweeps(verb: str, words: Sequence[str]) -> list[list[str]]:
 
 
 def _values(word: str) -> list[str]:
-    """`seed=1,2` as seed=1 and seed=2. Text that is no sweep in hydra's grammar is returned unchanged."""
-    if not ("," in word or "(" in word) or word.startswith("out="):
+    """`seed=1,2` as seed=1 and seed=2. A word that is no sweep is returned unchanged."""
+    key, equals, text = word.partition("=")
+    if not equals or key == "out":
         return [word]
+    if (function := _FUNCTION.fullmatch(text)) and function[1] != "choice":
+        return _evaluated(word)
+    parts = comma_parts(function[2] if function else text)
+    if not function and key == "env":
+        parts = _environments(parts)
+    if not function and key in FREE_TEXT and " " in text and not any(map(is_quoted, parts)):
+        return [word]
+    return [f"{key}={each}" for each in parts] if all(parts) else [word]
+
+
+def _environments(parts: Sequence[str]) -> list[str]:
+    """Names of environments, whose options have commas of their own: arm/lift:engine=mujoco,cameras=view."""
+    names: list[str] = []
+    for part in parts:
+        if names and ":" in names[-1] and not _SUITE.match(part):
+            names[-1] += f",{part}"
+        else:
+            names.append(part)
+    return names
+
+
+def _evaluated(word: str) -> list[str]:
+    """The values of a function of hydra, such as range(1,4)."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from robo_rl.conf.dotted import quoted
+from robo_rl.conf.dotted import comma_parts, is_quoted, quoted
 from robo_rl.conf.fields import Setting
 from robo_rl.core.errors import ConfigError, UnknownNameError
 from robo_rl.core.text.nearest import nearest
@@ -52,6 +52,9 @@ def for_hydra(key: str, value: str, known: Mapping[str, Setting], groups: Mappin
         value = "null"
     elif known[key].plain_type is str:
         value = quoted(value)
+    elif known[key].plain_type == list[str] and value.startswith("[") and value.endswith("]"):
+        parts = filter(None, comma_parts(value[1:-1]))
+        value = f"[{','.join(each if is_quoted(each) else quoted(each) for each in parts)}]"
     elif "whole number" in known[key].type_words:
         value = _FLOAT.sub(_whole, value)
     return f"{key}={value}"

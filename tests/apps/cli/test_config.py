@@ -267,3 +267,17 @@ def test_a_path_without_its_key_is_recognised(tmp_path: Path) -> None:
     """`robo-rl data show data/recorded` is what a user of other programs types."""
     with pytest.raises(ConfigError, match=f"Did you mean 'path={re.escape(str(tmp_path))}'"):
         split("data show", str(tmp_path), ["path", "episode"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "sources"),
+    [
+        ("[a/seed=1/episodes, my data]", ["a/seed=1/episodes", "my data"]),
+        ("[dätä,'a,b',\"it's\"]", ["dätä", "a,b", "it's"]),
+        ("[1,none]", ["1", "none"]),
+    ],
+)
+def test_a_list_takes_any_path(typed: str, sources: list[str]) -> None:
+    """Elements of a list of texts need no quotes but around commas."""
+    config = load_config("data merge", [f"sources={typed}", "out=m"], load_schema(VERBS["data merge"]))
+    assert config.sources == sources
