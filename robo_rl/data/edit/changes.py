@@ -20,6 +20,7 @@ from numpy import ndarray
 
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.shapes import Shaped
+from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, to_bytes
 from robo_rl.data.edit.split import split_episode
@@ -165,6 +166,8 @@ def parse_episodes(words: Sequence[str]) -> list[int]:
         if not (first.isdecimal() and (last.isdecimal() or not dash)) or len(first + last) > 18:
             raise ConfigError(f"Found '{word}', expected numbers of episodes such as [3,7-9].")
         end = int(last or first)
+        if end < int(first):
+            raise ConfigError(f"Found '{word}', expected the smaller number first: {last}-{first}.")
         if end - int(first) > 10**6:
             raise ConfigError(f"Found '{word}', more than a million episodes. Give a smaller range.")
         found += range(int(first), end + 1)
@@ -183,7 +186,7 @@ def _chosen(path: str | Path, episodes: Sequence[int]) -> tuple[Path, tuple[int,
         known = f"numbers go from {there[0]} to {there[-1]}" if there else "it holds none"
         raise DataError(
             f"{path} has no episode {', '.join(map(str, unknown[:5]))}: {known}. "
-            f"See them all: robo-rl data list path={path}"
+            f"See them all: {command('data list', path=path)}"
         )
     return root, chosen, len(there)
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,7 @@ from robo_rl.data.episodes.disk import report_full_disk
 from robo_rl.data.episodes.recover import leftovers
 from robo_rl.data.episodes.schema import DATASET_JSON, STAGING, DatasetMeta
 
+_KEPT = re.compile(r"\.(.+)\.(undo|editing|former|deleted)")
 # no hard links: another device, not supported, not permitted, too many links
 _NO_LINKS = frozenset({errno.EXDEV, errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS})
 
@@ -95,9 +98,19 @@ def undo_edit(path: str | Path, *, dry_run: bool = False) -> tuple[dict[str, Any
 def finish(path: str | Path) -> Path:
     """Finish an exchange that a kill interrupted, and delete an unfinished copy; returns the real path.
 
-    Does nothing while another process edits the dataset.
+    Does nothing while another process edits the dataset. Raises DataError for a state that an edit keeps, and
+    for a dataset that holds the working folder, which would be exchanged with it.
     """
     root = Path(path).resolve()
+    if kept := _KEPT.fullmatch(root.name):
+        raise DataError(
+            f"{root} is a state of the dataset {root.with_name(kept[1])} kept by an edit. Give that."
+        )
+    if Path.cwd().is_relative_to(root):
+        raise DataError(
+            f"The working folder is in the dataset {root}, which an edit replaces. Leave it first: "
+            f"cd {shlex.quote(str(root.parent))}, then give the dataset by path={shlex.quote(root.name)}"
+        )
     former, copy = (root.with_name(f".{root.name}.{kind}") for kind in ("former", "editing"))
     if not root.exists() and former.exists():
         former.rename(root)

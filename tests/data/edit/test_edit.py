@@ -308,6 +308,31 @@ def test_numbers_of_episodes_are_parsed() -> None:
             parse_episodes([word])
 
 
+def test_a_reversed_range_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^Found '9-7', expected the smaller number first: 7-9\.$"):
+        parse_episodes(["9-7"])
+
+
+def test_an_edit_from_inside_the_dataset_is_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shell would stay in the former state: the next edit by path=. would change that one."""
+    monkeypatch.chdir(small / "episodes")
+    with pytest.raises(DataError, match=r"Leave it first: cd "):
+        delete_episodes("..", [0])
+    assert len(list_episodes(small)) == 2
+
+
+def test_the_former_state_of_a_dataset_cannot_be_edited(small: Path) -> None:
+    delete_episodes(small, [0])
+    with pytest.raises(DataError, match=r"kept by an edit"):
+        delete_episodes(small.with_name(f".{small.name}.undo"), [1])
+
+
+def test_the_hint_on_an_unknown_episode_can_be_pasted(small: Path) -> None:
+    spaced = small.rename(small.with_name("my data"))
+    with pytest.raises(DataError, match=rf"robo-rl data list 'path={spaced}'$"):
+        delete_episodes(spaced, [7])
+
+
 def test_the_list_shows_what_was_recorded_and_what_cannot_be_read(small: Path) -> None:
     """Frames 1, 3, ... are interventions. A damaged episode has a row with its fault."""
     row = list_episodes(small)[0]
