@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -84,7 +85,7 @@ def verb_help(name: str, overrides: Sequence[str] = (), everything: bool = False
     if rest and everything:
         lines += ["", "Other settings:", "", *_columns([("Setting", "Type", title, "Meaning"), *rest])]
     elif rest:
-        words = " ".join(("robo-rl", *name.split(), *overrides))
+        words = shlex.join(("robo-rl", *name.split(), *overrides))
         lines += ["", f"{len(rest)} more settings: {words} --help all"]
     if flights := _flight_rows(name):
         lines += ["", "A flight is trained from scratch, without data=, by the settings of its own verb:", ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -92,15 +93,13 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         follow(trainer_class(config)(policy, source, recipe, ranks=ranks), config.checkpoint_every, ranks)
         return RunDir(Path(config.out))
     out = Path(config.out)
-    longer = free_path(out.with_name(f"{out.name}-longer"))
-    instead = f"train it further by init={out} out={longer}" if RunDir(out).policy.is_dir() else ""
     with RunDir.create(
         out,
         config,
         resume=config.resume,
         overwrite=config.overwrite,
         free=free_keys("train") | free,
-        instead=instead,
+        instead=further_words(out),
     ) as run:
         keep_data(run, data, resume=config.resume)
         for said in filter(None, (*data.sentences(), data.told_sentence())):
@@ -116,6 +115,15 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
                 print(said)
         _lead(config, recipe, policy, source, run, train_note(config, data), ranks)
     return run
+
+
+def further_words(run: Path) -> str:
+    """How to train the policy of a run further, in words that can be pasted; empty without a policy."""
+    if not RunDir(run).policy.is_dir():
+        return ""
+    named = run if run.name not in ("", "..") else run.resolve()
+    longer = free_path(named.with_name(f"{named.name}-longer"))
+    return f"train it further by {shlex.join([f'init={run}', f'out={longer}'])}"
 
 
 def _lead(

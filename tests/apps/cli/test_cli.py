@@ -134,6 +134,8 @@ def test_the_help_says_which_method_is_the_default_and_how_many_settings_follow(
     said = capsys.readouterr().out
     assert re.search(r"^  method +name or file +auto +sets", said, re.MULTILINE)
     assert re.search(r"^\d+ more settings: robo-rl finetune --help all$", said, re.MULTILINE)
+    assert cli.main(["finetune", "base=my run", "--help"]) == 0
+    assert "more settings: robo-rl finetune 'base=my run' --help all" in capsys.readouterr().out
     assert cli.main(["finetune", "method=residual", "--help"]) == 0
     said = capsys.readouterr().out
     assert re.search(r"^  method +name or file +residual +sets", said, re.MULTILINE)

@@ -15,6 +15,7 @@ from policies.checkpoint import load_policy, save_policy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps import train
 from robo_rl.apps.cli.config import load_config
+from robo_rl.apps.training.base_run import further_words
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.spec import ActionSpec
@@ -193,3 +194,13 @@ def told(path: Path, instruction: str) -> Path:
             episode.add(seen, np.zeros(2, np.float32), reward=0.0, terminated=False)
         episode.commit(success=True)
     return path
+
+
+def test_the_working_folder_can_be_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words for training further name a folder beside it, quoted for a shell; none before the policy."""
+    run = tmp_path / "my run"
+    run.mkdir()
+    monkeypatch.chdir(run)
+    assert further_words(Path()) == ""
+    (run / "policy").mkdir()
+    assert further_words(Path()) == f"train it further by init=. 'out={run}-longer'"
