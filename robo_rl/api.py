@@ -23,6 +23,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -111,8 +112,9 @@ def load_policy(path: Place, *, device: str = "auto", noise: float | None = None
 
     noise: scale of its initial noise, as of `evaluate`; 0: deterministic; None: the policy's own.
     """
-    if noise is not None and not 0.0 <= noise < math.inf:
-        raise RoboRLError(f"noise={noise} cannot be used, expected: number >= 0, or None.")
+    number = isinstance(noise, Real) and not isinstance(noise, bool)
+    if noise is not None and not (number and 0.0 <= noise < math.inf):
+        raise RoboRLError(f"noise={noise!r} cannot be used, expected: number >= 0, or None.")
     loaded = open_policy(place("path", path), pick_device(device))
     return loaded if noise is None else replace(loaded, noise=noise)
 

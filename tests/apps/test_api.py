@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,6 +171,14 @@ def test_environments_take_seeds_in_every_form(name: str) -> None:
     assert torch.equal(env.step(action)[0]["state"], after)
     assert torch.equal(env.reset([3, 4])["state"], env.reset(iter([3, 4]))["state"])
     env.close()
+
+
+@pytest.mark.wrong_types
+@pytest.mark.parametrize("noise", ["0", True, float("nan"), [0.0]])
+def test_noise_of_a_loaded_policy_is_a_number(noise: Any) -> None:
+    """Refused before anything is loaded."""
+    with pytest.raises(rr.RoboRLError, match=r"cannot be used, expected: number >= 0, or None"):
+        rr.load_policy("nowhere", noise=noise)
 
 
 def test_loaded_policy_acts(run: Path) -> None:
