@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from robo_rl.apps.cli.overrides import with_home
 from robo_rl.conf.dotted import as_typed
 from robo_rl.conf.fields import Setting
 from robo_rl.core.errors import ConfigError
@@ -35,7 +36,7 @@ def words(given: Mapping[str, Any], known: Mapping[str, Setting], prefix: str = 
 def place(key: str, value: Any) -> str:
     """The path that an argument of the API stands for. Raises ConfigError for an object without one."""
     if isinstance(value, str | os.PathLike):
-        return os.fsdecode(value)
+        return with_home(os.fsdecode(value))
     raise ConfigError(f"{key} is {_kind(value)}; {PLACES}.")
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
+from robo_rl.apps.cli.overrides import with_home
 from robo_rl.apps.cli.settings_file import resumes
 from robo_rl.conf.dotted import comma_parts, is_quoted
 from robo_rl.core.errors import ConfigError
@@ -70,7 +71,7 @@ def skips(verb: str, words: Sequence[str]) -> bool:
 
 def _out(words: Sequence[str]) -> Path:
     """Folder of a run."""
-    return Path(next(word.partition("=")[2] for word in words if word.startswith("out=")))
+    return Path(with_home(next(word.partition("=")[2] for word in words if word.startswith("out="))))
 
 
 def _resumes(words: Sequence[str]) -> bool:

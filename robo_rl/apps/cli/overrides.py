@@ -51,13 +51,21 @@ def for_hydra(key: str, value: str, known: Mapping[str, Setting], groups: Mappin
     elif known[key].optional and value in ("none", "null"):
         value = "null"
     elif known[key].plain_type is str:
-        value = quoted(value)
+        value = quoted(with_home(value))
     elif known[key].plain_type == list[str] and value.startswith("[") and value.endswith("]"):
-        parts = filter(None, comma_parts(value[1:-1]))
+        parts = filter(None, comma_parts(with_home(value)[1:-1]))
         value = f"[{','.join(each if is_quoted(each) else quoted(each) for each in parts)}]"
     elif "whole number" in known[key].type_words:
         value = _FLOAT.sub(_whole, value)
     return f"{key}={value}"
+
+
+def with_home(text: str) -> str:
+    """`~/` at the beginning of a path, or of the paths in [a,b], as the home folder: not every shell replaces
+    it in key=value.
+    """
+    at = r"(^\[|,\s*)~/" if text.startswith("[") else r"(^)~/"
+    return re.sub(at, lambda found: f"{found[1]}{Path.home()}/", text)
 
 
 def _whole(found: re.Match[str]) -> str:

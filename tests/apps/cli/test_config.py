@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from robo_rl.apps.cli.config import load_config, preview
+from robo_rl.apps.cli.from_python import place
 from robo_rl.apps.cli.help import load_schema
 from robo_rl.apps.cli.main import known_keys
 from robo_rl.apps.cli.overrides import OF_OTHER_LIBRARIES, SYNONYMS, did_you_mean, split
@@ -67,7 +68,7 @@ def test_overrides_have_the_types_of_the_dataclass() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["a b/c", "runs/x[1]", "it's", "~/a=b", "data{1}", "1e-3", "null", "a,b", "back\\slash"]
+    "path", ["a b/c", "runs/x[1]", "it's", "a~/b=c", "data{1}", "1e-3", "null", "a,b", "back\\slash"]
 )
 def test_text_needs_no_quotes(path: str) -> None:
     """Paths with characters of hydra's grammar, and text that looks like a number, need no quotes."""
@@ -267,6 +268,18 @@ def test_a_path_without_its_key_is_recognised(tmp_path: Path) -> None:
     """`robo-rl data show data/recorded` is what a user of other programs types."""
     with pytest.raises(ConfigError, match=f"Did you mean 'path={re.escape(str(tmp_path))}'"):
         split("data show", str(tmp_path), ["path", "episode"])
+
+
+def test_a_leading_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In texts, lists of them, and arguments from Python; a ~ elsewhere is text."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    schema = load_schema(VERBS["data merge"])
+    config = load_config("data merge", ["sources=[~/a,b~/c, ~/d]", "out=~/m"], schema)
+    assert config.sources == [f"{tmp_path}/a", "b~/c", f"{tmp_path}/d"]
+    assert config.out == f"{tmp_path}/m"
+    schema = load_schema(VERBS["train"])
+    assert load_config("train", ["data=[~/a,~/b]", "out=a~/"], schema).data == f"[{tmp_path}/a,{tmp_path}/b]"
+    assert place("path", Path("~/policy")) == f"{tmp_path}/policy"
 
 
 @pytest.mark.parametrize(
