@@ -106,7 +106,7 @@ def finish(path: str | Path) -> Path:
         raise DataError(
             f"{root} is a state of the dataset {root.with_name(kept[1])} kept by an edit. Give that."
         )
-    if Path.cwd().is_relative_to(root):
+    if _working_folder().is_relative_to(root):
         raise DataError(
             f"The working folder is in the dataset {root}, which an edit replaces. Leave it first: "
             f"cd {shlex.quote(str(root.parent))}, then give the dataset by path={shlex.quote(root.name)}"
@@ -123,6 +123,14 @@ def finish(path: str | Path) -> Path:
         except LockedError:
             pass
     return root
+
+
+def _working_folder() -> Path:
+    """The working folder; the root if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path("/")
 
 
 def _last_step(root: Path, former: Path) -> tuple[dict[str, Any], str, bool]:
