@@ -85,6 +85,7 @@ def cells() -> list[dict[str, Any]]:
     return list(json.loads(NOTEBOOK.read_text())["cells"])
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the notebook's cells in order, with small values instead of those in the cell tagged
     "parameters".

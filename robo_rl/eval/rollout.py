@@ -23,9 +23,15 @@ from robo_rl.core.protocols import (
 )
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, Int
-from robo_rl.core.text.counts import counted
 from robo_rl.eval.protocols import ExecutorFactory, Progress, Watcher
-from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate, paired_return_test, paired_test
+from robo_rl.eval.stats import (
+    MeanReturn,
+    PairedTest,
+    ReturnTest,
+    SuccessRate,
+    paired_return_test,
+    paired_test,
+)
 from robo_rl.eval.timing import cpu_seconds
 
 
@@ -72,7 +78,7 @@ class EvalResult:
         error_m = self.mean_error_m
         more += "" if error_m is None else f", mean error {1000 * error_m:.1f} mm"
         if not self.reports_success:
-            return f"mean return {self.mean_return:.4g} in {counted(len(self.seeds), 'episode')}{more}"
+            return f"{MeanReturn.of(self.returns)}{more}"
         sparse = all(
             total == float(success) for total, success in zip(self.returns, self.success, strict=True)
         )

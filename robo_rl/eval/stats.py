@@ -181,8 +181,18 @@ class MeanReturn:
     def to_json(self) -> dict[str, Any]:
         return {"mean_return": self.value, "n": self.n, "sd": self.sd}
 
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+        """Student's interval of the mean; None where the spread is unknown."""
+        if self.sd is None or self.n < 2:
+            return None
+        half = float(stats.t.ppf(0.5 + 0.5 * confidence, self.n - 1)) * self.sd / math.sqrt(self.n)
+        return self.value - half, self.value + half
+
     def __str__(self) -> str:
-        return f"mean return {self.value:.4g} in {self.n} episode{'s' if self.n > 1 else ''}"
+        """Such as "mean return 26.7 [20.4, 33] in 50 episodes", with the 95 % interval."""
+        found = self.interval()
+        spread = "" if found is None else f" [{found[0]:.4g}, {found[1]:.4g}]"
+        return f"mean return {self.value:.4g}{spread} in {self.n} episode{'s' if self.n > 1 else ''}"
 
 
 Measure = SuccessRate | MeanReturn  # what is known of a policy from its episodes

@@ -22,7 +22,7 @@ from sim.adapters.gymnasium_names import names_beside
 from sim.adapters.gymnasium_obs import GymnasiumObs
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
-from sim.vec.options import check_steps
+from sim.vec.options import check_reward, check_steps, score
 from sim.vec.vec_env import INFO_KEYS
 
 REPORTS_SUCCESS = "reports_success"  # extra info: 1 from the step on that reports success or its lack
@@ -50,23 +50,22 @@ IDS = (  # the ones that are tested and listed; any other id with box actions wo
 class GymnasiumLanes:
     """Builder of lanes of `gymnasium.make(env_id)`.
 
-    Observation: `state`, and `image.<key>` of pictures, see `GymnasiumObs`. The reward is the environment's
-    own; scalars of its `info` become extra info. `max_episode_steps` None keeps the registered time limit. An
-    environment that does not report success never succeeds.
+    Observation: `state`, and `image.<key>` of pictures, see `GymnasiumObs`. Scalars of the environment's
+    `info` become extra info. reward "dense": the environment's own; "sparse": 1 in a step that ends with the
+    task solved, which ends the episode unless `terminate_on_success` is False. `max_episode_steps` None keeps
+    the registered time limit. An environment that does not report success never succeeds.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("gymnasium.envs.mujoco",)
 
     env_id: str
-    reward: str = "dense"  # the only one; an option so that all suites take the same ones
+    reward: str = "dense"
     max_episode_steps: int | None = None
+    terminate_on_success: bool | None = None
     render_size: int = 240
 
     def __post_init__(self) -> None:
-        if self.reward != "dense":
-            raise ConfigError(
-                f"Gymnasium environments have their own dense reward, not '{self.reward}'; leave it out."
-            )
+        check_reward(self.reward)
         if self.max_episode_steps is not None:
             check_steps(self.max_episode_steps)
 
@@ -104,7 +103,15 @@ class GymnasiumLane:
         )
         told = [bool(self._info[key]) for key in _SUCCESS if key in self._info]
         self._reports_success |= bool(told)
-        return self._checked(obs, reward), reward, terminated, truncated, bool(told) and told[0]
+        success, options = bool(told) and told[0], self._options
+        observed = self._checked(obs, reward)
+        if options.reward == "sparse" and (terminated or truncated) and not self._reports_success:
+            raise EnvError(
+                f"reward=sparse pays for success, and '{self.spec.name}' reported none in a whole episode: "
+                f"its info lacks {' and '.join(_SUCCESS)}. Add one, or leave out reward=."
+            )
+        reward, terminated = score(options.reward, options.terminate_on_success, reward, terminated, success)
+        return observed, reward, terminated, truncated, success
 
     def info(self) -> Sequence[float]:
         return [

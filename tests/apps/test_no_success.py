@@ -181,7 +181,7 @@ def test_auto_chooses_by_returns(base: Path, data: Path, tmp_path: Path) -> None
 def test_stages_choose_by_returns(base: Path, data: Path, tmp_path: Path) -> None:
     """The same with few environments."""
     given = ["finetune", f"base={base}", f"demos={data}", "num_workers=0", "final_episodes=2", "device=cpu"]
-    words = ["env_steps=1500", "num_envs=2", "max_episode_steps=15", f"out={tmp_path / 'run'}"]
+    words = ["env_steps=800", "num_envs=2", "max_episode_steps=15", f"out={tmp_path / 'run'}"]
     assert robo_rl([*given, *words]) == 0
     results = read_json(tmp_path / "run" / "results.json")
     assert not any("%" in said for said in results["decided_by"])

@@ -40,4 +40,4 @@ def test_returns_race_where_no_success_is_reported() -> None:
     assert isinstance(first, MeanReturn)
     assert isinstance(second, MeanReturn)
     assert (first.value, second.value, first.n) == (-290.0, -300.0, 7)
-    assert str(first) == "mean return -290 in 7 episodes"
+    assert str(first) == "mean return -290 [-489.8, -90.21] in 7 episodes"  # t(6) = 2.447, sd 216.02 / 7^0.5

@@ -209,7 +209,8 @@ def compared(
         stages.append(StageRecord("imitation", raced.env_steps, before, after, "comparison"))
         stays = raced.lead == 0 and after is not None and episodes.outdo(after)
         succeeds = raced.lead >= 0 and not stays
-        sentences.append(_sentence(raced, heir, contender, succeeds, by_training=stays))
+        why = ", by its training episodes" if stays else ", on a tie" if raced.lead == 0 else ""
+        sentences.append(_sentence(raced, heir, contender, succeeds, why))
         contender = heir if succeeds else contender
     own_noise = trained_noise(find_policy(str(config.base)))
     bases = [plain] if own_noise == method.base_noise else [Contender("the base", base, own_noise), plain]
@@ -238,8 +239,10 @@ def choose(
         found = race_of(kept, rival, config, (most_steps - spent) // (len(rivals) - i))
         spent += found.env_steps
         stays = found.lead > 0 or (found.lead == 0 and (kept is not trained or wins_ties))
-        by_training = found.lead == 0 and kept is trained
-        said.append(_sentence(found, kept, rival, stays, by_training))
+        why = "" if found.lead else ", on a tie"
+        if not found.lead and kept is trained:
+            why += f": its training episodes are {'not ' if wins_ties else ''}clearly worse"
+        said.append(_sentence(found, kept, rival, stays, why))
         kept = kept if stays else rival
     return Choice(kept, spent, tuple(said))
 
@@ -276,10 +279,9 @@ def player(contender: Contender, env: VecEnv, config: FinetuneVerb) -> Play:
     return play
 
 
-def _sentence(found: Race, kept: Contender, rival: Contender, stays: bool, by_training: bool) -> str:
-    """Result of a race in words."""
+def _sentence(found: Race, kept: Contender, rival: Contender, stays: bool, why: str) -> str:
+    """Result of a race in words. why: what decided besides."""
     winner = kept if stays else rival
-    why = ", by its training episodes" if by_training else ""
     if (measures := found.measures()) is None:
         return f"no steps are left to compare {kept.name} with {rival.name}: {winner.name} is kept{why}"
     result = f"{kept.name} {measures[0]}, {rival.name} {measures[1]} on the same episodes"

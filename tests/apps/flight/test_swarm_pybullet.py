@@ -49,6 +49,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_swarm_training_and_evaluation_in_pybullet(runs: Path) -> None:
     """Results and bundle name the engine; from the same start, the weights differ from those of `quad`."""
     for engine, name in (("quad", "quad/swarm"), ("pybullet", "quad/swarm:engine=pybullet")):

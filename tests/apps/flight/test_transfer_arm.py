@@ -20,6 +20,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.pybullet
 def test_transfer_of_an_arm_policy(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "transfer"

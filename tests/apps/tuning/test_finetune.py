@@ -417,7 +417,7 @@ def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.Ca
     said = capsys.readouterr()
     assert "Advice" not in said.out
     mean = sum(json.loads((out / "results.json").read_text())["policy"]["returns"]) / 2
-    assert f"CPU time: mean return {mean:.4g} in 2 episodes\n" in said.out
+    assert f"CPU time: mean return {mean:.4g} [" in said.out
     assert "0 %" not in said.out
     assert robo_rl(["runs", f"path={out}"]) == 0
     assert capsys.readouterr().out.split()[:5] == [str(out), "finetune", "mean", "return", f"{mean:.4g}"]

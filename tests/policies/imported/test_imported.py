@@ -222,6 +222,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.slow
 def test_imported_policy_is_exported(tmp_path: Path) -> None:
     """The bundle's graph equals torch, and its manifest holds LeRobot's statistics."""
     from policies.deploy.bundle import load_bundle

@@ -335,8 +335,66 @@ def test_unknown_ids_are_named() -> None:
         make_env("gym/Hoper-v5", 1)
     with pytest.raises(ConfigError, match="module 'not_there', which is neither installed"):
         make_env("gym/not_there:Mine-v0", 1)
-    with pytest.raises(ConfigError, match="dense"):
-        make_env("gym/Hopper-v5", 1, reward="sparse")
+    with pytest.raises(UnknownNameError, match="dense"):
+        make_env("gym/Hopper-v5", 1, reward="shaped")
+
+
+class Nears(gymnasium.Env[Any, Any]):
+    """Pays 1 at every step, and is solved from the third step on without an end."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    reports = True
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        told = {"is_success": self.t >= 3} if self.reports else {}
+        return np.zeros(1, np.float32), 1.0, False, False, told
+
+
+class NearsUntold(Nears):
+    reports = False
+
+
+@pytest.fixture
+def nears() -> Iterator[None]:
+    for kind in (Nears, NearsUntold):
+        gymnasium.register(f"{kind.__name__}-v0", kind, max_episode_steps=5)
+    yield
+    for kind in (Nears, NearsUntold):
+        del gymnasium.registry[f"{kind.__name__}-v0"]
+
+
+def test_a_sparse_reward_pays_for_success_and_ends_the_episode(nears: None) -> None:
+    """A reward of 1 per step would make success, which ends the episode, the worst outcome."""
+    for options, rewards, ended in (
+        ({}, [1.0] * 5, "truncated"),
+        ({"reward": "sparse"}, [0.0, 0.0, 1.0], "terminated"),
+        ({"reward": "sparse", "terminate_on_success": False}, [0.0, 0.0, 1.0, 1.0, 1.0], "truncated"),
+    ):
+        env = make_env("gym/Nears-v0", 1, **options)  # type: ignore[arg-type]
+        env.reset(EpisodeSeeds("nears"))
+        steps = [env.step(torch.zeros(1, 1)) for _ in rewards]
+        assert [reward.item() for _, reward, *_ in steps] == rewards
+        _, _, terminated, truncated, info = steps[-1]
+        assert (terminated.item(), truncated.item()) == (ended == "terminated", ended == "truncated")
+        assert info["success"].item()
+        env.close()
+
+
+def test_a_sparse_reward_needs_a_report_of_success(nears: None) -> None:
+    env = make_env("gym/NearsUntold-v0", 1, reward="sparse")
+    env.reset(EpisodeSeeds("nears"))
+    for _ in range(4):
+        env.step(torch.zeros(1, 1))
+    with pytest.raises(EnvError, match="none in a whole episode: its info lacks is_success and success"):
+        env.step(torch.zeros(1, 1))
+    env.close()
 
 
 OWN = """
