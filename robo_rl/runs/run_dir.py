@@ -23,7 +23,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -300,7 +300,7 @@ class RunDir:
         if not (self.path / "run.json").is_file():
             raise ConfigError(f"There is no run in {self.path} to resume. Start it without resume=true.")
         self.info()
-        self.check_same(config, free, instead)
+        self._check_same(config, free, instead)
         self._lock = FolderLock(self.path, "folder")
         if self.latest() is None and (self.path / SAVED).exists():
             raise ConfigError(
@@ -310,14 +310,8 @@ class RunDir:
         for draft in self.checkpoints.glob(".*.tmp"):  # incomplete when the process was killed
             shutil.rmtree(draft)
 
-    def check_same(
-        self, config: Any, free: frozenset[str], instead: str = "", only: Collection[str] | None = None
-    ) -> None:
-        """Raise ConfigError if a setting outside `free` differs from the run's. only: dotted keys to compare;
-        None: all.
-        """
-        changes = setting_changes(config, self.config(), free)
-        if changes := [each for each in changes if only is None or each.key in only]:
+    def _check_same(self, config: Any, free: frozenset[str], instead: str) -> None:
+        if changes := setting_changes(config, self.config(), free):
             before, now = change_words(changes)
             it = "settings" if len(changes) > 1 else "setting"
             ways = f", start a new run, or {instead}" if instead else ", or start a new run"

@@ -49,10 +49,10 @@ def multirun(verb: str, words: Sequence[str], run: Callable[[list[str]], Ended])
 
 
 def skips(verb: str, words: Sequence[str]) -> bool:
-    """True, with a message, if the words resume a run that is finished.
+    """True, with a message, if the words resume a run that is finished, with the same settings.
 
-    Raises ConfigError if they change a setting of the run. Compared are the settings given now and those in
-    the command that started the run: others may have been resolved by the run, such as num_envs.
+    The verb itself refuses other settings. Compared here are those given now and those in the command that
+    started the run: the run may have resolved others, such as num_envs.
     """
     out = _out(words)
     if not (_resumes(words) and _is_finished(verb, out)):
@@ -60,11 +60,14 @@ def skips(verb: str, words: Sequence[str]) -> bool:
     from robo_rl.apps.cli.config import load_config
     from robo_rl.apps.cli.help import load_schema
     from robo_rl.apps.cli.verbs import VERBS
+    from robo_rl.core.text.setting_changes import setting_changes
     from robo_rl.runs.run_dir import RunDir
 
     run = RunDir.open(out)
     given = {word.partition("=")[0] for word in (*words, *map(str, run.info().get("arguments", ())))}
-    run.check_same(load_config(verb, words, load_schema(VERBS[verb])), free_keys(verb), only=given)
+    config = load_config(verb, words, load_schema(VERBS[verb]))
+    if any(change.key in given for change in setting_changes(config, run.config(), free_keys(verb))):
+        return False
     print(f"{out} is finished and was skipped.")
     return True
 
