@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from robo_rl.apps.cli.overrides import with_home
 from robo_rl.apps.cli.settings_file import resumes
@@ -65,7 +66,7 @@ def skips(verb: str, words: Sequence[str]) -> bool:
 
     run = RunDir.open(out)
     given = {word.partition("=")[0] for word in (*words, *map(str, run.info().get("arguments", ())))}
-    config = load_config(verb, words, load_schema(VERBS[verb]))
+    config: Any = load_config(verb, words, load_schema(VERBS[verb]))
     if any(change.key in given for change in setting_changes(config, run.config(), free_keys(verb))):
         return False
     print(f"{out} is finished and was skipped.")
