@@ -147,8 +147,8 @@ def make_env(
 ) -> VecEnv:
     """A vector environment of `num_envs` lanes; see `sim.vec.workers` for `num_workers` and `timeout_s`.
 
-    Options: `max_episode_steps`, `render_size` (px), `reward` ("sparse" or "dense") and, except for pusht,
-    `terminate_on_success`; an option that is None is left at its default. A name that
+    Options: `max_episode_steps`, `render_size` (px), except for quad also `reward` ("sparse" or "dense") and,
+    except for pusht, `terminate_on_success`; an option that is None is left at its default. A name that
     carries options may have `instruction=...`, see `ToldEnv`. Raises UnknownNameError for a name or option
     that does not exist, MissingDependencyError when the suite's
     packages are not installed.

@@ -10,7 +10,8 @@ _BEHIND = 1.5  # delay from which on due times are left out, in periods
 
 
 class DecisionClock:
-    """Due times of decisions, one period apart; the first state at or after each of them is decided on.
+    """Due times of decisions, one period apart. The first state from a quarter of a period before each of
+    them on is decided on, so the first interval may be that much shorter.
 
     So states of a higher rate than the control rate give the control rate on average, and each state of a
     lower rate is decided on. Promise: two decisions are at least half a period apart, and after a gap due

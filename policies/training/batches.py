@@ -141,7 +141,9 @@ class LoaderWindows:
 
 
 def leave_stops_to_parent(worker: int) -> None:
-    """Without its loader process, the parent could not finish the update after which it saves."""
+    """Ignore the signals that end the parent, which could not finish the update after which it saves without
+    its loader process.
+    """
     leave_to_parent(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -7,6 +7,7 @@ success, the returns race.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +19,12 @@ CLEAR = 0.02  # p at which a race ends. Of McNemar's test: seven differing pairs
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One episode: its score is its success (1, 0), or its return where none is reported."""
+    """One episode. reported: False if the environment has said neither success nor failure."""
 
-    score: float
+    success: bool
     env_steps: int
-    by_return: bool = False
+    total_return: float = 0.0
+    reported: bool = True
 
 
 Play = Callable[[int], Played]  # of an episode with this seed
@@ -44,12 +46,13 @@ class Race:
         """
         if self.by_return and self.p_value >= TIE:
             return 0.0
-        return sum(self.first) - sum(self.second)
+        lead = sum(self.first) - sum(self.second)
+        return lead if math.isfinite(lead) else 0.0
 
     @property
     def p_value(self) -> float:
-        """Of a paired test; 1 without a pair."""
-        if not self.first:
+        """p of a paired test; 1 without a pair, and where a return is no number."""
+        if not all(map(math.isfinite, self.first + self.second)) or not self.first:
             return 1.0
         if self.by_return:
             return paired_return_test(self.first, self.second).p_value
@@ -70,11 +73,29 @@ def race(first: Play, second: Play, seeds: Sequence[int], most_steps: int, longe
     longest: steps of the longest episode. The repeated test is more often significant by chance than a single
     one: it chooses a policy, it does not measure one.
     """
+    ones: list[Played] = []
+    others: list[Played] = []
     now = Race((), (), 0)
     for seed in seeds:
         if now.env_steps + 2 * longest > most_steps or now.p_value < CLEAR:
             break
-        one, other = first(seed), second(seed)
-        steps = now.env_steps + one.env_steps + other.env_steps
-        now = Race((*now.first, one.score), (*now.second, other.score), steps, one.by_return)
+        ones.append(first(seed))
+        others.append(second(seed))
+        now = _race_of(ones, others)
     return now
+
+
+def scores_of(played: Sequence[Played], *, by_return: bool) -> list[float]:
+    """What episodes are compared by: success (1, 0), or their returns."""
+    return [each.total_return if by_return else float(each.success) for each in played]
+
+
+def unreported(played: Sequence[Played]) -> bool:
+    """True if the environment has reported success or failure in none of these episodes: returns count."""
+    return not any(each.reported for each in played)
+
+
+def _race_of(ones: Sequence[Played], others: Sequence[Played]) -> Race:
+    by_return = unreported([*ones, *others])
+    first, second = (tuple(scores_of(each, by_return=by_return)) for each in (ones, others))
+    return Race(first, second, sum(each.env_steps for each in (*ones, *others)), by_return)

@@ -17,6 +17,7 @@ from scipy import stats
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Bool, Float
+from robo_rl.core.text.counts import counted
 
 CONFIDENCE = 0.95
 _DECIMALS_FROM = 100  # above this n one per cent is more than one episode, so print tenths
@@ -174,12 +175,14 @@ class MeanReturn:
 
     @classmethod
     def of(cls, returns: Sequence[float]) -> MeanReturn:
-        """Of at least one episode."""
+        """Measure of at least one episode."""
         sd = float(np.std(returns, ddof=1)) if len(returns) > 1 else None
         return cls(float(np.mean(returns)), len(returns), sd)
 
     def to_json(self) -> dict[str, Any]:
-        return {"mean_return": self.value, "n": self.n, "sd": self.sd}
+        """The fields; None for a number that is not finite, which JSON has not."""
+        known = [None if each is None or not math.isfinite(each) else each for each in (self.value, self.sd)]
+        return {"mean_return": known[0], "n": self.n, "sd": known[1]}
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
         """Student's interval of the mean; None where the spread is unknown."""
@@ -192,7 +195,7 @@ class MeanReturn:
         """Such as "mean return 26.7 [20.4, 33] in 50 episodes", with the 95 % interval."""
         found = self.interval()
         spread = "" if found is None else f" [{found[0]:.4g}, {found[1]:.4g}]"
-        return f"mean return {self.value:.4g}{spread} in {self.n} episode{'s' if self.n > 1 else ''}"
+        return f"mean return {self.value:.4g}{spread} in {counted(self.n, 'episode')}"
 
 
 Measure = SuccessRate | MeanReturn  # what is known of a policy from its episodes
@@ -204,14 +207,18 @@ def measure_of(scores: Sequence[float], *, by_return: bool) -> Measure:
 
 
 def pooled(first: Measure | None, second: Measure | None) -> Measure | None:
-    """Measure of the episodes of both."""
+    """Measure of the episodes of both, which are of one kind."""
     if first is None or second is None:
         return first or second
     if isinstance(first, SuccessRate) and isinstance(second, SuccessRate):
         return SuccessRate(first.k + second.k, first.n + second.n)
+    assert isinstance(first, MeanReturn)
+    assert isinstance(second, MeanReturn)
     n = first.n + second.n
     mean = (first.n * first.value + second.n * second.value) / n
-    within = sum((each.n - 1) * _sd(each) ** 2 for each in (first, second))
+    if any(each.sd is None and each.n > 1 for each in (first, second)):
+        return MeanReturn(mean, n)
+    within = sum((each.n - 1) * (each.sd or 0.0) ** 2 for each in (first, second))
     between = sum(each.n * (each.value - mean) ** 2 for each in (first, second))
     return MeanReturn(mean, n, math.sqrt((within + between) / (n - 1)))
 
@@ -225,18 +232,17 @@ def chance_of_less(first: Measure, second: Measure) -> float:
     if isinstance(first, SuccessRate) and isinstance(second, SuccessRate):
         table = [[rate.k, rate.n - rate.k] for rate in (first, second)]
         return float(stats.fisher_exact(table, alternative="less").pvalue)
-    if min(first.n, second.n) < 2 or not _sd(first) + _sd(second) > 0.0:
+    assert isinstance(first, MeanReturn)
+    assert isinstance(second, MeanReturn)
+    if first.sd is None or second.sd is None:
         return 1.0
+    if first.sd == second.sd == 0.0:
+        return float(first.value >= second.value)
     found = stats.ttest_ind_from_stats(
-        first.value, _sd(first), first.n, second.value, _sd(second), second.n,
+        first.value, first.sd, first.n, second.value, second.sd, second.n,
         equal_var=False, alternative="less",
     )  # fmt: skip
     return float(found.pvalue)
-
-
-def _sd(measure: Measure) -> float:
-    """Standard deviation of returns; 0 if it is unknown."""
-    return (measure.sd or 0.0) if isinstance(measure, MeanReturn) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,12 @@ class FineTuner:
             self._log(values)
         if self.guard is not None:
             for episode in episodes:
-                self.guard.add(episode.score, of_base=phase == "base", by_return=not episode.reported)
+                self.guard.add(
+                    episode.success,
+                    episode.total_reward,
+                    of_base=phase == "base",
+                    reported=episode.reported,
+                )
         if episodes and phase == "online":
             self._log(self._last | self._diagnosis() | {"train/updates": float(self.learner.updates)})
             self._check()

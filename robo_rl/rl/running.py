@@ -25,11 +25,6 @@ class CollectedEpisode:
     total_reward: float
     reported: bool = True  # False: the environment has not reported whether it succeeded
 
-    @property
-    def score(self) -> float:
-        """Success (1, 0), or the return where none is reported: what policies are compared by."""
-        return float(self.success) if self.reported else self.total_reward
-
 
 def episode_logs(episodes: Sequence[CollectedEpisode]) -> list[dict[str, float]]:
     """Values to log: of each episode, or their means if more than `LOGGED_SINGLY` ended together."""

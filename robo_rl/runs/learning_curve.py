@@ -45,7 +45,8 @@ class LearningCurve:
         found: list[Measure] = list(self.rates)
         if not self.reports_success:
             found = [MeanReturn(mean, rate.n) for mean, rate in zip(self.returns, self.rates, strict=True)]
-        return found[0], max(found, key=lambda measure: measure.value)
+        known = [each for each in found if math.isfinite(each.value)] or found
+        return found[0], max(known, key=lambda measure: measure.value)
 
     def to_json(self) -> dict[str, Any]:
         rates = [[rate.k, rate.n] for rate in self.rates]

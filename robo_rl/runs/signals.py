@@ -57,7 +57,7 @@ def _leave_the_terminal() -> None:
     """Drop further output to a terminal that is gone: writing to it would fail, before the state is saved."""
     for number in (1, 2):
         try:
-            if stat.S_ISCHR(os.fstat(number).st_mode):  # a terminal, not a file or a pipe
+            if not stat.S_ISREG(os.fstat(number).st_mode):  # a terminal, or a pipe whose reader ends with it
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, number)
                 os.close(nowhere)

@@ -22,7 +22,7 @@ from sim.adapters.gymnasium_names import names_beside
 from sim.adapters.gymnasium_obs import GymnasiumObs
 from sim.render.pictures import LaneRenderer
 from sim.vec.lane import LaneObs, LaneStep
-from sim.vec.options import check_reward, check_steps, score
+from sim.vec.options import check_flag, check_reward, check_steps, score
 from sim.vec.vec_env import INFO_KEYS
 
 REPORTS_SUCCESS = "reports_success"  # extra info: 1 from the step on that reports success or its lack
@@ -66,6 +66,8 @@ class GymnasiumLanes:
 
     def __post_init__(self) -> None:
         check_reward(self.reward)
+        if self.terminate_on_success is not None:
+            check_flag("terminate_on_success", self.terminate_on_success)
         if self.max_episode_steps is not None:
             check_steps(self.max_episode_steps)
 

@@ -185,6 +185,7 @@ def test_stages_choose_by_returns(base: Path, data: Path, tmp_path: Path) -> Non
     assert robo_rl([*given, *words]) == 0
     results = read_json(tmp_path / "run" / "results.json")
     assert not any("%" in said for said in results["decided_by"])
+    assert results["stages"]
     assert all("mean_return" in stage["before"] for stage in results["stages"])
 
 

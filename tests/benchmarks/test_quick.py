@@ -32,5 +32,6 @@ def test_a_quick_run_ends_and_prints_results_alone(name: str, tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr[-3000:]
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert results or "left out" in done.stdout + done.stderr or "nothing is measured" in done.stdout
     assert all(result["quick"] for result in results)
     assert "Next:" not in done.stdout  # what a verb says is no result

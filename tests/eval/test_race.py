@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from robo_rl.eval.race import Played, Race, race
@@ -31,7 +33,7 @@ def test_returns_race_where_no_success_is_reported() -> None:
     """Ten points more in every episode: seven pairs have p = 2 / 2^7, and the mean decides."""
 
     def play(seed: int, more: float = 0.0) -> Played:
-        return Played(more - 100.0 * seed, 5, by_return=True)
+        return Played(False, 5, more - 100.0 * seed, reported=False)
 
     found = race(lambda seed: play(seed, 10.0), play, range(20), 1000, 5)
     assert (len(found.first), found.env_steps, found.lead) == (7, 70, 70.0)
@@ -41,3 +43,15 @@ def test_returns_race_where_no_success_is_reported() -> None:
     assert isinstance(second, MeanReturn)
     assert (first.value, second.value, first.n) == (-290.0, -300.0, 7)
     assert str(first) == "mean return -290 [-489.8, -90.21] in 7 episodes"  # t(6) = 2.447, sd 216.02 / 7^0.5
+
+
+def test_success_races_where_only_success_is_reported() -> None:
+    """A failure that is not reported scores 0 beside a success, and not its return."""
+    found = race(lambda _: Played(True, 5, 1.0), lambda _: Played(False, 5, 300.0, False), range(20), 1000, 5)
+    assert (len(found.first), found.lead, found.by_return) == (7, 7.0, False)
+
+
+def test_a_return_that_is_no_number_decides_nothing() -> None:
+    ours, theirs = Played(False, 5, math.nan, reported=False), Played(False, 5, 1.0, reported=False)
+    found = race(lambda _: ours, lambda _: theirs, range(9), 90, 5)
+    assert (found.lead, found.p_value) == (0.0, 1.0)

@@ -232,10 +232,13 @@ def test_measures_of_more_episodes_add_up() -> None:
 
 def test_lower_returns_by_chance() -> None:
     """Means 2 and 3.9, variances of the means 0.1667 and 0.11: t = -1.9 / 0.526 = -3.61 with 6.2 degrees of
-    freedom. A single episode, or returns without spread, say nothing.
+    freedom. A single episode says nothing.
     """
     low, high = MeanReturn.of([1.0, 2.0, 3.0, 2.0]), MeanReturn.of([4.0, 3.0, 5.0, 4.0, 3.5])
     assert chance_of_less(low, high) == pytest.approx(0.00525, abs=1e-5)
     assert chance_of_less(high, low) == pytest.approx(1.0 - 0.00525, abs=1e-5)
     assert chance_of_less(MeanReturn.of([0.0]), high) == 1.0
-    assert chance_of_less(MeanReturn.of([0.0, 0.0]), MeanReturn.of([1.0, 1.0])) == 1.0
+    still, higher = MeanReturn.of([0.0, 0.0]), MeanReturn.of([1.0, 1.0])
+    assert (chance_of_less(still, higher), chance_of_less(higher, still)) == (0.0, 1.0)
+    assert chance_of_less(MeanReturn(0.0, 50), high) == 1.0  # its spread is unknown
+    assert MeanReturn.of([math.nan, 1.0]).to_json() == {"mean_return": None, "n": 2, "sd": None}

@@ -85,8 +85,9 @@ def test_the_guard_returns_to_the_distilled_head() -> None:
     for _ in range(4):
         tuner.advance()
     guard: Any = tuner.guard
-    guard.base_sum, guard.base_squares, guard.base_episodes = 50.0, 50.0, 50
-    guard.recent.extend([False] * 4)
+    guard.load_state_dict({"base_successes": 50, "base_episodes": 50, "recent": []})
+    for _ in range(4):
+        guard.add(False)
     tuner._check()
     env.close()
     assert tuner.reverts == 1

@@ -129,15 +129,26 @@ def test_the_guard_judges_returns_where_no_success_is_reported() -> None:
     """Base -10 with deviation 1 in 50 episodes; 20 of -10.1 are good enough to go on, 20 of -12 are bad."""
     guard = Guard(window=20, errors=2.0)
     for i in range(50):
-        guard.add(-10.0 + (-1.0) ** i, of_base=True, by_return=True)
+        guard.add(False, -10.0 + (-1.0) ** i, of_base=True, reported=False)
     for mean, verdict in ((-10.1, "unsure"), (-12.0, "bad"), (-9.0, "good")):
         for i in range(20):
-            guard.add(mean + 0.1 * (-1.0) ** i, by_return=True)
+            guard.add(False, mean + 0.1 * (-1.0) ** i, reported=False)
         assert guard.verdict() == verdict
     assert guard.in_words() == "have a mean return of -9, the base -10"
     again = Guard(window=20, errors=2.0)
     again.load_state_dict(guard.state_dict())
     assert (again.verdict(), again.base_mean) == ("good", guard.base_mean)
+
+
+def test_a_guard_judges_success_where_only_success_is_reported() -> None:
+    """An environment that names a success when it comes and no failure: failures are no returns of 300."""
+    guard = Guard(window=20, errors=2.0)
+    for i in range(50):
+        guard.add(i < 25, 1.0 if i < 25 else 300.0, of_base=True, reported=i < 25)
+    for i in range(20):
+        guard.add(i < 18, 1.0 if i < 18 else 300.0, reported=i < 18)
+    assert guard.verdict() == "good"
+    assert guard.in_words() == "succeed 90 % of the time, the base 50 %"
 
 
 def test_a_guard_of_an_older_checkpoint_knows_success_alone() -> None:

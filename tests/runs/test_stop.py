@@ -49,24 +49,31 @@ with stop_between_steps() as stop:
 """
 
 
-def test_a_training_is_saved_when_its_terminal_is_gone(tmp_path: Path) -> None:
-    """A lost ssh connection: the kernel sends SIGHUP, and every write to the terminal fails from then on."""
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_training_is_saved_when_its_terminal_is_gone(tmp_path: Path, piped: bool) -> None:
+    """A lost ssh connection: the kernel sends SIGHUP, and every write to the terminal fails from then on; so
+    does one to `| tee`, which ends by the same signal.
+    """
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup` may run the tests
     ours, theirs = pty.openpty()
+    read, write = os.pipe()
     note = tmp_path / "note"
     process = subprocess.Popen(
         [sys.executable, "-c", TRAINING, str(note)],
         stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdout=write if piped else theirs,
+        stderr=write if piped else theirs,
         cwd=Path(__file__).parents[2],
         start_new_session=True,
     )
     signal.signal(signal.SIGHUP, before)
     os.close(theirs)
+    os.close(write)
     while not (note.exists() and note.read_text()):
         time.sleep(0.01)
     os.close(ours)
+    time.sleep(0.1)  # a print before the signal would fail, and no handler could help
+    os.close(read)
     assert process.wait(timeout=30) == 0
     assert note.read_text() == "saved"
 

@@ -64,7 +64,7 @@ def with_home(text: str) -> str:
     """`~/` at the beginning of a path, or of the paths in [a,b], as the home folder: not every shell replaces
     it in key=value.
     """
-    at = r"(^\[|,\s*)~/" if text.startswith("[") else r"(^)~/"
+    at = r"(^\[\s*['\"]?|,\s*['\"]?)~/" if text.startswith("[") else r"(^)~/"
     return re.sub(at, lambda found: f"{found[1]}{Path.home()}/", text)
 
 

@@ -44,8 +44,8 @@ CLEARLY = 0.1  # p below which training episodes decide a tie
 
 @dataclass
 class TrainingEpisodes:
-    """Scores of the base's training episodes, and of the last ones of the trained policy: success (1, 0), or
-    the return where none is reported.
+    """Success (1, 0) of the base's training episodes, and of the last ones of the trained policy, with their
+    returns, which count where no success has ever been reported.
 
     Failures take longer than successes, so the last episodes that end before the base's phase does are mostly
     successes. Those of `base` began early enough to end in any case; `late` holds the others.
@@ -54,7 +54,8 @@ class TrainingEpisodes:
     base: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    by_return: bool = False
+    returns: dict[str, deque[float]] = field(default_factory=dict)  # of base, late and recent, in this order
+    told: bool = False  # whether any episode was reported as a success or a failure
 
     def add(self, episodes: Iterable[CollectedEpisode], phase: str, left: int = 0, limit: int = 0) -> None:
         """Add the episodes that ended in a phase of training.
@@ -64,15 +65,25 @@ class TrainingEpisodes:
         """
         for episode in episodes:
             early = episode.steps + left >= limit
-            (self.recent if phase != "base" else self.base if early else self.late).append(episode.score)
-            self.by_return = not episode.reported
+            name = "recent" if phase != "base" else "base" if early else "late"
+            getattr(self, name).append(float(episode.success))
+            most = RECENT if name == "recent" else None
+            self.returns.setdefault(name, deque(maxlen=most)).append(episode.total_reward)
+            self.told |= episode.reported
+
+    @property
+    def by_return(self) -> bool:
+        """True if returns are compared."""
+        return bool(self.returns) and not self.told
 
     def measures(self) -> dict[str, Measure]:
         """Success (or return) of `base`, in its early episodes if there are enough, and of `policy`, as far
         as known.
         """
-        base = self.base if len(self.base) >= LEAST_EARLY else self.base + self.late
-        named = {"base": base, "policy": list(self.recent)}
+        base, late, recent = self.base, self.late, list(self.recent)
+        if self.by_return:
+            base, late, recent = (list(self.returns.get(name, ())) for name in ("base", "late", "recent"))
+        named = {"base": base if len(base) >= LEAST_EARLY else base + late, "policy": recent}
         return {
             name: measure_of(scores, by_return=self.by_return) for name, scores in named.items() if scores
         }
@@ -116,13 +127,18 @@ class TrainingEpisodes:
 
     def state_dict(self) -> dict[str, Any]:
         lists = {"base": list(self.base), "late": list(self.late), "recent": list(self.recent)}
-        return lists | {"by_return": self.by_return}
+        returns = {name: list(values) for name, values in self.returns.items()}
+        return lists | {"returns": returns, "told": self.told}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> TrainingEpisodes:
         """Older states have no `late`, and booleans of success."""
         base, late, recent = (list(map(float, state.get(name, ()))) for name in ("base", "late", "recent"))
-        return cls(base, late, deque(recent, maxlen=RECENT), bool(state.get("by_return", False)))
+        returns = {
+            name: deque(values, maxlen=RECENT if name == "recent" else None)
+            for name, values in state.get("returns", {}).items()
+        }
+        return cls(base, late, deque(recent, maxlen=RECENT), returns, bool(state.get("told", False)))
 
 
 def base_phase(collector: Experience, base_steps: int) -> tuple[int, int]:
@@ -239,10 +255,7 @@ def choose(
         found = race_of(kept, rival, config, (most_steps - spent) // (len(rivals) - i))
         spent += found.env_steps
         stays = found.lead > 0 or (found.lead == 0 and (kept is not trained or wins_ties))
-        why = "" if found.lead else ", on a tie"
-        if not found.lead and kept is trained:
-            why += f": its training episodes are {'not ' if wins_ties else ''}clearly worse"
-        said.append(_sentence(found, kept, rival, stays, why))
+        said.append(_sentence(found, kept, rival, stays, "" if found.lead else ", on a tie"))
         kept = kept if stays else rival
     return Choice(kept, spent, tuple(said))
 
@@ -273,8 +286,7 @@ def player(contender: Contender, env: VecEnv, config: FinetuneVerb) -> Play:
     def play(seed: int) -> Played:
         noise = EpisodeNoise(shape, contender.noise_scale, device=device)
         found = evaluate(lane, policy, executor, noise, [seed])
-        score = float(found.success[0]) if found.reports_success else found.returns[0]
-        return Played(score, found.env_steps, by_return=not found.reports_success)
+        return Played(found.success[0], found.env_steps, found.returns[0], found.reports_success)
 
     return play
 
@@ -283,6 +295,6 @@ def _sentence(found: Race, kept: Contender, rival: Contender, stays: bool, why: 
     """Result of a race in words. why: what decided besides."""
     winner = kept if stays else rival
     if (measures := found.measures()) is None:
-        return f"no steps are left to compare {kept.name} with {rival.name}: {winner.name} is kept{why}"
+        return f"no steps are left to compare {kept.name} with {rival.name}: {winner.name} is kept"
     result = f"{kept.name} {measures[0]}, {rival.name} {measures[1]} on the same episodes"
     return f"{result}: {winner.name} is kept{why}"

@@ -276,6 +276,8 @@ def test_a_leading_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.
     schema = load_schema(VERBS["data merge"])
     config = load_config("data merge", ["sources=[~/a,b~/c, ~/d]", "out=~/m"], schema)
     assert config.sources == [f"{tmp_path}/a", "b~/c", f"{tmp_path}/d"]
+    quoted = load_config("data merge", ["sources=['~/a','b']", "out=~/m"], schema)  # as Python writes a list
+    assert quoted.sources == [f"{tmp_path}/a", "b"]
     assert config.out == f"{tmp_path}/m"
     schema = load_schema(VERBS["train"])
     assert load_config("train", ["data=[~/a,~/b]", "out=a~/"], schema).data == f"[{tmp_path}/a,{tmp_path}/b]"

@@ -103,6 +103,8 @@ def test_returns_decide_where_no_success_is_reported() -> None:
     assert "last ones of the policy mean return 5.95 [" in said
     again = TrainingEpisodes.from_state(found.state_dict())
     assert again.measures() == found.measures()
+    again.add([CollectedEpisode(0, True, 9, 1.0)], "online")  # failures were not reported before it
+    assert again.measures() == {"base": SuccessRate(0, 20), "policy": SuccessRate(1, 21)}
 
 
 def test_without_a_limit_all_episodes_of_the_base_count() -> None:

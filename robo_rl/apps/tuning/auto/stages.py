@@ -35,7 +35,7 @@ from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.settings import free_keys
 from robo_rl.data.store import EpisodeStore
-from robo_rl.eval.race import Played
+from robo_rl.eval.race import Played, scores_of, unreported
 from robo_rl.eval.stats import MeanReturn, Measure, SuccessRate, chance_of_less, measure_of, pooled
 from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.rl.mix import MixConfig
@@ -262,8 +262,8 @@ class _AutoRun:
             write_json(path, {"episodes": [asdict(each) for each in played]})
         played = [Played(**each) for each in read_json(path)["episodes"]]
         self.steps.base += sum(each.env_steps for each in played)
-        scores = [each.score for each in played]
-        return measure_of(scores, by_return=played[0].by_return) if played else None
+        by_return = unreported(played)
+        return measure_of(scores_of(played, by_return=by_return), by_return=by_return) if played else None
 
     def _episodes(self, stage: Stage, most_steps: int) -> list[Played]:
         """Episodes of a policy without exploration. Each may take the full length within `most_steps`."""
