@@ -206,10 +206,23 @@ def measure_of(scores: Sequence[float], *, by_return: bool) -> Measure:
     return MeanReturn.of(scores) if by_return else SuccessRate.of([score > 0.0 for score in scores])
 
 
+def alike(first: Measure, second: Measure) -> tuple[Measure, Measure]:
+    """Both as success rates if one is: returns are measured only where no success was reported, so none of
+    those episodes was one.
+    """
+    if type(first) is type(second):
+        return first, second
+    one, other = (
+        each if isinstance(each, SuccessRate) else SuccessRate(0, each.n) for each in (first, second)
+    )
+    return one, other
+
+
 def pooled(first: Measure | None, second: Measure | None) -> Measure | None:
-    """Measure of the episodes of both, which are of one kind."""
+    """Measure of the episodes of both."""
     if first is None or second is None:
         return first or second
+    first, second = alike(first, second)
     if isinstance(first, SuccessRate) and isinstance(second, SuccessRate):
         return SuccessRate(first.k + second.k, first.n + second.n)
     assert isinstance(first, MeanReturn)
@@ -229,6 +242,7 @@ def chance_of_less(first: Measure, second: Measure) -> float:
     For episodes that are not paired: Fisher's exact test of successes, Welch's t-test of returns (1947, "The
     generalization of Student's problem"). 1 where the spread of a mean is unknown.
     """
+    first, second = alike(first, second)
     if isinstance(first, SuccessRate) and isinstance(second, SuccessRate):
         table = [[rate.k, rate.n - rate.k] for rate in (first, second)]
         return float(stats.fisher_exact(table, alternative="less").pvalue)

@@ -13,6 +13,7 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.eval.stats import (
     MeanReturn,
     SuccessRate,
+    alike,
     chance_of_less,
     design_effect,
     interquartile_mean,
@@ -242,3 +243,11 @@ def test_lower_returns_by_chance() -> None:
     assert (chance_of_less(still, higher), chance_of_less(higher, still)) == (0.0, 1.0)
     assert chance_of_less(MeanReturn(0.0, 50), high) == 1.0  # its spread is unknown
     assert MeanReturn.of([math.nan, 1.0]).to_json() == {"mean_return": None, "n": 2, "sd": None}
+
+
+def test_returns_beside_a_success_rate_are_failures() -> None:
+    """An environment that names successes alone: its episodes without any are measured by their returns."""
+    none, some = MeanReturn.of([300.0, 290.0, 310.0]), SuccessRate(2, 4)
+    assert pooled(none, some) == SuccessRate(2, 7)
+    assert chance_of_less(none, some) == chance_of_less(SuccessRate(0, 3), some)
+    assert alike(some, none) == (some, SuccessRate(0, 3))

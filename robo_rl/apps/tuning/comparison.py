@@ -54,7 +54,7 @@ class TrainingEpisodes:
     base: list[float] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    returns: dict[str, deque[float]] = field(default_factory=dict)  # of base, late and recent, in this order
+    returns: dict[str, deque[float]] = field(default_factory=dict)  # of the episodes in base, late and recent
     told: bool = False  # whether any episode was reported as a success or a failure
 
     def add(self, episodes: Iterable[CollectedEpisode], phase: str, left: int = 0, limit: int = 0) -> None:

@@ -28,7 +28,7 @@ from robo_rl.core.files.durable import read_json
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.eval.probe import Probe
 from robo_rl.eval.race import Played, Race
-from robo_rl.eval.stats import SuccessRate
+from robo_rl.eval.stats import MeanReturn, SuccessRate
 from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.runs.learning_curve import LearningCurve, StageRecord, TuningResult
 from robo_rl.runs.run_dir import RunDir
@@ -285,6 +285,12 @@ def test_an_imitation_becomes_the_best_unless_it_is_clearly_worse(successes: int
     assert stages.is_clearly_worse(SuccessRate(successes, 20), best) is not kept
     assert stages.is_clearly_worse(None, best)
     assert not stages.is_clearly_worse(SuccessRate(0, 20), None)
+
+
+def test_a_success_is_better_than_any_return_without_one() -> None:
+    """A stage without a reported success is measured by its returns, the next one by its successes."""
+    assert stages.is_better(SuccessRate(1, 20), MeanReturn.of([300.0, 310.0]))
+    assert not stages.is_better(MeanReturn.of([300.0, 310.0]), SuccessRate(1, 20))
 
 
 def test_counts_of_episodes_are_kept() -> None:

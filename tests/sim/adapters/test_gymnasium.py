@@ -372,12 +372,13 @@ def nears() -> Iterator[None]:
 
 def test_a_sparse_reward_pays_for_success_and_ends_the_episode(nears: None) -> None:
     """A reward of 1 per step would make success, which ends the episode, the worst outcome."""
-    for options, rewards, ended in (
+    cases: tuple[tuple[dict[str, Any], list[float], str], ...] = (
         ({}, [1.0] * 5, "truncated"),
         ({"reward": "sparse"}, [0.0, 0.0, 1.0], "terminated"),
         ({"reward": "sparse", "terminate_on_success": False}, [0.0, 0.0, 1.0, 1.0, 1.0], "truncated"),
-    ):
-        env = make_env("gym/Nears-v0", 1, **options)  # type: ignore[arg-type]
+    )
+    for options, rewards, ended in cases:
+        env = make_env("gym/Nears-v0", 1, **options)
         env.reset(EpisodeSeeds("nears"))
         steps = [env.step(torch.zeros(1, 1)) for _ in rewards]
         assert [reward.item() for _, reward, *_ in steps] == rewards

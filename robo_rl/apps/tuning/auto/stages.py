@@ -36,7 +36,7 @@ from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.settings import free_keys
 from robo_rl.data.store import EpisodeStore
 from robo_rl.eval.race import Played, scores_of, unreported
-from robo_rl.eval.stats import MeanReturn, Measure, SuccessRate, chance_of_less, measure_of, pooled
+from robo_rl.eval.stats import MeanReturn, Measure, SuccessRate, alike, chance_of_less, measure_of, pooled
 from robo_rl.eval.training_history import TrainingHistory
 from robo_rl.rl.mix import MixConfig
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve, StageRecord, TuningResult
@@ -296,6 +296,7 @@ def is_better(measure: Measure | None, than: Measure | None) -> bool:
     """True if the first is known and higher; any success or return is higher than an unknown one."""
     if measure is None or than is None:
         return measure is not None and (isinstance(measure, MeanReturn) or measure.rate > 0.0)
+    measure, than = alike(measure, than)
     return measure.value > than.value
 
 
