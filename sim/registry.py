@@ -348,9 +348,9 @@ def _written(task: str) -> tuple[str, dict[str, str]]:
     pairs = [(key.strip(), value.strip()) for key, _, value in split]
     keys = [key for key, _ in pairs]
     if not all(key and (value or key == OPTION) for key, value in pairs):
-        comma = ". Commas separate options: leave them out of the instruction." if OPTION in keys else ""
+        end = ". Commas separate options: leave them out of the instruction." if OPTION in keys else ""
         raise ConfigError(
-            f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4{comma}"
+            f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4{end}"
         )
     for key in keys:
         if keys.count(key) > 1:
