@@ -13,15 +13,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import robo_rl as rr
 from robo_rl.apps import pull, push
 from robo_rl.apps.hub import contents
+from robo_rl.apps.hub.card import card
+from robo_rl.apps.list_runs import outcome
 from robo_rl.conf.history import PullConfig, PushConfig
 from robo_rl.core.errors import ConfigError, DataError, LockedError, RoboRLError
 from robo_rl.core.files.lock import FolderLock
+from robo_rl.runs.history import PastRun
 from robo_rl.runs.run_dir import RunDir
 from tests.apps.hub.fake_hub import READER, TOKEN, FakeHub, fake_hub
 
@@ -111,6 +115,31 @@ def test_push_and_pull_of_a_dataset(hub: FakeHub, made: Path, tmp_path: Path) ->
     assert len(rr.Dataset(tmp_path / "got")) == 3
     with pytest.raises(ConfigError, match=r"no such repository .*Check repo=, kind="):
         pull.main(PullConfig("me/points", str(tmp_path / "other")))
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"env": "gym/point_env:Other-v0"}, "gym/point_env:Other-v0"),
+        ({"max_episode_steps": 10}, "gym/point_env:Point-v0, at most 10 steps per episode"),
+    ],
+)
+def test_a_head_measured_elsewhere_is_not_published_as_measured_on_its_task(
+    made: Path, tmp_path: Path, given: dict[str, Any], where: str
+) -> None:
+    """The card and `robo-rl runs` name the environment and the step limit of results.json."""
+    gym = pytest.importorskip("gymnasium")
+    from point_env import STEPS, Point
+
+    if "Other-v0" not in gym.registry:
+        gym.register("Other-v0", Point, max_episode_steps=STEPS)
+    small = {"steps": 2, "rollout_steps": 100, "rounds": 0, "batch_size": 4, "eval_episodes": 2}
+    rr.distill(made / "run", out=tmp_path / "head", num_envs=2, **small, **given)
+    page = card(contents.contents_of(tmp_path / "head"), tmp_path / "head", "me/head")
+    assert "- environment: `gym/point_env:Point-v0`, 10 Hz" in page
+    assert f"Not measured on `gym/point_env:Point-v0` itself, but on {where}:" in page
+    assert page.count(f"] | {where} |\n") == 2  # head and teacher
+    assert outcome(PastRun.read(tmp_path / "head")).endswith(f"] on {where}")
 
 
 def test_existing_files_need_overwrite(hub: FakeHub, made: Path, tmp_path: Path) -> None:
