@@ -33,6 +33,7 @@ SAFE_SUFFIXES = frozenset({
 })  # fmt: skip
 _CHUNK = re.compile(r"c(\.\d+)*")  # chunk of a zarr array
 _NOT_SENT = frozenset({"checkpoints", "tb", "wandb", "episodes", CARD, LISTING, "logger.json"})  # of policies
+MOST_BYTES = 2**63  # of one file
 MOST_FILES = 100_000  # what the Hub recommends at most; bounds the memory and time of a foreign listing
 
 
@@ -50,7 +51,7 @@ class HubContents:
 
     @property
     def bytes(self) -> int:
-        return sum(int(entry["bytes"]) for entry in self.files.values())
+        return sum(entry["bytes"] for entry in self.files.values())
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, "kind": self.kind, "files": self.files}
@@ -61,10 +62,9 @@ class HubContents:
         try:
             kind, files = data["kind"], dict(data["files"])
             known = data["format"] == FORMAT and kind in KINDS
-            for entry in files.values():
-                known &= (
-                    re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]) is not None and int(entry["bytes"]) >= 0
-                )
+            for path, entry in files.items():
+                known &= isinstance(path, str) and re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]) is not None
+                known &= isinstance(entry["bytes"], int) and 0 <= entry["bytes"] < MOST_BYTES
         except (KeyError, TypeError, ValueError, AttributeError):
             known = False
         if known and len(files) > MOST_FILES:

@@ -21,6 +21,7 @@ import robo_rl as rr
 from robo_rl.apps import pull, push
 from robo_rl.apps.hub import contents
 from robo_rl.apps.hub.card import card
+from robo_rl.apps.hub.remote import HubRepo
 from robo_rl.apps.list_runs import outcome
 from robo_rl.conf.history import PullConfig, PushConfig
 from robo_rl.core.errors import ConfigError, DataError, LockedError, RoboRLError
@@ -207,7 +208,40 @@ def test_unlisted_files_are_not_downloaded(hub: FakeHub, made: Path, tmp_path: P
     assert not {"notes.pkl", "link.json"} & hub.repos["models/me/run"].files.keys()
 
 
-@pytest.mark.parametrize("damage", ["changed", "missing", "listing", "no listing"])
+def test_pull_into_the_current_folder(
+    hub: FakeHub, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """out=. of an empty folder, which as a mount point cannot be replaced; a killed pull is cleared up."""
+    push.main(PushConfig(str(made / "bundle"), "me/point"))
+    (tmp_path / "here/.pull/files/half").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    before = (tmp_path / "here").stat().st_ino
+    assert pull.main(PullConfig("me/point", ".")) == 0
+    assert tree(tmp_path / "here") == tree(made / "bundle")
+    assert (tmp_path / "here").stat().st_ino == before
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+    with pytest.raises(ConfigError, match="exists already, and nothing is replaced"):
+        pull.main(PullConfig("me/point", "."))
+
+
+@pytest.mark.parametrize("found", ["Infinity", "1e999", str(10**400), "-1", '"1"', "null"])
+def test_listing_with_an_impossible_size_is_refused(made: Path, found: str) -> None:
+    good = contents.contents_of(made / "bundle").to_json()
+    text = json.dumps(good).replace(str(next(iter(good["files"].values()))["bytes"]), found, 1)
+    with pytest.raises(DataError, match="cannot be parsed"):
+        contents.HubContents.from_json(json.loads(text), "me/point")
+    paths = {**good, "files": [[1, entry] for entry in good["files"].values()]}
+    with pytest.raises(DataError, match="cannot be parsed"):
+        contents.HubContents.from_json(paths, "me/point")
+
+
+@pytest.mark.parametrize("name", ["me/my run", "me/--bad", "me/x.git", "me/" + 100 * "x"])
+def test_a_name_that_the_hub_does_not_allow_is_no_fault_of_the_network(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"is no valid name of a repository: .* Choose another name"):
+        HubRepo(name, "model").listing("main")
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing", "listing", "deep listing", "no listing"])
 def test_damaged_repository_leaves_no_folder(hub: FakeHub, made: Path, tmp_path: Path, damage: str) -> None:
     """Every file is compared with its checksum before the folder appears."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
@@ -219,6 +253,8 @@ def test_damaged_repository_leaves_no_folder(hub: FakeHub, made: Path, tmp_path:
         del files["weights.safetensors"]
     elif damage == "listing":
         files["robo-rl.json"] = b'{"format": 1, "files": ['
+    elif damage == "deep listing":
+        files["robo-rl.json"] = b"[" * 200_000
     else:
         del files["robo-rl.json"]
     repo.add(files)
@@ -226,6 +262,7 @@ def test_damaged_repository_leaves_no_folder(hub: FakeHub, made: Path, tmp_path:
         "changed": "differs from its checksum",
         "missing": "which it does not hold",
         "listing": "cannot be parsed",
+        "deep listing": "cannot be parsed",
         "no listing": "`robo-rl push` did not write it",
     }
     with pytest.raises(DataError, match=says[damage]):
