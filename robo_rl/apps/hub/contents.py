@@ -16,7 +16,7 @@ from policies.saved_files import POLICY_FILE
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.data.episodes.schema import DATASET_JSON, EPISODES, STAGING, DatasetMeta
-from robo_rl.runs.run_dir import SAVED
+from robo_rl.runs.run_dir import SAVED, RunDir
 
 LISTING, CARD = "robo-rl.json", "README.md"
 FORMAT = 1
@@ -26,6 +26,10 @@ KINDS = {
     "run": "run.json",
     "policy": POLICY_FILE,
 }  # file of each
+WITHOUT_POLICY = {  # verb whose run holds no policy -> what to push instead
+    "mission": "Push the run whose policy flew: that of run=, or the folder tracker in it.",
+    "pretrain": "Push the run of a policy that was trained with its encoder.",
+}
 # Files that hold data and no code: reading them neither unpickles nor executes anything.
 SAFE_SUFFIXES = frozenset({
     ".c", ".csv", ".h", ".jpg", ".json", ".jsonl", ".mp4", ".onnx", ".png", ".safetensors", ".svg", ".txt",
@@ -97,6 +101,10 @@ def kind_of(folder: Path) -> str:
             "of robo-rl wrote."
         )
     if kind == "run" and not (folder / "policy" / POLICY_FILE).is_file():
+        if (verb := RunDir.open(folder).info().get("verb")) in WITHOUT_POLICY:
+            raise DataError(
+                f"{folder} is a run of `robo-rl {verb}`, which holds no policy. {WITHOUT_POLICY[verb]}"
+            )
         raise DataError(
             f"{folder} is a run without a policy, because it has not finished. Continue it by the command "
             "that started it and resume=true, then push it."

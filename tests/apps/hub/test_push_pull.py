@@ -24,6 +24,8 @@ from robo_rl.apps.hub.card import card
 from robo_rl.apps.hub.remote import HubRepo
 from robo_rl.apps.list_runs import outcome
 from robo_rl.conf.history import PullConfig, PushConfig
+from robo_rl.conf.mission import MissionConfig
+from robo_rl.conf.train import PretrainConfig, TrainConfig
 from robo_rl.core.errors import ConfigError, DataError, LockedError, RoboRLError
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.runs.history import PastRun
@@ -316,6 +318,24 @@ def test_refusals_are_reported(
     with pytest.raises(RoboRLError, match=r"127.0.0.1:9.*Check the network"):
         pull.main(PullConfig("me/point", str(tmp_path / "got")))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_never_holds_a_policy_is_not_called_unfinished(tmp_path: Path) -> None:
+    """No command continues it to one; that of a training says so."""
+    for config, words in (
+        (
+            MissionConfig(),
+            "is a run of `robo-rl mission`, which holds no policy. Push the run whose policy flew",
+        ),
+        (PretrainConfig(), "is a run of `robo-rl pretrain`, which holds no policy. Push the run of a policy"),
+        (TrainConfig(), "is a run without a policy, because it has not finished"),
+    ):
+        with (
+            RunDir.create(tmp_path / type(config).__name__, config) as run,
+            pytest.raises(DataError) as caught,
+        ):
+            contents.kind_of(run.path)
+        assert words in str(caught.value)
 
 
 def test_locked_dataset_is_not_pushed(hub: FakeHub, made: Path) -> None:
