@@ -7,12 +7,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-SHIELDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from robo_rl.core.process_signals import ASK
+
+SHIELDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, ASK)
 
 
 @contextmanager
 def shielded() -> Iterator[None]:
-    """Ignore SIGINT, SIGTERM and SIGHUP inside the block. Keep the block short: only SIGKILL can end it."""
+    """Ignore all signals that stop a robot inside the block. Keep it short: only SIGKILL can end it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread receives signals
         return

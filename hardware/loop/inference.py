@@ -161,7 +161,7 @@ def _serve(
     import signal
 
     exit_with_parent()
-    leave_to_parent(signal.SIGINT, signal.SIGHUP)
+    leave_to_parent(signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         try:

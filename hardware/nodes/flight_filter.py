@@ -23,6 +23,7 @@ from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, ODOM, SAFETY_STATE
 from robo_rl.core.shapes import Float
 
 _STATUS_S = 0.5
+_REPEATS = 2  # of a new status, one per tick: the policy begins its flight by it, and one message may be lost
 _ORDERLY = (Reason.LAND_SHUTDOWN, Reason.LANDED, Reason.NOT_ARMED)  # in a node that ends
 _AGAIN_S = 5.0  # interval between two reports of a fault of the states
 _EARLY = 0.75  # share of a period after a command within which the timer sends none
@@ -43,7 +44,7 @@ class FlightFilterNode:
         self._sent_s, self._clock, self._say = -math.inf, SendClock(bus), say
         self._drops = DropTeller(bus.name, say)
         self._fault_reported_s = -math.inf  # last report of a fault of the states
-        self._reported = filter_.phase, filter_.reason
+        self._reported, self._repeats = (filter_.phase, filter_.reason), 0
         self._send, self._own = FLIGHT_SAFE.publisher(bus), OwnStatus(bus, SAFETY_STATE)
         ODOM.subscribe(bus, self._on_state)
         FLIGHT_RAW.subscribe(bus, self._on_command)
@@ -119,7 +120,9 @@ class FlightFilterNode:
 
     def _tick(self) -> None:
         self._publish(self.filter.tick(self._bus.now()))
-        if (self.filter.phase, self.filter.reason) != self._reported:
+        changed = (self.filter.phase, self.filter.reason) != self._reported
+        if changed or self._repeats:
+            self._repeats = _REPEATS if changed else self._repeats - 1
             self._report()
 
     def _publish(self, values: Float[ndarray, " 4"] | None) -> None:

@@ -22,7 +22,7 @@ from hardware.safety.frames import Frames
 from hardware.safety.intake import Order
 from hardware.safety.landing import Lander
 from hardware.safety.reasons import Effect, Reason
-from hardware.safety.timing import SLACK_S, STALE_COMMAND_PERIODS, STALE_STATE_PERIODS, is_stale
+from hardware.safety.timing import SILENT_FLIGHT_PERIODS, SLACK_S, STALE_STATE_PERIODS, is_stale
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.flight.envelope import FlightEnvelope
 
@@ -209,7 +209,7 @@ class FlightFilter:
 
     def _fly_or_hold(self, now_s: float, state: Odometry, blind: bool) -> None:
         """Hold for a while when messages are late; land at once outside the envelope."""
-        silent = is_stale(now_s, self._command_s, STALE_COMMAND_PERIODS * self._period_s)
+        silent = is_stale(now_s, self._command_s, SILENT_FLIGHT_PERIODS * self._period_s)
         late = Reason.LATE_STATE if blind else Reason.LATE_COMMAND if silent else None
         outside = None if blind else exceeded(state, self.envelope)
         if outside is not None:

@@ -111,7 +111,7 @@ class Reason(Enum):
     REQUESTED = Rule(Effect.STOP, "a stop was requested", quad=False)
     SHUTDOWN = Rule(Effect.STOP, "the program is ending", quad=False)
     # Causes of a hold of a quadcopter: it stays level, then lands.
-    LATE_COMMAND = Rule(Effect.HOLD, "no new command for 2 periods; the craft hovers", arm=False)
+    LATE_COMMAND = Rule(Effect.HOLD, "no new command for 2.5 periods; the craft hovers", arm=False)
     LATE_STATE = Rule(Effect.HOLD, "no new state for 3 periods; the craft descends slowly", arm=False)
     # Causes of a landing, or of switching the motors off.
     LAND_REQUESTED = Rule(Effect.LAND, "a landing was requested", arm=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 STALE_STATE_PERIODS, STALE_COMMAND_PERIODS = 3.0, 2.0  # ages at which robots and filters stop trusting
+SILENT_FLIGHT_PERIODS = 2.5  # age of a craft's command: one may be left out, or be lost, without a hold
 START_PERIODS = 5.0  # periods without a command after which the next one counts as a first one
 SLACK_S = 1e-9  # rounding allowed when times are compared
 _LEAST = 0.2  # shortest time between two commands, in periods

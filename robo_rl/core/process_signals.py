@@ -8,6 +8,7 @@ import sys
 import threading
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+ASK = signal.SIGUSR1  # from `ros2 launch` to a node: end; never a second request, unlike the others
 _ENDED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -15,6 +16,13 @@ def ended_by() -> tuple[signal.Signals, ...]:
     """Signals that end this process: SIGINT, SIGTERM and, unless `nohup` ignores it, SIGHUP."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return tuple(number for number in _ENDED_BY if number != signal.SIGHUP or not ignored)
+
+
+def stopped_by() -> tuple[signal.Signals, ...]:
+    """Signals that stop a robot: those of `ended_by`, and SIGQUIT (Ctrl-\\), by which the kernel would end a
+    node without its last message.
+    """
+    return (*ended_by(), signal.SIGQUIT)
 
 
 def leave_to_parent(*numbers: signal.Signals) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from robo_rl.core.process_signals import ended_by
+from robo_rl.core.process_signals import ASK, ended_by
 
 SAME_S = 0.5
 SUPERVISOR = "ROBO_RL_SUPERVISOR"  # process id and verb of what supervises this node, such as "812 record"
@@ -93,6 +93,8 @@ def signal_source(number: int) -> str:
             return f"robo-rl {verb} stops it"
         if _at_the_terminal():
             return "Ctrl-C"
+    if number == ASK:
+        return "its launcher stops it"
     if number == signal.SIGHUP:
         return "the terminal is gone"
     return signal.Signals(number).name

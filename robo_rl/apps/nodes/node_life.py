@@ -2,12 +2,14 @@
 
 The first Ctrl-C or SIGTERM is a request: the nodes come to rest, which takes as long as braking. A second
 signal, or an error, does not wait: each node's last message is published, protected from further signals,
-before the bus is closed. Signals within half a second of the first are the same request, because the terminal
-and `ros2 launch` both forward one Ctrl-C.
+before the bus is closed. Signals within half a second of the first are the same request, because several
+processes may pass on one Ctrl-C. So is, at any time, what follows from the first signal by itself: `ASK` of
+`ros2 launch`, and the kernel's SIGTERM when a launcher that got the same signal has ended.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -17,7 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from hardware.bus.shield import shielded
-from robo_rl.core.process_signals import ended_by
+from robo_rl.core.process_signals import ASK, stopped_by
 from robo_rl.runs.signals import signal_source
 
 if TYPE_CHECKING:  # a Ctrl-C while these are being loaded would end in the loader's own lines
@@ -40,20 +42,24 @@ class Ending:
         self.started = False
         self.code = 0  # exit code as a shell expects it: 128 + the signal's number
         self._clock, self._asked_s = clock, float("-inf")
+        self._parent = os.getppid()
 
     def ask(self, why: str) -> None:
         """Note a reason; only the first counts."""
         self.why = self.why or why
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        now_s = self._clock()
+        now_s, parent = self._clock(), os.getppid()
+        lost, self._parent = parent != self._parent, parent
         if self.why is None:
             self._asked_s = now_s
             self.ask(signal_source(number))
             self.code = 128 + number
             if not self.started:
                 raise KeyboardInterrupt(self.why)
-        elif now_s - self._asked_s > SAME_S:
+        elif lost and number == signal.SIGTERM:
+            self._asked_s = now_s  # the kernel's, which may send one for each thread of the parent
+        elif number != ASK and now_s - self._asked_s > SAME_S:
             raise KeyboardInterrupt
 
 
@@ -68,7 +74,7 @@ def listening() -> Iterator[Ending]:
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
-    before = {number: signal.signal(number, ending.on_signal) for number in ended_by()}
+    before = {number: signal.signal(number, ending.on_signal) for number in (*stopped_by(), ASK)}
     try:
         yield ending
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 
 from hardware.bus.names import domain_id
 from robo_rl.apps.nodes.node_sets import MODULE, NodeSet, load_set
+from robo_rl.apps.nodes.ros.interrupt import asked_by_launch
 from robo_rl.apps.nodes.ros.network import NETWORKS, network_notice, network_variables
 from robo_rl.apps.nodes.ros.robot_state import robot_state_publisher
 from robo_rl.apps.nodes.supervise import ending, namespace_lock, rest_s
 from robo_rl.core.errors import BusError, ConfigError
 from robo_rl.core.files.lock import FolderLock
+from robo_rl.core.process_signals import ASK
 
 PYTHON = "python3"  # of the nodes; `ros2` itself may run in another one, which lacks their packages
 PREFLIGHT = "robo_rl.apps.nodes.preflight"
@@ -115,7 +118,7 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
         if value("urdf")
         else []
     )
-    return models + [
+    nodes = [
         Node(
             # not package=: works for a colcon build and for pip in a virtual environment
             executable=PYTHON,
@@ -133,6 +136,8 @@ def _nodes(context: Any, sets: dict[str, NodeSet], explicit: set[str]) -> list[A
         )
         for name, words in commands.items()
     ]
+    signals = dict.fromkeys(models, signal.SIGINT) | dict.fromkeys(nodes, ASK)
+    return [*asked_by_launch(signals), *models, *nodes]
 
 
 def _check(commands: Mapping[str, Sequence[str]], context: Any) -> None:

@@ -27,7 +27,7 @@ from robo_rl.apps.nodes import node_life
 from robo_rl.apps.nodes.node_life import SAME_S
 from robo_rl.core.errors import BusNameError, LockedError
 from robo_rl.core.files.lock import FolderLock
-from robo_rl.core.process_signals import ended_by
+from robo_rl.core.process_signals import stopped_by
 from robo_rl.runs.signals import SUPERVISOR, signal_source
 
 REST_S = 8.0  # longest time for a node to come to rest; braking takes 5 s at most
@@ -53,7 +53,7 @@ class Signals:
 def noted() -> Iterator[Signals]:
     """Note signals inside the block instead of being interrupted by them."""
     signals = Signals()
-    before = {number: signal.signal(number, signals.note) for number in ended_by()}
+    before = {number: signal.signal(number, signals.note) for number in stopped_by()}
     try:
         yield signals
     finally:

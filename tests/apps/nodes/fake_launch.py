@@ -5,10 +5,11 @@ Deferred actions run when `visit` is called, as the launch service does it.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 
@@ -19,9 +20,11 @@ class LaunchDescription:
 
 @dataclass
 class Context:
-    """Values of arguments."""
+    """Values of arguments, and what is registered for events."""
 
     launch_configurations: dict[str, str] = field(default_factory=dict)
+    noninteractive: bool = False
+    handlers: list[Any] = field(default_factory=list)
 
 
 class DeclareLaunchArgument:
@@ -57,6 +60,41 @@ class OpaqueFunction:
 
     def visit(self, context: Context) -> list[Any]:
         return list(self.function(context, *self.args, **self.kwargs) or [])
+
+
+@dataclass
+class OnShutdown:
+    on_shutdown: Callable[[Any, Context], Any]
+
+
+@dataclass
+class OnProcessStart:
+    target_action: Any
+    on_start: Callable[[Any, Context], Any]
+
+
+@dataclass
+class RegisterEventHandler:
+    event_handler: OnShutdown | OnProcessStart
+
+    def visit(self, context: Context) -> list[Any]:
+        context.handlers.append(self.event_handler)
+        return []
+
+
+@dataclass
+class SignalProcess:
+    signal_number: signal.Signals
+    process_matcher: Callable[[Any], bool]
+
+
+@dataclass
+class EmitEvent:
+    event: SignalProcess
+
+
+def matches_action(target_action: Any) -> Callable[[Any], bool]:
+    return lambda action: action is target_action
 
 
 class Shutdown:
@@ -132,9 +170,15 @@ def install(monkeypatch: Any) -> None:
         name: ModuleType(name) for name in ("launch", "launch.actions", "launch.substitutions", "launch_ros")
     }
     modules["launch_ros.actions"] = ModuleType("launch_ros.actions")
+    for name in ("event_handlers", "events", "events.process"):
+        modules[f"launch.{name}"] = ModuleType(f"launch.{name}")
+    modules["launch.events"].matches_action = matches_action
+    modules["launch.events.process"].SignalProcess = SignalProcess
+    for handler in (OnShutdown, OnProcessStart):
+        setattr(modules["launch.event_handlers"], handler.__name__, handler)
     modules["launch"].LaunchDescription = LaunchDescription
     modules["launch"].__path__ = modules["launch_ros"].__path__ = []
-    for action in (DeclareLaunchArgument, OpaqueFunction, Shutdown):
+    for action in (DeclareLaunchArgument, OpaqueFunction, Shutdown, EmitEvent, RegisterEventHandler):
         setattr(modules["launch.actions"], action.__name__, action)
     modules["launch.substitutions"].LaunchConfiguration = LaunchConfiguration
     modules["launch_ros.actions"].Node = Node
@@ -149,7 +193,12 @@ def install(monkeypatch: Any) -> None:
 
 def launch(description: LaunchDescription, **values: str) -> list[Node]:
     """The nodes that `ros2 launch file.launch.py name:=value ...` would start."""
-    context, nodes, entities = Context(dict(values)), [], list(description.entities)
+    return launch_in(Context(dict(values)), description)
+
+
+def launch_in(context: Context, description: LaunchDescription) -> list[Node]:
+    """The same with a context, which has the handlers of events afterwards."""
+    nodes, entities = [], list(description.entities)
     while entities:
         entity = entities.pop(0)
         if isinstance(entity, Node):
@@ -157,3 +206,27 @@ def launch(description: LaunchDescription, **values: str) -> list[Node]:
         else:
             entities = entity.visit(context) + entities
     return nodes
+
+
+def start(context: Context, node: Node) -> list[tuple[Any, signal.Signals]]:
+    """Start the process of a node. Returns the signals that the launch file sends then, with its node."""
+    handlers = [h for h in context.handlers if isinstance(h, OnProcessStart) and h.target_action is node]
+    return _signals([handler.on_start(SimpleNamespace(action=node), context) for handler in handlers], node)
+
+
+def shut_down(context: Context, nodes: list[Node], due_to_sigint: bool) -> list[tuple[Any, signal.Signals]]:
+    """Signals that the launch file sends when launch shuts down, with their nodes."""
+    handlers = [handler for handler in context.handlers if isinstance(handler, OnShutdown)]
+    event = SimpleNamespace(due_to_sigint=due_to_sigint)
+    emitted = [each for handler in handlers for each in handler.on_shutdown(event, context) or []]
+    return _signals(emitted, *nodes)
+
+
+def _signals(emitted: list[EmitEvent | None], *nodes: Node) -> list[tuple[Any, signal.Signals]]:
+    return [
+        (node, each.event.signal_number)
+        for each in emitted
+        if each is not None
+        for node in nodes
+        if each.event.process_matcher(node)
+    ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,8 +22,9 @@ from robo_rl.apps.nodes import node_life, ros_launch
 from robo_rl.apps.nodes.node_sets import MODULE, load_set
 from robo_rl.apps.nodes.ros.network import CHOSEN
 from robo_rl.core.errors import BusError, ConfigError, MissingDependencyError
+from robo_rl.core.process_signals import ASK
 from tests.apps.nodes import fake_launch
-from tests.apps.nodes.fake_launch import DeclareLaunchArgument, install, launch
+from tests.apps.nodes.fake_launch import Context, DeclareLaunchArgument, install, launch, launch_in
 from tests.hardware.bundles import rates_bundle
 
 LAUNCH = Path(__file__).resolve().parents[3] / "launch"
@@ -102,6 +104,30 @@ def test_ended_node_fails_the_launch() -> None:
     with pytest.raises(BusError, match=f"{node.name} has ended by itself .killed by SIGKILL"):
         node.on_exit(killed, SimpleNamespace(is_shutdown=False))
     assert node.on_exit(killed, SimpleNamespace(is_shutdown=True)) is None
+
+
+def test_interrupt_of_the_launch_alone_asks_every_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """launch sends no signal after SIGINT: it assumes that of a terminal. A process that starts later is
+    asked as well, and programs of ROS get SIGINT.
+    """
+    (urdf := tmp_path / "arm.urdf").write_text("<robot/>")
+    monkeypatch.setitem(fake_launch.PREFIXES, "robot_state_publisher", "/opt/ros")
+    nodes = launch_in(context := Context({"urdf": str(urdf)}), describe("sim"))
+    publisher, *ours, late = nodes
+    assert [fake_launch.start(context, node) for node in (publisher, *ours)] == [[]] * len(nodes[:-1])
+    asked = fake_launch.shut_down(context, nodes, due_to_sigint=True)
+    assert asked == [(publisher, signal.SIGINT), *((node, ASK) for node in ours)]
+    assert fake_launch.start(context, late) == [(late, ASK)]
+
+
+@pytest.mark.parametrize(("due_to_sigint", "noninteractive"), [(False, False), (True, True)])
+def test_no_signal_is_sent_twice(due_to_sigint: bool, noninteractive: bool) -> None:
+    """launch itself sends SIGINT to the nodes."""
+    nodes = launch_in(context := Context(noninteractive=noninteractive), describe("sim"))
+    assert [fake_launch.start(context, node) for node in nodes] == [[]] * len(nodes)
+    assert fake_launch.shut_down(context, nodes, due_to_sigint) == []
 
 
 def test_second_launch_of_a_robot_is_refused(tmp_path: Path) -> None:

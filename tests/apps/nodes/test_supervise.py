@@ -70,7 +70,12 @@ def hears_hang_up() -> Iterator[None]:
 @pytest.mark.usefixtures("hears_hang_up")
 @pytest.mark.parametrize(
     ("number", "why"),
-    [(signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "the terminal is gone")],
+    [
+        (signal.SIGINT, "SIGINT"),
+        (signal.SIGTERM, "SIGTERM"),
+        (signal.SIGQUIT, "SIGQUIT"),
+        (signal.SIGHUP, "the terminal is gone"),
+    ],
 )
 def test_nodes_stop_one_by_one_in_reverse(number: int, why: str) -> None:
     """Each receives one SIGINT, and the next one only when it is at rest; lines have the node's name."""

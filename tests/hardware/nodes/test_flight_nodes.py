@@ -20,7 +20,7 @@ from hardware.nodes.sim_robot import SimQuadNode
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import MotorsLander
 from hardware.safety.reasons import Reason
-from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, GOAL, ODOM, POLICY_STATUS, Topic
+from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, GOAL, ODOM, POLICY_STATUS, SAFETY_STATE, Topic
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes.builders import flight_filter
 from robo_rl.apps.nodes.craft_model import craft_model
@@ -109,6 +109,20 @@ def test_states_in_bursts_are_reported(hover: Bundle) -> None:
     task.spin(lambda: world.now() >= 2.1)
     assert policy.decisions == pytest.approx(2.1 * 60, rel=0.02)
     assert said == ["policy: odom comes too irregularly for the 100 Hz of the bundle"]
+
+
+def test_filter_repeats_a_new_status(hover: Bundle) -> None:
+    """With one message, which may be lost, the policy would begin its flight up to 0.5 s late."""
+    flight, flying = Flight(hover), list[float]()
+
+    def heard(message: Diagnostics, at_s: float) -> None:
+        if message.status[0].values["phase"] == "flying" and message.status[0].level == 0:
+            flying.append(at_s)
+
+    SAFETY_STATE.subscribe(flight.bus["task"], heard)
+    flight.until(0.4)
+    assert len(flying) == 3
+    assert flying[-1] - flying[0] < 0.05
 
 
 def test_last_report_has_duration_and_distance(hover: Bundle) -> None:

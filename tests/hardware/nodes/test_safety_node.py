@@ -11,6 +11,7 @@ import pytest
 
 from hardware.bus.in_process import InProcessBus, InProcessWorld
 from hardware.bus.protocol import Bus, Profile
+from hardware.bus.shield import shielded
 from hardware.driver import WATCHDOG_S
 from hardware.messages import Diagnostics, Flag
 from hardware.nodes.diagnostics import DiagnosticsNode
@@ -21,7 +22,8 @@ from hardware.safety.arm_filter import ArmFilter
 from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason
 from hardware.topics import DIAGNOSTICS, ESTOP, INTERVENTION, JOINT_STATES, RAW, SAFE, SAFETY_STATE, TELEOP
-from robo_rl.apps.nodes.node_life import Ending, live
+from robo_rl.apps.nodes.node_life import Ending, listening, live
+from robo_rl.core.process_signals import ASK
 from tests.hardware.arm_descriptions import arm, command, state
 from tests.hardware.nodes.fakes import LagArm
 
@@ -358,6 +360,37 @@ def test_duplicate_sigint_counts_once() -> None:
     now_s[0] = 11.0
     with pytest.raises(KeyboardInterrupt):
         ending.on_signal(signal.SIGTERM, None)
+
+
+def test_what_follows_from_the_first_signal_is_no_second_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ros2 launch` passes Ctrl-C on after the terminal, and a launcher may end long after Ctrl-\\: a craft
+    lands on, and only another signal switches its motors off.
+    """
+    now_s = [10.0]
+    ending = Ending(clock=lambda: now_s[0])
+    ending.started = True
+    ending.on_signal(signal.SIGQUIT, None)
+    assert (ending.why, ending.code) == ("SIGQUIT", 131)
+    now_s[0] = 12.0
+    ending.on_signal(ASK, None)
+    monkeypatch.setattr("os.getppid", lambda: 1)
+    ending.on_signal(signal.SIGTERM, None)
+    now_s[0] = 12.01
+    ending.on_signal(signal.SIGTERM, None)  # of another thread of the launcher
+    now_s[0] = 13.0
+    with pytest.raises(KeyboardInterrupt):
+        ending.on_signal(signal.SIGTERM, None)
+
+
+@pytest.mark.parametrize("number", [signal.SIGQUIT, ASK])
+def test_quit_and_the_request_of_a_launch_stop_a_node(number: signal.Signals) -> None:
+    """The last message is protected from them."""
+    with listening() as ending:
+        ending.started = True
+        signal.raise_signal(number)
+        with shielded():
+            signal.raise_signal(number)
+    assert ending.why == {signal.SIGQUIT: "SIGQUIT", ASK: "its launcher stops it"}[number]
 
 
 def test_interrupt_while_loading_ends_at_once() -> None:

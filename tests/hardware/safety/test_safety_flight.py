@@ -294,6 +294,18 @@ def test_short_silence_is_a_hold() -> None:
     assert flight.filter.reason is Reason.NO_COMMAND
 
 
+def test_one_command_that_is_left_out_is_no_silence() -> None:
+    """Two periods of 10 ms, with jitter."""
+    flight = Flight()
+    flight.begin()
+    sent_s = flight.now_s
+    for late_s, reason in ((0.0201, None), (0.0249, None), (0.0251, Reason.LATE_COMMAND)):
+        flight.now_s = sent_s + late_s
+        flight.hear()
+        flight.filter.tick(flight.now_s)
+        assert flight.filter.reason is reason
+
+
 def test_emergency_stop_cuts_the_motors_and_is_latched() -> None:
     flight = Flight()
     flight.begin()

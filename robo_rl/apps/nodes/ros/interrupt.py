@@ -1,0 +1,42 @@
+"""An interrupt of `ros2 launch` ends the nodes, also if the terminal has not told them of it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+
+def asked_by_launch(signals: Mapping[Any, signal.Signals]) -> list[Any]:
+    """Launch actions that send each node its signal when the launch receives SIGINT.
+
+    launch itself sends none then: it assumes Ctrl-C, which the terminal sends to the nodes as well. But
+    `kill -INT`, systemd, Docker and an IDE interrupt the launch alone. signals: action of a node -> signal,
+    which must do no harm after the terminal's SIGINT. Visit these actions before the nodes start.
+    """
+    from launch.actions import EmitEvent, RegisterEventHandler
+    from launch.event_handlers import OnProcessStart, OnShutdown
+    from launch.events import matches_action
+    from launch.events.process import SignalProcess
+
+    started: list[Any] = []
+    interrupted: list[Any] = []
+
+    def ask(node: Any) -> Any:
+        return EmitEvent(
+            event=SignalProcess(signal_number=signals[node], process_matcher=matches_action(node))
+        )
+
+    def on_start(event: Any, context: Any) -> Any:
+        started.append(event.action)
+        return ask(event.action) if interrupted else None
+
+    def on_shutdown(event: Any, context: Any) -> Any:
+        if not event.due_to_sigint or context.noninteractive:
+            return None  # launch sends SIGINT to the nodes
+        interrupted.append(event)
+        return [ask(node) for node in started]
+
+    handlers = [OnShutdown(on_shutdown=on_shutdown)]
+    handlers += [OnProcessStart(target_action=node, on_start=on_start) for node in signals]
+    return [RegisterEventHandler(handler) for handler in handlers]
