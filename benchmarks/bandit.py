@@ -64,7 +64,7 @@ class Bandit:
 
     def __init__(self, base: GenerativePolicy, config: MethodConfig, lanes: int = 256, seed: int = 0) -> None:
         draws = config.map.draws if config.map.kind == "draws" else 0
-        self.policy = tunable(base, config.denoising.guidance)
+        self.policy = tunable(base, config.denoising.guidance, generator("labels", seed))
         self.map, rng = chain_map(base, draws), generator("bandit", seed)
         self.features = torch.randn(lanes, base.encoder.dim, generator=rng).to(next(base.parameters()))
         self.target = target_of(self.features)

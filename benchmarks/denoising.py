@@ -168,7 +168,7 @@ def first_ratio_error(base: Path, method: str) -> float:
     config = load_config("finetune", [f"method={method}", "out=."], FinetuneVerb).method
     rng = generator("ratio", 0)
     draws = config.map.draws if config.map.kind == "draws" else 0
-    tuned = tunable(policy, config.denoising.guidance)
+    tuned = tunable(policy, config.denoising.guidance, rng)
     head = chain_head(tuned, policy.encoder.dim, config.denoising, config.ppo.clip, rng, draws)
     features = torch.randn(DECISIONS, policy.encoder.dim, generator=rng)
     noise = torch.randn(DECISIONS, policy.chunk * policy.action_spec.dim, generator=rng)

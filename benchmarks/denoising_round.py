@@ -77,7 +77,8 @@ def first_round(
     policy: GenerativePolicy, features: Tensor, method: MethodConfig, seed: int
 ) -> dict[str, float]:
     """Shift of the deployed chunks, and what the learner says of its trust region."""
-    rng, tuned = generator("round", seed), tunable(policy, method.denoising.guidance)
+    rng = generator("round", seed)
+    tuned = tunable(policy, method.denoising.guidance, rng)
     draws = method.map.draws if method.map.kind == "draws" else 0
     head = chain_head(tuned, policy.encoder.dim, method.denoising, method.ppo.clip, rng, draws)
     action_map, shape = chain_map(policy, draws), (policy.chunk, policy.action_spec.dim)

@@ -7,6 +7,7 @@ names, and a policy keeps the name of the environment that it was trained on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
@@ -154,9 +155,9 @@ def make_env(
     packages are not installed.
     """
     suite, task = _split("environment", name)
-    if suite in WITH_OPTIONS and OPTION in (written := _with_options(name)[1]):
+    if suite in WITH_OPTIONS and OPTION in (written := _written(name)[1]):
         words = written.pop(OPTION)
-        bare = _with_options(name)[0] + ":" * bool(written) + _joined(written)
+        bare = _written(name)[0] + ":" * bool(written) + _joined(written)
         env = make_env(bare, num_envs, num_workers, timeout_s=timeout_s, **options)
         return ToldEnv(env, words, with_option(env.spec.name, OPTION, words))
     given = {option: value for option, value in options.items() if value is not None}
@@ -206,7 +207,7 @@ def _bare(name: str) -> str:
 
 def with_option(name: str, option: str, value: Any) -> str:
     """Name of the same environment with one option changed."""
-    bare, written = _with_options(name)
+    bare, written = _written(name)
     return f"{bare}:{_joined({**written, option: value})}"
 
 
@@ -331,21 +332,43 @@ def _split(kind: str, name: str) -> tuple[str, str]:
 
 
 def _with_options(task: str) -> tuple[str, dict[str, Any]]:
-    """Task and options of a name: ("race", {"track": "splits"}) of "race:track=splits"; values are read as
-    YAML. Raises ConfigError for an option without a value, or given twice.
+    """Task and options of a name: ("race", {"track": "splits"}) of "race:track=splits". An instruction is
+    text; other values are read as YAML. Raises ConfigError for one that YAML cannot read, and as `_written`.
+    """
+    bare, written = _written(task)
+    return bare, {key: text if key == OPTION else _value(key, text) for key, text in written.items()}
+
+
+def _written(task: str) -> tuple[str, dict[str, str]]:
+    """Task and options of a name, with the text of each option. Raises ConfigError for an option without a
+    value, or given twice.
     """
     bare, _, words = task.partition(":")
     split = [word.partition("=") for word in words.split(",") if word.strip()]
     pairs = [(key.strip(), value.strip()) for key, _, value in split]
-    if not all(key and value for key, value in pairs):
-        raise ConfigError(
-            f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4"
-        )
     keys = [key for key, _ in pairs]
+    if not all(key and (value or key == OPTION) for key, value in pairs):
+        end = ". Commas separate options: leave them out of the instruction." if OPTION in keys else ""
+        raise ConfigError(
+            f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4{end}"
+        )
     for key in keys:
         if keys.count(key) > 1:
             raise ConfigError(f"'{task}' gives the option {key} {keys.count(key)} times. Give it once.")
-    return bare, {key: yaml.safe_load(value) for key, value in pairs}
+    return bare, dict(pairs)
+
+
+def _value(option: str, text: str) -> Any:
+    """The text read as YAML. Raises ConfigError where YAML cannot read it, or reads the end as a comment."""
+    try:
+        if not re.search(r"(^|\s)#", text):
+            return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # ValueError: a date that does not exist
+        pass
+    raise ConfigError(
+        f"The option {option}={text!r} cannot be read; expected a word, a number, true or false. Correct the "
+        "value."
+    )
 
 
 def _tasks(suite: str) -> tuple[str, ...]:

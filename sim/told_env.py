@@ -28,9 +28,7 @@ class ToldEnv:
     text that is no instruction, and for an environment that gives instructions itself.
     """
 
-    def __init__(self, env: VecEnv, instruction: object, name: str) -> None:
-        if not isinstance(instruction, str):
-            raise ConfigError(f"instruction={instruction} of '{name}' is no text. Write it in words.")
+    def __init__(self, env: VecEnv, instruction: str, name: str) -> None:
         if INSTRUCTION in env.spec.obs:
             raise ConfigError(
                 f"{env.spec.name} gives instructions itself. Leave the option instruction out; robo-rl "

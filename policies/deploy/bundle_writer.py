@@ -24,6 +24,7 @@ from policies.deploy.bundle import (
 from policies.deploy.export import ExportedGraph, export_policy, normalizer_statistics
 from policies.deploy.prefix_export import export_with_prefix
 from policies.registry import SavedPolicy
+from policies.told import unread_words
 from policies.tuned.privileged import check_measurable
 from policies.vla.packed import has_prefix
 from robo_rl.core.errors import ConfigError
@@ -134,6 +135,7 @@ def _check_instruction(policy: SavedPolicy, instruction: str | None) -> None:
             f"The policy reads no instruction, only {sorted(policy.obs_spec)}. Leave instruction= out."
         )
     to_bytes(instruction)
+    unread_words(instruction, policy.config())
 
 
 def _check_measured(measured: Mapping[str, Any] | None) -> None:

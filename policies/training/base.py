@@ -20,6 +20,7 @@ from policies.base.generative import GenerativePolicy
 from policies.checkpoint import load_weights
 from policies.training.batches import ALONE, Draws, WindowSource, draws
 from policies.training.data_parallel import averaged_loss, share_state
+from policies.training.joint import JointVla
 from policies.training.moments import moment_logits, moment_loss, moment_steps, views
 from policies.vla.policy import VlaPolicy
 from policies.vla.tiny import TinyBackbone
@@ -33,7 +34,7 @@ from robo_rl.nets.optim.ema import ema_decay, ema_update
 from robo_rl.nets.optim.graphs import GraphCache, update_graphs
 from robo_rl.nets.ranks import Ranks
 
-BasePolicy = TypeVar("BasePolicy", bound=GenerativePolicy | VlaPolicy)
+BasePolicy = TypeVar("BasePolicy", bound=GenerativePolicy | VlaPolicy | JointVla)
 # Settings that may change when a training is resumed, without changing its result.
 FREE_SETTINGS = frozenset({"log_every", "checkpoint_every", "keep_checkpoints"})
 
@@ -178,7 +179,7 @@ class BaseTrainer(Generic[BasePolicy]):
         return next(self._batches)
 
     def _draws(self, action: Float[Tensor, "b Tp a"]) -> Draws:
-        noises = self.policy.shape.draws if isinstance(self.policy, VlaPolicy) else 1
+        noises = self.policy.shape.draws if isinstance(self.policy, VlaPolicy | JointVla) else 1
         return draws(self.config.seed, self.step, action, self.policy.cameras, self._ranks, noises)
 
     def _new_graphs(self) -> GraphCache:
@@ -250,7 +251,7 @@ class BaseTrainer(Generic[BasePolicy]):
 class _Loss(nn.Module):
     """Mean loss of a batch as a module, whose gradients DistributedDataParallel can average."""
 
-    def __init__(self, policy: GenerativePolicy | VlaPolicy) -> None:
+    def __init__(self, policy: GenerativePolicy | VlaPolicy | JointVla) -> None:
         super().__init__()
         self.policy = policy
 

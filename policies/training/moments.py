@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from policies.base.generative import GenerativePolicy
+from policies.training.joint import JointVla
 from policies.vla.pictures import crop_side
 from policies.vla.policy import VlaPolicy, check_moment_steps
 from robo_rl.core.conditioning import HELD
@@ -77,7 +78,7 @@ def moment_loss(logits: Float[Tensor, "b b_K"]) -> Tensor:
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
-def moment_steps(policy: GenerativePolicy | VlaPolicy, steps: int, ranks: Ranks) -> int:
+def moment_steps(policy: GenerativePolicy | VlaPolicy | JointVla, steps: int, ranks: Ranks) -> int:
     """Number of first updates, in which the moment tokens alone learn.
 
     Raises ConfigError without a memory, without updates for imitation, and for several processes.

@@ -18,7 +18,7 @@ from policies.vla.config import VlaConfig
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, UInt8
-from robo_rl.core.text.instruction import INSTRUCTION, MOST_BYTES, to_bytes, to_text
+from robo_rl.core.text.instruction import INSTRUCTION, MOST_BYTES, padded, to_text
 from robo_rl.nets.ranks import Ranks
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -56,7 +56,7 @@ class RewordedWindows:
     def _told(self, text: UInt8[Tensor, "K_1 128"], seed: int) -> UInt8[Tensor, "1 128"]:
         rng = np.random.Generator(np.random.Philox(seed))
         said = reworded(to_text(text[-1].numpy()), self.wordings, self.config, rng)
-        return torch.from_numpy(to_bytes(said).copy())[None]
+        return torch.from_numpy(padded(said).copy())[None]
 
 
 def reworded(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from policies.base.flow import FlowConfig
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.settings import one_of, setting
 
 
@@ -88,3 +91,41 @@ class VlaConfig:
         "empty: one expert for all",
     )
     process: VlaFlowConfig = field(default_factory=VlaFlowConfig)
+
+
+@dataclass(frozen=True)
+class JointSizes:
+    """Sizes of a network that several embodiments share, and which of them a policy is for.
+
+    An action or a state with fewer numbers is padded with zeros, and the state ends with a one-hot vector of
+    the embodiment.
+    """
+
+    action: int  # dimensions of the widest action
+    state: int  # numbers of the longest state
+    pictures: tuple[tuple[int, int], ...]  # height and width [px] by the place of a camera in the observation
+    embodiment: int  # from 0
+    embodiments: int
+
+    @property
+    def inputs(self) -> int:
+        """Numbers of the state that the network reads."""
+        return self.state + self.embodiments
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JointSizes:
+        return cls(**{**data, "pictures": tuple((int(h), int(w)) for h, w in data["pictures"])})
+
+
+def check_joint(config: VlaConfig) -> None:
+    """Raise ConfigError for settings that do not work with several embodiments."""
+    plain = VlaConfig()
+    for key in ("memory", "spatial", "experts", "head"):
+        if (found := getattr(config, key)) != getattr(plain, key):
+            raise ConfigError(
+                f"policy.{key}={found} cannot be used with several embodiments. Leave it out, or give data= "
+                "of one robot."
+            )

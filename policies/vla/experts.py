@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies.vla.cond import Cond
@@ -44,6 +45,28 @@ class Experts(nn.Module):
     ) -> Float[Tensor, "b Tp a"]:
         each = [expert(x, t, cond) for expert in self.experts]
         return torch.cat(each, dim=-1).index_select(-1, self.order)
+
+
+class PaddedExpert(nn.Module):
+    """net(x (b, Tp, a), t (b,), cond) -> (b, Tp, a) by an expert of wider actions, which embodiments share.
+
+    The further dimensions of x are zeros, and those of the output are cut off.
+    """
+
+    def __init__(self, inner: ActionExpert, widest: int) -> None:
+        super().__init__()
+        self.inner, self.widest = inner, widest
+
+    @property
+    def state_dim(self) -> int:
+        return self.inner.state_dim
+
+    def forward(
+        self, x: Float[Tensor, "b Tp a"], t: Float[Tensor, " b"], cond: Cond
+    ) -> Float[Tensor, "b Tp a"]:
+        dim = x.shape[-1]
+        out: Tensor = self.inner(F.pad(x, (0, self.widest - dim)), t, cond)
+        return out[..., :dim]
 
 
 def make_expert(parts: Parts, action_dim: int, *sizes: int) -> ActionExpert | Experts:

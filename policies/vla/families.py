@@ -136,7 +136,8 @@ class Prompts:
     def __init__(
         self, family: Family, tokenizer: Any, placeholder: int, tokens: Sequence[int], where: str
     ) -> None:
-        self._tokenizer, self._closing = tokenizer, family.closing
+        self._tokenizer, self._closing, self._where = tokenizer, family.closing, where
+        self._control = {placeholder, *control_tokens(tokenizer)}
         self._ids: dict[str, list[int]] = {}
         before, after = (
             [_id(tokenizer, token, where) for token in each] for each in (family.before, family.after)
@@ -146,13 +147,31 @@ class Prompts:
             self._start.append(_id(tokenizer, getattr(tokenizer, family.opening, None), where))
 
     def ids(self, instruction: str) -> list[int]:
-        """Pictures' placeholders and the instruction, not padded."""
+        """Pictures' placeholders and the instruction, not padded. Raises ConfigError for an instruction in
+        which the tokenizer finds one of its control tokens.
+        """
         if instruction not in self._ids:
             if len(self._ids) >= KEPT_PROMPTS:  # training varies instructions without end
                 self._ids.clear()
-            words = self._tokenizer(instruction + self._closing, add_special_tokens=False)["input_ids"]
+            words = self._tokenizer(
+                instruction + self._closing,
+                add_special_tokens=False,
+                split_special_tokens=True,  # the name of a control token is text like any other
+            )["input_ids"]
+            if found := self._control.intersection(words):
+                names = self._tokenizer.convert_ids_to_tokens(sorted(found))
+                raise ConfigError(
+                    f"The instruction '{instruction}' holds {', '.join(names)}, which the tokenizer in "
+                    f"{self._where} reads as a control token and not as text. Leave it out."
+                )
             self._ids[instruction] = [*self._start, *words]
         return self._ids[instruction]
+
+
+def control_tokens(tokenizer: Any) -> set[int]:
+    """Ids of the special tokens of a tokenizer, without the one that stands for unknown text."""
+    added = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return (added | set(tokenizer.all_special_ids)) - {tokenizer.unk_token_id}
 
 
 def _id(tokenizer: Any, token: str | None, where: str) -> int:

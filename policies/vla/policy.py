@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from policies.base.chain import deterministic_path, deterministic_sample
@@ -17,9 +18,9 @@ from policies.base.flow import Flow
 from policies.base.tokens import Tokens
 from policies.vla.backbone import make_backbone
 from policies.vla.cond import Cond
-from policies.vla.config import VlaConfig, VlaFlowConfig
+from policies.vla.config import JointSizes, VlaConfig, VlaFlowConfig, check_joint
 from policies.vla.expert import ActionExpert
-from policies.vla.experts import Experts, check_experts, make_expert
+from policies.vla.experts import Experts, PaddedExpert, check_experts, make_expert
 from policies.vla.memory import MomentMemory
 from policies.vla.pictures import crop_side
 from policies.vla.spatial import point_loss
@@ -47,11 +48,14 @@ class VlaPolicy(nn.Module):
     The prefix is encoded once per chunk; the action expert then runs once per transition of the process: a
     step of the flow, or a token with `config.head` = tokens. As in `GenerativePolicy`, nothing is drawn
     inside, and actions are in [-1, 1].
+
+    joint: sizes of the network, if other embodiments share it; see `policies.training.joint`.
     """
 
     kind = "vla"
     reads_every_step = False  # see `protocols.reads_every_step`
     obs_steps = 1
+    embodiment: Float[Tensor, " n"]  # one-hot; n = 0 if no other embodiment shares the network
 
     def __init__(
         self,
@@ -61,12 +65,18 @@ class VlaPolicy(nn.Module):
         chunk: int,
         execute: int,
         vocabulary: Sequence[str] = (),
+        joint: JointSizes | None = None,
     ) -> None:
         super().__init__()
         check_config(config, chunk, execute)
+        one_hot = torch.zeros(0)
+        if joint is not None:
+            check_joint(config)
+            one_hot = torch.eye(joint.embodiments)[joint.embodiment]
+        self.register_buffer("embodiment", one_hot, persistent=False)
         check_experts(config.experts, env.action.dim)
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
-        self.chunk, self.execute, self.shape = chunk, execute, config
+        self.chunk, self.execute, self.shape, self.joint = chunk, execute, config, joint
         self.vocabulary = tuple(vocabulary)  # known words, for policy.tokens=words
         senses = {key: sense_of(key, array) for key, array in env.obs.items()}
         self.states, self.pictures = (
@@ -75,11 +85,12 @@ class VlaPolicy(nn.Module):
         check_observation(senses, env.name)
         self.normalizer = normalizer
         self.sides = [(env.obs[key].shape[0], env.obs[key].shape[1]) for key in self.pictures]
-        self.backbone = make_backbone(self.sides, config, self.vocabulary)
+        sides = self.sides if joint is None else list(joint.pictures)
+        self.backbone = make_backbone(sides, config, self.vocabulary)
         self.memory = (
             MomentMemory(config.memory, config.moments, config.width, config.heads) if config.memory else None
         )
-        states = sum(math.prod(env.obs[key].shape) for key in self.states) + self.points_dim
+        states = self.state_numbers + self.points_dim
         sizes = (
             config.width,
             self.backbone.heads,
@@ -88,14 +99,22 @@ class VlaPolicy(nn.Module):
             self.backbone.layers,
             0 if self.memory is None else self.memory.dim,
         )
-        self.net: ActionExpert | Experts | TokenExpert
+        self.net: ActionExpert | Experts | PaddedExpert | TokenExpert
         self.process: Flow | Tokens
         if config.head == "tokens":
             self.process = Tokens(config.bins, chunk * env.action.dim)
             self.net = TokenExpert(self.process, env.action.dim, states, *sizes)
-        else:
-            self.process = Flow(config.process)
+            return
+        self.process = Flow(config.process)
+        if joint is None:
             self.net = make_expert(config.experts, env.action.dim, chunk, states, *sizes)
+        else:
+            self.net = PaddedExpert(ActionExpert(joint.action, chunk, joint.inputs, *sizes), joint.action)
+
+    @property
+    def state_numbers(self) -> int:
+        """Numbers of all states of an observation."""
+        return sum(math.prod(self.env.obs[key].shape) for key in self.states)
 
     @property
     def cameras(self) -> int:
@@ -276,7 +295,11 @@ class VlaPolicy(nn.Module):
 
     def _state(self, obs: Obs) -> Float[Tensor, "b s"]:
         values = self.normalizer.normalize({key: obs[key] for key in self.states})
-        return torch.cat([values[key].flatten(1) for key in self.states], dim=-1)
+        state = torch.cat([values[key].flatten(1) for key in self.states], dim=-1)
+        if (joint := self.joint) is None:
+            return state
+        padded = F.pad(state, (0, joint.state - state.shape[1]))
+        return torch.cat([padded, self.embodiment.expand(len(state), -1)], dim=-1)
 
     def check(self, obs: Obs) -> None:
         """Raise ConfigError unless every key is present with shape (b, 1, *shape)."""
@@ -302,6 +325,7 @@ class VlaPolicy(nn.Module):
             "vla": asdict(self.shape),
             "vocabulary": list(self.vocabulary),
             "normalizer": {"keys": list(self.normalizer.keys), "clip": self.normalizer.clip},
+            **({} if self.joint is None else {"joint": self.joint.to_json()}),
         }
 
     @classmethod
@@ -315,7 +339,8 @@ class VlaPolicy(nn.Module):
         words = data.get("vocabulary", ())  # policies saved before there were words read bytes
         shapes = {key: env.obs[key].shape for key in statistics["keys"]}
         normalizer = Normalizer(shapes, float(statistics["clip"]))
-        return cls(env, normalizer, config, int(data["chunk"]), int(data["execute"]), words)
+        joint = JointSizes.from_json(data["joint"]) if "joint" in data else None
+        return cls(env, normalizer, config, int(data["chunk"]), int(data["execute"]), words, joint)
 
 
 def check_config(config: VlaConfig, chunk: int, execute: int) -> None:

@@ -90,7 +90,8 @@ class TinyBackbone(nn.Module):
         crop: Float[Tensor, "b cameras 2"] | None = None,
         moments: Float[Tensor, "m w"] | None = None,
     ) -> Prefix:
-        """text: bytes, 0 is padding. crop: positions in [0, 1). moments: tokens at the end of the prefix.
+        """pictures: of the first cameras, all but for embodiments with fewer. text: bytes, 0 is padding.
+        crop: positions in [0, 1). moments: tokens at the end of the prefix.
 
         The pooled features are the mean of the outputs and the key points. The mean alone hardly shows where
         objects are, so critics and actors that see nothing else cannot tell good corrections from bad ones.
@@ -102,7 +103,7 @@ class TinyBackbone(nn.Module):
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
         each = [
             camera(picture, None if crop is None else crop[:, i])
-            for i, (camera, picture) in enumerate(zip(self.cameras, pictures, strict=True))
+            for i, (camera, picture) in enumerate(zip(self.cameras, pictures, strict=False))
         ]
         seen, points = [tokens for tokens, _ in each], [found for _, found in each]
         if moments is not None:

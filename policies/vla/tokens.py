@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.shapes import Int64, UInt8
-from robo_rl.core.text.instruction import MOST_BYTES, to_bytes
+from robo_rl.core.text.instruction import MOST_BYTES
 
 WORD_BYTES = 16  # bytes of a word that are compared
 PADDING, UNKNOWN = 0, 1  # ids; known words follow
@@ -46,9 +46,9 @@ class WordTokens(nn.Module):
                 "with instructions, or set policy.tokens=bytes."
             )
         self.count = len(vocabulary) + 2
-        rows = torch.cat(
-            [spelled(torch.from_numpy(to_bytes(word).copy())[None])[0, :1] for word in vocabulary]
-        )
+        # a word of an instruction may be a lone dash, which as an instruction is refused
+        texts = [torch.frombuffer(bytearray(word.encode()), dtype=torch.uint8) for word in vocabulary]
+        rows = torch.cat([spelled(text[None])[0, :1] for text in texts])
         self.register_buffer("letters", rows, persistent=False)
 
     def forward(self, text: UInt8[Tensor, "b n"]) -> Int64[Tensor, "b w"]:
@@ -67,6 +67,12 @@ def vocabulary_of(texts: Iterable[str]) -> tuple[str, ...]:
 def words_in(text: str) -> list[str]:
     """Words of an instruction in lower case, as `spelled` separates them."""
     return [word.decode() for word in re.findall(rb"[a-z0-9\x80-\xff]+", text.encode().lower())]
+
+
+def unknown_words(text: str, vocabulary: Iterable[str]) -> list[str]:
+    """Words of an instruction that `WordTokens` of this vocabulary does not know, in their order."""
+    known = {word.encode()[:WORD_BYTES] for word in vocabulary}
+    return [word for word in dict.fromkeys(words_in(text)) if word.encode()[:WORD_BYTES] not in known]
 
 
 def spelled(text: UInt8[Tensor, "b n"]) -> UInt8[Tensor, "b w 16"]:

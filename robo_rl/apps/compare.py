@@ -36,7 +36,7 @@ def main(config: CompareConfig) -> int:
     labels = dict(zip(groups, short_names(list(groups)), strict=True))
     curves = {name: curve_of(name, runs) or training_curve(name, runs) for name, runs in groups.items()}
     drawn = {name: replace(curve, label=labels[name]) for name, curve in curves.items() if curve is not None}
-    caption = caption_of({name: (curve, len(groups[name])) for name, curve in drawn.items()})
+    caption = caption_of({name: (curve, sum(map(_evaluated, groups[name]))) for name, curve in drawn.items()})
     title = title_of([run for name in drawn for run in groups[name]])
     files = write_learning_curves(Path(config.out), list(drawn.values()), title=title, caption=caption)
     print(f"Curves: {', '.join(map(str, files))}")
@@ -61,7 +61,9 @@ def title_of(runs: list[PastRun]) -> str:
 
 
 def caption_of(drawn: Mapping[str, tuple[Curve, int]]) -> str:
-    """Text below the plot on what is drawn in it. drawn: the curves, each with its number of runs."""
+    """Text below the plot on what is drawn in it. drawn: the curves, each with the number of its runs that
+    were evaluated during training.
+    """
     evaluated = [(curve, runs) for curve, runs in drawn.values() if not curve.training]
     bands = [
         "Wilson over the episodes of one run" if any(c.success and n == 1 for c, n in evaluated) else "",

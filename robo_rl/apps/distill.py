@@ -31,7 +31,7 @@ from robo_rl.runs.next_step import after_distillation, winner
 from robo_rl.runs.progress import counting
 from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
 from robo_rl.runs.run_dir import RunDir
-from robo_rl.runs.success_note import success_note, write_success_note
+from robo_rl.runs.success_note import conditions, success_note, write_success_note
 from sim.registry import make_env
 
 
@@ -137,7 +137,8 @@ def report(
         print(f"teacher on the same episodes: {before.rate}; exact McNemar p = {test.p_value:.2g}")
     else:
         print(f"teacher on the same episodes: {before}; paired permutation p = {test.p_value:.2g}")
-    results = {"head": after.to_json(), "teacher": before.to_json()}
+    results: dict[str, Any] = {"head": after.to_json(), "teacher": before.to_json()}
+    results |= conditions(env.spec.name, config.eval_seed, noise, config.max_episode_steps)
     if by_task := success_by_task(env.spec.name, after):
         tasks = {"head": by_task, "teacher": success_by_task(env.spec.name, before)}
         print_tasks(tasks)

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from policies.base.noise import EpisodeNoise
-from policies.checkpoint import other_rate
+from policies.checkpoint import other_rate, read_policy_json
 from policies.executor import ChunkExecutor
 from policies.saved_files import POLICY_FILE
-from policies.told import ToldPolicy
+from policies.told import ToldPolicy, unread_words
 from robo_rl.apps.tuning.report import evaluation_seeds, success_by_task
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
@@ -53,6 +53,7 @@ class Evaluation:
     by_task: dict[str, SuccessRate] = field(default_factory=dict)  # of the policy, in a suite of tasks
     trained_in: str = ""  # environment in which the policy was trained; empty: unknown
     other_rate: tuple[float, float] | None = None  # [Hz] of training and environment, where they differ
+    unread: dict[Path, list[str]] = field(default_factory=dict)  # words of instruction= unknown to a policy
 
     @property
     def rate(self) -> SuccessRate | None:
@@ -92,6 +93,11 @@ class Evaluation:
             lines.append(
                 f"The policy was trained at {trained_hz:g} Hz, and {self.env} runs at {env_hz:g} Hz: an "
                 f"action lasts {trained_hz / env_hz:.3g} times as long as in training."
+            )
+        for place, words in self.unread.items():
+            lines.append(
+                f"{place} does not know these words of the instruction and reads them all alike: "
+                f"{', '.join(words)}."
             )
         return "\n".join(lines)
 
@@ -138,10 +144,11 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     first = opened("policy", config.policy, config.env)
     name = config.env or first.env
     second = opened("against", config.against, name) if config.against else None
+    policies = [actor for actor in (first, second) if actor is not None]
+    unread = {actor.folder: words for actor in policies if (words := unread_by(config, actor))}
     check_tasks(config, name)
     lanes = min(config.num_envs, config.episodes)
     workers = worker_count(config.num_workers, lanes)
-    policies = [actor for actor in (first, second) if actor is not None]
     with closing(make_env(name, lanes, workers, **env_options(config))) as env:
         for actor in policies:
             actor.check(env.spec)
@@ -166,7 +173,16 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     places = tuple(actor.folder for actor in policies)
     against = results.get("against")
     return Evaluation(
-        name, results["policy"], against, tuple(latencies), runtimes, places, by_task, first.env, rates
+        name,
+        results["policy"],
+        against,
+        tuple(latencies),
+        runtimes,
+        places,
+        by_task,
+        first.env,
+        rates,
+        unread,
     )
 
 
@@ -194,6 +210,15 @@ def told(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
     if config.instruction is None:
         return actor
     return replace(actor, policy=ToldPolicy(actor.policy, config.instruction))
+
+
+def unread_by(config: EvaluateConfig, actor: LoadedPolicy) -> list[str]:
+    """Words of `instruction` that the policy does not know; none for one whose files are not here. Raises
+    ConfigError if it knows none of them.
+    """
+    if config.instruction is None or not (actor.folder / POLICY_FILE).is_file():
+        return []
+    return unread_words(config.instruction, read_policy_json(actor.folder)["config"])
 
 
 def check_tasks(config: EvaluateConfig, name: str) -> None:

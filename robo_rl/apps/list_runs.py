@@ -53,10 +53,13 @@ def columns(runs: list[PastRun], width: int) -> list[str]:
 
 
 def outcome(run: PastRun) -> str:
-    """Success, or the mean return where the environment reports none."""
+    """Success, or the mean return where the environment reports none; with the environment if it is not the
+    policy's.
+    """
+    where = f" on {run.elsewhere}" if run.elsewhere else ""
     if run.mean_return is not None:
-        return f"mean return {run.mean_return:.4g}"
-    return str(run.rate) if run.rate else "not measured" if run.done else "not finished"
+        return f"mean return {run.mean_return:.4g}{where}"
+    return f"{run.rate}{where}" if run.rate else "not measured" if run.done else "not finished"
 
 
 def words(settings: dict[str, Any], most: int) -> str:

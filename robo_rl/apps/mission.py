@@ -29,7 +29,7 @@ def main(config: MissionConfig) -> int:
             raise UnknownNameError("controller", name, CONTROLLERS)
     out = Path(config.out)
     given = None if config.run is None else load_tracker(config, out)  # a wrong run leaves no folder
-    with RunDir.create(config.out, config, overwrite=config.overwrite) as run:
+    with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
         tracker = given or load_tracker(config, out)
         planned = [plan_mission(config, mission) for mission in missions]
         flights = []

@@ -1,7 +1,8 @@
 """`robo-rl pull`: download a run, policy, bundle or dataset from the Hugging Face Hub into a new folder.
 
 Files are downloaded into a folder next to `out` and compared with the checksums of their listing. Only a
-complete and readable folder is renamed to `out`.
+complete and readable folder is renamed to `out`. An empty folder that exists may be a mount point or the
+current folder, which no other can replace: the download is then a folder in it, and its files are moved.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from policies.deploy.bundle import sha256_of
-from robo_rl.apps.hub.contents import HubContents, check_kind, complete
+from robo_rl.apps.hub.contents import KINDS, HubContents, check_kind, complete
 from robo_rl.apps.hub.remote import HubRepo
 from robo_rl.conf.history import PullConfig
 from robo_rl.core.errors import ConfigError, DataError
@@ -20,6 +21,7 @@ from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.runs.outputs import check_folder
 
+_DRAFT = ".pull"  # end of the name of the folder of a download
 _NEXT = {  # verb and its setting
     "run": ("evaluate", "policy"),
     "policy": ("evaluate", "policy"),
@@ -34,7 +36,8 @@ def main(config: PullConfig) -> int:
     _check_free(out)
     repo = HubRepo(config.repo, "dataset" if config.kind == "dataset" else "model")
     commit, contents = repo.listing(config.revision)
-    draft = out.absolute().with_name(f".{out.absolute().name}.pull")
+    exists = out.is_dir()
+    draft = out.absolute() / _DRAFT if exists else out.absolute().with_name(f".{out.absolute().name}{_DRAFT}")
     draft.mkdir(parents=True, exist_ok=True)
     with FolderLock(draft, "folder"):  # two pulls into one folder
         try:
@@ -42,10 +45,11 @@ def main(config: PullConfig) -> int:
             repo.download(contents, commit, draft / "files")
             _check(contents, draft / "files", config.repo)
             _check_free(out)
-            if out.exists():
-                out.rmdir()  # an empty folder
-            (draft / "files").rename(out.absolute())
-            fsync_dir(out.absolute().parent)
+            if exists:
+                _move(draft / "files", out, last=KINDS[contents.kind])
+            else:
+                (draft / "files").rename(out.absolute())  # `out` is absent, or empty since
+                fsync_dir(out.absolute().parent)
         finally:
             (draft / LOCK_FILE).unlink(missing_ok=True)
             shutil.rmtree(draft, ignore_errors=True)
@@ -59,8 +63,18 @@ def main(config: PullConfig) -> int:
 def _check_free(out: Path) -> None:
     """Raise ConfigError if `out` exists and is not an empty folder."""
     check_folder("out", str(out))
-    if out.is_symlink() or out.is_file() or (out.is_dir() and any(out.iterdir())):
+    holds = out.is_dir() and any(path.name != _DRAFT for path in out.iterdir())
+    if out.is_symlink() or out.is_file() or holds:
         raise ConfigError(f"out={out} exists already, and nothing is replaced. Choose a new folder.")
+
+
+def _move(source: Path, target: Path, last: str) -> None:
+    """Move the contents of `source`. last: file by which the kind of folder is known, so that a killed move
+    leaves a folder of no kind.
+    """
+    for path in sorted(source.iterdir(), key=lambda path: path.name == last):
+        path.rename(target / path.name)
+    fsync_dir(target)
 
 
 def _check(contents: HubContents, folder: Path, source: str) -> None:

@@ -30,7 +30,7 @@ def main(config: VisionConfig) -> int:
     torch.set_num_threads(1)
     steps_per_picture(config.camera_hz, HoverTask().dt_s)
     given = None if config.teacher is None else load_teacher(config, Path(config.out))
-    with RunDir.create(config.out, config, overwrite=config.overwrite) as run:
+    with RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite) as run:
         teacher = given or load_teacher(config, run.path)
         config = with_craft_of(config, teacher[1])
         setup = vision_setup(config, teacher)

@@ -24,4 +24,7 @@ class MissionConfig(PlanConfig):
     )
     seed: int = setting(0, "seed of the scenes", at_least=0)
     out: str = setting("runs/mission", "folder for results.json and missions.png")
+    resume: bool = setting(
+        False, "continue the run in `out`: an unfinished tracker is trained on, and all missions are flown"
+    )
     overwrite: bool = setting(False, "replace what is in `out`")

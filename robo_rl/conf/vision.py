@@ -52,4 +52,7 @@ class VisionConfig:
         0, "updates of a teacher that is trained here; 0: the default of task=hover", at_least=0
     )
     logger: str = logger_setting()
+    resume: bool = setting(
+        False, "continue the run in `out`: an unfinished teacher is trained on, and students start again"
+    )
     overwrite: bool = setting(False, "replace the run in `out`")

@@ -30,6 +30,7 @@ STYLE: Any = {
     "font.sans-serif": ["Inter", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans"],
     "font.size": 10,
     "text.color": INK,
+    "text.parse_math": False,  # a $ in the name of a run is a letter
     "axes.labelcolor": MUTED,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
@@ -127,7 +128,7 @@ def write_learning_curves(
     title: str = "",
     caption: str = "",
 ) -> tuple[Path, Path]:
-    """Draw the curves to `path` with suffix .svg and .png; returns both paths.
+    """Draw the curves to `path`.svg and `path`.png, in place of such a suffix of its own; returns both.
 
     baselines: label -> success rate, or return, drawn as dashed horizontal lines (the base, the base with
     zero noise).
@@ -151,7 +152,9 @@ def write_learning_curves(
         _draw(axes, curves, baselines or {}, title)
         if caption:
             figure.supxlabel(caption, x=0.01, ha="left", fontsize=8.5, color=MUTED)
-        files = path.with_suffix(".svg"), path.with_suffix(".png")
+        # runs/lr0.1 has no suffix, though pathlib takes .1 for one
+        stem = path.with_suffix("") if path.suffix in (".svg", ".png") else path
+        files = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
         figure.savefig(files[0], metadata={"Date": None})
         figure.savefig(files[1], dpi=200)
     return files

@@ -8,13 +8,15 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from policies.saved_files import POLICY_FILE
 from robo_rl.core.errors import DataError, RoboRLError
 from robo_rl.core.files.describe_path import describe_path, not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.learning_curve import CURVE_FILE, LearningCurve
+from robo_rl.runs.loaded_policy import trained_env_spec
 from robo_rl.runs.run_dir import RunDir
-from robo_rl.runs.success_note import EVALUATION_FILE
+from robo_rl.runs.success_note import EVALUATION_FILE, measured_elsewhere
 
 RUN_FILE = "run.json"
 ORIGIN = ["method.name", "data", "task", "base", "teacher", "env", "demos"]  # what a run is made of
@@ -42,6 +44,7 @@ class PastRun:
     verb: str = ""  # that made the run; empty: unknown
     started: str = ""  # UTC, as 2026-05-01T12:00:00Z; empty: unknown
     env: str = ""  # environment of the final measurement; empty: unknown
+    elsewhere: str = ""  # environment and step limit of the final measurement, if they are not the policy's
 
     @classmethod
     def read(cls, path: str | Path) -> PastRun:
@@ -59,7 +62,9 @@ class PastRun:
     @classmethod
     def _read(cls, run: RunDir) -> PastRun:
         curve, rate, about = run.path / CURVE_FILE, _rate(run.path), read_json(run.path / RUN_FILE)
-        settings = _effective(dict(_flat(run.config())))
+        settings, results = _effective(dict(_flat(run.config()))), _results(run.path)
+        saved = "env" in results and (run.policy / POLICY_FILE).is_file()
+        elsewhere = measured_elsewhere(results, trained_env_spec(run.policy).name) if saved else ""
         verb = next((name for key, name in VERB_BY_SETTING.items() if key in settings), "")
         return cls(
             run.path,
@@ -70,7 +75,8 @@ class PastRun:
             _mean_return(run.path) if rate is None else None,
             str(about.get("verb", verb)),
             str(about.get("started", "")),
-            _note(run.path).get("env", ""),
+            str(results.get("env", _note(run.path).get("env", ""))),
+            elsewhere,
         )
 
 
@@ -156,14 +162,20 @@ def _note(path: Path) -> dict[str, Any]:
     return dict(read_json(note)) if note.is_file() else {}
 
 
+def _results(path: Path) -> dict[str, Any]:
+    """results.json of a run; empty without one."""
+    results = path / "results.json"
+    found = read_json(results) if results.is_file() else {}
+    return found if isinstance(found, dict) else {}
+
+
 def _mean_return(path: Path) -> float | None:
     """Mean return of the final measurement in results.json, or else of the last `robo-rl evaluate`, if the
     environment reports no success.
     """
-    results = path / "results.json"
-    found = read_json(results) if results.is_file() else {}
+    found = _results(path)
     for key in RESULTS:
-        measured = found.get(key) if isinstance(found, dict) else None
+        measured = found.get(key)
         if isinstance(measured, dict) and not measured.get("reports_success", True) and measured["returns"]:
             return float(mean(measured["returns"]))
     noted = _note(path)
@@ -174,17 +186,15 @@ def _rate(path: Path) -> SuccessRate | None:
     """Success from results.json, for flights over all seeds of training, or else from the last
     `robo-rl evaluate`. None where the environment reports none.
     """
-    results = path / "results.json"
-    found = read_json(results) if results.is_file() else {}
-    if isinstance(found, dict):
-        for key in RESULTS:
-            entry = found.get(key)
-            if isinstance(entry, dict) and not entry.get("reports_success", True):
-                return None
-            if isinstance(entry, dict) and "rate" in entry:
-                return SuccessRate(entry["rate"]["k"], entry["rate"]["n"])
-        flights = [row["held"] for row in found.get("rows", ()) if row.get("name") == FLOWN and "held" in row]
-        if flights:
-            return SuccessRate(sum(one["k"] for one in flights), sum(one["n"] for one in flights))
+    found = _results(path)
+    for key in RESULTS:
+        entry = found.get(key)
+        if isinstance(entry, dict) and not entry.get("reports_success", True):
+            return None
+        if isinstance(entry, dict) and "rate" in entry:
+            return SuccessRate(entry["rate"]["k"], entry["rate"]["n"])
+    flights = [row["held"] for row in found.get("rows", ()) if row.get("name") == FLOWN and "held" in row]
+    if flights:
+        return SuccessRate(sum(one["k"] for one in flights), sum(one["n"] for one in flights))
     noted = _note(path)
     return SuccessRate(noted["k"], noted["n"]) if "k" in noted else None

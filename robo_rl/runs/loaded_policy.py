@@ -72,7 +72,29 @@ class LoadedPolicy:
             told = isinstance(self.policy, ToldPolicy)
             check_env(load_bundle(self.folder), with_instruction(env) if told else env)
         else:
-            check_compatible(self.policy, env)
+            try:
+                check_compatible(self.policy, env)
+            except CheckpointError as error:
+                told = isinstance(self.policy, ToldPolicy)
+                other = _of_another_embodiment(self.folder, with_instruction(env) if told else env)
+                if other is None:
+                    raise
+                raise CheckpointError(
+                    f"{error} The same run trained a policy that fits: policy={other}"
+                ) from None
+
+
+def _of_another_embodiment(folder: Path, env: EnvSpec) -> Path | None:
+    """Policy of the same run that fits `env`; None for a run of one embodiment, and if none fits."""
+    run = RunDir(folder.parent if folder.name == "policy" else folder.parent.parent)
+    for other in (run.policy, *sorted(run.embodiments.glob("*"))) if run.embodiments.is_dir() else ():
+        if (other / POLICY_FILE).is_file() and other != folder:
+            try:
+                check_compatible(load_policy(other), env)
+            except CheckpointError:
+                continue
+            return other
+    return None
 
 
 def open_policy(path: str | Path, device: torch.device) -> LoadedPolicy:

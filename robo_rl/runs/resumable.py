@@ -107,7 +107,7 @@ class RunSession:
         end.
 
         due: called after each `advance`; True requests an additional save. savable: False while the state is
-        incomplete (a burn-in), which postpones saves and stops. extra(folder): writes further files into each
+        incomplete, which postpones saves and stops. extra(folder): writes further files into each
         checkpoint. faster: sentence on what makes the training faster, printed once with an estimate of its
         duration if that is long; empty: no estimate. agree(this process was asked to stop): called before
         each `advance`; True stops (with several ranks, after the same step on all). Raises KeyboardInterrupt,

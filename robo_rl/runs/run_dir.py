@@ -9,6 +9,7 @@ runs/<name>/config.yaml            all settings
             checkpoints/<step>.damaged/   a state whose files had changed when the run was resumed
             evaluations/           results of `robo-rl evaluate` of checkpoints, <step>.json each
             policy/                the final policy
+            policies/<name>/       with several embodiments, those of the second and further ones
             encoder/               the final picture encoder, of `pretrain`
             episodes/              successful episodes of training, where `finetune record=` is set
             progress/              model of progress, where `finetune method.progress_weight=` is set
@@ -68,6 +69,7 @@ class RunDir:
             path / "episodes",
         )
         self.encoder = path / "encoder"
+        self.embodiments = path / "policies"  # of a joint training, those that are not in `policy`
         self._lock: FolderLock | None = None
         self._aside: Path | None = None  # the run that this one replaces
 

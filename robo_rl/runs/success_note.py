@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from policies.checkpoint import read_policy_json
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.text.counts import counted
 from robo_rl.eval.rollout import EvalResult
 from robo_rl.runs.run_dir import checkpoint_of
 
@@ -42,6 +44,23 @@ def success_note(result: EvalResult, env: str, eval_seed: int, noise: float) -> 
         "machine": machine(),
         "commit": commit(),
     }
+
+
+def conditions(env: str, eval_seed: int, noise: float, max_episode_steps: int | None) -> dict[str, Any]:
+    """How the policies of a results.json were measured. noise: scale of the noise. max_episode_steps: limit
+    that was set, in steps; None: the environment's own.
+    """
+    return {"env": env, "eval_seed": eval_seed, "noise": noise, "max_episode_steps": max_episode_steps}
+
+
+def measured_elsewhere(results: Mapping[str, Any], env: str) -> str:
+    """Name of the environment of a results.json, with a step limit that was set, if it is not `env` with its
+    own limit; else empty.
+    """
+    measured, limit = results.get("env", env), results.get("max_episode_steps")
+    if limit is not None:
+        return f"{measured}, at most {counted(limit, 'step')} per episode"
+    return "" if measured == env else str(measured)
 
 
 def write_success_note(folder: Path, note: dict[str, Any]) -> None:

@@ -333,6 +333,34 @@ def test_the_caption_names_the_bands_that_are_drawn(tmp_path: Path) -> None:
     assert "Student" not in drawn
 
 
+def test_the_caption_counts_the_runs_that_have_a_curve(tmp_path: Path) -> None:
+    """Of three runs, others were not evaluated: one curve has Wilson's band, and two have none."""
+    for seed in (1, 2, 3):
+        write_run(tmp_path / "seeds" / str(seed), seed, [2, 5])
+    for missing, bands in ((3, ""), (2, "Bands: 95 % intervals, Wilson over the episodes of one run.")):
+        (tmp_path / "seeds" / str(missing) / "curve.json").unlink()
+        assert main(["compare", str(tmp_path / "seeds"), f"out={tmp_path / 'plot'}"]) == 0
+        drawn = " ".join((tmp_path / "plot.svg").read_text().split())
+        assert "Student" not in drawn
+        assert bands in drawn
+        assert bands or "Bands" not in drawn
+
+
+@pytest.mark.parametrize("given", ["lr0.1", "lr0.1.svg", "lr0.1.png"])
+def test_a_point_in_the_name_of_the_plot_is_no_suffix(tmp_path: Path, given: str) -> None:
+    """The last part of lr0.1 is no suffix; two plots of a sweep had the same name."""
+    write_run(tmp_path / "one", 1, [2, 5])
+    assert main(["compare", str(tmp_path / "one"), f"out={tmp_path / 'plots' / given}"]) == 0
+    assert {path.name for path in (tmp_path / "plots").iterdir()} == {"lr0.1.svg", "lr0.1.png"}
+
+
+def test_dollars_in_a_name_are_drawn(tmp_path: Path) -> None:
+    """Matplotlib would take what is between them for mathematics."""
+    write_run(tmp_path / "a$b_c$", 1, [2, 5])
+    assert main(["compare", str(tmp_path / "a$b_c$"), f"out={tmp_path / 'plot'}"]) == 0
+    assert ">a$b_c$</text>" in (tmp_path / "plot.svg").read_text()
+
+
 @pytest.mark.parametrize("words", [["compare"], ["compare", "runs=[]"], ["compare", "only_one"]])
 def test_compare_needs_a_run(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A sentence, not a traceback."""

@@ -11,7 +11,7 @@ import torch
 
 from policies.training.wordings import RewordedWindows, reworded, varies
 from policies.vla.config import VlaConfig
-from robo_rl.core.text.instruction import INSTRUCTION, MOST_BYTES, to_bytes, to_text
+from robo_rl.core.text.instruction import INSTRUCTION, MOST_BYTES, padded, to_bytes, to_text
 
 ALIKE = ("open the tap", "turn on the tap")
 WORDINGS = {**dict.fromkeys(ALIKE, ALIKE), "wait": ("wait",)}
@@ -78,3 +78,10 @@ def test_all_off_changes_nothing() -> None:
     assert varies(VlaConfig())
     source = RewordedWindows(Told(), WORDINGS, config)
     assert list(islice(texts(source, 0, 3), 3)) == [[ALIKE[0], "wait"]] * 3
+
+
+def test_recorded_text_without_words_stays() -> None:
+    """`to_bytes` would refuse it in the middle of a training."""
+    config = VlaConfig(rewording=0.0, word_dropout=0.0, word_insertions=0)
+    text = torch.from_numpy(padded("...").copy())[None]
+    assert torch.equal(RewordedWindows(Told(), {}, config)._told(text, 0), text)

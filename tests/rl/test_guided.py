@@ -144,8 +144,18 @@ def test_old_rounds_need_an_objective_without_ratios() -> None:
         Bandit(policy_of().eval(), method("fpo", "method.ppo.kept_rounds=2"), lanes=8)
 
 
+def test_recap_learns_in_one_round_of_a_bandit() -> None:
+    """The labels get weights, and the deployed chunks change."""
+    bandit = Bandit(policy_of().eval(), method("recap", "method.ppo.critic_warmup=0"), lanes=32)
+    assert isinstance(bandit.policy.net, GuidedNet)
+    before = bandit.policy.sample_from(bandit.features, bandit.noise[0])
+    bandit.round(10)
+    assert bandit.policy.net.labels.net[-1].get_parameter("weight").abs().max() > 0.0
+    assert not torch.equal(bandit.policy.sample_from(bandit.features, bandit.noise[0]), before)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "gain"), [("awr", 0.08), ("fpo", 0.1)])
+@pytest.mark.parametrize(("name", "gain"), [("awr", 0.08), ("fpo", 0.1), ("recap", 0.15)])
 def test_reward_of_a_bandit_rises_and_stays(name: str, gain: float) -> None:
     """40 rounds from a spread base: cloning one's own chunks of a single round loses the spread first."""
     bandit = Bandit(spread_base(policy_of()), method(name))

@@ -104,6 +104,11 @@ def test_whether_every_step_pays(name: str, reward: str | None, dense: bool) -> 
         ("arm/reach:radius_m=0.02,radius_m=0.03", "gives the option radius_m 2 times"),
         ("quad/hover:history=2,craft=cf21, history=3", "gives the option history 2 times"),
         ("arm/reach:radius_m= ,state=robot", "cannot be read"),
+        ("arm/reach:state=body #3", "option state='body #3' cannot be read"),
+        ("arm/reach:state=#3", "option state='#3' cannot be read"),
+        ("arm/reach:state=@x", "option state='@x' cannot be read"),
+        ("arm/reach:state=[", r"option state='\[' cannot be read"),
+        ("arm/reach:radius_m=2026-13-45", "option radius_m='2026-13-45' cannot be read"),
     ],
 )
 def test_options_of_a_wrong_form_are_refused(name: str, says: str) -> None:

@@ -43,10 +43,45 @@ def test_other_options_and_the_expert_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "put the cube into bin #3",
+        '"reach',
+        "@home go",
+        "`x`",
+        "& go",
+        "%d",
+        "*go",
+        "!go",
+        "open: it",
+        "a=b",
+        "[go]",
+        "- go",
+        "0x10",
+        "2026-01-01",
+        "null",
+    ],
+)
+def test_every_text_is_told_as_it_is_written(words: str) -> None:
+    """Also where YAML would read a comment, a tag, a number or nothing; the name in the contract makes it
+    again.
+    """
+    name = f"arm/reach:state=body,instruction={words}"
+    env = make_env(name, 1)
+    assert to_text(env.reset(0)[INSTRUCTION][0].numpy()) == words
+    assert env.spec.name == name
+    assert with_option(name, "instruction", words) == name
+    env.close()
+
+
+@pytest.mark.parametrize(
     ("name", "error", "says"),
     [
-        ("arm6/reach:instruction=3", ConfigError, "is no text"),
-        ("arm6/reach:instruction=", ConfigError, "cannot be read"),
+        ("arm6/reach:instruction=", ConfigError, "instruction is empty"),
+        ("arm/reach:state=body, instruction= ", ConfigError, "instruction is empty"),
+        ("arm6/reach:instruction=open\nit", ConfigError, r"control character '\\n'"),
+        ("arm6/reach:instruction=open\x07it", ConfigError, r"control character '\\x07'"),
+        ("arm6/reach:instruction=open it, then stop", ConfigError, "Commas separate options"),
         ("arm6/reach:instruction=" + "go " * 60, ConfigError, "at most 128"),
         ("metaworld/mt6:instruction=open it", ConfigError, "gives instructions itself"),
         ("arm6/reach:instructon=open it", UnknownNameError, "instructon"),

@@ -15,8 +15,9 @@ from robo_rl.core.files.durable import read_json
 from robo_rl.core.text.counts import counted
 from robo_rl.data.info import dataset_info
 from robo_rl.eval.stats import SuccessRate
+from robo_rl.runs.loaded_policy import trained_env_spec
 from robo_rl.runs.run_dir import RunDir
-from robo_rl.runs.success_note import read_success_note
+from robo_rl.runs.success_note import measured_elsewhere, read_success_note
 
 _PLACES = (
     "out",
@@ -62,8 +63,8 @@ def _policy(kind: str, folder: Path) -> Iterator[str]:
     else:
         policy = folder / "policy" if kind == "run" else folder
         noted = read_policy_json(policy)
-        spec = noted["env"] or noted["config"].get("env") or {}
-        env, rate_hz = spec.get("name", "unknown"), spec.get("control_hz", 0.0)
+        spec = trained_env_spec(policy)
+        env, rate_hz = spec.name, spec.control_hz
         measured, facts = read_success_note(policy), f"policy of kind `{noted['kind']}`"
         settings = RunDir.open(folder).config() if kind == "run" else noted["train"]
     yield f"A robot policy trained with robo-rl: {facts}."
@@ -72,18 +73,20 @@ def _policy(kind: str, folder: Path) -> Iterator[str]:
     yield ""
     yield "## Measured success"
     yield ""
-    yield from _success(measured, folder if kind == "run" else None)
+    yield from _success(measured, folder if kind == "run" else None, env)
     yield ""
     yield "## Settings"
     yield ""
     yield from _block({key: value for key, value in settings.items() if key not in _PLACES})
 
 
-def _success(measured: Mapping[str, Any] | None, run: Path | None) -> Iterator[str]:
+def _success(measured: Mapping[str, Any] | None, run: Path | None, env: str) -> Iterator[str]:
     """A table with the number of successes k, episodes n and the 95 % Wilson interval; the mean return where
     the environment reports no success.
+
+    env: name of the policy's environment. A measurement in another one, or with another step limit, says so.
     """
-    rows = []
+    rows, elsewhere = [], ""
     if measured is not None and "mean_return" in measured:
         episodes = counted(measured["n"], "episode")
         where = measured.get("env") or "the task"
@@ -93,19 +96,25 @@ def _success(measured: Mapping[str, Any] | None, run: Path | None) -> Iterator[s
         rows.append(("policy", SuccessRate(measured["k"], measured["n"]), str(measured.get("env", ""))))
     elif run is not None and (run / "results.json").is_file():
         found = read_json(run / "results.json")
+        found = found if isinstance(found, dict) else {}
+        elsewhere = measured_elsewhere(found, env)
         for key, label in _RESULTS.items():
-            entry = found.get(key) if isinstance(found, dict) else None
+            entry = found.get(key)
             if isinstance(entry, dict) and entry.get("rate") and entry.get("reports_success", True):
-                rows.append((label, SuccessRate(entry["rate"]["k"], entry["rate"]["n"]), ""))
+                where = elsewhere or str(found.get("env", ""))
+                rows.append((label, SuccessRate(entry["rate"]["k"], entry["rate"]["n"]), where))
     if not rows:
         yield "Not measured."
         return
+    if elsewhere:
+        yield f"Not measured on `{env}` itself, but on {elsewhere}:"
+        yield ""
     yield "| what | success | k | n | 95 % interval | episodes of |"
     yield "| --- | --- | --- | --- | --- | --- |"
-    for label, rate, env in rows:
+    for label, rate, where in rows:
         low, high = rate.wilson()
         wilson95 = f"[{low:.3f}, {high:.3f}]"
-        yield f"| {label} | {rate.rate:.3f} | {rate.k} | {rate.n} | {wilson95} | {env or 'the task'} |"
+        yield f"| {label} | {rate.rate:.3f} | {rate.k} | {rate.n} | {wilson95} | {where or 'not recorded'} |"
 
 
 def _dataset(folder: Path) -> Iterator[str]:

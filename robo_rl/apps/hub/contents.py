@@ -16,7 +16,7 @@ from policies.saved_files import POLICY_FILE
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.data.episodes.schema import DATASET_JSON, EPISODES, STAGING, DatasetMeta
-from robo_rl.runs.run_dir import SAVED
+from robo_rl.runs.run_dir import SAVED, RunDir
 
 LISTING, CARD = "robo-rl.json", "README.md"
 FORMAT = 1
@@ -26,6 +26,10 @@ KINDS = {
     "run": "run.json",
     "policy": POLICY_FILE,
 }  # file of each
+WITHOUT_POLICY = {  # verb whose run holds no policy -> what to push instead
+    "mission": "Push the run whose policy flew: that of run=, or the folder tracker in it.",
+    "pretrain": "Push the run of a policy that was trained with its encoder.",
+}
 # Files that hold data and no code: reading them neither unpickles nor executes anything.
 SAFE_SUFFIXES = frozenset({
     ".c", ".csv", ".h", ".jpg", ".json", ".jsonl", ".mp4", ".onnx", ".png", ".safetensors", ".svg", ".txt",
@@ -33,6 +37,7 @@ SAFE_SUFFIXES = frozenset({
 })  # fmt: skip
 _CHUNK = re.compile(r"c(\.\d+)*")  # chunk of a zarr array
 _NOT_SENT = frozenset({"checkpoints", "tb", "wandb", "episodes", CARD, LISTING, "logger.json"})  # of policies
+MOST_BYTES = 2**63  # of one file
 MOST_FILES = 100_000  # what the Hub recommends at most; bounds the memory and time of a foreign listing
 
 
@@ -50,7 +55,7 @@ class HubContents:
 
     @property
     def bytes(self) -> int:
-        return sum(int(entry["bytes"]) for entry in self.files.values())
+        return sum(entry["bytes"] for entry in self.files.values())
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, "kind": self.kind, "files": self.files}
@@ -61,10 +66,9 @@ class HubContents:
         try:
             kind, files = data["kind"], dict(data["files"])
             known = data["format"] == FORMAT and kind in KINDS
-            for entry in files.values():
-                known &= (
-                    re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]) is not None and int(entry["bytes"]) >= 0
-                )
+            for path, entry in files.items():
+                known &= isinstance(path, str) and re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]) is not None
+                known &= isinstance(entry["bytes"], int) and 0 <= entry["bytes"] < MOST_BYTES
         except (KeyError, TypeError, ValueError, AttributeError):
             known = False
         if known and len(files) > MOST_FILES:
@@ -97,6 +101,10 @@ def kind_of(folder: Path) -> str:
             "of robo-rl wrote."
         )
     if kind == "run" and not (folder / "policy" / POLICY_FILE).is_file():
+        if (verb := RunDir.open(folder).info().get("verb")) in WITHOUT_POLICY:
+            raise DataError(
+                f"{folder} is a run of `robo-rl {verb}`, which holds no policy. {WITHOUT_POLICY[verb]}"
+            )
         raise DataError(
             f"{folder} is a run without a policy, because it has not finished. Continue it by the command "
             "that started it and resume=true, then push it."

@@ -102,7 +102,7 @@ class HubRepo:
             text = Path(path).read_bytes()
         try:
             data = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):  # not JSON, or nested too deep
             data = None
         return str(info.sha), HubContents.from_json(data, source)
 
@@ -120,12 +120,17 @@ class HubRepo:
     @contextmanager
     def _explained(self, doing: str) -> Iterator[None]:
         """Turn the Hub's errors and a missing network into sentences."""
-        from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
         try:
             yield
         except RoboRLError:
             raise
+        except HFValidationError as error:  # a ValueError, raised before any transfer
+            raise ConfigError(
+                f"repo={self.name} is no valid name of a repository: {' '.join(str(error).split())} Choose "
+                "another name."
+            ) from error
         except OfflineModeIsEnabled as error:
             raise ConfigError(
                 "HF_HUB_OFFLINE is set, so the Hub cannot be used. Unset it to push or pull."

@@ -10,15 +10,21 @@ from typing import Any
 import torch
 
 from policies.base.generative import GenerativeConfig, GenerativePolicy
-from policies.checkpoint import save_policy
 from policies.training.base import BaseTrainConfig, BaseTrainer
 from policies.training.batches import ALONE, WindowSource
+from policies.training.joint import JointVla, JointWindows
 from policies.training.moments import moment_steps
 from policies.training.wordings import RewordedWindows, varies
 from policies.vla.backbone import TINY
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from policies.vla.tokens import vocabulary_of
+from robo_rl.apps.training.embodiments import (
+    check_one_process,
+    embodiment_sentences,
+    fresh_joint,
+    save_policies,
+)
 from robo_rl.apps.training.initial_encoders import start_from
 from robo_rl.apps.training.initial_policy import check_fit, load_initial, misfits, with_shape_of
 from robo_rl.apps.training.train_data import TrainData, check_targets
@@ -78,7 +84,15 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         config = with_shape_of(initial, config)
     limits = None if initial is None else initial.action_spec
     tell_task = isinstance(config.policy, VlaConfig)
-    data = TrainData.select(config.data, config.learn_from, config.action_range, limits, tell_task=tell_task)
+    data = TrainData.select(
+        config.data,
+        config.learn_from,
+        config.action_range,
+        limits,
+        tell_task=tell_task,
+        several=tell_task and initial is None,
+    )
+    check_one_process(config, data, ranks)
     set_cpu_threads(config.threads, images=data.has_pictures)
     data.check_windows(chunk=config.chunk, obs_steps=config.obs_steps)
     if config.learn_steps == "human":
@@ -102,7 +116,8 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         instead=further_words(out),
     ) as run:
         keep_data(run, data, resume=config.resume)
-        for said in filter(None, (*data.sentences(), data.told_sentence())):
+        told = (*data.sentences(), data.told_sentence(), *embodiment_sentences(out, data))
+        for said in filter(None, told):
             print(said)
         if len(source) < data.frames:
             print(data.human_sentence())
@@ -113,7 +128,7 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
             print(f"{config.init} is trained further, with its {shape}.")
             for said in misfits(initial, data):
                 print(said)
-        _lead(config, recipe, policy, source, run, train_note(config, data), ranks)
+        _lead(config, recipe, policy, source, run, data, ranks)
     return run
 
 
@@ -129,13 +144,14 @@ def further_words(run: Path) -> str:
 def _lead(
     config: TrainConfig,
     recipe: BaseTrainConfig,
-    policy: GenerativePolicy | VlaPolicy,
+    policy: GenerativePolicy | VlaPolicy | JointVla,
     source: WindowSource,
     run: RunDir,
-    note: dict[str, Any],
+    data: TrainData,
     ranks: Ranks,
 ) -> None:
     """Train to the end and save the average; every checkpoint also holds the average of its step."""
+    note = train_note(config, data)
     with resumable(
         run,
         total=config.steps,
@@ -156,7 +172,7 @@ def _lead(
         vote = StopVote(ranks)
 
         def save_average(folder: Path) -> None:
-            save_policy(folder / run.policy.name, trainer.average, note | {"steps": trainer.step})
+            save_policies(folder, trainer.average, data, note | {"steps": trainer.step})
 
         try:
             session.run(
@@ -168,7 +184,7 @@ def _lead(
             )
         finally:
             vote.finish()
-    save_policy(run.policy, trainer.result(), note)
+    save_policies(run.path, trainer.result(), data, note)
 
 
 def trainer_class(config: TrainConfig) -> type[BaseTrainer[Any]]:
@@ -182,6 +198,8 @@ def trainer_class(config: TrainConfig) -> type[BaseTrainer[Any]]:
 
 def training_windows(config: TrainConfig, data: TrainData) -> WindowSource:
     """Windows of the data; those of a vision-language-action policy with varied instructions."""
+    if len(data.embodiments) > 1:
+        return JointWindows(tuple(training_windows(config, part) for part in data.embodiments))
     past = config.policy.memory if isinstance(config.policy, VlaConfig) else 0
     spec = WindowSpec(config.obs_steps, config.chunk, past, config.execute)
     source = data.windows(spec, config.num_workers, human_only=config.learn_steps == "human")
@@ -190,7 +208,7 @@ def training_windows(config: TrainConfig, data: TrainData) -> WindowSource:
     return source
 
 
-def how_to_be_faster(config: TrainConfig, policy: GenerativePolicy | VlaPolicy) -> str:
+def how_to_be_faster(config: TrainConfig, policy: GenerativePolicy | VlaPolicy | JointVla) -> str:
     """Sentence on the settings that make a long training shorter."""
     images = " It trains an image encoder." if policy.cameras else ""
     gpu = "" if device_of(policy).type == "cuda" else ", and device=cuda is much faster where there is a GPU"
@@ -228,7 +246,7 @@ def keep_data(run: RunDir, data: TrainData, *, resume: bool) -> None:
     )
 
 
-def fresh_policy(config: TrainConfig, data: TrainData) -> GenerativePolicy | VlaPolicy:
+def fresh_policy(config: TrainConfig, data: TrainData) -> GenerativePolicy | VlaPolicy | JointVla:
     """New policy for the dataset's contract, with weights from the seed and a normaliser from the data."""
     if isinstance(config.policy, VlaConfig):
         return fresh_vla(config, config.policy, data)
@@ -256,12 +274,14 @@ def image_settings(config: TrainConfig) -> ImageEncoderConfig:
     )
 
 
-def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPolicy:
-    """New vision-language-action policy."""
+def fresh_vla(config: TrainConfig, shape: VlaConfig, data: TrainData) -> VlaPolicy | JointVla:
+    """New vision-language-action policy, or one for each of several embodiments."""
     if shape.backbone != TINY:  # policy.json refers to the folder from wherever it is read
         shape = replace(shape, backbone=str(Path(shape.backbone).resolve()))
     if shape.spatial > 0.0:
         check_targets(data, "set policy.spatial=0")
+    if len(data.embodiments) > 1:
+        return fresh_joint(config, shape, data)
     torch.manual_seed(derive_seed("init", config.seed))
     words = vocabulary_of(data.wordings()) if shape.tokens == "words" and INSTRUCTION in data.spec.obs else ()
     states = data.normalizer(config.range_floor)

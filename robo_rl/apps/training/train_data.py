@@ -50,7 +50,8 @@ def dataset_paths(data: str) -> list[str]:
 
 @dataclass(frozen=True)
 class TrainData:
-    """Selected episodes of one or several datasets, which have the same observations and actions.
+    """Selected episodes of one or several datasets, which have the same observations and actions, or are of
+    several `embodiments`.
 
     action_range: the actions that [-1, 1] stands for, see `robo_rl.data.normalizer`. limits: those of a
     policy that is trained further, in place of a range of the data.
@@ -69,9 +70,10 @@ class TrainData:
         limits: ActionSpec | None = None,
         *,
         tell_task: bool = False,
+        several: bool = False,
     ) -> TrainData:
         """Episodes of `data=` by the rule `learn_from`. tell_task: the task of an episode is its instruction,
-        where none was recorded as an observation.
+        where none was recorded as an observation. several: datasets may be of different embodiments.
 
         Raises DataError for datasets that do not fit each other and episodes without a task to tell,
         ConfigError for a bad `data=`.
@@ -79,7 +81,8 @@ class TrainData:
         stores = [EpisodeStore(path, tell_task=tell_task) for path in dataset_paths(data)]
         for store in stores:
             check_images(store)
-        check_alike(stores)
+        if not several:
+            check_alike(stores)
         made = cls(tuple(selected_episodes(store, learn_from) for store in stores), action_range, limits)
         check_episodes(made.episodes)
         for selection in made.selections:
@@ -100,6 +103,18 @@ class TrainData:
             return replace(first, action=self.limits)
         actions = np.concatenate([episode.action for episode in self.episodes])
         return replace(first, action=used_range(first.action, actions))
+
+    @cached_property
+    def embodiments(self) -> tuple[TrainData, ...]:
+        """The datasets in groups with the same observations, actions and rate, in the order of `data=`."""
+        groups: list[list[EpisodeSelection]] = []
+        for selection in self.selections:
+            alike = [group for group in groups if not difference(group[0].store, selection.store)]
+            if alike:
+                alike[0].append(selection)
+            else:
+                groups.append([selection])
+        return tuple(replace(self, selections=tuple(group)) for group in groups)
 
     @property
     def path(self) -> str:
@@ -123,7 +138,8 @@ class TrainData:
     @property
     def has_pictures(self) -> bool:
         """True with images or point clouds, which do not fit into memory."""
-        senses = {sense_of(key, array) for key, array in self.spec.obs.items()}
+        specs = [selection.store.spec for selection in self.selections]
+        senses = {sense_of(key, array) for spec in specs for key, array in spec.for_datasets().obs.items()}
         return bool(senses - {"state", "privileged", "text", "target"})
 
     def sentences(self) -> list[str]:
@@ -275,16 +291,23 @@ def check_alike(stores: Sequence[EpisodeStore]) -> None:
     """Raise DataError for datasets whose observations, actions or rates differ; names, episode lengths and
     what only a simulator knows may.
     """
-    first, wanted = stores[0], stores[0].spec.for_datasets()
+    first = stores[0]
     for other in stores[1:]:
-        alike = replace(
-            other.spec.for_datasets(), name=wanted.name, max_episode_steps=wanted.max_episode_steps
-        )
-        if what := differences(alike, wanted):
+        if what := difference(first, other):
             raise DataError(
                 f"{first.path} and {other.path} cannot be trained on together ({what}). A policy has one "
-                "set of observations and one action space: train one policy for each."
+                "set of observations and one action space: train one policy for each, or one "
+                "vision-language-action policy for all (policy=vla), without init=."
             )
+
+
+def difference(first: EpisodeStore, other: EpisodeStore) -> str:
+    """What the observations, actions or rates of `other` differ in; empty if nothing. Names, episode lengths
+    and what only a simulator knows may differ.
+    """
+    wanted = first.spec.for_datasets()
+    alike = replace(other.spec.for_datasets(), name=wanted.name, max_episode_steps=wanted.max_episode_steps)
+    return differences(alike, wanted)
 
 
 def selected_episodes(store: EpisodeStore, learn_from: str) -> EpisodeSelection:

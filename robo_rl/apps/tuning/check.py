@@ -10,7 +10,13 @@ import torch
 from policies.registry import SavedPolicy
 from robo_rl.apps.tuning.auto.verb import check_auto
 from robo_rl.apps.tuning.compose import check_interventions
-from robo_rl.apps.tuning.encoders.pictures import check_memory, check_method, learned_pictures, memory_of
+from robo_rl.apps.tuning.encoders.pictures import (
+    check_memory,
+    check_method,
+    check_picture_settings,
+    learned_pictures,
+    memory_of,
+)
 from robo_rl.apps.tuning.encoders.true_state import check_privileged
 from robo_rl.apps.tuning.maps import build_map
 from robo_rl.apps.tuning.remote import check_launcher
@@ -71,6 +77,7 @@ def check_config(config: FinetuneVerb) -> None:
             "method.base_is_enough=0."
         )
     check_method(method)
+    check_picture_settings(method, from_scratch=config.base is None)
     check_progress(method, config.demos is not None)
     check_privileged(method, config.demos)
     if method.algorithm not in ON_POLICY:

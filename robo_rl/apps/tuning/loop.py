@@ -154,7 +154,7 @@ def run_method(
         session.run(
             training,
             checkpoint_every=config.checkpoint_every,
-            due=training.learned_offline,
+            due=training.learned_without_steps,
             savable=training.savable,
             extra=training.save_current,
         )
@@ -238,7 +238,7 @@ class _Training:
         # CPU and wall time at which training continued; None in evaluations and checkpoints
         self._since_s: tuple[float, float] | None = None
         self._wall_s = 0.0  # of training so far, without evaluations and checkpoints
-        self._offline = 0  # offline updates before the last `advance`
+        self._without_steps = 0  # updates of offline learning and burn-in before the last `advance`
         limit_s = config.max_wall_s
         self._deadline_s = math.inf if limit_s is None else time.monotonic() + limit_s
         self._out_of_time = False
@@ -276,16 +276,20 @@ class _Training:
         return self.tuner.env_steps
 
     def savable(self) -> bool:
-        """False before the first evaluation and during the burn-in."""
-        return (self.best is not None or not self.evaluates) and self.tuner.phase != "burn_in"
+        """False before the first evaluation."""
+        return self.best is not None or not self.evaluates
 
-    def learned_offline(self) -> bool:
-        """True if a checkpoint is due before the first step: after as many updates as there are steps between
-        two checkpoints, and after the last update.
+    def learned_without_steps(self) -> bool:
+        """True if a checkpoint is due in offline learning or the burn-in: after as many updates as there are
+        steps between two checkpoints, and after the last update.
         """
-        now = self.tuner.offline
-        every = self.config.checkpoint_every
-        return now > self._offline and (crossed(self._offline, now, every) or self.tuner.phase != "offline")
+        before, now, every = self._without_steps, self._updates_without_steps, self.config.checkpoint_every
+        ended = self.tuner.phase not in ("offline", "burn_in")
+        return now > before and (crossed(before, now, every) or ended)
+
+    @property
+    def _updates_without_steps(self) -> int:
+        return self.tuner.offline + self.tuner.burned_in
 
     def advance(self) -> None:
         """Evaluate the initial policy first; later, do one step of the tuner, and an evaluation when due."""
@@ -294,7 +298,7 @@ class _Training:
             return
         if self._since_s is None:
             self._since_s = cpu_seconds(), time.monotonic()
-        before, self._offline = self.step, self.tuner.offline
+        before, self._without_steps = self.step, self._updates_without_steps
         phase = self.tuner.phase
         self._count(self.tuner.advance(), phase)
         self._out_of_time = time.monotonic() > self._deadline_s

@@ -26,7 +26,7 @@ from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.loaded_policy import find_policy, trained_noise
 from robo_rl.runs.next_step import after_tuning, winner
 from robo_rl.runs.run_dir import RunDir
-from robo_rl.runs.success_note import success_note, write_success_note
+from robo_rl.runs.success_note import conditions, success_note, write_success_note
 from sim.registry import make_env, task_in, tasks_in
 from sim.vec.on_device import copied_env
 
@@ -64,6 +64,7 @@ def report(config: FinetuneVerb, base: SavedPolicy, outcome: TuningResult, run: 
         print(f"{config.method.name} after {cost}: {after}")
         result = {"policy": after.to_json(), "env_steps": outcome.env_steps, "steps": outcome.steps}
         result |= {"decided_by": list(outcome.sentences), "curve": curve.to_json()}
+        result |= conditions(env.spec.name, config.eval_seed, outcome.noise_scale, config.max_episode_steps)
         tasks = {"policy": success_by_task(env_name(config), after)}
         if config.base is not None:
             noise_scale = trained_noise(find_policy(config.base))

@@ -21,8 +21,8 @@ INSTRUCTION_SPEC = ArraySpec((MOST_BYTES,), "uint8", "UTF-8 bytes, padded with z
 
 
 def to_bytes(text: str) -> UInt8[np.ndarray, " 128"]:
-    """Array of an instruction. Raises ConfigError for one that is empty, too long or holds control
-    characters.
+    """Array of an instruction. Raises ConfigError for one that is empty, too long, without a letter or digit,
+    or holds control characters.
     """
     text = text.strip()
     if not text:
@@ -32,13 +32,22 @@ def to_bytes(text: str) -> UInt8[np.ndarray, " 128"]:
             f"The instruction holds the control character {control[0]!r}; only printable text was expected, "
             "on one line. Remove it."
         )
-    data = text.encode()
-    if len(data) > MOST_BYTES:
+    if not any(character.isalnum() for character in text):  # of any script
         raise ConfigError(
-            f"The instruction has {len(data)} bytes, at most {MOST_BYTES} were expected: '{text[:40]}...'. "
+            f"The instruction '{text}' has no letter and no digit, so no policy can read a word in it. Say "
+            "what to do, such as instruction='open the drawer'."
+        )
+    if (length := len(text.encode())) > MOST_BYTES:
+        raise ConfigError(
+            f"The instruction has {length} bytes, at most {MOST_BYTES} were expected: '{text[:40]}...'. "
             "Say it in fewer words."
         )
-    return np.frombuffer(data.ljust(MOST_BYTES, b"\0"), np.uint8)
+    return padded(text)
+
+
+def padded(text: str) -> UInt8[np.ndarray, " 128"]:
+    """Array of a text of at most 128 bytes that need not be an instruction, such as one of older data."""
+    return np.frombuffer(text.encode().ljust(MOST_BYTES, b"\0"), np.uint8)
 
 
 def with_instruction(env: EnvSpec) -> EnvSpec:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from policies.checkpoint import load_policy, save_policy
 from policies.flight.policy import FlightPolicy
+from policies.saved_files import POLICY_FILE
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.settings import free_keys
@@ -65,6 +67,16 @@ def start_run(config: FlyConfig) -> RunDir:
     """The run folder, new or resumed."""
     free = free_keys("fly")
     return RunDir.create(config.out, config, resume=config.resume, overwrite=config.overwrite, free=free)
+
+
+def train_inside(config: FlyConfig, *, resume: bool) -> None:
+    """`train_run` as a part of another verb's run. resume: continue an unfinished training, and keep a
+    finished one.
+    """
+    run = RunDir(Path(config.out))
+    if resume and (run.policy / POLICY_FILE).is_file():
+        return
+    train_run(replace(config, resume=resume and (run.path / "run.json").is_file()))
 
 
 def train_run(config: FlyConfig) -> tuple[list[FlyRow], dict[str, Trial]]:

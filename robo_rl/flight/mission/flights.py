@@ -18,7 +18,7 @@ from robo_rl.core.errors import CheckpointError
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float
 from robo_rl.eval.stats import SuccessRate
-from robo_rl.flight.fly.runs import train_run
+from robo_rl.flight.fly.runs import train_inside
 from robo_rl.flight.fly.setup import FlightSetup
 from robo_rl.runs.loaded_policy import find_policy, trained_settings
 from robo_rl.runs.progress import progress
@@ -87,7 +87,8 @@ def load_tracker(
     """
     folder = Path(config.run) if config.run is not None else out / "tracker"
     if config.run is None:
-        train_run(FlyConfig(task="figure8", updates=updates, out=str(folder), seed=config.seed, eager=eager))
+        given = FlyConfig(task="figure8", updates=updates, out=str(folder), seed=config.seed, eager=eager)
+        train_inside(given, resume=config.resume)
     settings = RunDir.open(folder).config()
     found = find_policy(folder)
     policy = load_policy(found)

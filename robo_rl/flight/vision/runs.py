@@ -13,7 +13,7 @@ from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.seeding import derive_seed
-from robo_rl.flight.fly.runs import train_run
+from robo_rl.flight.fly.runs import train_inside
 from robo_rl.flight.rows import FlyRow
 from robo_rl.flight.vision.training import VisionSetup, camera_pilot, dark_camera_pilot, train, work
 from robo_rl.runs.loaded_policy import find_policy
@@ -36,7 +36,7 @@ def load_teacher(config: VisionConfig, out: Path) -> tuple[FlightPolicy, FlyConf
             updates=config.teacher_updates, eval_episodes=config.eval_episodes, eval_s=config.eval_s,
             eager=config.eager, logger=config.logger,
         )  # fmt: skip
-        train_run(given)
+        train_inside(given, resume=config.resume)
         folder = Path(given.out)
     else:
         folder = Path(config.teacher)

@@ -30,7 +30,7 @@ class PpoTuner:
     when due.
     """
 
-    offline = 0  # updates before the first step, as in FineTuner; PPO has none
+    offline = burned_in = 0  # updates without steps, as in FineTuner; PPO has none
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ FEW = ["episodes=2", "attempts=2", "iterations=60", "draws=20"]
 
 def untrained(folder: Path, task: str, **settings: Any) -> str:
     """A run with an untrained policy."""
-    config = FlyConfig(task=task, history=1, **settings)
+    config = FlyConfig(task=task, **{"history": 1} | settings)
     setting = FlightSetup.of(config)
     run = RunDir.create(folder, config)
     hover = 2.0 * setting.craft.hover_speed - 1.0
@@ -50,6 +51,33 @@ def test_mission_is_planned_flown_and_plotted(tmp_path: Path, capsys: pytest.Cap
     printed = capsys.readouterr().out
     assert "PID" in printed
     assert "2/2" in printed
+
+
+def test_a_stopped_mission_continues_its_tracker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the same command with resume=true, as the stopped training says; a finished one is kept."""
+    asked: list[bool] = []
+
+    def train(config: FlyConfig) -> None:
+        asked.append(config.resume)
+        if not config.resume:
+            RunDir.create(config.out, config)
+            raise KeyboardInterrupt("stopped")
+        shutil.copytree(tmp_path / "run/policy", Path(config.out) / "policy")
+
+    monkeypatch.setattr("robo_rl.flight.fly.runs.train_run", train)
+    untrained(tmp_path / "run", "figure8", history=FlyConfig.history)
+    few = ["episodes=1", "attempts=1", "iterations=1", "draws=1", "controllers=[]"]
+    words = ["mission", "missions=[reach]", *few, f"out={tmp_path / 'out'}"]
+    assert main(words) == 130
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "already holds a run. Add resume=true to continue it" in capsys.readouterr().err
+    assert main([*words, "resume=true"]) == 0
+    assert (tmp_path / "out/results.json").is_file()
+    load_tracker(MissionConfig(resume=True), tmp_path / "out")
+    assert asked == [False, True]
 
 
 def test_flights_have_the_realism_of_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.flight.vision.runs import load_teacher, with_craft_of
+from robo_rl.runs.run_dir import RunDir
 
 pytest.importorskip("pybullet")
 
@@ -51,6 +52,22 @@ def test_vision_writes_results_video_and_bundle(tmp_path: Path, capsys: pytest.C
     config.write_text(config.read_text().replace("task: hover", "task: figure8"))
     with pytest.raises(CheckpointError, match="integral=false"):
         load_teacher(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
+
+
+def test_a_stopped_vision_continues_its_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same command with resume=true, as the stopped training says."""
+    asked: list[bool] = []
+
+    def train(config: FlyConfig) -> None:
+        asked.append(config.resume)
+        if not config.resume:
+            RunDir.create(config.out, config)
+        raise KeyboardInterrupt("stopped")
+
+    monkeypatch.setattr("robo_rl.flight.fly.runs.train_run", train)
+    words = ["vision", *SMALL, f"out={tmp_path / 'vision'}"]
+    assert [main(words), main([*words, "resume=true"])] == [130, 130]
+    assert asked == [False, True]
 
 
 def test_craft_is_that_of_the_teacher() -> None:

@@ -13,15 +13,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import robo_rl as rr
 from robo_rl.apps import pull, push
 from robo_rl.apps.hub import contents
+from robo_rl.apps.hub.card import card
+from robo_rl.apps.hub.remote import HubRepo
+from robo_rl.apps.list_runs import outcome
 from robo_rl.conf.history import PullConfig, PushConfig
+from robo_rl.conf.mission import MissionConfig
+from robo_rl.conf.train import PretrainConfig, TrainConfig
 from robo_rl.core.errors import ConfigError, DataError, LockedError, RoboRLError
 from robo_rl.core.files.lock import FolderLock
+from robo_rl.runs.history import PastRun
 from robo_rl.runs.run_dir import RunDir
 from tests.apps.hub.fake_hub import READER, TOKEN, FakeHub, fake_hub
 
@@ -113,6 +120,31 @@ def test_push_and_pull_of_a_dataset(hub: FakeHub, made: Path, tmp_path: Path) ->
         pull.main(PullConfig("me/points", str(tmp_path / "other")))
 
 
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ({"env": "gym/point_env:Other-v0"}, "gym/point_env:Other-v0"),
+        ({"max_episode_steps": 10}, "gym/point_env:Point-v0, at most 10 steps per episode"),
+    ],
+)
+def test_a_head_measured_elsewhere_is_not_published_as_measured_on_its_task(
+    made: Path, tmp_path: Path, given: dict[str, Any], where: str
+) -> None:
+    """The card and `robo-rl runs` name the environment and the step limit of results.json."""
+    gym = pytest.importorskip("gymnasium")
+    from point_env import STEPS, Point
+
+    if "Other-v0" not in gym.registry:
+        gym.register("Other-v0", Point, max_episode_steps=STEPS)
+    small = {"steps": 2, "rollout_steps": 100, "rounds": 0, "batch_size": 4, "eval_episodes": 2}
+    rr.distill(made / "run", out=tmp_path / "head", num_envs=2, **small, **given)
+    page = card(contents.contents_of(tmp_path / "head"), tmp_path / "head", "me/head")
+    assert "- environment: `gym/point_env:Point-v0`, 10 Hz" in page
+    assert f"Not measured on `gym/point_env:Point-v0` itself, but on {where}:" in page
+    assert page.count(f"] | {where} |\n") == 2  # head and teacher
+    assert outcome(PastRun.read(tmp_path / "head")).endswith(f"] on {where}")
+
+
 def test_existing_files_need_overwrite(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """A second push and a pull into a folder with files are refused; overwrite=true keeps the history."""
     push.main(PushConfig(str(made / "run"), "me/point"))
@@ -178,7 +210,40 @@ def test_unlisted_files_are_not_downloaded(hub: FakeHub, made: Path, tmp_path: P
     assert not {"notes.pkl", "link.json"} & hub.repos["models/me/run"].files.keys()
 
 
-@pytest.mark.parametrize("damage", ["changed", "missing", "listing", "no listing"])
+def test_pull_into_the_current_folder(
+    hub: FakeHub, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """out=. of an empty folder, which as a mount point cannot be replaced; a killed pull is cleared up."""
+    push.main(PushConfig(str(made / "bundle"), "me/point"))
+    (tmp_path / "here/.pull/files/half").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    before = (tmp_path / "here").stat().st_ino
+    assert pull.main(PullConfig("me/point", ".")) == 0
+    assert tree(tmp_path / "here") == tree(made / "bundle")
+    assert (tmp_path / "here").stat().st_ino == before
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+    with pytest.raises(ConfigError, match="exists already, and nothing is replaced"):
+        pull.main(PullConfig("me/point", "."))
+
+
+@pytest.mark.parametrize("found", ["Infinity", "1e999", str(10**400), "-1", '"1"', "null"])
+def test_listing_with_an_impossible_size_is_refused(made: Path, found: str) -> None:
+    good = contents.contents_of(made / "bundle").to_json()
+    text = json.dumps(good).replace(str(next(iter(good["files"].values()))["bytes"]), found, 1)
+    with pytest.raises(DataError, match="cannot be parsed"):
+        contents.HubContents.from_json(json.loads(text), "me/point")
+    paths = {**good, "files": [[1, entry] for entry in good["files"].values()]}
+    with pytest.raises(DataError, match="cannot be parsed"):
+        contents.HubContents.from_json(paths, "me/point")
+
+
+@pytest.mark.parametrize("name", ["me/my run", "me/--bad", "me/x.git", "me/" + 100 * "x"])
+def test_a_name_that_the_hub_does_not_allow_is_no_fault_of_the_network(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"is no valid name of a repository: .* Choose another name"):
+        HubRepo(name, "model").listing("main")
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing", "listing", "deep listing", "no listing"])
 def test_damaged_repository_leaves_no_folder(hub: FakeHub, made: Path, tmp_path: Path, damage: str) -> None:
     """Every file is compared with its checksum before the folder appears."""
     push.main(PushConfig(str(made / "bundle"), "me/point"))
@@ -190,6 +255,8 @@ def test_damaged_repository_leaves_no_folder(hub: FakeHub, made: Path, tmp_path:
         del files["weights.safetensors"]
     elif damage == "listing":
         files["robo-rl.json"] = b'{"format": 1, "files": ['
+    elif damage == "deep listing":
+        files["robo-rl.json"] = b"[" * 200_000
     else:
         del files["robo-rl.json"]
     repo.add(files)
@@ -197,6 +264,7 @@ def test_damaged_repository_leaves_no_folder(hub: FakeHub, made: Path, tmp_path:
         "changed": "differs from its checksum",
         "missing": "which it does not hold",
         "listing": "cannot be parsed",
+        "deep listing": "cannot be parsed",
         "no listing": "`robo-rl push` did not write it",
     }
     with pytest.raises(DataError, match=says[damage]):
@@ -250,6 +318,24 @@ def test_refusals_are_reported(
     with pytest.raises(RoboRLError, match=r"127.0.0.1:9.*Check the network"):
         pull.main(PullConfig("me/point", str(tmp_path / "got")))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_never_holds_a_policy_is_not_called_unfinished(tmp_path: Path) -> None:
+    """No command continues it to one; that of a training says so."""
+    for config, words in (
+        (
+            MissionConfig(),
+            "is a run of `robo-rl mission`, which holds no policy. Push the run whose policy flew",
+        ),
+        (PretrainConfig(), "is a run of `robo-rl pretrain`, which holds no policy. Push the run of a policy"),
+        (TrainConfig(), "is a run without a policy, because it has not finished"),
+    ):
+        with (
+            RunDir.create(tmp_path / type(config).__name__, config) as run,
+            pytest.raises(DataError) as caught,
+        ):
+            contents.kind_of(run.path)
+        assert words in str(caught.value)
 
 
 def test_locked_dataset_is_not_pushed(hub: FakeHub, made: Path) -> None:

@@ -85,6 +85,7 @@ def test_recorded_instructions_come_first(tmp_path: Path) -> None:
         ("", r"1 episode with neither an instruction nor a task.*'relabel=\[1\]' 'task=what was done'"),
         ("go " * 60, "The task of episode 1 of .* cannot be told.*at most 128"),
         ("go\tnow", "control character"),
+        ("?!", "no letter and no digit"),
     ],
 )
 def test_episodes_without_a_task_to_tell_are_named(tmp_path: Path, task: str, says: str) -> None:

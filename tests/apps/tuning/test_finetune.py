@@ -346,7 +346,7 @@ def watch() -> TrainingWatch:
 class _Working:
     """A tuner whose only step runs in another process."""
 
-    phase, env_steps, offline, done = "burn_in", 0, 0, False
+    phase, env_steps, offline, burned_in, done = "burn_in", 0, 0, 0, False
     config = FinetuneConfig(100)
 
     def advance(self) -> list[Any]:
@@ -382,7 +382,13 @@ def test_training_ends_with_its_wall_time() -> None:
     """With max_wall_s=0 the first step is the last one, and it is evaluated."""
     config, said = FinetuneVerb(out="unused", eval_every=0, max_wall_s=0.0), list[str]()
     tuner: Any = SimpleNamespace(
-        phase="online", env_steps=0, offline=0, done=False, advance=list, config=FinetuneConfig(100)
+        phase="online",
+        env_steps=0,
+        offline=0,
+        burned_in=0,
+        done=False,
+        advance=list,
+        config=FinetuneConfig(100),
     )
     session: Any = SimpleNamespace(tuner=tuner, seed_root=("train", 0))
     nothing: Any = None

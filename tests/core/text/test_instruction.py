@@ -10,7 +10,9 @@ from robo_rl.core.spec import sense_of
 from robo_rl.core.text.instruction import INSTRUCTION, INSTRUCTION_SPEC, MOST_BYTES, to_bytes, to_text
 
 
-@pytest.mark.parametrize("text", ["open the drawer", "öffne die Schublade", "x" * MOST_BYTES])
+@pytest.mark.parametrize(
+    "text", ["open the drawer", "öffne die Schublade", "把抽屉打开", "दराज खोलो", "3", "x" * MOST_BYTES]
+)
 def test_text_survives_as_bytes(text: str) -> None:
     """Padded to a fixed size, and the same text again."""
     data = to_bytes(f"  {text} ")
@@ -23,6 +25,8 @@ def test_text_survives_as_bytes(text: str) -> None:
     [
         ("", "empty"),
         ("   ", "empty"),
+        ("!!!", "no letter and no digit"),
+        (" ... \u2014 ", "no letter and no digit"),
         ("x" * 10_000, "10000 bytes"),
         ("é" * MOST_BYTES, "256 bytes"),
         ("open\x00drawer", "control"),

@@ -190,6 +190,10 @@ def test_words_for_a_policy_that_reads_none_are_refused(tmp_path: Path) -> None:
         )
     with pytest.raises(ConfigError, match="is empty"):
         write_bundle(tmp_path / "b", small_vla(), SPEC, name="b", noise="zero", training={}, instruction=" ")
+    with pytest.raises(ConfigError, match="knows no word of the instruction 'zzz'"):
+        write_bundle(
+            tmp_path / "b", small_vla(), SPEC, name="b", noise="zero", training={}, instruction="zzz"
+        )
 
 
 class CountingGraph:

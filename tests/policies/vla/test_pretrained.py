@@ -27,7 +27,7 @@ from policies.vla.pretrained import PretrainedBackbone
 from robo_rl.core.errors import CheckpointError, ConfigError
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.normalizer import Normalizer
-from tests.policies.vla.pretrained_folders import MAKERS, write_folder
+from tests.policies.vla.pretrained_folders import MAKERS, SPECIAL, write_folder
 from tests.policies.vla.test_policy import SEEING, TP, env, noise, observation
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
@@ -87,6 +87,33 @@ def test_words_and_each_picture_change_the_action(kind: str, folders: dict[str, 
     assert (vla.sample(observation("close the drawer"), noise(1)) - chunk).abs().max() > 1e-4
     for key in ("image.top", "image.wrist"):
         assert (vla.sample({**obs, key: 255 - obs[key]}, noise(1)) - chunk).abs().max() > 1e-4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_name_of_a_control_token_is_text(kind: str, folders: dict[str, Path]) -> None:
+    """Each letter is a token of this tokenizer; none of them stands for a picture or ends the text."""
+    vla = policy(folders[kind])
+    prompts, start = backbone_of(vla)._prompts, len(backbone_of(vla)._prompts._start)
+    closing = len(FAMILIES[kind].closing)
+    for text in ("open the <image> drawer", "<|image_pad|>", "stop <eos>"):
+        words = prompts.ids(text)[start:]
+        assert len(words) == len(text) + closing
+        assert min(words) >= len(SPECIAL)
+    assert vla.sample(observation("open the <image> drawer"), noise(1)).isfinite().all()
+
+
+def test_a_tokenizer_that_does_not_split_control_tokens_is_told(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that ignores `split_special_tokens`."""
+    prompts = backbone_of(policy(folders["smolvlm"]))._prompts
+    real = prompts._tokenizer
+    whole = lambda text, **options: real(text, **(options | {"split_special_tokens": False}))  # noqa: E731
+    whole.convert_ids_to_tokens = real.convert_ids_to_tokens  # type: ignore[attr-defined]
+    monkeypatch.setattr(prompts, "_tokenizer", whole)
+    with pytest.raises(ConfigError, match="holds <eos>, <image>, which the tokenizer"):
+        prompts.ids("open the <image> drawer <eos>")
 
 
 @torch.no_grad()

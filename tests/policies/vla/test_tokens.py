@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from policies.vla.tokens import ByteTokens, WordTokens, longest_text, spelled, vocabulary_of, words_in
+from policies.vla.tokens import (
+    ByteTokens,
+    WordTokens,
+    longest_text,
+    spelled,
+    unknown_words,
+    vocabulary_of,
+    words_in,
+)
 from robo_rl.core.errors import ConfigError
-from robo_rl.core.text.instruction import MOST_BYTES, to_bytes
+from robo_rl.core.text.instruction import MOST_BYTES, padded
 
 TEXTS = (
     "open the drawer",
@@ -22,7 +30,7 @@ TEXTS = (
 
 
 def rows(*texts: str) -> torch.Tensor:
-    return torch.stack([torch.from_numpy(to_bytes(text).copy()) for text in texts])
+    return torch.stack([torch.from_numpy(padded(text).copy()) for text in texts])
 
 
 def test_words_are_separated_as_by_a_regular_expression() -> None:
@@ -44,6 +52,14 @@ def test_ids_do_not_depend_on_place_capitals_or_commas() -> None:
     ]
     assert tokens(rows("close"))[0, 0] == close
     assert not tokens(rows("..."))[0].any()
+
+
+def test_unknown_words_are_those_with_the_unknown_id() -> None:
+    """Words are compared by their first 16 bytes, and each is named once; a dash is a word."""
+    vocabulary = vocabulary_of(["open \u2014 the drawer", "a" * 20])
+    text = "OPEN the zzz, the qqq \u2014 zzz " + "a" * 16
+    assert unknown_words(text, vocabulary) == ["zzz", "qqq"]
+    assert WordTokens(vocabulary)(rows(text))[0].tolist().count(1) == 3
 
 
 def test_a_vocabulary_is_needed() -> None:

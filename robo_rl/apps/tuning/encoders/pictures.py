@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -13,6 +13,8 @@ import torch
 from policies.observation import ObsEncoder
 from policies.registry import SavedPolicy
 from policies.tuned.fine_tuned import newest_encoder
+from policies.vla.packed import has_prefix
+from robo_rl.conf.dotted import flat
 from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed
@@ -61,6 +63,12 @@ def learned_pictures(
     if method.encoder == "frozen":
         return None
     check_method(method)
+    if has_prefix(base):
+        raise ConfigError(
+            "method.encoder=learned cannot be used with a vision-language-action policy: its pictures are "
+            "read by the prefix network, which the critics do not train. Leave it out; actor and critics "
+            "then read the features of the prefix."
+        )
     found = newest_encoder(base)
     if found is None or not found.image_keys:
         raise ConfigError(
@@ -92,6 +100,28 @@ def check_method(method: MethodConfig) -> None:
             f"method.encoder=learned replays the pictures of training and of demonstrations only. Set "
             f"method.mix.{stores[0]}=0."
         )
+
+
+def check_picture_settings(method: MethodConfig, *, from_scratch: bool) -> None:
+    """Raise ConfigError for settings of pictures that differ from their defaults and have no effect.
+
+    from_scratch: the run has no base.
+    """
+    usual, learned = MethodConfig(), method.encoder == "learned"
+    names = [] if learned and from_scratch else ["image"] if learned else ["shift_px", "frames", "image"]
+    ours, defaults = (
+        dict(flat({key: value for key, value in asdict(each).items() if key in names}))
+        for each in (method, usual)
+    )
+    changed = [f"method.{key}={ours[key]}" for key in ours if ours[key] != defaults.get(key)]
+    if not changed:
+        return
+    reason, advice = (
+        ("the encoder starts as a copy of the base's and keeps its layers", "")
+        if learned
+        else ("method.encoder=frozen (the default) trains no encoder", ", or set method.encoder=learned")
+    )
+    raise ConfigError(f"{' '.join(changed)} has no effect: {reason}. Leave it out{advice}.")
 
 
 def fresh_encoder(

@@ -18,18 +18,22 @@ from robo_rl.apps.tuning.distill_rounds import new_head
 from robo_rl.apps.tuning.encoders.pictures import (
     ReplaySize,
     check_memory,
+    check_picture_settings,
     learned_pictures,
     memory_of,
     replay_size,
 )
 from robo_rl.apps.tuning.stores import store_widths
 from robo_rl.conf.distill import DistillVerb
+from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.nets.denoiser import MlpDenoiserConfig
+from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.rl.loop import FineTuner
 from robo_rl.rl.mix import MixConfig
 from tests.policies.small import flow_policy
+from tests.policies.small_vla import small_vla
 from tests.rl.picture_world import METHODS, SPEC, base, base_of, begin, method, observed, session
 from tests.rl.worlds import SPEC as STATES
 
@@ -130,10 +134,47 @@ def test_a_base_without_pictures_is_refused() -> None:
         learned_pictures(METHODS["residual"], flow_policy(STATES), "cpu")
 
 
+def test_a_vision_language_action_base_is_refused_with_the_reason() -> None:
+    """It has pictures, but no encoder that critics train."""
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'robo-rl[vla]'")
+    with pytest.raises(
+        ConfigError, match="vision-language-action policy: its pictures are read by the prefix"
+    ):
+        learned_pictures(METHODS["residual"], small_vla(), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("change", "from_scratch", "says"),
+    [
+        ({"shift_px": 2}, False, r"method.shift_px=2 has no effect: method.encoder=frozen"),
+        ({"frames": "host"}, True, r"method.frames=host has no effect: method.encoder=frozen"),
+        (
+            {"image": ImageEncoderConfig(crop=0.5)},
+            True,
+            r"method.image.crop=0.5 has no effect.*set .*=learned",
+        ),
+        ({"image": ImageEncoderConfig([4, 8]), "encoder": "learned"}, False, r"widths=\[4,8\] .* a copy"),
+        ({"shift_px": 2, "frames": "host", "encoder": "learned"}, False, ""),
+        ({"image": ImageEncoderConfig([4, 8]), "shift_px": 2, "encoder": "learned"}, True, ""),
+        ({}, False, ""),
+    ],
+)
+def test_settings_of_pictures_without_effect_are_refused(
+    change: dict[str, Any], from_scratch: bool, says: str
+) -> None:
+    config = replace(MethodConfig(), **change)
+    if not says:
+        check_picture_settings(config, from_scratch=from_scratch)
+        return
+    with pytest.raises(ConfigError, match=says):
+        check_picture_settings(config, from_scratch=from_scratch)
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
         (["method=sac"], "method.encoder=learned"),
+        (["method=sac", "method.shift_px=2"], "method.shift_px=2 has no effect"),
         (["method=sac", "method.encoder=learned", "launcher=ray"], "without pictures"),
         (["method=td3", "method.encoder=learned", "image_size=400", "env_steps=900000000"], "at most"),
     ],

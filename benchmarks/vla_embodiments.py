@@ -1,0 +1,85 @@
+"""One vision-language-action network for two robots, beside one network for each.
+
+    python benchmarks/vla_embodiments.py --folder runs/embodiments
+
+An arm of MetaWorld (4 actions at 80 Hz, two cameras; a faucet to open or close) and an arm with three joints
+(3 actions at 20 Hz, one camera; `arm/reach`). The joint training takes `--batch-size` windows per update, a
+training of one robot as many as it has in such a batch, so that each window is seen equally often. All
+policies act from zero noise, on the same episodes, which are not used in training. Names:
+vla/embodiments/<robot>/joint_success and .../alone_success, with k, n and the 95 % Wilson interval.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+
+from common import emit, into_log, own_folder, parser, verb
+
+from robo_rl.data.store import EpisodeStore
+
+ROBOTS = {
+    "metaworld": "metaworld/faucet-open-v3+faucet-close-v3",
+    "arm": "arm/reach:cameras=view,state=body,image_size=64,instruction=reach the red ball",
+}
+RECIPE = ("policy=vla", "chunk=16", "execute=8", "lr=1e-3", "ema_max=0.99", "threads=1")
+FINAL_SEED = 1  # episodes of the table
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--demos", type=int, default=30, help="demonstrations of each robot")
+    options.add_argument("--steps", type=int, default=2000, help="updates of each training")
+    options.add_argument(
+        "--batch-size", type=int, default=24, help="windows per update of the joint training"
+    )
+    options.add_argument("--episodes", type=int, default=60, help="evaluation episodes of each robot")
+    options.add_argument("--folder", type=Path, default=Path("runs/embodiments"), help="folder of the runs")
+    args = options.parse_args()
+    demos, steps, size, episodes = args.demos, args.steps, args.batch_size, args.episodes
+    more: list[str] = []
+    if args.quick:
+        demos, steps, size, episodes = 2, 2, 4, 2
+        more = ["max_episode_steps=10"]
+    folder = own_folder(args.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    data = {name: folder / "data" / name for name in ROBOTS}
+    with into_log(folder / "log.txt"):
+        for name, env in ROBOTS.items():
+            if not data[name].exists():
+                verb("collect", f"env={env}", f"out={data[name]}", f"episodes={demos}", "noise=0.2")
+    every, shares = f"[{','.join(map(str, data.values()))}]", rows(data, size)
+    runs = {"joint": (every, size), **{name: (str(data[name]), shares[name]) for name in ROBOTS}}
+    with into_log(folder / "log.txt"):
+        for name, (given, batch) in runs.items():
+            if not (folder / name / "policy").exists():
+                again = "resume=true" if (folder / name).exists() else "overwrite=true"
+                words = [f"data={given}", f"out={folder / name}", f"steps={steps}", f"batch_size={batch}"]
+                verb("train", *words, *RECIPE, again)
+    first, *others = ROBOTS
+    joint = {first: folder / "joint", **{name: folder / "joint" / "policies" / name for name in others}}
+    for name, env in ROBOTS.items():
+        for kind, policy in (("joint", joint[name]), ("alone", folder / name)):
+            result = folder / f"{name}-{kind}.json"
+            if not result.exists():
+                words = [f"policy={policy}", f"env={env}", f"episodes={episodes}", f"out={result}", *more]
+                with into_log(folder / "log.txt"):
+                    verb("evaluate", *words, f"seed={FINAL_SEED}", "noise=0", "num_envs=10")
+            rate = json.loads(result.read_text())["policy"]["rate"]
+            spent = {"updates": steps, "rows": shares[name], "demonstrations": demos}
+            counts = {"k": rate["k"], "n": rate["n"], "wilson95": rate["wilson95"]}
+            emit(f"vla/embodiments/{name}/{kind}_success", rate["success"], "fraction", **counts, **spent)
+
+
+def rows(data: Mapping[str, Path], batch_size: int) -> dict[str, int]:
+    """Windows of each robot in a batch of the joint training, by the number of its frames."""
+    frames = {name: sum(episode.frames for episode in EpisodeStore(path)) for name, path in data.items()}
+    return {name: max(1, round(batch_size * count / sum(frames.values()))) for name, count in frames.items()}
+
+
+if __name__ == "__main__":
+    main()

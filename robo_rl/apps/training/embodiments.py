@@ -1,0 +1,81 @@
+"""Training of one vision-language-action policy on datasets of several embodiments, and where it is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from policies.base.generative import GenerativePolicy
+from policies.checkpoint import save_policy
+from policies.training.joint import JointVla, joint_policy
+from policies.vla.config import VlaConfig
+from policies.vla.policy import VlaPolicy
+from policies.vla.tokens import vocabulary_of
+from robo_rl.apps.training.train_data import TrainData
+from robo_rl.conf.train import TrainConfig
+from robo_rl.core.errors import ConfigError
+from robo_rl.core.seeding import derive_seed
+from robo_rl.core.text.counts import counted
+from robo_rl.core.text.instruction import INSTRUCTION
+from robo_rl.nets.ranks import Ranks
+from robo_rl.runs.run_dir import RunDir
+
+
+def check_one_process(config: TrainConfig, data: TrainData, ranks: Ranks) -> None:
+    """Raise ConfigError for several embodiments in several processes, or with parts of the policy in each."""
+    if len(data.embodiments) > 1 and (ranks.count > 1 or config.shard):
+        raise ConfigError(
+            f"{data.path} are of {len(data.embodiments)} embodiments, which are trained in one process. "
+            "Leave launcher=torchrun and shard=true out, or give data= of one robot."
+        )
+
+
+def fresh_joint(config: TrainConfig, shape: VlaConfig, data: TrainData) -> JointVla:
+    """New policies of all embodiments of the data, with weights from the seed."""
+    torch.manual_seed(derive_seed("init", config.seed))
+    told = all(INSTRUCTION in each.spec.obs for each in data.embodiments)
+    words = vocabulary_of(data.wordings()) if shape.tokens == "words" and told else ()
+    each = [(part.spec.for_policies(), part.normalizer(config.range_floor)) for part in data.embodiments]
+    return joint_policy(each, shape, config.chunk, config.execute, words)
+
+
+def folder_names(data: TrainData) -> list[str]:
+    """Name of each embodiment: that of the folder of its first dataset, with a number if it is not the only
+    one of that name.
+    """
+    names: list[str] = []
+    for part in data.embodiments:
+        name = part.selections[0].store.path.resolve().name
+        number = 2
+        while (unique := name if name not in names else f"{name}-{number}") in names:
+            number += 1
+        names.append(unique)
+    return names
+
+
+def embodiment_sentences(run: Path, data: TrainData) -> list[str]:
+    """What each embodiment is and where its policy will be; none for a single one."""
+    if len(data.embodiments) == 1:
+        return []
+    said = [f"One network for {len(data.embodiments)} embodiments, told apart by observations and actions:"]
+    for folder, part in zip(policy_folders(run, data), data.embodiments, strict=True):
+        dim, rate, count = part.spec.action.dim, part.spec.control_hz, counted(len(part.episodes), "episode")
+        said.append(f"  {folder}: {part.path}, {count}, actions of {dim} at {rate:g} Hz")
+    return said
+
+
+def policy_folders(run: Path, data: TrainData) -> list[Path]:
+    """Folder of each embodiment's policy, in a run or in one of its checkpoints."""
+    inside = RunDir(run)
+    return [inside.policy, *(inside.embodiments / name for name in folder_names(data)[1:])]
+
+
+def save_policies(
+    run: Path, policy: GenerativePolicy | VlaPolicy | JointVla, data: TrainData, note: dict[str, Any]
+) -> None:
+    """Write the policy, or those of all embodiments, below `run`, which may be a checkpoint."""
+    each = policy.policies if isinstance(policy, JointVla) else [policy]
+    for folder, one in zip(policy_folders(run, data), each, strict=True):
+        save_policy(folder, one, note)
