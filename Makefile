@@ -28,6 +28,8 @@ ARGS ?=
 DOCS = NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict
 # One thread per process: two test workers on two cores would otherwise fight over them.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Many containers keep Python from writing bytecode: every worker and every program under test would compile anew.
+TEST_ENV := $(ONE_THREAD) PYTHONDONTWRITEBYTECODE=
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,23 +41,23 @@ demo: $(STAMP) ## the main job, from demonstrations to a report in runs/demo (AR
 	@$(BIN)/robo-rl demo $(ARGS)
 
 test: $(STAMP) ## all tests that this machine can run (ARGS="-k name" for some)
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)
+	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)
 
 test-slow: $(STAMP) ## the exhaustive tests that `make test` leaves out: all MetaWorld tasks, a kill at every disk call, every benchmark with --quick
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -m slow $(ARGS)
+	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -m slow $(ARGS)
 
 shapes: $(STAMP) ## tests of the pure parts with every call held to its annotations, shapes of tensors included
-	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -p tests.shapes $(SHAPE_TESTS) \
+	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -p tests.shapes $(SHAPE_TESTS) \
 	  -m "not slow and not compile and not wrong_types" -k "$(NOT_SHAPES)" $(ARGS)
 
 test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without trainer and simulators
 	@$(ROBOT_PYTHON) -m venv --clear $(ROBOT_VENV)
 	@$(ROBOT_VENV)/bin/pip install -qq --disable-pip-version-check '.[robot]' pytest pytest-timeout hypothesis packaging
-	@$(ONE_THREAD) $(ROBOT_VENV)/bin/python -m pytest -q $(ROBOT_TESTS)
+	@$(TEST_ENV) $(ROBOT_VENV)/bin/python -m pytest -q $(ROBOT_TESTS)
 
 test-mujoco4: $(STAMP) ## scenes and manipulation on MuJoCo 4.0 instead of the lock's 3.9 (MetaWorld needs 3.9)
 	@$(PIP) --no-deps --upgrade --target $(MUJOCO4) mujoco==4.0.0 mujoco-core==4.0.0 mujoco-studio==4.0.0
-	@$(ONE_THREAD) PYTHONPATH=$(MUJOCO4) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal \
+	@$(TEST_ENV) PYTHONPATH=$(MUJOCO4) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal \
 	  tests/sim/actuators tests/sim/engines tests/sim/scenes tests/sim/tasks tests/sim/arms
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter, tables of results, the site of docs/

@@ -176,14 +176,32 @@ def test_the_help_of_train_explains_task(capsys: pytest.CaptureFixture[str]) -> 
         (["data", "info", "path=nowhere"], "nowhere"),
     ],
 )
-def test_user_error_is_one_sentence_and_exit_code_2(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_user_error_is_one_sentence_and_exit_code_2(
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """No traceback, nothing on stdout, a remedy in the sentence."""
-    done = robo_rl(*arguments, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    assert_one_sentence(*capfd.readouterr(), words)
+
+
+def test_user_error_of_a_process_is_one_sentence_and_its_exit_code(tmp_path: Path) -> None:
+    """Imports, which a second process does anew, print nothing, and the code is that of the process."""
+    done = robo_rl("train", "--data", "data/peg20", cwd=tmp_path)
     assert done.returncode == 2
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert done.stdout == ""
+    assert_one_sentence(done.stdout, done.stderr, "Did you mean 'data=data/peg20'?")
+
+
+def assert_one_sentence(out: str, err: str, words: str) -> None:
+    """A sentence on stderr that holds `words`, and nothing else."""
+    assert words in err
+    assert "Traceback" not in err
+    assert len(err.strip().splitlines()) == 1
+    assert out == ""
 
 
 def fake_verb(monkeypatch: pytest.MonkeyPatch, run: Callable[[object], int | None]) -> None:
