@@ -3,9 +3,10 @@
     python benchmarks/vla_embodiments.py --folder runs/embodiments
 
 An arm of MetaWorld (4 actions at 80 Hz, two cameras; a faucet to open or close) and an arm with three joints
-(3 actions at 20 Hz, one camera, and the goal in its state; `arm/reach`). The joint training takes `--batch-size` windows per update, a
-training of one robot as many as it has in such a batch, so that each window is seen equally often. All
-policies act from zero noise, on the same episodes, which are not used in training. Names:
+(3 actions at 20 Hz, one camera, and the goal in its state; `arm/reach`). The joint training takes
+`--batch-size` windows per update, a training of one robot as many as it has in such a batch, so that each
+window is seen equally often. All policies act from zero noise, on the same episodes, which are not used in
+training. Names:
 vla/embodiments/<robot>/joint_success and .../alone_success, with k, n and the 95 % Wilson interval.
 """
 
