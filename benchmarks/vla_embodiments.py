@@ -3,9 +3,10 @@
     python benchmarks/vla_embodiments.py --folder runs/embodiments
 
 An arm of MetaWorld (4 actions at 80 Hz, two cameras; a faucet to open or close) and an arm with three joints
-(3 actions at 20 Hz, one camera; `arm/reach`). The joint training takes `--batch-size` windows per update, a
-training of one robot as many as it has in such a batch, so that each window is seen equally often. All
-policies act from zero noise, on the same episodes, which are not used in training. Names:
+(3 actions at 20 Hz, one camera, and the goal in its state; `arm/reach`). The joint training takes
+`--batch-size` windows per update, a training of one robot as many as it has in such a batch, so that each
+window is seen equally often. All policies act from zero noise, on the same episodes, which are not used in
+training. Names:
 vla/embodiments/<robot>/joint_success and .../alone_success, with k, n and the 95 % Wilson interval.
 """
 
@@ -24,7 +25,7 @@ from robo_rl.data.store import EpisodeStore
 
 ROBOTS = {
     "metaworld": "metaworld/faucet-open-v3+faucet-close-v3",
-    "arm": "arm/reach:cameras=view,state=body,image_size=64,instruction=reach the red ball",
+    "arm": "arm/reach:cameras=view,image_size=64,instruction=reach the goal",
 }
 RECIPE = ("policy=vla", "chunk=16", "execute=8", "lr=1e-3", "ema_max=0.99", "threads=1")
 FINAL_SEED = 1  # episodes of the table
