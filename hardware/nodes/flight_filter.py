@@ -122,7 +122,7 @@ class FlightFilterNode:
         self._publish(self.filter.tick(self._bus.now()))
         changed = (self.filter.phase, self.filter.reason) != self._reported
         if changed or self._repeats:
-            self._repeats = _REPEATS if changed else self._repeats - 1
+            self._repeats -= 1
             self._report()
 
     def _publish(self, values: Float[ndarray, " 4"] | None) -> None:
@@ -133,7 +133,8 @@ class FlightFilterNode:
 
     def _report(self) -> None:
         filter_ = self.filter
-        self._reported = filter_.phase, filter_.reason
+        if (new := (filter_.phase, filter_.reason)) != self._reported:
+            self._reported, self._repeats = new, _REPEATS
         flies = filter_.phase is FlightPhase.FLYING
         self._lifecycle.report(flies)
         sentence = filter_.reason.sentence if filter_.reason else "flying inside the envelope"

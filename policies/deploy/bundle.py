@@ -136,7 +136,7 @@ def _prefix_of(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
     if unknown or not all(isinstance(name, str) for name in (*entry["outputs"], *entry["cameras"])):
         raise ConfigError(f"The prefix reads {entry['inputs']}, which are no observations of the policy.")
     if entry["instruction"] is not None:
-        to_bytes(str(entry["instruction"]))
+        to_bytes(str(entry["instruction"]), stored=True)
     memory = entry.setdefault("memory", None)
     if memory is not None and not (
         len(memory) == 2 and all(isinstance(each, int) and 1 <= each <= MOST_NUMBERS for each in memory)

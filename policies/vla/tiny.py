@@ -103,7 +103,7 @@ class TinyBackbone(nn.Module):
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
         each = [
             camera(picture, None if crop is None else crop[:, i])
-            for i, (camera, picture) in enumerate(zip(self.cameras, pictures, strict=False))
+            for i, (camera, picture) in enumerate(zip(self.cameras[: len(pictures)], pictures, strict=True))
         ]
         seen, points = [tokens for tokens, _ in each], [found for _, found in each]
         if moments is not None:

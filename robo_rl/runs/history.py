@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from policies.saved_files import POLICY_FILE
-from robo_rl.core.errors import DataError, RoboRLError
+from robo_rl.core.errors import CheckpointError, DataError, RoboRLError
 from robo_rl.core.files.describe_path import describe_path, not_a
 from robo_rl.core.files.durable import read_json
 from robo_rl.eval.stats import SuccessRate
@@ -64,7 +64,10 @@ class PastRun:
         curve, rate, about = run.path / CURVE_FILE, _rate(run.path), read_json(run.path / RUN_FILE)
         settings, results = _effective(dict(_flat(run.config()))), _results(run.path)
         saved = "env" in results and (run.policy / POLICY_FILE).is_file()
-        elsewhere = measured_elsewhere(results, trained_env_spec(run.policy).name) if saved else ""
+        try:
+            elsewhere = measured_elsewhere(results, trained_env_spec(run.policy).name) if saved else ""
+        except CheckpointError:  # `find_policy` tells who needs the policy
+            elsewhere = ""
         verb = next((name for key, name in VERB_BY_SETTING.items() if key in settings), "")
         return cls(
             run.path,

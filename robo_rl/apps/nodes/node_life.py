@@ -87,6 +87,8 @@ def listening() -> Iterator[Ending]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        if before[ASK] is signal.SIG_DFL:  # would kill a node that is ending when a launcher asks it late
+            signal.signal(ASK, signal.SIG_IGN)
 
 
 def live(

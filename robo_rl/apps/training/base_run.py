@@ -199,7 +199,9 @@ def trainer_class(config: TrainConfig) -> type[BaseTrainer[Any]]:
 def training_windows(config: TrainConfig, data: TrainData) -> WindowSource:
     """Windows of the data; those of a vision-language-action policy with varied instructions."""
     if len(data.embodiments) > 1:
-        return JointWindows(tuple(training_windows(config, part) for part in data.embodiments))
+        joint = JointWindows(tuple(training_windows(config, part) for part in data.embodiments))
+        joint.counts(config.batch_size)  # refused before there is a folder
+        return joint
     past = config.policy.memory if isinstance(config.policy, VlaConfig) else 0
     spec = WindowSpec(config.obs_steps, config.chunk, past, config.execute)
     source = data.windows(spec, config.num_workers, human_only=config.learn_steps == "human")

@@ -13,7 +13,7 @@ from policies.training.joint import JointVla, joint_policy
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
 from policies.vla.tokens import vocabulary_of
-from robo_rl.apps.training.train_data import TrainData
+from robo_rl.apps.training.train_data import TrainData, difference
 from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.seeding import derive_seed
@@ -63,6 +63,9 @@ def embodiment_sentences(run: Path, data: TrainData) -> list[str]:
     for folder, part in zip(policy_folders(run, data), data.embodiments, strict=True):
         dim, rate, count = part.spec.action.dim, part.spec.control_hz, counted(len(part.episodes), "episode")
         said.append(f"  {folder}: {part.path}, {count}, actions of {dim} at {rate:g} Hz")
+        first, own = (each.selections[0].store for each in (data, part))
+        if what := difference(first, own):
+            said.append(f"    differs from the first: {what}")
     return said
 
 

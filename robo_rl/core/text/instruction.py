@@ -20,9 +20,9 @@ MOST_BYTES = 128
 INSTRUCTION_SPEC = ArraySpec((MOST_BYTES,), "uint8", "UTF-8 bytes, padded with zeros")
 
 
-def to_bytes(text: str) -> UInt8[np.ndarray, " 128"]:
+def to_bytes(text: str, *, stored: bool = False) -> UInt8[np.ndarray, " 128"]:
     """Array of an instruction. Raises ConfigError for one that is empty, too long, without a letter or digit,
-    or holds control characters.
+    or holds control characters. stored: one of older data or of a bundle, which may have no letter.
     """
     text = text.strip()
     if not text:
@@ -32,7 +32,7 @@ def to_bytes(text: str) -> UInt8[np.ndarray, " 128"]:
             f"The instruction holds the control character {control[0]!r}; only printable text was expected, "
             "on one line. Remove it."
         )
-    if not any(character.isalnum() for character in text):  # of any script
+    if not stored and not any(character.isalnum() for character in text):  # of any script
         raise ConfigError(
             f"The instruction '{text}' has no letter and no digit, so no policy can read a word in it. Say "
             "what to do, such as instruction='open the drawer'."

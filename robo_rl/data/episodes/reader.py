@@ -108,7 +108,7 @@ class Episode:
         The first call reads the file for its checksum. Raises DataError if that differs.
         """
         if name == INSTRUCTION and self.tells_task:
-            return np.broadcast_to(to_bytes(self.meta.task), (self.obs_rows, MOST_BYTES))
+            return np.broadcast_to(to_bytes(self.meta.task, stored=True), (self.obs_rows, MOST_BYTES))
         array = self.array_meta(name)
         if name not in self._verified:
             verify(self.path / name, array)

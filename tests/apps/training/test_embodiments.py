@@ -72,6 +72,8 @@ def test_each_robot_has_a_policy_of_its_own(robots: Path, capsys: pytest.Capture
     said = capsys.readouterr().out
     assert "One network for 2 embodiments" in said
     assert "policies/copter: " in said
+    assert "differs from the first: " in said
+    assert "control_hz: 20, expected 10" in said
     run = robots / "both"
     arm, copter = run / "policy", run / "policies/copter"
     assert [load_policy(folder).action_spec.dim for folder in (arm, copter)] == [3, 4]
@@ -103,6 +105,9 @@ def test_what_needs_one_robot_is_refused(robots: Path) -> None:
         train.main(config(robots, "flat", policy=TrainConfig().policy))
     with pytest.raises(ConfigError, match=r"policy\.memory=1 cannot be used with several embodiments"):
         train.main(config(robots, "memory", policy=VlaConfig(memory=1)))
+    with pytest.raises(ConfigError, match="batch_size=1 is smaller than the number of embodiments"):
+        train.main(config(robots, "small", batch_size=1))
+    assert not (robots / "small").exists()
     assert train.main(config(robots, "both", steps=1)) == 0
     with pytest.raises(DataError, match="without init="):
         train.main(config(robots, "further", init=str(robots / "both"), action_range="auto"))

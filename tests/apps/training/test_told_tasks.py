@@ -95,6 +95,12 @@ def test_episodes_without_a_task_to_tell_are_named(tmp_path: Path, task: str, sa
     TrainData.select(str(folder), "unfailed")  # other policies need none
 
 
+def test_a_recorded_task_without_letters_can_still_be_read(tmp_path: Path) -> None:
+    """Training refuses it as an instruction; older datasets are read as before."""
+    store = EpisodeStore(recordings(tmp_path / "data", ["?!"]), tell_task=True)
+    assert to_text(store[0].obs(INSTRUCTION)[0]) == "?!"
+
+
 def test_a_policy_of_recordings_is_trained_and_told_what_to_do_next(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,21 @@ def test_filter_repeats_a_new_status(hover: Bundle) -> None:
     assert flying[-1] - flying[0] < 0.05
 
 
+def test_filter_repeats_a_status_that_a_stop_reported(hover: Bundle) -> None:
+    """The landing that begins outside a tick is sent three times, too."""
+    flight, landing = Flight(hover), list[float]()
+    flight.until(1.0)
+
+    def heard(message: Diagnostics, at_s: float) -> None:
+        if message.status[0].values["phase"] == "landing":
+            landing.append(at_s)
+
+    SAFETY_STATE.subscribe(flight.bus["task"], heard)
+    flight.node.stop("Ctrl-C")
+    flight.until(1.1)
+    assert len(landing) >= 3
+
+
 def test_last_report_has_duration_and_distance(hover: Bundle) -> None:
     """Seconds flown, the final distance, and the largest one once at the goal; the way to a new goal does not
     count.

@@ -393,6 +393,17 @@ def test_quit_and_the_request_of_a_launch_stop_a_node(number: signal.Signals) ->
     assert ending.why == {signal.SIGQUIT: "SIGQUIT", ASK: "its launcher stops it"}[number]
 
 
+def test_a_late_request_of_a_launch_does_not_kill_a_node_that_has_ended() -> None:
+    """After Ctrl-C in a terminal the launcher asks as well."""
+    before = signal.signal(ASK, signal.SIG_DFL)
+    try:
+        with listening():
+            pass
+        signal.raise_signal(ASK)
+    finally:
+        signal.signal(ASK, before)
+
+
 def test_interrupt_while_loading_ends_at_once() -> None:
     """Nothing moves while a policy is being loaded, so the first Ctrl-C does not wait for it."""
     ending = Ending()
