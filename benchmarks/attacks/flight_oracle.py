@@ -181,7 +181,7 @@ class FlightOracle:
             self._end("blind")
 
     def _still_flies(self, now: float, fresh: bool) -> None:
-        silent = not -1e-9 <= now - self.command_s <= 2.0 * self.b.period + 1e-9
+        silent = not -1e-9 <= now - self.command_s <= 2.5 * self.b.period + 1e-9
         if fresh and self._outside():
             self.stopped()
         elif fresh and not silent:

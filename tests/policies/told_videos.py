@@ -47,7 +47,7 @@ def record_light(
             for level in levels:
                 seen = {key: light(level) for key in env.obs}
                 if INSTRUCTION in seen:
-                    seen[INSTRUCTION] = to_bytes(text or told)
+                    seen[INSTRUCTION] = to_bytes(text or told, stored=True)
                 episode.add(seen, np.zeros(env.action.dim, np.float32), reward=0.0)
             episode.commit(success=success, complete=complete)
     return path
