@@ -103,6 +103,7 @@ def train(call: Call) -> None:
         words += [*call.options, "checkpoint_every=20000", "eval_every=51200"]
     if call.quick:
         words += ["num_envs=8", "env_steps=640", "method.ppo.rollout=40", "eval_episodes=5"]
+        words += ["method.ppo.minibatches=4"] if call.method in INSIDE else []
         words += ["max_episode_steps=40"]  # groups of episodes must fit into a rollout
     if not (call.out / "policy").exists():
         again = "resume=true" if (call.out / "checkpoints").exists() else "overwrite=true"
