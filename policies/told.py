@@ -1,5 +1,5 @@
-"""A policy that is told an instruction: another than the one in its observation, or where there is none.
-And which words of an instruction a policy knows.
+"""Instructions given to a policy: in place of the observed one, or where none is observed, and the words of
+them that it does not know.
 """
 
 from __future__ import annotations

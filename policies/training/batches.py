@@ -24,7 +24,7 @@ from robo_rl.core.spec import ActionSpec
 from robo_rl.nets.ranks import Ranks
 
 ALONE = Ranks()
-_BELOW_1 = 1.0 - 2.0**-24  # the largest float32 below 1
+BELOW_1 = 1.0 - 2.0**-24  # the largest float32 below 1
 Window = dict[str, Any]  # observation keys (To, *shape) and "action" (Tp, a) in physical units
 
 
@@ -177,7 +177,7 @@ def draws(
     # The last interval ends at 1. Float32 would round its highest draws up to 1, which is no valid training
     # step.
     u = ((torch.arange(b, device=device) + torch.rand(b, generator=rng, device=device)) / b).clamp(
-        max=_BELOW_1
+        max=BELOW_1
     )
     crop = torch.rand(b, cameras, 2, generator=rng, device=device)
     if noises > 1:

@@ -9,18 +9,18 @@ loss is taken there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from policies.training.batches import ALONE, WindowSource
+from policies.training.batches import ALONE, BELOW_1, WindowSource
 from policies.vla.backbone import TINY
 from policies.vla.config import JointSizes, VlaConfig
 from policies.vla.experts import PaddedExpert
-from policies.vla.policy import VlaPolicy
+from policies.vla.policy import VlaPolicy, state_numbers
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.seeding import derive_seed
@@ -30,16 +30,12 @@ from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.normalizer import Normalizer
 from robo_rl.nets.ranks import Ranks
 
-_BELOW_1 = 1.0 - 2.0**-24  # the largest float32 below 1
-
 
 class JointVla(nn.Module):
     """The policies of all embodiments, for training: they share the networks of the first.
 
     Observations are those of `JointWindows`.
     """
-
-    kind = "joint_vla"
 
     def __init__(self, policies: Sequence[VlaPolicy]) -> None:
         super().__init__()
@@ -76,7 +72,7 @@ class JointVla(nn.Module):
             seen = of_embodiment(obs, number)
             rows = slice(first, first + len(seen[INSTRUCTION]))
             count, dim = rows.stop - first, policy.action_spec.dim
-            own = ((u[rows] * total - first) / count).clamp(0.0, _BELOW_1)
+            own = ((u[rows] * total - first) / count).clamp(0.0, BELOW_1)
             cut = None if crop is None else crop[rows, : policy.cameras]
             losses.append(policy.bc_loss(seen, chunk[rows, :, :dim], noise[rows][..., :dim], own, cut))
             first = rows.stop
@@ -158,25 +154,19 @@ def joint_policy(
 
     Raises ConfigError for pictures that one network cannot read, and for settings that need one embodiment.
     """
-    pictures = shared_pictures([env for env, _ in embodiments], config)
     sizes = JointSizes(
         action=max(env.action.dim for env, _ in embodiments),
         state=max(state_numbers(env) for env, _ in embodiments),
-        pictures=pictures,
+        pictures=shared_pictures([env for env, _ in embodiments], config),
         embodiment=0,
         embodiments=len(embodiments),
     )
-    made = []
-    for number, (env, normalizer) in enumerate(embodiments):
-        own = JointSizes(**{**sizes.to_json(), "pictures": pictures, "embodiment": number})
-        made.append(VlaPolicy(env, normalizer, config, chunk, execute, vocabulary, own))
-    return JointVla(made)
-
-
-def state_numbers(env: EnvSpec) -> int:
-    """Numbers of all states of an observation."""
-    shapes = [array.shape for key, array in env.obs.items() if sense_of(key, array) == "state"]
-    return sum(torch.Size(shape).numel() for shape in shapes)
+    return JointVla(
+        [
+            VlaPolicy(env, own, config, chunk, execute, vocabulary, replace(sizes, embodiment=number))
+            for number, (env, own) in enumerate(embodiments)
+        ]
+    )
 
 
 def shared_pictures(envs: Sequence[EnvSpec], config: VlaConfig) -> tuple[tuple[int, int], ...]:

@@ -90,7 +90,7 @@ class VlaPolicy(nn.Module):
         self.memory = (
             MomentMemory(config.memory, config.moments, config.width, config.heads) if config.memory else None
         )
-        states = self.state_numbers + self.points_dim
+        states = state_numbers(env) + self.points_dim
         sizes = (
             config.width,
             self.backbone.heads,
@@ -110,11 +110,6 @@ class VlaPolicy(nn.Module):
             self.net = make_expert(config.experts, env.action.dim, chunk, states, *sizes)
         else:
             self.net = PaddedExpert(ActionExpert(joint.action, chunk, joint.inputs, *sizes), joint.action)
-
-    @property
-    def state_numbers(self) -> int:
-        """Numbers of all states of an observation."""
-        return sum(math.prod(self.env.obs[key].shape) for key in self.states)
 
     @property
     def cameras(self) -> int:
@@ -341,6 +336,11 @@ class VlaPolicy(nn.Module):
         normalizer = Normalizer(shapes, float(statistics["clip"]))
         joint = JointSizes.from_json(data["joint"]) if "joint" in data else None
         return cls(env, normalizer, config, int(data["chunk"]), int(data["execute"]), words, joint)
+
+
+def state_numbers(env: EnvSpec) -> int:
+    """Count of the numbers in all states of an observation."""
+    return sum(math.prod(array.shape) for key, array in env.obs.items() if sense_of(key, array) == "state")
 
 
 def check_config(config: VlaConfig, chunk: int, execute: int) -> None:

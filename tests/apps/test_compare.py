@@ -334,7 +334,7 @@ def test_the_caption_names_the_bands_that_are_drawn(tmp_path: Path) -> None:
 
 
 def test_the_caption_counts_the_runs_that_have_a_curve(tmp_path: Path) -> None:
-    """Of three runs, others were not evaluated: one curve has Wilson's band, and two have none."""
+    """Runs without a curve are not counted: two curves have no band, and a single one has Wilson's."""
     for seed in (1, 2, 3):
         write_run(tmp_path / "seeds" / str(seed), seed, [2, 5])
     for missing, bands in ((3, ""), (2, "Bands: 95 % intervals, Wilson over the episodes of one run.")):

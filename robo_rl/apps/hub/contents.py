@@ -37,7 +37,7 @@ SAFE_SUFFIXES = frozenset({
 })  # fmt: skip
 _CHUNK = re.compile(r"c(\.\d+)*")  # chunk of a zarr array
 _NOT_SENT = frozenset({"checkpoints", "tb", "wandb", "episodes", CARD, LISTING, "logger.json"})  # of policies
-MOST_BYTES = 2**63  # of one file
+LARGEST_FILE_BYTES = 2**63
 MOST_FILES = 100_000  # what the Hub recommends at most; bounds the memory and time of a foreign listing
 
 
@@ -68,7 +68,7 @@ class HubContents:
             known = data["format"] == FORMAT and kind in KINDS
             for path, entry in files.items():
                 known &= isinstance(path, str) and re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]) is not None
-                known &= isinstance(entry["bytes"], int) and 0 <= entry["bytes"] < MOST_BYTES
+                known &= isinstance(entry["bytes"], int) and 0 <= entry["bytes"] < LARGEST_FILE_BYTES
         except (KeyError, TypeError, ValueError, AttributeError):
             known = False
         if known and len(files) > MOST_FILES:

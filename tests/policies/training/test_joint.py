@@ -15,6 +15,7 @@ from policies.training.base import BaseTrainConfig, train_base
 from policies.training.batches import TensorWindows
 from policies.training.joint import JointVla, JointWindows, joint_policy
 from policies.vla.config import VlaConfig
+from policies.vla.experts import PaddedExpert
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
@@ -86,10 +87,12 @@ def test_padded_dimensions_change_nothing() -> None:
     seen = [windows(env, 3).obs for env in (ARM, HAND)]
     noise = [torch.randn(3, TP, env.action.dim) for env in (ARM, HAND)]
     before = policies[0].sample(seen[0], noise[0])
-    inner = policies[0].net.inner  # type: ignore[union-attr]
-    assert inner is policies[1].net.inner  # type: ignore[union-attr]
+    first, second = (policy.net for policy in policies)
+    assert isinstance(first, PaddedExpert)
+    assert isinstance(second, PaddedExpert)
+    assert first.inner is second.inner
     with torch.no_grad():
-        inner.last.weight[2:] = torch.nan  # type: ignore[union-attr, index, operator]
+        first.inner.last.weight[2:] = torch.nan
     assert torch.equal(policies[0].sample(seen[0], noise[0]), before)
     assert policies[1].sample(seen[1], noise[1]).isnan().any()
 
@@ -113,8 +116,8 @@ def test_every_window_is_seen_once_an_epoch() -> None:
         assert len(obs["1/state"]) == 1
         assert action[:3, :, 2:].eq(0).all()
         seen.append(obs["0/state"])
-    wanted = windows(ARM, 6).obs["state"].flatten(1)
-    assert torch.equal(torch.cat(seen).flatten(1).sort(0).values, wanted.sort(0).values)
+    rows, wanted = torch.cat(seen).flatten(1), windows(ARM, 6).obs["state"].flatten(1)
+    assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, wanted.tolist()))
 
 
 def test_the_loss_is_that_of_each_policy_at_times_over_all_of_0_to_1() -> None:

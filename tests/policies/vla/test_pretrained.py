@@ -10,6 +10,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -109,9 +110,12 @@ def test_a_tokenizer_that_does_not_split_control_tokens_is_told(
     """One that ignores `split_special_tokens`."""
     prompts = backbone_of(policy(folders["smolvlm"]))._prompts
     real = prompts._tokenizer
-    whole = lambda text, **options: real(text, **(options | {"split_special_tokens": False}))  # noqa: E731
-    whole.convert_ids_to_tokens = real.convert_ids_to_tokens  # type: ignore[attr-defined]
-    monkeypatch.setattr(prompts, "_tokenizer", whole)
+
+    def ids(text: str, **options: Any) -> Any:
+        return real(text, **(options | {"split_special_tokens": False}))
+
+    ignoring = mock.Mock(side_effect=ids, convert_ids_to_tokens=real.convert_ids_to_tokens)
+    monkeypatch.setattr(prompts, "_tokenizer", ignoring)
     with pytest.raises(ConfigError, match="holds <eos>, <image>, which the tokenizer"):
         prompts.ids("open the <image> drawer <eos>")
 
