@@ -176,6 +176,10 @@ def test_settings_of_pictures_without_effect_are_refused(
         (["method=sac"], "method.encoder=learned"),
         (["method=sac", "method.shift_px=2"], "method.shift_px=2 has no effect"),
         (["method=sac", "method.encoder=learned", "launcher=ray"], "without pictures"),
+        (
+            ["method=sac", "method.encoder=learned", "method.image.widths=[4,4,4,4]"],
+            "method.image.widths=[4, 4, 4, 4] leaves one pixel of the 22 x 22 that a crop of image.view has",
+        ),
         (["method=td3", "method.encoder=learned", "image_size=400", "env_steps=900000000"], "at most"),
     ],
 )
