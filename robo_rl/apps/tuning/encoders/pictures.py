@@ -95,10 +95,13 @@ def check_method(method: MethodConfig) -> None:
             f"method={method.name} has algorithm={method.algorithm}. Leave it out, or choose residual, "
             "steering, sac or td3."
         )
-    if stores := [name for name in ("base", "intervention") if getattr(method.mix, name) > 0.0]:
+    mix = method.mix
+    if stores := [name for name in ("base", "intervention") if getattr(mix, name) > 0.0]:
+        none = " ".join(f"method.mix.{name}=0" for name in stores)
+        online = mix.online + sum(getattr(mix, name) for name in stores)  # fractions must sum to 1
         raise ConfigError(
-            f"method.encoder=learned replays the pictures of training and of demonstrations only. Set "
-            f"method.mix.{stores[0]}=0."
+            f"method.encoder=learned replays the pictures of training and of demonstrations only. Set {none} "
+            f"method.mix.online={online:g}."
         )
 
 
