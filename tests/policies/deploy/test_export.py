@@ -133,6 +133,7 @@ def real_policies() -> dict[str, ChunkPolicy]:
     return {"head": head, "residual": tuned, "best_of": chooser, "one_step": one_step, "guided": guided}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["head", "residual", "best_of", "one_step", "guided"])
 def test_every_kind_of_policy_traces_with_a_free_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A length read from a shape, or a branch on it, would fix the tracer's batch (2) in the graph.
