@@ -119,7 +119,8 @@ def _told(name: str) -> tuple[Any, str]:
     """Module of `TOLD` of an environment, None for one task, and its name without suite and options."""
     suite, _, task = name.partition("/")
     module = TOLD.get(_kind(suite, task))
-    return (None if module is None else import_module(module)), read_options(task)[0]
+    # The colon of gym/my_envs:Mine-v0 separates no options.
+    return (None, task) if module is None else (import_module(module), read_options(task)[0])
 
 
 def task_in(name: str, seed: int) -> int:
