@@ -36,6 +36,10 @@ def make_backbone(
                 f"policy.spatial={config.spatial:g} needs policy.backbone={TINY}, whose key points it reads. "
                 "Leave it out."
             )
+        if config.film:
+            raise ConfigError(
+                f"policy.film=true needs policy.backbone={TINY}, whose convolutions it changes. Leave it out."
+            )
         return PretrainedBackbone(sides, config)
     for key in ("backbone_layers", "lora"):
         if getattr(config, key):

@@ -78,6 +78,9 @@ class VlaConfig:
         "weight of the loss on where in the pictures to act, which then conditions the actions; 0: none",
         at_least=0.0,
     )
+    film: bool = setting(
+        False, "tiny backbone: the words scale and shift the channels of the pictures' convolutions"
+    )
     head: str = one_of(
         "flow", "tokens", help="actions by flow matching, or token by token, each number of the chunk in bins"
     )

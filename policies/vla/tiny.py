@@ -39,9 +39,12 @@ class PictureTokens(nn.Module):
     """Picture (b, h, w, 3) uint8 -> tokens, and key points.
 
     Tokens: a grid of 1/16 of the picture's side, and one of the key points. Key points: x and y in [-1, 1].
+    film: the words scale and shift the channels of the convolutions, f' = (1 + g) f + h with (g, h) linear in
+    the normalised mean of their embeddings, as in RT-1 (Brohan et al. 2022, 2212.06817) with the embedding of
+    a sentence. It starts at g = h = 0. Without normalising, one word of eight hardly changes the mean.
     """
 
-    def __init__(self, side: tuple[int, int], width: int, crop: float) -> None:
+    def __init__(self, side: tuple[int, int], width: int, crop: float, film: bool = False) -> None:
         super().__init__()
         self.crop = crop_side(side, crop)
         self.stem = nn.Conv2d(3, 16, 5, stride=2, padding=2)
@@ -52,12 +55,25 @@ class PictureTokens(nn.Module):
         self.of_cells = nn.Linear(64, width)
         rows, columns = (-(-length // 16) for length in self.crop)
         self.position = nn.Parameter(0.02 * torch.randn(rows * columns + 1, width))
+        self.film = (
+            nn.Sequential(nn.LayerNorm(width, elementwise_affine=False), nn.Linear(width, 2 * 64))
+            if film
+            else None
+        )
+        for parameter in () if self.film is None else self.film.parameters():
+            nn.init.zeros_(parameter)
 
     def forward(
-        self, picture: UInt8[Tensor, "b h w 3"], crop: Float[Tensor, "b 2"] | None
+        self,
+        picture: UInt8[Tensor, "b h w 3"],
+        said: Float[Tensor, "b w"],
+        crop: Float[Tensor, "b 2"] | None,
     ) -> tuple[Float[Tensor, "b n c"], Float[Tensor, "b p"]]:
         x = cut(picture, self.crop, crop).permute(0, 3, 1, 2).float() / 127.5 - 1.0
         fine = self.fine(F.relu(self.stem(x)))
+        if self.film is not None:
+            scale, shift = self.film(said)[..., None, None].chunk(2, dim=1)
+            fine = (1.0 + scale) * fine + shift
         cells = self.of_cells(self.coarse(fine).flatten(2).transpose(1, 2))
         points = self.points(fine)
         tokens: Tensor = torch.cat([cells, self.of_points(points).unsqueeze(1)], 1) + self.position
@@ -74,7 +90,7 @@ class TinyBackbone(nn.Module):
         width = config.width
         self.layers, self.heads, self.kv_heads = config.layers, config.heads, config.kv_heads
         self.head_dim = width // config.heads
-        self.cameras = nn.ModuleList([PictureTokens(side, width, config.crop) for side in sides])
+        self.cameras = nn.ModuleList([PictureTokens(side, width, config.crop, config.film) for side in sides])
         self.tokens = WordTokens(vocabulary) if config.tokens == "words" else ByteTokens()
         self.words = nn.Embedding(self.tokens.count, width)
         nn.init.normal_(self.words.weight, std=0.02)
@@ -101,16 +117,18 @@ class TinyBackbone(nn.Module):
         # on a GPU the length would be read from the device; a graph has words of full length
         if words.device.type == "cpu" and not torch.compiler.is_exporting():
             words = words[:, : max(1, int((words != 0).sum(1).max()))]
+        mask, embedded = words != 0, self.words(words)
+        said = (embedded * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
         each = [
-            camera(picture, None if crop is None else crop[:, i])
+            camera(picture, said, None if crop is None else crop[:, i])
             for i, (camera, picture) in enumerate(zip(self.cameras[: len(pictures)], pictures, strict=True))
         ]
         seen, points = [tokens for tokens, _ in each], [found for _, found in each]
         if moments is not None:
             seen.append(moments.expand(words.shape[0], -1, -1))
-        tokens = torch.cat([self.words(words), *seen], dim=1)
+        tokens = torch.cat([embedded, *seen], dim=1)
         count = tokens.shape[1] - words.shape[1]
-        mask = F.pad(words != 0, (0, count), value=True)
+        mask = F.pad(mask, (0, count), value=True)
         place = torch.arange(words.shape[1] + count, device=words.device)
         place = torch.where(place < words.shape[1], place, place + (MOST_BYTES - words.shape[1]))
         out = self.text(

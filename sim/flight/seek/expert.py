@@ -1,7 +1,9 @@
-"""Scripted expert of `drone/seek`: flies towards the told ball, turns to it and stops in front of it.
+"""Scripted expert of `drone/seek`: flies straight to the told ball and stops in front of it.
 
-v = clip(1.5 / s * (d - 0.5 m) * direction, 0.8 m/s),   yaw rate = 2 / s * bearing,
-action = clip(v, yaw rate + noise * range * N(0, I))
+It does not turn, so that the ball stays where it is in the picture and every frame shows how words and
+directions belong together. Demonstrations that turn to the ball show it in the middle of most frames.
+
+    v = clip(1.5 / s * (d - 0.5 m) * direction, 0.8 m/s),   action = clip((v, 0) + noise * range * N(0, I))
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from sim.flight.seek.vec_env import ACTION, EXPERT_STATE
 from sim.flight.seek.words import TASKS
 
 STOP_M = 0.5  # distance that it keeps, inside `task.NEAR_M`
-_APPROACH, _TURN = 1.5, 2.0  # 1/s
+_APPROACH = 1.5  # 1/s
 _FASTEST_M_S = 0.8
 _STREAM = 2  # stream of an episode's random numbers; the environment uses others
 
@@ -41,8 +43,7 @@ class SeekExpert:
         ball = obs[EXPERT_STATE]
         far = ball.norm(dim=1, keepdim=True).clamp(min=1e-6)
         speed = (_APPROACH * (far - STOP_M)).clamp(-_FASTEST_M_S, _FASTEST_M_S)
-        turn = _TURN * torch.atan2(ball[:, 1], ball[:, 0]).unsqueeze(1)
-        action = ACTION.normalize(torch.cat([speed * ball / far, turn], dim=1))
+        action = ACTION.normalize(torch.cat([speed * ball / far, torch.zeros_like(far)], dim=1))
         if self._noise > 0.0:
             action = action + self._noise * keyed_normal(episode_seed ^ self._key, step, 4, _STREAM).T
         return ACTION.denormalize(action.clamp(-1.0, 1.0))

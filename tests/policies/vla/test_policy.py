@@ -137,6 +137,25 @@ def test_every_part_gets_a_gradient() -> None:
 
 
 @torch.no_grad()
+@torch.no_grad()
+def test_film_starts_without_effect_and_then_lets_words_change_what_is_seen() -> None:
+    """At its zero start the policy is the one without it. Key points, which only pictures decide, then depend
+    on the words.
+    """
+    plain, film = policy(), policy(film=True)
+    missing = film.load_state_dict(plain.state_dict(), strict=False).missing_keys
+    assert missing == [f"backbone.cameras.{i}.film.1.{name}" for i in (0, 1) for name in ("weight", "bias")]
+    obs = observation("open the drawer", "close the drawer")
+    assert torch.equal(film.sample(obs, noise(2)), plain.sample(obs, noise(2)))
+    for name, parameter in film.named_parameters():
+        if ".film." in name:
+            torch.nn.init.normal_(parameter)
+    points = slice(-2 * 2 * KEYPOINTS, None)  # of both cameras
+    without, with_film = (vla.encode(obs).pooled[:, points] for vla in (plain, film))
+    assert torch.equal(without[0], without[1])
+    assert not torch.allclose(with_film[0], with_film[1])
+
+
 def test_a_saved_policy_acts_alike(tmp_path: Path) -> None:
     """safetensors and JSON hold all of it."""
     vla, obs = policy(), observation("open the drawer")

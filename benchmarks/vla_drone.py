@@ -1,0 +1,94 @@
+"""A vision-language-action policy on a quadcopter: fly to the ball whose colour it is told.
+
+    python benchmarks/vla_drone.py --folder runs/drone
+    python benchmarks/vla_drone.py --folder runs/drone --plain
+
+Demonstrations of `drone/seek`, one training with policy.film=true (`--plain`: without it), zero noise. All
+evaluations are of episodes that are not used in training, as many for each colour. Names:
+vla/drone/<film or plain>/success, .../success/<colour>, .../new_wording_success (wordings that no
+demonstration has), .../other_instruction_success (told another colour than the one that the environment
+scores), with k, n and the 95 % Wilson interval.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+
+from common import emit, into_log, own_folder, parser, verb
+
+from robo_rl.eval.stats import SuccessRate
+from sim.flight.seek.words import COLOURS
+from sim.registry import task_in
+
+ENV = "drone/seek"
+RECIPE = ("policy=vla", "policy.spatial=1.0", "chunk=16", "execute=8", "lr=1e-3", "ema_max=0.99", "threads=1")
+FINAL_SEED = 1  # episodes of the table
+
+
+def main() -> None:
+    options = parser(__doc__.splitlines()[0])
+    options.add_argument("--demos", type=int, default=500, help="demonstrations")
+    options.add_argument("--steps", type=int, default=700, help="updates of the training")
+    options.add_argument("--batch-size", type=int, default=64, help="windows per update")
+    options.add_argument("--episodes", type=int, default=80, help="episodes of each evaluation")
+    options.add_argument("--plain", action="store_true", help="without policy.film")
+    options.add_argument("--folder", type=Path, default=Path("runs/drone"), help="folder of the runs")
+    args = options.parse_args()
+    demos, steps, size, episodes = args.demos, args.steps, args.batch_size, args.episodes
+    more: list[str] = []
+    if args.quick:
+        demos, steps, size, episodes, more = 4, 2, 4, 4, ["max_episode_steps=10"]
+    folder = own_folder(args.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    data, kind = folder / "data", "plain" if args.plain else "film"
+    run = folder / kind
+    with into_log(folder / "log.txt"):
+        if not data.exists():
+            verb("collect", f"env={ENV}", f"out={data}", f"episodes={demos}", "noise=0.2", "num_envs=64")
+        if not (run / "policy").exists():
+            words = [f"data={data}", f"out={run}", f"steps={steps}", f"batch_size={size}"]
+            again = "resume=true" if run.exists() else "overwrite=true"
+            verb("train", *words, *RECIPE, f"policy.film={str(not args.plain).lower()}", again)
+    spent = {"updates": steps, "rows": size, "demonstrations": demos}
+    count = [f"episodes={episodes}", *more]
+    own = measured(run, "own", *count)
+    report(f"vla/drone/{kind}/success", own["policy"]["rate"], spent)
+    for number, colour in enumerate(COLOURS):
+        told = zip(own["policy"]["seeds"], own["policy"]["success"], strict=True)
+        found = [success for seed, success in told if task_in(ENV, seed) == number]
+        report(f"vla/drone/{kind}/success/{colour}", SuccessRate.of(found).to_json(), spent)
+    new = measured(run, "new", *count, "wordings=new")
+    report(f"vla/drone/{kind}/new_wording_success", new["policy"]["rate"], spent)
+    others: list[bool] = []
+    names = list(COLOURS)
+    for colour, other in zip(names, (*names[1:], names[0]), strict=True):
+        words = [f"episodes={max(1, episodes // len(names))}", *more, f"tasks=[{colour}]"]
+        told_other = measured(run, f"other-{colour}", *words, f"instruction=fly to the {other} ball")
+        others += told_other["policy"]["success"]
+    report(f"vla/drone/{kind}/other_instruction_success", SuccessRate.of(others).to_json(), spent)
+
+
+def measured(run: Path, name: str, *words: str) -> dict[str, Any]:
+    """Result of an evaluation; one that exists is kept."""
+    result = run / f"{name}.json"
+    if not result.exists():
+        with into_log(run.parent / "log.txt"):
+            given = (f"policy={run}", f"out={result}", f"seed={FINAL_SEED}", "noise=0", "num_envs=20")
+            verb("evaluate", *given, *words)
+    found: dict[str, Any] = json.loads(result.read_text())
+    return found
+
+
+def report(name: str, rate: dict[str, Any], spent: dict[str, int]) -> None:
+    """Print a success rate."""
+    counts = {"k": rate["k"], "n": rate["n"], "wilson95": rate["wilson95"]}
+    emit(name, rate["success"], "fraction", **counts, **spent)
+
+
+if __name__ == "__main__":
+    main()
