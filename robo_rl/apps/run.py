@@ -21,6 +21,7 @@ from robo_rl.core.provenance import commit, machine
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import INSTRUCTION, with_instruction
 from robo_rl.core.text.missing_rate import missing_rate
+from robo_rl.runs.loaded_policy import unread_in, unread_sentence
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from sim.registry import make_env
@@ -50,9 +51,10 @@ def main(config: RunConfig) -> int:
     policy = OnnxPolicy(bundle, DEVICES[config.device], config.threads)
     rate_hz = config.rate_hz or bundle.env.control_hz
     episodes = config.episodes if config.episodes or config.seconds else 1
-    with closing(
-        make_env(config.env or bundle.env.name, 1, max_episode_steps=config.max_episode_steps)
-    ) as env:
+    name = config.env or bundle.env.name
+    if said := unread_sentence(bundle.folder, unread_in(bundle.folder, name)):
+        print(said)
+    with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
         acting: ChunkPolicy = policy
         if bundle.instruction is None or INSTRUCTION in env.spec.obs:
             check_env(bundle, env.spec)
