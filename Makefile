@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow shapes test-robot test-mujoco4 lint docs format results gpu clean
+.PHONY: help setup demo test test-long test-slow shapes test-robot test-mujoco4 lint docs format results gpu clean
 
 PYTHON ?= python3.11
 VENV ?= .venv
@@ -40,15 +40,18 @@ setup: $(STAMP) ## the virtual environment .venv, from requirements.lock
 demo: $(STAMP) ## the main job, from demonstrations to a report in runs/demo (ARGS="key=value ...")
 	@$(BIN)/robo-rl demo $(ARGS)
 
-test: $(STAMP) ## all tests that this machine can run (ARGS="-k name" for some)
+test: $(STAMP) ## the tests that this machine can run, without long ones (ARGS="-k name" for some)
 	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)
+
+test-long: $(STAMP) ## tests of more than five CPU-seconds, which CI runs as well
+	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -m "long and not slow" $(ARGS)
 
 test-slow: $(STAMP) ## the exhaustive tests that `make test` leaves out: all MetaWorld tasks, a kill at every disk call, every benchmark with --quick
 	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -m slow $(ARGS)
 
 shapes: $(STAMP) ## tests of the pure parts with every call held to its annotations, shapes of tensors included
 	@$(TEST_ENV) $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist worksteal -p tests.shapes $(SHAPE_TESTS) \
-	  -m "not slow and not compile and not wrong_types" -k "$(NOT_SHAPES)" $(ARGS)
+	  -m "not slow and not long and not compile and not wrong_types" -k "$(NOT_SHAPES)" $(ARGS)
 
 test-robot: ## the part that a robot installs, on ROBOT_PYTHON (3.10), without trainer and simulators
 	@$(ROBOT_PYTHON) -m venv --clear $(ROBOT_VENV)

@@ -85,6 +85,10 @@ class ObsEncoder(nn.Module):
             parts.append(cloud(obs[key].flatten(0, 1)).unflatten(0, (-1, self.obs_steps)).flatten(1))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
+    def picture_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the pictures, segmentations and depths that it encodes, by key."""
+        return {key: self.spec[key].shape for key in self.image_keys}
+
     def check(self, obs: Obs) -> None:
         """Raise ConfigError unless every key is present with shape (b, To, *shape)."""
         for key, array in self.spec.items():

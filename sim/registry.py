@@ -7,15 +7,12 @@ names, and a policy keeps the name of the environment that it was trained on.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
 from typing import Any
-
-import yaml
 
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
 from robo_rl.core.packages import pip_install
@@ -25,7 +22,8 @@ from robo_rl.core.spec import ROBOT_SUITE
 from robo_rl.core.text.instruction import MOST_BYTES
 from robo_rl.core.text.nearest import is_misspelt
 from sim.adapters.gymnasium_names import check_no_file, in_gymnasium, own_environment
-from sim.adapters.metaworld_instructions import WORDINGS, is_suite, task_number, tasks_of
+from sim.adapters.metaworld_instructions import is_suite, tasks_of
+from sim.env_names import join_options, options_text, read_options
 from sim.tasks.table import OF_YOUR_OWN
 from sim.told_env import OPTION, ToldEnv
 from sim.vec.expert import Expert, WatchingExpert
@@ -56,6 +54,11 @@ BATCHED = {
         "sim.tasks.flight.names:TASKS",
         "sim.flight.setting:QuadEnvOptions",
     ),
+    "drone": (
+        "sim.flight.seek.vec_env:SeekVecEnv",
+        "sim.flight.seek.words:TASKS",
+        "sim.flight.seek.vec_env:SeekVecEnv",
+    ),
     **{
         suite: (
             "sim.scenes.task_env:make_task_env",
@@ -71,6 +74,10 @@ BATCHED = {
     ),
 }
 OPEN = ("isaaclab",)  # batched suites that know other names, too
+TOLD = {  # suites of several tasks with an instruction each -> their tasks and wordings
+    "metaworld suite": "sim.adapters.metaworld_instructions",
+    "drone": "sim.flight.seek.words",
+}
 WITH_OPTIONS = ("metaworld", "arm6", *BATCHED)  # suites whose names may carry options
 TASKS = {  # suite -> (names of its tasks; True where these are all)
     "metaworld": ("sim.adapters.metaworld_tasks:NAMES", True),
@@ -85,6 +92,7 @@ TASKS = {  # suite -> (names of its tasks; True where these are all)
 EXPERTS = {  # suite -> called as expert(task, noise, seed)
     "metaworld": ("sim.adapters.metaworld_expert:MetaWorldExpert", "sim"),
     "quad": ("sim.flight.expert:FlightExpert", None),
+    "drone": ("sim.flight.seek.expert:SeekExpert", None),
     "arm6": ("sim.arms.arm6.expert:ArmExpert", "sim"),
     "arm6 peg": ("sim.arms.arm6.peg_expert:PegExpert", "sim"),
     "scene": ("sim.scenes.expert:SceneExpert", "sim"),
@@ -103,14 +111,22 @@ def tasks_in(name: str) -> tuple[str, ...]:
     """Tasks of an environment of several tasks, in the order of its `info["task"]`; empty for one task, and
     for a name that is not known here.
     """
+    told, task = _told(name)
+    return () if told is None else told.tasks_of(task)
+
+
+def _told(name: str) -> tuple[Any, str]:
+    """Module of `TOLD` of an environment, None for one task, and its name without suite and options."""
     suite, _, task = name.partition("/")
-    return tasks_of(_with_options(task)[0]) if _kind(suite, task) == "metaworld suite" else ()
+    module = TOLD.get(_kind(suite, task))
+    # The colon of gym/my_envs:Mine-v0 separates no options.
+    return (None, task) if module is None else (import_module(module), read_options(task)[0])
 
 
 def task_in(name: str, seed: int) -> int:
     """Index in `tasks_in(name)` of the task in the episode of this seed; 0 with one task."""
-    tasks = tasks_in(name)
-    return task_number(tasks, seed) if tasks else 0
+    told, task = _told(name)
+    return 0 if told is None else int(told.task_number(told.tasks_of(task), seed))
 
 
 def numbers_of(name: str, tasks: Sequence[str]) -> list[int]:
@@ -132,15 +148,16 @@ def numbers_of(name: str, tasks: Sequence[str]) -> list[int]:
 
 def longest_instruction(name: str) -> int:
     """Bytes of the longest instruction that the environment gives; the most that there may be if unknown."""
-    each = [len(text.encode()) for task in tasks_in(name) for text in WORDINGS[task]]
+    told, tasks = _told(name)[0], tasks_in(name)
+    each = [len(text.encode()) for task in tasks for text in told.WORDINGS[task]]
     return max(each, default=MOST_BYTES)
 
 
 def _kind(suite: str, task: str) -> str:
     """Key of a name in `SUITES` and `EXPERTS`."""
-    if suite == "metaworld" and is_suite(_with_options(task)[0]):
+    if suite == "metaworld" and is_suite(read_options(task)[0]):
         return "metaworld suite"
-    return "arm6 peg" if suite == "arm6" and _with_options(task)[0] == "peg" else suite
+    return "arm6 peg" if suite == "arm6" and read_options(task)[0] == "peg" else suite
 
 
 def make_env(
@@ -155,20 +172,20 @@ def make_env(
     packages are not installed.
     """
     suite, task = _split("environment", name)
-    if suite in WITH_OPTIONS and OPTION in (written := _written(name)[1]):
+    if suite in WITH_OPTIONS and OPTION in (written := options_text(name)[1]):
         words = written.pop(OPTION)
-        bare = _written(name)[0] + ":" * bool(written) + _joined(written)
+        bare = options_text(name)[0] + ":" * bool(written) + join_options(written)
         env = make_env(bare, num_envs, num_workers, timeout_s=timeout_s, **options)
         return ToldEnv(env, words, with_option(env.spec.name, OPTION, words))
     given = {option: value for option, value in options.items() if value is not None}
     if _is_batched(suite, task):
-        bare, written = _with_options(task)
+        bare, written = read_options(task)
         return _batched(suite, bare, num_envs, written | given)
     builder = lookup("suite", SUITES, _kind(suite, task))
     _check_installed(suite)
     known = [field.name for field in fields(builder)][1:]  # the first is the task
     if suite in WITH_OPTIONS:
-        task, written = _with_options(task)
+        task, written = read_options(task)
         given = written | given
     for option in given:
         if option not in known:
@@ -183,7 +200,7 @@ def option_of(name: str, option: str) -> Any:
     suite, task = _split("environment", name)
     if suite not in WITH_OPTIONS or option not in (known := _options_of(suite, task)):
         return None
-    return _with_options(task)[1].get(option, known[option].default)
+    return read_options(task)[1].get(option, known[option].default)
 
 
 def instruction_of(name: str) -> str | None:
@@ -213,12 +230,8 @@ def _bare(name: str) -> str:
 
 def with_option(name: str, option: str, value: Any) -> str:
     """Name of the same environment with one option changed."""
-    bare, written = _written(name)
-    return f"{bare}:{_joined({**written, option: value})}"
-
-
-def _joined(options: Mapping[str, Any]) -> str:
-    return ",".join(f"{key}={each}" for key, each in options.items())
+    bare, written = options_text(name)
+    return f"{bare}:{join_options({**written, option: value})}"
 
 
 def has_dense_reward(name: str, reward: str | None = None) -> bool:
@@ -228,7 +241,7 @@ def has_dense_reward(name: str, reward: str | None = None) -> bool:
     suite, task = _split("environment", name)
     if suite in WITH_OPTIONS:
         options = _options_of(suite, task)
-        written = _with_options(task)[1].get("reward")
+        written = read_options(task)[1].get("reward")
         return "reward" not in options or (reward or written or options["reward"].default) == "dense"
     chosen = {item.name: item.default for item in fields(lookup("suite", SUITES, _kind(suite, task)))}.get(
         "reward", "dense"
@@ -253,7 +266,7 @@ def _options_of(suite: str, task: str) -> dict[str, Any]:
 
 
 def _is_batched(suite: str, task: str) -> bool:
-    return suite in OPEN or (suite in BATCHED and _with_options(task)[0] in _attribute(BATCHED[suite][1]))
+    return suite in OPEN or (suite in BATCHED and read_options(task)[0] in _attribute(BATCHED[suite][1]))
 
 
 def skilled() -> list[str]:
@@ -280,7 +293,7 @@ def make_expert(name: str, noise: float = 0.0, seed: int = 0, env: VecEnv | None
     if not batched:
         _check_installed(suite)
     kind = "scene" if suite in SCENES and batched else _kind(suite, task)
-    expert: Expert = lookup("expert", EXPERTS, kind)(_with_options(task)[0], noise, seed)
+    expert: Expert = lookup("expert", EXPERTS, kind)(read_options(task)[0], noise, seed)
     if env is not None and isinstance(expert, WatchingExpert):
         expert.watch(env.unwrapped if isinstance(env, ToldEnv) else env)
     return expert
@@ -305,14 +318,14 @@ def _split(kind: str, name: str) -> tuple[str, str]:
             "tried on the robot: robo-rl export, contract, then up. To evaluate in a simulated task "
             "with the same contract, import the robot's recordings anew with env=<that task>."
         )
-    if suite == "quad" and _with_options(task)[0] == "swarm":
+    if suite == "quad" and read_options(task)[0] == "swarm":
         raise ConfigError(
             f"'{name}' has many drones, and no environment by name. robo-rl swarm trains and measures its "
             "policies; robo-rl transfer run=<run> or bundle=<bundle> measures one again, in PyBullet too."
         )
     if suite == "gym" or suite not in (*SUITES, *BATCHED):
         check_no_file(name)
-    bare = _with_options(task)[0] if suite in WITH_OPTIONS else task
+    bare = read_options(task)[0] if suite in WITH_OPTIONS else task
     if suite == "metaworld" and is_suite(bare):
         tasks_of(bare)  # raises for an unknown one
         return suite, task
@@ -335,46 +348,6 @@ def _split(kind: str, name: str) -> tuple[str, str]:
             OF_YOUR_OWN if suite in SCENES else own_environment(name, every),
         )
     return suite, task
-
-
-def _with_options(task: str) -> tuple[str, dict[str, Any]]:
-    """Task and options of a name: ("race", {"track": "splits"}) of "race:track=splits". An instruction is
-    text; other values are read as YAML. Raises ConfigError for one that YAML cannot read, and as `_written`.
-    """
-    bare, written = _written(task)
-    return bare, {key: text if key == OPTION else _value(key, text) for key, text in written.items()}
-
-
-def _written(task: str) -> tuple[str, dict[str, str]]:
-    """Task and options of a name, with the text of each option. Raises ConfigError for an option without a
-    value, or given twice.
-    """
-    bare, _, words = task.partition(":")
-    split = [word.partition("=") for word in words.split(",") if word.strip()]
-    pairs = [(key.strip(), value.strip()) for key, _, value in split]
-    keys = [key for key, _ in pairs]
-    if not all(key and (value or key == OPTION) for key, value in pairs):
-        end = ". Commas separate options: leave them out of the instruction." if OPTION in keys else ""
-        raise ConfigError(
-            f"The options in '{task}' cannot be read; expected, for example: race:track=splits,history=4{end}"
-        )
-    for key in keys:
-        if keys.count(key) > 1:
-            raise ConfigError(f"'{task}' gives the option {key} {keys.count(key)} times. Give it once.")
-    return bare, dict(pairs)
-
-
-def _value(option: str, text: str) -> Any:
-    """The text read as YAML. Raises ConfigError where YAML cannot read it, or reads the end as a comment."""
-    try:
-        if not re.search(r"(^|\s)#", text):
-            return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # ValueError: a date that does not exist
-        pass
-    raise ConfigError(
-        f"The option {option}={text!r} cannot be read; expected a word, a number, true or false. Correct the "
-        "value."
-    )
 
 
 def _tasks(suite: str) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class GenerativePolicy(nn.Module):
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"], steps: int | None = None
     ) -> Float[Tensor, "b Tp a"]:
         """`sample` from precomputed features."""
-        self._check_noise(noise, len(features))
+        self._check_noise(noise, features.shape[0])
         return deterministic_sample(
             self.process, self.net, features, noise, self.process.steps if steps is None else steps
         )
@@ -119,7 +119,7 @@ class GenerativePolicy(nn.Module):
         self, features: Float[Tensor, "b f"], noise: Float[Tensor, "b Tp a"]
     ) -> tuple[list[Float[Tensor, "b Tp a"]], list[float]]:
         """Points of the deterministic path and their process times, from 1 = noise to 0 = action."""
-        self._check_noise(noise, len(features))
+        self._check_noise(noise, features.shape[0])
         times = [*self.process.transitions(self.process.steps).times.tolist(), 0.0]
         return deterministic_path(self.process, self.net, features, noise, self.process.steps), times
 

@@ -61,7 +61,7 @@ class DenoisingTransitions:
 
     def time(self, k: Index, x: Float[Tensor, "b Tp a"]) -> Float[Tensor, " b"]:
         """Time input of the network at the start of transition k."""
-        return self.times[k].to(x.dtype).expand(len(x))
+        return self.times[k].to(x.dtype).expand(x.shape[0])
 
     def stats(
         self, out: Float[Tensor, "b Tp a"], x: Float[Tensor, "b Tp a"], k: Index

@@ -147,11 +147,21 @@ class RefineGraph(_Traced):
 
 
 def trace(module: nn.Module, inputs: Obs) -> torch.export.ExportedProgram:
-    """Traced program with a dynamic batch axis. Strict: only Dynamo keeps `len(tensor)` symbolic."""
+    """Traced program with a dynamic batch axis.
+
+    Python traces it in half of Dynamo's time, but only Dynamo keeps `len(tensor)` symbolic, so that a policy
+    which Python cannot trace is traced by Dynamo. A tensor that a module makes at its first call and keeps
+    would be a fake one of the tracer, so it is called before.
+    """
     batch = torch.export.Dim("b", min=1)
     inputs = {key: value[:_EXPORT_BATCH] for key, value in inputs.items()}
     shapes = {"inputs": {key: {0: batch} for key in inputs}}
     with _quiet(), torch.no_grad():
+        try:
+            module(inputs)
+            return torch.export.export(module, (inputs,), dynamic_shapes=shapes, strict=False)
+        except Exception:  # of any kind: Dynamo reads the code in another way, and names what it cannot trace
+            pass
         try:
             return torch.export.export(module, (inputs,), dynamic_shapes=shapes, strict=True)
         except torch._dynamo.exc.TorchDynamoException as error:

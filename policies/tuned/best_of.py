@@ -58,7 +58,7 @@ class BestOfPolicy(nn.Module):
         return self.sample_from(self.encode(obs), noise)
 
     def sample_from(self, features: Any, noise: Float[Tensor, "b Tp a"]) -> Float[Tensor, "b Tp a"]:
-        b, n, state = len(noise), self.map.count, pooled(features)
+        b, n, state = noise.shape[0], self.map.count, pooled(features)
         rows = torch.arange(b, device=noise.device)
         first = self.base.sample_from(features, noise)
         others = self.others.unsqueeze(0).expand(b, -1, -1, -1).flatten(0, 1)

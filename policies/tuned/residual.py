@@ -70,7 +70,9 @@ class ResidualPolicy(nn.Module):
         if self.map.timescale == "step":
             return chunk
         executed = self._correct(seen, chunk[:, : self.map.steps].flatten(1))
-        return torch.cat([executed.view(len(chunk), self.map.steps, -1), chunk[:, self.map.steps :]], dim=1)
+        return torch.cat(
+            [executed.view(chunk.shape[0], self.map.steps, -1), chunk[:, self.map.steps :]], dim=1
+        )
 
     def refine(self, obs: Obs, action: Float[Tensor, "b a"]) -> Float[Tensor, "b a"]:
         action = self.base.refine(obs, action)

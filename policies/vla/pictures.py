@@ -24,13 +24,13 @@ def cut(
     """Crops of height and width `side`. crop: positions in [0, 1); None: the centre."""
     free = [whole - part for whole, part in zip(picture.shape[1:3], side, strict=True)]
     if crop is None:
-        crop = torch.full((len(picture), 2), 0.5, device=picture.device)
+        crop = torch.full((picture.shape[0], 2), 0.5, device=picture.device)
     rows, columns = (
         (crop[:, i] * (free[i] + 1)).long().clamp(max=free[i])[:, None]
         + torch.arange(side[i], device=picture.device)
         for i in range(2)
     )
-    lanes = torch.arange(len(picture), device=picture.device)
+    lanes = torch.arange(picture.shape[0], device=picture.device)
     return picture[lanes[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 

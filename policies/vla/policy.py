@@ -173,7 +173,7 @@ class VlaPolicy(nn.Module):
                 "are for critics; encode the observation."
             )
         cond = features
-        if noise.shape != (len(cond), self.chunk, self.action_spec.dim):
+        if noise.shape != (cond.pooled.shape[0], self.chunk, self.action_spec.dim):
             raise ConfigError(
                 f"Noise has shape {tuple(noise.shape)}, expected ({len(cond)}, {self.chunk}, "
                 f"{self.action_spec.dim}): one full-length draw per observation."
@@ -294,7 +294,7 @@ class VlaPolicy(nn.Module):
         if (joint := self.joint) is None:
             return state
         padded = F.pad(state, (0, joint.state - state.shape[1]))
-        return torch.cat([padded, self.embodiment.expand(len(state), -1)], dim=-1)
+        return torch.cat([padded, self.embodiment.expand(state.shape[0], -1)], dim=-1)
 
     def check(self, obs: Obs) -> None:
         """Raise ConfigError unless every key is present with shape (b, 1, *shape)."""

@@ -44,7 +44,7 @@ class SingleStepExpert(nn.Module):
         self, features: Float[Tensor, "b w"], noise: Float[Tensor, "b Tp a"]
     ) -> Float[Tensor, "b Tp a"]:
         """Chunk in [-1, 1]."""
-        return self.jump(features, noise, torch.ones(len(noise), device=noise.device)).clamp(-1.0, 1.0)
+        return self.jump(features, noise, torch.ones(noise.shape[0], device=noise.device)).clamp(-1.0, 1.0)
 
 
 def with_expert(policy: VlaPolicy, expert: SingleStepExpert, execute: int) -> VlaPolicy:

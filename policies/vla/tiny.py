@@ -107,7 +107,7 @@ class TinyBackbone(nn.Module):
         ]
         seen, points = [tokens for tokens, _ in each], [found for _, found in each]
         if moments is not None:
-            seen.append(moments.expand(len(words), -1, -1))
+            seen.append(moments.expand(words.shape[0], -1, -1))
         tokens = torch.cat([self.words(words), *seen], dim=1)
         count = tokens.shape[1] - words.shape[1]
         mask = F.pad(words != 0, (0, count), value=True)
@@ -116,7 +116,7 @@ class TinyBackbone(nn.Module):
         out = self.text(
             inputs_embeds=tokens,
             attention_mask=mask.long(),
-            position_ids=place.expand(len(tokens), -1),
+            position_ids=place.expand(tokens.shape[0], -1),
             use_cache=True,
         )
         keys, values, mask, mean, moment = prefix_of(out, mask, 0 if moments is None else len(moments))

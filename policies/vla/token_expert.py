@@ -141,7 +141,7 @@ class TokenExpert(nn.Module):
         return state.unsqueeze(1)
 
     def _code(self, cond: Cond) -> Float[Tensor, "b w"]:
-        code = self.code.expand(len(cond), -1)
+        code = self.code.expand(cond.pooled.shape[0], -1)
         return code if self.recalled is None else code + self.recalled(cond.state[:, self.state_dim :])
 
     def _logits(self, h: Float[Tensor, "b n w"], code: Float[Tensor, "b w"]) -> Float[Tensor, "b n v"]:

@@ -86,14 +86,14 @@ def spelled(text: UInt8[Tensor, "b n"]) -> UInt8[Tensor, "b w 16"]:
     most = (text.shape[1] + 1) // 2
     word = (starts.long().cumsum(1) - 1).clamp(min=0)
     letter = inside.long().cumsum(1) - 1  # counted over the whole text
-    first = torch.zeros(len(text), most, dtype=torch.long, device=text.device)
+    first = torch.zeros(text.shape[0], most, dtype=torch.long, device=text.device)
     first = first.scatter_add(1, word, letter * starts)  # of each word
     place = letter - first.gather(1, word)
     kept = inside & (place < WORD_BYTES)
     cell = word * WORD_BYTES + place.clamp(0, WORD_BYTES - 1)
-    grid = torch.zeros(len(text), most * WORD_BYTES, dtype=torch.long, device=text.device)
+    grid = torch.zeros(text.shape[0], most * WORD_BYTES, dtype=torch.long, device=text.device)
     letters = grid.scatter_add(1, cell, lower.long() * kept).to(torch.uint8)
-    return letters.view(len(text), most, WORD_BYTES)
+    return letters.view(text.shape[0], most, WORD_BYTES)
 
 
 def longest_text(count: int) -> UInt8[Tensor, " 128"]:

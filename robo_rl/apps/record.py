@@ -20,6 +20,8 @@ from robo_rl.apps.nodes.node_sets import load_set
 from robo_rl.apps.nodes.process import child_command, ignore_lost_readers
 from robo_rl.apps.nodes.supervise import Supervisor, namespace_lock
 from robo_rl.apps.recording.dataset import SIMULATED, check_fits, spec_of
+from robo_rl.apps.recording.episodes import tally_of
+from robo_rl.apps.recording.learning.training import LEAST_EPISODES, rule_of
 from robo_rl.apps.recording.web.access import open_without_token
 from robo_rl.conf.record import RecordConfig, RecordingSettings
 from robo_rl.core.errors import ConfigError, RoboRLError
@@ -27,8 +29,8 @@ from robo_rl.core.packages import pip_install
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.counts import counted
 from robo_rl.data.episodes.dataset_writer import refuse_taken
+from robo_rl.data.episodes.recover import staging_sentence
 from robo_rl.data.episodes.schema import DATASET_JSON
-from robo_rl.data.store import EpisodeStore
 from robo_rl.runs.outputs import free_path
 
 APP = "record_app"
@@ -67,13 +69,15 @@ def report(config: RecordConfig) -> None:
     """Say what the dataset holds now, and what can follow."""
     if not (Path(config.out) / DATASET_JSON).exists():
         return
-    store = EpisodeStore(config.out)
-    labels = [episode.success for episode in store]
-    held = f"{counted(len(labels), 'episode')}, {counted(labels.count(True), 'success', 'successes')}"
-    print(f"record: {config.out} holds {held}.", flush=True)
-    if labels:
+    tally, waiting = tally_of(Path(config.out)), staging_sentence(config.out)
+    held = f"{counted(tally.episodes, 'episode')}, {counted(tally.successes, 'success', 'successes')}"
+    interrupted = f", {tally.interrupted} interrupted" if tally.interrupted else ""
+    print(f"record: {config.out} holds {held}{interrupted}.", flush=True)
+    if waiting:  # the app was killed, or its disk was full
+        print(f"record: {waiting}", flush=True)
+    if tally.episodes:
         print(f"Next:   {command('data list', path=config.out)}", flush=True)
-    if labels.count(True) > 1:  # as the page's button
+    if tally.trainable(rule_of(config.train)) >= LEAST_EPISODES:  # as the page's button
         run = free_path(Path("runs", Path(config.out).name))
         print(f"        {command('train', data=config.out, out=run)} {config.train}", flush=True)
 

@@ -42,6 +42,10 @@ class ConfigError(RoboRLError):
     """A configuration key or value that cannot be used."""
 
 
+class ChangedSettingsError(ConfigError):
+    """A run that cannot be resumed, because settings differ from those that it was started with."""
+
+
 class DataError(RoboRLError):
     """A dataset, episode or replay file that cannot be read or written."""
 

@@ -64,9 +64,11 @@ def episode_faults(episode: Episode) -> Iterator[Fault]:
         yield Fault(number, f"It was recovered, but {meta.info[DAMAGED]}.", RE_RECORD, "damaged")
     if not meta.complete:
         text = "It was interrupted and salvaged to its last complete frame."
-        yield Fault(
-            number, text, "It has no success label. Keep it if its motion is good.", "incomplete", "warning"
-        )
+        label = {None: "no success label", True: "the label success", False: "the label failure"}[
+            meta.success
+        ]
+        advice = f"It has {label}. Keep it if its motion is good; train leaves it out unless learn_from=all."
+        yield Fault(number, text, advice, "incomplete", "warning")
     sound: set[str] = set()
     for column in episode.dataset.columns():
         found = list(_array_faults(episode, column))

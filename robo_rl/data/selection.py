@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.episodes.reader import Episode, EpisodeStore
 
-# unfailed: not marked as failed, and complete; success: marked as successful; all: every episode.
+# unfailed (the default): not marked as failed, and complete; success: marked as successful, and complete;
+# all: every episode.
 RULES = ("unfailed", "success", "all")
 
 

@@ -68,5 +68,5 @@ class MlpDenoiser(nn.Module):
         t: Float[Tensor, " b"] | Float[Tensor, ""],
         cond: Float[Tensor, "b c"],
     ) -> Float[Tensor, "b Tp a"]:
-        out: Tensor = self.net(torch.cat([x.flatten(1), per_sample(self.time(t), len(x)), cond], dim=-1))
+        out: Tensor = self.net(torch.cat([x.flatten(1), per_sample(self.time(t), x.shape[0]), cond], dim=-1))
         return out.view(x.shape)

@@ -6,6 +6,7 @@ It has GroupNorm instead of BatchNorm, because the deployed weights are an expon
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +29,39 @@ class ImageEncoderConfig:
     pool: str = one_of("softmax", "mean", help="softmax: expected key points")
     keypoints: int = setting(32, "pool=softmax: expected key points", at_least=1)
     far_m: float = setting(2.0, "depths are clipped to this [m]")
+
+
+def crop_of(shape: tuple[int, ...], config: ImageEncoderConfig) -> tuple[int, int]:
+    """Height and width of the crop of images of this shape."""
+    height, width = (max(1, round(side * config.crop)) for side in shape[:2])
+    return height, width
+
+
+def last_map(shape: tuple[int, ...], config: ImageEncoderConfig) -> tuple[int, int]:
+    """Height and width of the map that is pooled: the first layer and each of the widths halve the crop, and
+    round up.
+    """
+    halved = 2 ** (1 + len(config.widths))
+    height, width = (-(-side // halved) for side in crop_of(shape, config))
+    return height, width
+
+
+def check_positions(
+    shapes: Mapping[str, tuple[int, ...]], config: ImageEncoderConfig, prefix: str = "image."
+) -> None:
+    """Raise ConfigError for a new encoder that would not see its pictures: expected key points of a map of
+    one pixel do not depend on it. shapes: of the pictures, by their names for the message.
+
+    Encoders that are loaded are not checked, so that policies saved before can still be read.
+    """
+    for name, shape in shapes.items():
+        if config.pool == "softmax" and last_map(shape, config) == (1, 1):
+            height, width = crop_of(shape, config)
+            raise ConfigError(
+                f"{prefix}widths={config.widths} leaves one pixel of the {width} x {height} that a crop of "
+                f"{name} has, and {prefix}pool=softmax reads positions. Give fewer widths, larger pictures, "
+                f"or {prefix}pool=mean."
+            )
 
 
 LEAST_STRIDED = 16  # channels from which oneDNN's strided 1x1 convolution stays inside its memory
@@ -93,7 +127,7 @@ class ImageEncoder(nn.Module):
                 f"1); found {shape}."
             )
         self.shape = tuple(shape)
-        self.crop_h, self.crop_w = (max(1, round(side * config.crop)) for side in shape[:2])
+        self.crop_h, self.crop_w = crop_of(shape, config)
         stem = config.widths[0]
         self.far_m = config.far_m
         self.stem = nn.Conv2d(channels[shape[2:]], stem, 5, stride=2, padding=2)

@@ -99,7 +99,7 @@ class DenoisingTransformer(nn.Module):
         t: Float[Tensor, " b"] | Float[Tensor, ""],
         cond: Float[Tensor, "b c"],
     ) -> Float[Tensor, "b Tp a"]:
-        code = self.cond(torch.cat([per_sample(self.time(t), len(x)), cond], dim=-1))
+        code = self.cond(torch.cat([per_sample(self.time(t), x.shape[0]), cond], dim=-1))
         h = self.tokens(x) + self.position
         for block in self.blocks:
             h = block(h, code)

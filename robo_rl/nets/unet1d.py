@@ -102,7 +102,7 @@ class ConditionalUnet1D(nn.Module):
         t: Float[Tensor, " b"] | Float[Tensor, ""],
         cond: Float[Tensor, "b c"],
     ) -> Float[Tensor, "b Tp a"]:
-        cond = torch.cat([per_sample(self.time(t), len(x)), cond], dim=-1)
+        cond = torch.cat([per_sample(self.time(t), x.shape[0]), cond], dim=-1)
         h, skips = x.transpose(1, 2), []
         for i, blocks in enumerate(self.down):
             h = _run(blocks, h, cond)

@@ -30,17 +30,17 @@ from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
-from robo_rl.core.errors import CheckpointError, ConfigError, DataError
+from robo_rl.core.errors import ChangedSettingsError, CheckpointError, ConfigError, DataError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.core.files.durable import fsync_dir, read_json, write_atomic, write_json
 from robo_rl.core.files.lock import FolderLock
 from robo_rl.core.provenance import commit, machine, versions
 from robo_rl.core.settings import FREE_KEYS
-from robo_rl.core.text.setting_changes import change_words, setting_changes
+from robo_rl.core.text.setting_changes import SettingChange, change_words, setting_changes
 from robo_rl.data.episodes.schema import EPISODES
 from robo_rl.runs import replaced
 from robo_rl.runs.checksums import damage, write_checksums
@@ -316,13 +316,17 @@ class RunDir:
 
     def _check_same(self, config: Any, free: frozenset[str], instead: str) -> None:
         if changes := setting_changes(config, self.config(), free):
-            before, now = change_words(changes)
-            it = "settings" if len(changes) > 1 else "setting"
-            ways = f", start a new run, or {instead}" if instead else ", or start a new run"
-            raise ConfigError(
-                f"{self.path} was started with {before} and cannot be resumed with {now}. Give the {it} it "
-                f"was started with{ways}."
-            )
+            self.refuse(changes, instead)
+
+    def refuse(self, changes: list[SettingChange], instead: str = "") -> NoReturn:
+        """Raise ChangedSettingsError that names these settings with both values. instead: as in `create`."""
+        before, now = change_words(changes)
+        it = "settings" if len(changes) > 1 else "setting"
+        ways = f", start a new run, or {instead}" if instead else ", or start a new run"
+        raise ChangedSettingsError(
+            f"{self.path} was started with {before} and cannot be resumed with {now}. Give the {it} it "
+            f"was started with{ways}."
+        )
 
 
 def checkpoint_of(policy: Path) -> tuple[Path, str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robo_rl.core.errors import CheckpointError, EnvError
 from robo_rl.core.keyed_random import keyed_normal, keyed_uniform
-from robo_rl.core.protocols import Obs, StepResult
-from robo_rl.core.seeding import Seeds, episode_seeds
-from robo_rl.core.shapes import Bool, Float, Int64
+from robo_rl.core.protocols import Obs
+from robo_rl.core.shapes import Float, Int64
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from sim.compile.kernels import compile_kernel
 from sim.engines.quad.craft import Craft, load_craft
 from sim.engines.quad.layout import POS, parameters
 from sim.flight.command import MOTORS, level_physics, make_command
 from sim.flight.flight import first_sight, make_flight, obs_size
+from sim.flight.keyed_vec_env import Advanced, KeyedVecEnv
 from sim.flight.memory import layout
 from sim.flight.picture import picture
 from sim.flight.realism import Realism
@@ -34,12 +32,8 @@ from sim.flight.setting import (
 )
 from sim.tasks.flight.observation import SENSED_SIZE, FlightSenses
 from sim.tasks.flight.protocol import FlightStep, FlightTask
-from sim.vec.device_restarts import DeviceRestarts
-from sim.vec.history import place_of, seeds_of
-from sim.vec.vec_env import METADATA, check_lane_count, clipped_action, take_seeds
 
 _START, _SENSOR = 0, 1  # streams of an episode's random numbers
-_SAVED = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_tally")
 
 
 def flight_spec(
@@ -61,7 +55,7 @@ def flight_spec(
     return EnvSpec(name, {"state": state}, action, task.max_steps, 1 / task.dt_s)
 
 
-class QuadVecEnv:
+class QuadVecEnv(KeyedVecEnv):
     """n drones in one flight task; each episode is a pure function of its seed and its actions.
 
     compiled: None compiles from 64 lanes on, because for fewer lanes compiling takes longer than it saves.
@@ -69,17 +63,14 @@ class QuadVecEnv:
     (n,) [m] holds it in the step that ends the episode; it is infinite in all other steps and where the
     episode ended early.
 
-    `measured` and `reference` are inputs of classical controllers and their experts, not of policies. All
-    tensors are on `device`, the CPU unless `move_to` was called; from `keep_on_device` on episodes restart by
-    mask, without the host's knowledge.
+    `measured` and `reference` are inputs of classical controllers and their experts, not of policies.
     """
 
+    saved = ("_state", "_memory", "_external", "_obs", "_episode_seed", "_age", "_tally")
     _state: Tensor  # (17, n)
     _memory: Tensor
     _external: Tensor
     _obs: Tensor  # (o, n)
-    _episode_seed: Tensor  # (n,) of the running episodes
-    _age: Tensor  # (n,) steps of the running episodes
     _tally: Tensor  # (n,) of the task, for its verdict
 
     def __init__(
@@ -91,8 +82,7 @@ class QuadVecEnv:
         max_episode_steps: int | None = None,
         compiled: bool | None = None,
     ) -> None:
-        check_lane_count(num_envs, 0)
-        self.num_envs, self.metadata = num_envs, METADATA
+        super().__init__(num_envs)
         self.craft: Craft = load_craft(options.craft)
         check_options(task, options)
         whole: Any = measured_task(task, self.craft, options)
@@ -101,7 +91,6 @@ class QuadVecEnv:
         )
         self.senses = senses_of(task, options)
         physics, step = level_physics(options.commanded, self.task.dt_s), None
-        self._movable = True
         if (other := other_step(options, self.craft, self.task, num_envs)) is not None:
             (physics, step), compiled, self._movable = other, False, False
         small_s = physics.dt_s / physics.substeps
@@ -109,10 +98,6 @@ class QuadVecEnv:
         self.spec = flight_spec(self.task, self.senses, options, self.command.spec)
         self._task_state_slice = layout(self.task, self.senses, Realism()).task_state
         self._params = parameters(self.craft, small_s)
-        self._seeds: Iterator[int] | None = None
-        self._pending: Tensor | None = None
-        self._restarts: DeviceRestarts | None = None
-        self._resident = False
         self._function = make_flight(
             self.craft, physics, self.task, self.senses, step=step, level=options.commanded
         )
@@ -127,85 +112,23 @@ class QuadVecEnv:
                     self._state.new_zeros(SENSED_SIZE, num))  # fmt: skip
         self._flight = compile_kernel(self._function, examples, eager=not self._compiled)
 
-    def move_to(self, device: torch.device) -> bool:
-        """Compute on this device from now on. Call before `reset`. Returns False for an engine of the CPU."""
-        if self._movable and self.device != device:
-            self._place(device)
-        return self._movable
-
-    def keep_on_device(self) -> bool:
-        self._resident = self._movable
-        return self._resident
-
-    def reset(self, seeds: Seeds) -> Obs:
-        coming = episode_seeds(seeds, self.num_envs)
-        first = take_seeds(coming, self.num_envs)
-        self._seeds, self._pending = coming, None
-        self._begin_all(torch.tensor(first, device=self.device))
-        self._restarts = DeviceRestarts(coming, self.num_envs, self.device) if self._resident else None
-        return self._given()
-
     def _given(self) -> Obs:
         """Observations for the caller to keep."""
         return {"state": self._obs.T.clone(memory_format=torch.contiguous_format)}
 
-    def step(self, action: Float[Tensor, "n a"]) -> StepResult:
-        self.step_async(action)
-        return self.step_wait()
-
-    def step_async(self, action: Float[Tensor, "n a"]) -> None:
-        if self._seeds is None:
-            raise EnvError("step before reset: call reset(seeds) first.")
-        if self._restarts is not None:
-            clipped = self._restarts.clipped(action, self.spec)
-        else:
-            clipped = torch.from_numpy(clipped_action(action, self.spec, self.num_envs)).to(self.device)
-        self._pending = self.spec.action.normalize(clipped).T.contiguous()
-
-    @torch.no_grad()
-    def step_wait(self) -> StepResult:
-        if self._pending is None or self._seeds is None:
-            raise EnvError("step_wait without step_async: there is no step to wait for.")
+    def _advance(self, action: Float[Tensor, "4 n"]) -> Advanced:
         noise = keyed_normal(self._episode_seed, self._age + 1, SENSED_SIZE, _SENSOR)
         self._state, self._memory, self._obs, cost, left, _ = self._flight(
-            self._state, self._memory, self._pending, self._params, self._external, noise
+            self._state, self._memory, action, self._params, self._external, noise
         )
-        self._pending = None
         self._age = self._age + 1
         terminated = left > 0.0
-        truncated = (self._age >= self.task.max_steps) & ~terminated
         flying = FlightStep(self._from_goal(), self._task_state, self._age, terminated)
         self._tally = self.task.tally(self._tally, flying)
         success, error_m = self.task.verdict(self._tally, flying)
-        ended, seed, final = terminated | truncated, self._episode_seed, self._given()
-        self._restart(ended)
-        info = {
-            "final_obs": final,
-            "final_mask": ended,
-            "success": success,
-            "episode_seed": seed.clone(),
-            "next_seed": self._episode_seed.clone(),
-        }
-        if error_m is not None:
-            info["error_m"] = error_m
-        return self._given(), self.task.reward(cost), terminated, truncated, info
-
-    def _restart(self, ended: Bool[Tensor, " n"]) -> None:
-        """Start the next episodes where the last ones ended: by mask, or in these lanes alone."""
-        if self._restarts is not None:
-            self._restarts.note(None, self.spec.name)
-            for name, new in self._first_step(self._restarts.seeds.take(ended, self._episode_seed)).items():
-                setattr(self, name, torch.where(ended, new, getattr(self, name)))
-        elif ended.any():
-            assert self._seeds is not None
-            lanes = ended.nonzero()[:, 0]
-            seeds = torch.tensor(take_seeds(self._seeds, len(lanes)), device=self.device)
-            for name, new in self._first_step(seeds).items():
-                setattr(self, name, getattr(self, name).index_copy(-1, lanes, new))
-
-    def _begin_all(self, seeds: Int64[Tensor, " n"]) -> None:
-        for name, value in self._first_step(seeds).items():
-            setattr(self, name, value)
+        return Advanced(
+            self.task.reward(cost), terminated, success, {} if error_m is None else {"error_m": error_m}
+        )
 
     def _first_step(self, seeds: Int64[Tensor, " k"]) -> dict[str, Tensor]:
         """All that changes, at the start of episodes with these seeds. The last axis counts lanes."""
@@ -215,7 +138,11 @@ class QuadVecEnv:
         noise = keyed_normal(seeds, 0, SENSED_SIZE, _SENSOR)
         memory, obs = first_sight(state, external, noise, self.command.hover, self.task, self.senses)
         age, tally = torch.zeros_like(seeds), torch.zeros_like(state[0])
-        return dict(zip(_SAVED, (state, memory, external, obs, seeds, age, tally), strict=True))
+        return dict(zip(self.saved, (state, memory, external, obs, seeds, age, tally), strict=True))
+
+    @property
+    def _max_steps(self) -> int:
+        return self.task.max_steps
 
     @property
     def _task_state(self) -> Float[Tensor, "k n"]:
@@ -231,33 +158,6 @@ class QuadVecEnv:
     def reference(self) -> Float[Tensor, "10 n"]:
         """Position [m], velocity, acceleration (SI, world) and yaw [rad] for a controller to follow."""
         return self.task.reference(self._external, self._task_state)
-
-    def snapshot(self) -> dict[str, Any]:
-        """The whole state, seeds included."""
-        if self._restarts is not None:
-            self._seeds = self._restarts.seeds.synchronise()
-        place = place_of(self._seeds)
-        saved = {name.removeprefix("_"): getattr(self, name).clone() for name in _SAVED}
-        seeds = {
-            "seeds_root": None if place is None else list(place[0]),
-            "seeds_count": None if place is None else place[1],
-        }
-        return {"env": self.spec.name, **saved, **seeds}
-
-    def restore(self, snapshot: Mapping[str, Any], seeds: Iterator[int] | None = None) -> Obs:
-        found = tuple(snapshot["state"].shape) if "state" in snapshot else None
-        if snapshot.get("env") != self.spec.name or found != tuple(self._state.shape):
-            raise CheckpointError(
-                f"The snapshot is of {snapshot.get('env')} with a state of shape {found}, expected "
-                f"{self.spec.name} with {tuple(self._state.shape)}. Restore it in its own environment."
-            )
-        for name in _SAVED:
-            setattr(self, name, snapshot[name.removeprefix("_")].to(self.device, copy=True))
-        self._seeds = seeds or seeds_of(snapshot) or self._seeds
-        self._pending = None
-        if self._resident and self._seeds is not None:
-            self._restarts = DeviceRestarts(self._seeds, self.num_envs, self.device)
-        return self._given()
 
     def render(self, lane: int = 0) -> Tensor:
         values = (self._state, self._from_goal())

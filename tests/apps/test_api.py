@@ -82,6 +82,7 @@ def test_pretrain_gives_train_an_encoder(tmp_path: Path) -> None:
     assert rr.train(data=data, out=tmp_path / "base", steps=1, batch_size=2, image=image).policy_path.is_dir()
 
 
+@pytest.mark.long
 def test_export_and_load(run: Path, dataset: Path, tmp_path: Path) -> None:
     """Exported, and loaded as a contract and as a policy."""
     bundle = rr.export(run, out=tmp_path / "bundle", noise="zero")

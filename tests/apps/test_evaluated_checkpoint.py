@@ -48,6 +48,7 @@ def test_evaluated_checkpoints_resume(dataset: Path, stopped: Path, run: Path) -
     assert (stopped / weights).read_bytes() == (run / weights).read_bytes()
 
 
+@pytest.mark.long
 def test_the_success_of_a_checkpoint_is_exported(stopped: Path, tmp_path: Path) -> None:
     """The note is kept in the run's folder; it is that of the checkpoint's weights alone."""
     evaluated(f"{stopped}@8")

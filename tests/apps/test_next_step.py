@@ -204,6 +204,7 @@ def test_a_viewed_environment_is_collected_from() -> None:
     )
 
 
+@pytest.mark.long
 def test_the_verbs_print_their_next_step_and_the_runtime_of_their_times(
     dataset: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

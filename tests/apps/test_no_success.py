@@ -98,6 +98,7 @@ def measured(base: Path) -> Path:
     return base
 
 
+@pytest.mark.long
 def test_no_success_is_stored_listed_or_published(
     measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,6 +179,7 @@ def test_auto_chooses_by_returns(base: Path, data: Path, tmp_path: Path) -> None
     assert stage["after"]["n"] > 10
 
 
+@pytest.mark.long
 def test_stages_choose_by_returns(base: Path, data: Path, tmp_path: Path) -> None:
     """The same with few environments."""
     given = ["finetune", f"base={base}", f"demos={data}", "num_workers=0", "final_episodes=2", "device=cpu"]

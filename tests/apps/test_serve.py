@@ -184,6 +184,7 @@ def test_mistakes_are_one_sentence(
     assert said.count("\n") == 1
 
 
+@pytest.mark.long
 def test_policy_folder_is_served_with_its_normaliser(run: Path) -> None:
     """The identity of a run's policy equals that of the bundle exported from it."""
     from policies.deploy.bundle import load_bundle

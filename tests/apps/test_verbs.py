@@ -60,6 +60,7 @@ def test_training_writes_policy_checkpoints_and_metrics(run: Path) -> None:
     assert list((run / "tb").iterdir())
 
 
+@pytest.mark.long
 def test_killed_training_resumes_to_the_same_policy(dataset: Path, run: Path, tmp_path: Path) -> None:
     """SIGKILL during training, then resume=true: weights and metrics equal those of an uninterrupted run."""
     code = (
@@ -233,6 +234,7 @@ def test_read_only_policy_is_evaluated(run: Path, tmp_path: Path, capsys: pytest
     assert f"success not saved in {policy} (Is a directory)" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_export_and_run_keep_the_measured_success(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,6 +254,7 @@ def test_export_and_run_keep_the_measured_success(
     assert evaluate.main(evaluate_config(tmp_path / "bundle", episodes=1)) == 0
 
 
+@pytest.mark.long
 def test_success_at_another_noise_is_not_exported(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -119,6 +119,17 @@ def test_every_corruption_is_found_in_its_episode(dataset: Path, case: str) -> N
     assert "episode 000001" in str(faults[0])
 
 
+@pytest.mark.parametrize(
+    ("success", "label"),
+    [(None, "no success label"), (True, "the label success"), (False, "the label failure")],
+)
+def test_the_label_of_an_interrupted_episode_is_told(dataset: Path, success: bool | None, label: str) -> None:
+    """One that was labelled later has a label."""
+    _edit(dataset / EPISODE / "episode.json", complete=False, success=success)
+    (fault,) = validate(dataset)
+    assert fault.what_to_do.startswith(f"It has {label}. Keep it if its motion is good")
+
+
 def test_valid_dataset_has_no_faults(sound: Path) -> None:
     """A valid dataset has no fault."""
     assert validate(sound) == []

@@ -9,7 +9,14 @@ import torch
 
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import SEGMENTS
-from robo_rl.nets.image_encoder import ImageEncoder, ImageEncoderConfig, ResidualStage, SpatialSoftmax
+from robo_rl.nets.image_encoder import (
+    ImageEncoder,
+    ImageEncoderConfig,
+    ResidualStage,
+    SpatialSoftmax,
+    check_positions,
+    last_map,
+)
 
 TINY = ImageEncoderConfig(widths=[8, 16], features=12, keypoints=4, crop=0.75)
 
@@ -51,6 +58,37 @@ def test_bad_settings_are_refused() -> None:
         ImageEncoder((8, 8, 1), TINY)
     with pytest.raises(ConfigError, match=r"image\.pool=max cannot be used, expected: softmax \| mean"):
         ImageEncoder((8, 8, 3), ImageEncoderConfig(pool="max"))
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 3), (17, 18, 3), (18, 40, 3), (24, 24), (36, 35, 1), (5, 3, 3)])
+@pytest.mark.parametrize("widths", [[4], [4, 4, 4], [4, 4, 4, 4]])
+def test_the_last_map_is_that_of_the_network(shape: tuple[int, ...], widths: list[int]) -> None:
+    """Where it is one pixel, different pictures have the same key points, and a new encoder is refused."""
+    torch.manual_seed(0)
+    config = ImageEncoderConfig(widths=widths, keypoints=4)
+    encoder = ImageEncoder(shape, config, classes=shape[2:] == (1,))
+    maps: list[torch.Size] = []
+    encoder.pool.register_forward_pre_hook(lambda _, given: maps.append(given[0].shape[-2:]))
+    pictures = torch.randint(0, 4, (2, *shape), dtype=torch.uint8)
+    features = encoder(pictures if len(shape) == 3 else pictures.float())
+    assert maps == [last_map(shape, config)]
+    if maps != [(1, 1)]:
+        check_positions({"image.view": shape}, config)
+        return
+    assert features[0].equal(features[1])
+    with pytest.raises(ConfigError, match=r"leaves one pixel .* of image\.view .* image\.pool=softmax"):
+        check_positions({"image.view": shape}, config)
+
+
+def test_every_picture_is_checked() -> None:
+    """The second is too small; the settings are named as they are typed, and a mean of one pixel is used."""
+    shapes = {"image.view": (84, 84, 3), "depth.hand": (16, 16)}
+    config = ImageEncoderConfig()
+    with pytest.raises(ConfigError, match=r"method\.image\.widths=.* 14 x 14 .* of depth\.hand has"):
+        check_positions(shapes, config, "method.image.")
+    check_positions(shapes, ImageEncoderConfig(pool="mean"))
+    with pytest.raises(ConfigError, match="76 x 76"):
+        check_positions(shapes, ImageEncoderConfig(widths=[4] * 6))
 
 
 @pytest.mark.parametrize("widths", [[50], [40, 100], [17, 34]])

@@ -288,6 +288,7 @@ def imitated(request: pytest.FixtureRequest) -> GenerativePolicy:
     return spread_base(policy_of(request.param))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_reward_of_a_bandit_rises(name: str, imitated: GenerativePolicy) -> None:
     """Plumbing: every method moves the deployed policy towards the target within a few rounds."""

@@ -9,8 +9,18 @@ from typing import Any
 import pytest
 
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
+from robo_rl.core.text.instruction import MOST_BYTES
 from sim import registry
-from sim.registry import has_dense_reward, list_envs, make_env, make_expert
+from sim.registry import (
+    has_dense_reward,
+    list_envs,
+    longest_instruction,
+    make_env,
+    make_expert,
+    numbers_of,
+    task_in,
+    tasks_in,
+)
 
 
 @pytest.mark.parametrize(
@@ -228,3 +238,12 @@ def test_an_id_of_ones_own_needs_its_module() -> None:
     with pytest.raises(UnknownNameError) as caught:
         make_env("peg-insert-side-v2", 1)
     assert "<module>" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["gym/my_envs:Mine-v0", "robot/arm:left", "quad/hover:history=2"])
+def test_an_environment_of_one_task_is_asked_for_its_tasks(name: str) -> None:
+    """Also where the colon is no mark of options: every verb asks for the tasks before it begins."""
+    assert tasks_in(name) == ()
+    assert task_in(name, 3) == 0
+    assert numbers_of(name, ()) == []
+    assert longest_instruction(name) == MOST_BYTES

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from robo_rl.apps.cli.aliases import by_engine
 from robo_rl.apps.cli.multirun import FLAGS, Ended, multirun, skips
+from robo_rl.apps.cli.resumed import refuse_changed
 from robo_rl.apps.cli.settings_file import check_keys, expand
 from robo_rl.apps.cli.user_code import user_line
 from robo_rl.apps.cli.verbs import VERBS
 from robo_rl.core.errors import (
+    ChangedSettingsError,
     MissingDependencyError,
     RoboRLError,
     UnknownNameError,
@@ -47,7 +49,7 @@ def _one_of_sweep(name: str, words: list[str], origin: dict[str, Path]) -> Ended
     """Run one combination of a sweep. An error is printed and returned; Ctrl-C ends the sweep."""
     try:
         name, words = _in_full(name, words, origin)
-        return 0 if skips(name, words) else _call(name, words), ""
+        return 0 if skips(name, words) else _call(name, words, origin), ""
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -92,7 +94,7 @@ def _dispatch(arguments: list[str]) -> int:
         raise UnknownNameError("verb", name, VERBS)
     load_plugins()
     sweeps = bool(set(FLAGS) & set(rest))
-    rest, origin = expand([word for word in rest if word not in FLAGS], name)
+    rest, origin = expand([word for word in rest if word not in FLAGS], name, sweeps=sweeps)
     if sweeps and not {"-h", "--help"} & set(rest):
         return multirun(name, rest, lambda words: _one_of_sweep(name, words, origin))
     name, rest = _in_full(name, rest, origin)
@@ -101,7 +103,7 @@ def _dispatch(arguments: list[str]) -> int:
 
         print(verb_help(name, [word for word in rest if "=" in word], everything="all" in rest))
         return 0
-    return _call(name, ["json=true" if argument == "--json" else argument for argument in rest])
+    return _call(name, ["json=true" if argument == "--json" else argument for argument in rest], origin)
 
 
 def _in_full(name: str, words: list[str], origin: dict[str, Path]) -> tuple[str, list[str]]:
@@ -137,15 +139,22 @@ def _split(arguments: list[str]) -> tuple[str, list[str]]:
     return arguments[0], arguments[1:]
 
 
-def _call(name: str, overrides: list[str]) -> int:
+def _call(name: str, overrides: list[str], origin: Collection[str]) -> int:
+    """Run the verb. origin: settings that come from a file."""
     from robo_rl.apps.cli.config import load_config
     from robo_rl.apps.cli.help import load_schema
     from robo_rl.core.packages import install_command
 
+    config: Any = None
     try:
-        config: Any = load_config(name, overrides, load_schema(VERBS[name]))
+        config = load_config(name, overrides, load_schema(VERBS[name]))
         module, function = VERBS[name].target.split(":")
         return int(getattr(import_module(module), function)(config) or 0)
+    except ChangedSettingsError:
+        raise
+    except RoboRLError:
+        refuse_changed(name, overrides, origin, config)
+        raise
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] in OURS:
             raise

@@ -18,25 +18,42 @@ from robo_rl.core.settings import free_keys
 
 KEY = "config"
 RUN_FILE = "config.yaml"  # in a run folder
+# What a verb learns from: a setting, and the short forms of it. A command without it does not repeat the one
+# that started the run. Of several, the first that the run has counts.
+_INPUTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "train": (("data",),),
+    "pretrain": (("data",),),
+    "finetune": (("base",), ("env", "task", "suite")),
+    "distill": (("teacher",),),
+    "fly": (("task",),),
+    "swarm": (),
+    "vision": (),
+    "mission": (),
+}
 _TRUE = {"true", "yes", "y", "on", "1"}  # as hydra reads a switch, in capitals, too
 
 
-def expand(words: Sequence[str], verb: str) -> tuple[list[str], dict[str, Path]]:
+def expand(words: Sequence[str], verb: str, *, sweeps: bool = False) -> tuple[list[str], dict[str, Path]]:
     """The words with `config=<file>` replaced by its settings, and the file of each of these.
 
     A key on the command line replaces the file's value, and `method=<name>` replaces the file's `method`, but
     not its `method.<key>`. `resume=true out=<run>` takes the settings of the run if no other is given than
-    those of `free_keys`. Raises ConfigError for a repeated key or a file without settings.
+    those of `free_keys`, or if the input of the verb is missing: the verb then refuses what has changed.
+    sweeps: `out` is the folder around several runs. Raises ConfigError for a repeated key or a file without
+    settings.
     """
     refuse_repeats(words)
     given = {word.partition("=")[0] for word in words if "=" in word}
     files = [word.partition("=")[2] for word in words if word.startswith(f"{KEY}=")]
     rest = [word for word in words if not word.startswith(f"{KEY}=")]
-    if not files and (of_run := _settings_of_run(rest, verb)) is not None:
+    of_run = None if files or sweeps else _settings_of_run(rest, verb)
+    if of_run is not None:
         files, given = [str(of_run)], given | {"overwrite"}
     if not files:
         return rest, {}
     values = {key: value for key, value in flat(read_mapping(files[0])) if key not in given}
+    if of_run is not None:  # those of the run's method would be applied to the one that is given
+        values = {key: value for key, value in values.items() if not _groups_of(key) & given}
     first = [word for word in rest if "=" not in word]  # `up arm_sim`: a word without a key stays first
     typed = [word for word in rest if "=" in word]
     return [*first, *(f"{key}={value}" for key, value in values.items()), *typed], dict.fromkeys(
@@ -50,13 +67,30 @@ def resumes(word: str) -> bool:
     return key == "resume" and value.strip("'\"").lower() in _TRUE
 
 
+def _groups_of(key: str) -> set[str]:
+    """`method` and `method.map` of `method.map.scale`."""
+    parts = key.split(".")
+    return {".".join(parts[:depth]) for depth in range(1, len(parts))}
+
+
 def _settings_of_run(words: Sequence[str], verb: str) -> Path | None:
-    """Settings of the run that these words resume, if they name nothing else that belongs to a run."""
+    """Settings of the run that these words resume; None for words that repeat the command of the run."""
     given = dict(word.split("=", 1) for word in words if "=" in word)
-    if not any(map(resumes, words)) or "out" not in given or not given.keys() <= free_keys(verb):
+    if not any(map(resumes, words)) or "out" not in given:
         return None
     file = Path(given["out"]).expanduser() / RUN_FILE
-    return file if file.is_file() else None
+    if not file.is_file():
+        return None
+    return file if given.keys() <= free_keys(verb) or _lacks_input(given.keys(), verb, file) else None
+
+
+def _lacks_input(given: Collection[str], verb: str, file: Path) -> bool:
+    """True for a verb that trains if nothing that is given is what its run learns from."""
+    if verb not in _INPUTS:
+        return False
+    saved = read_mapping(str(file))
+    forms: tuple[str, ...] = next((forms for forms in _INPUTS[verb] if saved.get(forms[0]) is not None), ())
+    return not any(form in given for form in forms)
 
 
 def check_keys(verb: str, words: Sequence[str], origin: Mapping[str, Path], known: Collection[str]) -> None:

@@ -31,15 +31,17 @@ class Notice:
 
 
 class Notices:
-    """Newest sentences for the operator, which also go to the log. A repetition within 5 s is dropped."""
+    """Newest sentences for the operator, which also go to the log. A repetition within 5 s is dropped, except
+    of a change that has to be told each time.
+    """
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log, self._kept, self._count = log, deque[Notice](maxlen=MOST_NOTICES), 0
 
-    def tell(self, text: str, level: str = "info") -> None:
-        """Add a sentence."""
+    def tell(self, text: str, level: str = "info", *, each_time: bool = False) -> None:
+        """Add a sentence. each_time: also if it was told a moment ago."""
         at_s = time.time()
-        if any(notice.text == text and at_s - notice.at_s < 5.0 for notice in self._kept):
+        if not each_time and any(n.text == text and at_s - n.at_s < 5.0 for n in self._kept):
             return
         self._count += 1
         self._kept.append(Notice(self._count, level, text, at_s))

@@ -7,7 +7,8 @@ tick, as in `hardware.recording.frames`. The last frame waits for the label: a s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,16 @@ IDLE, RECORDING, PAUSED, ENDED = "idle", "recording", "paused", "ended"
 EDITING = "editing"  # committed episodes are being changed
 
 
+class UnreachableError(DataError):
+    """A dataset whose folder cannot be read or written now, such as one on a disk that was unplugged."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"The dataset {path} cannot be reached ({error.strerror or error}). Connect its disk again, or "
+            "put the folder back."
+        )
+
+
 @dataclass(frozen=True)
 class PendingFrame:
     """One frame that is complete but for its reward."""
@@ -40,23 +51,35 @@ class PendingFrame:
 
 @dataclass
 class Tally:
-    """Episodes of the dataset by their labels."""
+    """Episodes of the dataset by their labels. An interrupted one is counted as such, unless it failed,
+    because `robo-rl train` leaves it out as well.
+    """
 
     episodes: int = 0
     successes: int = 0
     failures: int = 0
+    interrupted: int = 0
 
-    def count(self, success: bool | None) -> None:
+    def count(self, success: bool | None, complete: bool = True) -> None:
         """Add one episode."""
         self.episodes += 1
-        self.successes += success is True
         self.failures += success is False
+        self.interrupted += not complete and success is not False
+        self.successes += complete and success is True
+
+    def trainable(self, rule: str) -> int:
+        """Number of the episodes that `robo-rl train learn_from=<rule>` learns from."""
+        if rule == "all":
+            return self.episodes
+        return self.successes if rule == "success" else self.episodes - self.failures - self.interrupted
 
 
 def tally_of(path: Path) -> Tally:
     """Counts of a dataset."""
-    totals = EpisodeStore(path).totals
-    return Tally(totals.episodes, totals.successes, totals.labelled - totals.successes)
+    tally = Tally()
+    for episode in EpisodeStore(path):
+        tally.count(episode.success, episode.meta.complete)
+    return tally
 
 
 def checked_instruction(text: str) -> str:
@@ -70,7 +93,8 @@ class Episodes:
     """Writes episodes into a dataset. most_frames: length at which an episode ends by itself.
 
     committed: called with (number, frames, success) after each commit. Methods return a sentence for the
-    operator; they raise no error for a full disk, which ends and commits the running episode.
+    operator; they raise no error for a full disk, which ends and commits the running episode. While the
+    folder of the dataset cannot be reached they raise DataError, and keep the running episode.
     """
 
     def __init__(
@@ -106,12 +130,14 @@ class Episodes:
     def start(self) -> str:
         """Begin an episode. Raises DiskFullError below the floor, DataError while one runs."""
         self.require_idle()
-        self._running = self._writer.episode(
-            task=self.instruction, operator=self._operator, info=self._info()
-        )
+        with self._reachable():
+            number = self._writer.next_number
+            self._running = self._writer.episode(
+                task=self.instruction, operator=self._operator, info=self._info()
+            )
         self._seen = self._held = None
         self.state, self.frames, self.marks, self.intervened = RECORDING, 0, 0, False
-        return f"recording episode {self._writer.next_number}"
+        return f"recording episode {number}"
 
     def frame(
         self,
@@ -131,7 +157,8 @@ class Episodes:
             seen, seen_ns = self._seen
             frame = PendingFrame(seen, action, intervention, {**seen_ns, "t_command_ns": command_ns})
             try:
-                self._write_held(0.0, False)
+                with self._reachable():
+                    self._write_held(0.0, False)
             except DiskFullError as error:
                 return self._end_full(error)
             self._held = frame
@@ -151,7 +178,8 @@ class Episodes:
             )
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         mark = RewardMark(self.frames, reward, self._operator, at)
-        self._running.annotate(with_mark(self._running.info, mark))
+        with self._reachable():
+            self._running.annotate(with_mark(self._running.info, mark))
         self.marks += 1
         return f"marked frame {self.frames} with reward {reward:+g}"
 
@@ -176,8 +204,14 @@ class Episodes:
         return "ended: save it as a success or a failure, or discard it"
 
     def instruct(self, text: str) -> str:
-        """Set the instruction of the present episode, and of the next ones. Raises ConfigError."""
-        self.instruction = checked_instruction(text)
+        """Set the instruction of the present episode, also for one that is salvaged, and of the next ones.
+        Raises ConfigError.
+        """
+        checked = checked_instruction(text)
+        if self._running is not None:
+            with self._reachable():
+                self._running.annotate(task=checked)
+        self.instruction = checked
         return f"instruction: {self.instruction or 'none'}"
 
     def save(self, success: bool | None, complete: bool = True) -> str:
@@ -189,15 +223,19 @@ class Episodes:
             return "the episode had no complete frame and was thrown away"
         final_obs = None if self._seen is None else self._seen[0]
         try:
-            self._write_held(float(success is True), success is True)
-            number = self._running.commit(
-                success=success, final_obs=final_obs, complete=complete, task=self.instruction
-            )
+            with self._reachable():
+                self._write_held(float(success is True), success is True)
+                number = self._running.commit(
+                    success=success, final_obs=final_obs, complete=complete, task=self.instruction
+                )
         except DiskFullError as error:
             self.state = ENDED
             return f"{error} Then save again; the frames are kept."
+        except UnreachableError as error:
+            self.state = ENDED
+            raise DataError(f"{error} Then save again; the frames are kept.") from error
         frames, self._running, self._seen, self.state = self.frames, None, None, IDLE
-        self.tally.count(success)
+        self.tally.count(success, complete)
         self.version += 1
         label = {True: "success", False: "failure", None: "no label"}[success]
         self.saved = f"saved episode {number}: {frames} frames, {label}"
@@ -207,7 +245,8 @@ class Episodes:
         """Delete the episode."""
         if self._running is None:
             raise DataError("There is no episode to discard.")
-        self._running.discard()
+        with self._reachable():
+            self._running.discard()
         self._running, self._seen, self._held, self.state = None, None, None, IDLE
         return "the episode was thrown away"
 
@@ -216,8 +255,11 @@ class Episodes:
         said = f"{why}: nothing was being recorded"
         if self._running is not None:
             ended = self.state == ENDED
-            said = f"{why}: {self.save(None, complete=ended)}"
-        if self._running is not None:  # the disk is full: the frames stay in staging, for `recover`
+            try:
+                said = f"{why}: {self.save(None, complete=ended)}"
+            except DataError:
+                said = f"{why}: {self._writer.path} cannot be reached; the next start salvages the episode"
+        if self._running is not None:  # the frames stay in staging, for `recover`
             self._running.close()
             self._running = None
         self._writer.close()
@@ -230,13 +272,25 @@ class Episodes:
         self.state = EDITING
 
     def reopen(self) -> None:
-        """Open the dataset again, and count its episodes."""
+        """Open the dataset again, and count its episodes. Raises LockedError while another process writes it,
+        and DataError while it cannot be read; it is closed then as before.
+        """
         options = self._writer.options
-        self._writer = DatasetWriter.open(
-            self._writer.path, min_free_bytes=options.min_free_bytes, durable=options.durable
-        )
-        self.tally, self.state = tally_of(self._writer.path), IDLE
+        with self._reachable():
+            writer = DatasetWriter.open(
+                self._writer.path, min_free_bytes=options.min_free_bytes, durable=options.durable
+            )
+            self.tally = tally_of(writer.path)
+        self._writer, self.state = writer, IDLE
         self.version += 1
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        """Context manager that turns an error of the dataset's folder into UnreachableError."""
+        try:
+            yield
+        except OSError as error:
+            raise UnreachableError(self._writer.path, error) from error
 
     def _write_held(self, reward: float, terminated: bool) -> None:
         """Write the frame that waits; after an error it waits on."""
@@ -257,14 +311,15 @@ class Episodes:
         self._held = self._seen = None
         running, self._running, self.state = self._running, None, IDLE
         assert running is not None
-        if not running.frames:
-            running.discard()
-            return f"{error} The episode had no frame yet."
         try:
-            number = running.commit(complete=False, task=self.instruction)
-        except DiskFullError:
+            with self._reachable():
+                if not running.frames:
+                    running.discard()
+                    return f"{error} The episode had no frame yet."
+                number = running.commit(complete=False, task=self.instruction)
+        except (DiskFullError, UnreachableError):
             running.close()
             return f"{error} The frames are kept; robo-rl data validate recover=true saves them."
-        self.tally.count(None)
+        self.tally.count(None, complete=False)
         self.version += 1
         return f"{error} Episode {number} was ended and saved with {running.frames} frames, without a label."

@@ -43,7 +43,6 @@ from robo_rl.apps.recording.streams import RobotStreams
 from robo_rl.core.errors import DataError, RoboRLError
 from robo_rl.core.packages import pip_install
 from robo_rl.data.edit.changes import delete_episodes, relabel_episodes, undo
-from robo_rl.data.episodes.disk import free_bytes
 
 VIEW_HZ = 20.0
 
@@ -73,6 +72,7 @@ class RecordAppNode:
         self._told_task = ""
         self._scenes = 0  # messages that changed the shapes of the 3-D view
         self._told_frozen: set[str] = set()  # cameras whose freezing was told
+        self._disk = snapshot.DiskView(settings.out, self.notices.tell)
         self._silent = ""  # stream whose silence has paused the episode
         self.on_tick: list[Callable[[], None]] = []  # called at the command rate, before requests are read
         self.on_close: list[Callable[[], None]] = []  # called once, before the last episode is committed
@@ -294,6 +294,7 @@ class RecordAppNode:
         self.notices.tell(
             "EMERGENCY STOP pressed" if on else "emergency stop released; arm to go on",
             "error" if on else "info",
+            each_time=True,  # pressed, released and pressed again within a moment
         )
 
     def _call(self, service: str) -> str:
@@ -373,7 +374,7 @@ class RecordAppNode:
             "loop": {"hz": round(self.pulse.rate_hz, 1), "jitter_ms": round(self.pulse.jitter_ms, 2)},
             "latency_ms": self.latency.ms,
             "echo_ms": self.latency.echo_ms,
-            "disk_gb": round(free_bytes(self._settings.out) / 1e9, 2),
+            "disk_gb": self._disk.free_gb(),
             "floor_gb": round(self._settings.floor_bytes / 1e9, 2),
             "estop": self._pressed,
             "scene": self._scenes,

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from numpy import ndarray
 
 from robo_rl.apps.recording.desk import Notices
 from robo_rl.apps.recording.driving.drive import PageDrive
-from robo_rl.apps.recording.episodes import Episodes
+from robo_rl.apps.recording.episodes import Episodes, UnreachableError
 from robo_rl.apps.recording.streams import RobotStreams, Stream
 from robo_rl.core.shapes import Float
+from robo_rl.data.episodes.disk import free_bytes
+
+
+class DiskView:
+    """Free space on the disk of the dataset `out`. tell: called with (sentence, level)."""
+
+    def __init__(self, out: Path, tell: Callable[[str, str], None]) -> None:
+        self._out, self._tell, self._reached = out, tell, True
+
+    def free_gb(self) -> float | None:
+        """None while the folder cannot be reached, which is told when it begins."""
+        try:
+            free = free_bytes(self._out)
+        except OSError as error:
+            if self._reached:
+                self._tell(str(UnreachableError(self._out, error)), "error")
+            self._reached = False
+            return None
+        self._reached = True
+        return round(free / 1e9, 2)
 
 
 def stream_view(stream: Stream, now_s: float) -> dict[str, Any]:
@@ -53,6 +75,7 @@ def episode_view(episodes: Episodes, rate_hz: float) -> dict[str, Any]:
         "version": episodes.version,
         "successes": tally.successes,
         "failures": tally.failures,
+        "interrupted": tally.interrupted,
     }
 
 

@@ -1,7 +1,8 @@
 """Operation from a terminal, also over SSH: keys on stdin, and one status line.
 
 A terminal reports no releases, so a driving key counts as held for HOLD_S after its last character; while it
-is pressed the terminal repeats it. The same letters as on the page; a stop is `k`, the emergency stop `!`.
+is pressed the terminal repeats it. The same letters as on the page; a stop is `k`, the emergency stop `!`,
+which only presses; `U` releases it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ HELP = (
     "keys: arrows, w s move the hand, a d q e z c turn it, o l open and close a gripper; 1-9 turn a joint "
     "up, shift and digit down; space starts and ends, Enter success, f failure, x discard, r re-record, "
     "p pause, n new scene, g or b marks a good or bad moment, t let the policy run or take over, m arm, "
-    "k stop, ! EMERGENCY STOP; Ctrl-C ends and keeps what is recorded."
+    "k stop, ! EMERGENCY STOP, U releases it; Ctrl-C ends and keeps what is recorded."
 )
 SHIFTED = "!@#$%^&*("  # of a US keyboard; "!" is the emergency stop, so joint 1 turns down by "~"
 
@@ -106,8 +107,8 @@ class Terminal:
             return SaveRequest(kind="save", success=key == "\n")
         if key in ("g", "b"):
             return MarkRequest(kind="mark", reward=1.0 if key == "g" else -1.0)
-        if key == "!":
-            return EstopRequest(kind="estop", on=not view.get("estop", False))
+        if key in ("!", "U"):
+            return EstopRequest(kind="estop", on=key == "!")
         names = {
             " ": "start" if state == "idle" else "end",
             "x": "discard",
@@ -151,8 +152,9 @@ def status_line(view: Mapping[str, Any]) -> str:
     )
     clock = f" {episode['seconds']:.1f} s" if episode["state"] != "idle" else ""
     drive = view.get("drive") or {}
+    free = "dataset UNREACHABLE" if view["disk_gb"] is None else f"{view['disk_gb']:.0f} GB left"
     return (
         f"[{robot['filter']['phase']}] {episode['state']}{clock} | {episode['count']} saved, "
         f"{episode['successes']} successes | {drive.get('control', 'other')} | {ages} | "
-        f"{view['loop']['hz']:.0f} Hz | {view['disk_gb']:.0f} GB left"
+        f"{view['loop']['hz']:.0f} Hz | {free}"
     )

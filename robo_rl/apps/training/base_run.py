@@ -43,7 +43,7 @@ from robo_rl.core.settings import check_settings, free_keys
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.windows import WindowSpec
-from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.image_encoder import ImageEncoderConfig, check_positions
 from robo_rl.nets.ranks import Ranks, StopVote
 from robo_rl.rl.scale.process_group import is_rank, process_group, rank_device, reported
 from robo_rl.runs.device import device_of, pick_device, set_cpu_threads, train_in_tf32
@@ -264,6 +264,7 @@ def fresh_policy(config: TrainConfig, data: TrainData) -> GenerativePolicy | Vla
     torch.manual_seed(derive_seed("init", config.seed))
     states = data.normalizer(config.range_floor)
     policy = GenerativePolicy.build(data.spec.for_policies(), states, shape)
+    check_positions(policy.encoder.picture_shapes(), shape.image)
     if config.image.init is not None:
         start_from(policy, config.image.init)
     return policy

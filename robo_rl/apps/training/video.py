@@ -26,7 +26,7 @@ from robo_rl.core.text.instruction import INSTRUCTION, to_text
 from robo_rl.data.selection import EpisodeSelection, select_episodes
 from robo_rl.data.store import EpisodeStore
 from robo_rl.data.windows import WindowDataset, WindowSpec
-from robo_rl.nets.image_encoder import ImageEncoder
+from robo_rl.nets.image_encoder import ImageEncoder, check_positions
 from robo_rl.runs.device import pick_device, set_cpu_threads, train_in_tf32
 from robo_rl.runs.resumable import resumable
 from robo_rl.runs.run_dir import RunDir
@@ -155,12 +155,7 @@ def fresh_value(config: PretrainConfig, frames: VideoFrames) -> VideoValue:
     """Networks with weights from the seed. Raises ConfigError if the encoder cannot tell positions apart."""
     torch.manual_seed(derive_seed("init", config.seed))
     encoder = ImageEncoder(frames.shape, config.image)
-    halvings = 1 + len(config.image.widths)
-    if config.image.pool == "softmax" and max(encoder.crop_h, encoder.crop_w) <= 2**halvings:
-        raise ConfigError(
-            f"image.widths={config.image.widths} leaves one pixel of the {encoder.crop_w} x {encoder.crop_h} "
-            "that a crop has, and image.pool=softmax reads positions. Give fewer widths, or larger pictures."
-        )
+    check_positions({"these pictures": frames.shape}, config.image)
     vocabulary = frames.instructions.vocabulary if frames.instructions else 0
     return VideoValue(encoder, config.image.features, config.width, vocabulary)
 

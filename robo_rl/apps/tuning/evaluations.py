@@ -51,10 +51,13 @@ def too_costly(config: FinetuneVerb, env_steps: int, each: int) -> str:
         every = env_steps
     episodes = _episodes(config, env_steps, every, each)
     times = _count(env_steps, config.eval_every)
-    return (
+    cost = (
         f"The evaluations ({times} of {config.eval_episodes} episodes) will take about {spent} of "
-        f"{env_steps + spent} environment steps. Fewer: eval_every={every} eval_episodes={episodes}"
+        f"{env_steps + spent} environment steps."
     )
+    if _count(env_steps, every) * episodes >= times * config.eval_episodes:
+        return cost  # a very short run has the fewest already
+    return f"{cost} Fewer: eval_every={every} eval_episodes={episodes}"
 
 
 def _episodes(config: FinetuneVerb, env_steps: int, every: int, each: int) -> int:

@@ -143,10 +143,15 @@ def _last_step(root: Path, former: Path) -> tuple[dict[str, Any], str, bool]:
 
 @contextmanager
 def _held(root: Path) -> Iterator[None]:
-    """Hold a dataset for an edit. Raises DataError or LockedError if it is written or has interrupted
-    episodes.
+    """Hold a dataset for an edit. Raises DataError or LockedError if it is written, has interrupted episodes,
+    or cannot be exchanged.
     """
     DatasetMeta.load(root)
+    if is_mount_point(root):
+        raise DataError(
+            f"{root} is a mount point, which an edit cannot exchange for the edited copy. Nothing was "
+            f"changed. Move the dataset into a folder below it: {root / 'recorded'}"
+        )
     with FolderLock(root, "dataset") as lock, staging_lock(root, exclusive=True):
         if lock.is_shared:
             raise LockedError(f"This process writes {root}: close its DatasetWriter, then edit the dataset.")
@@ -156,6 +161,22 @@ def _held(root: Path) -> Iterator[None]:
                 f"Recover first: robo-rl data validate path={root} recover=true"
             )
         yield
+
+
+def is_mount_point(root: Path) -> bool:
+    """True for a folder on which a file system or another folder is mounted, as on volumes of a container."""
+    if os.path.ismount(root):
+        return True
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:  # not Linux: a folder of the same file system that is mounted there is not seen
+        return False
+    return any(_unescaped(line.split(b" ")[4]) == os.fsencode(root) for line in lines)
+
+
+def _unescaped(path: bytes) -> bytes:
+    """Path of a line of mountinfo, where blanks are octal numbers."""
+    return re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), path)
 
 
 def _link_tree(root: Path, copy: Path) -> None:

@@ -143,10 +143,16 @@ class EpisodeWriter:
         """Further facts about this episode."""
         return dict(self._meta.info)
 
-    def annotate(self, info: Mapping[str, Any]) -> None:
-        """Replace the further facts, also for an episode that is salvaged. Raises DiskFullError."""
+    def annotate(self, info: Mapping[str, Any] | None = None, *, task: str | None = None) -> None:
+        """Replace the further facts, the task, or both, also for an episode that is salvaged. Raises
+        DiskFullError.
+        """
         self._require_running()
-        self._meta = replace(self._meta, info=dict(info))
+        self._meta = replace(
+            self._meta,
+            info=self._meta.info if info is None else dict(info),
+            task=self._meta.task if task is None else task,
+        )
         draft = self._directory / f".{RECORDING_JSON}"
         with report_full_disk(self._root, "a note on the episode"):
             write_json_file(draft, self._meta.to_json())

@@ -96,7 +96,7 @@ def test_unknown_key_of_a_method_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_is_resumed_with_its_own_settings(tmp_path: Path) -> None:
-    """Only if nothing but places is given; what the run was told about other runs is not taken over."""
+    """What the run was told about other runs is not taken over; without resume=true nothing is."""
     (tmp_path / "config.yaml").write_text("out: elsewhere\nseed: 3\nresume: false\noverwrite: true\n")
     place = f"out={tmp_path}"
     assert expand(["resume=true", place, "device=cpu"], "train")[0] == [
@@ -105,10 +105,41 @@ def test_a_run_is_resumed_with_its_own_settings(tmp_path: Path) -> None:
         place,
         "device=cpu",
     ]
-    for words in ([place], [place, "resume=false"], [place, "resume=true", "seed=4"], ["resume=true"]):
+    for words in ([place], [place, "resume=false"], ["resume=true"]):
         assert expand(words, "train")[0] == words
     missing = [f"out={tmp_path / 'none'}", "resume=true"]
     assert expand(missing, "train")[0] == missing
+    assert expand([place, "resume=true", "seed=1,2"], "train", sweeps=True)[0][-1] == "seed=1,2"
+
+
+@pytest.mark.parametrize(
+    ("verb", "saved", "inputs"),
+    [
+        ("train", "data: d", ["data=d"]),
+        ("pretrain", "data: d", ["data=d"]),
+        ("distill", "teacher: t", ["teacher=t"]),
+        ("finetune", "base: b\nenv: e", ["base=b"]),
+        ("finetune", "base: null\nenv: arm/lift", ["env=arm/lift", "task=lift", "suite=arm/lift"]),
+        ("fly", "task: race", ["task=race"]),
+        ("swarm", "drones: 4", []),
+        ("vision", "teacher: null", []),
+        ("mission", "run: null", []),
+    ],
+)
+def test_other_settings_are_added_to_the_runs_if_the_input_is_missing(
+    verb: str, saved: str, inputs: list[str], tmp_path: Path
+) -> None:
+    """Words with the input repeat the command of the run, and are compared as they are."""
+    (tmp_path / "config.yaml").write_text(f"{saved}\nseed: 3\nmethod: {{name: a, map: {{scale: 1}}}}\n")
+    again = [f"out={tmp_path}", "resume=true"]
+    filled = expand([*again, "seed=4"], verb)[0]
+    assert filled[-3:] == [*again, "seed=4"]
+    assert "method.map.scale=1" in filled
+    assert "seed=3" not in filled
+    for given in inputs:
+        assert expand([*again, "seed=4", given], verb)[0] == [*again, "seed=4", given]
+    other = expand([*again, "method=b"], verb)[0]
+    assert not [word for word in other if word.startswith("method.")], "the run's method would replace it"
 
 
 @pytest.mark.parametrize("spelling", ["true", "True", "TRUE", "yes", "on", "1", "'true'"])

@@ -31,6 +31,7 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return rates_bundle(tmp_path_factory.mktemp("rates") / "bundle")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("robot", ["crazyflie", "px4", "px4_topics", "crazyswarm2"])
 def test_bundle_fits_both_links(rates: Bundle, robot: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["contract", f"bundle={rates.folder}", f"robot={robot}"]) == 0

@@ -100,6 +100,7 @@ def test_fly_figure8(tmp_path: Path) -> None:
     assert "figure8_observe" not in header
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("task", "ahead", "fact"),
     [("waypoints", 3, "completed"), ("race", 9, "lap_time_s"), ("obstacles", 12, "hit_a_cylinder")],
@@ -123,6 +124,7 @@ def test_fly_waypoints_and_race(task: str, ahead: int, fact: str, tmp_path: Path
     assert f"{task}_act" in (out / "policy.h").read_text()
 
 
+@pytest.mark.long
 def test_fly_level_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Commands over a link: the bundle states level, units and limits; controllers use the same link."""
     out = tmp_path / "fly"

@@ -36,6 +36,7 @@ def untrained(folder: Path, task: str, **settings: Any) -> str:
     return f"run={folder}"
 
 
+@pytest.mark.long
 def test_mission_is_planned_flown_and_plotted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """PID follows the path and satisfies the formula; an untrained policy falls, which is reported."""
     run = untrained(tmp_path / "run", "figure8")

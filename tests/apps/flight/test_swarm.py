@@ -80,6 +80,7 @@ def test_densities_follow_the_curriculum() -> None:
     assert densities == [0.0, pytest.approx(0.4, abs=0.08)]
 
 
+@pytest.mark.long
 def test_swarm_writes_results_picture_video_and_bundle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,6 +83,7 @@ def test_zero_policy_hovers_at_its_start() -> None:
     assert trial.reached.shape == (2, 3)
 
 
+@pytest.mark.long
 def test_transfer_of_a_swarm_to_pybullet(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

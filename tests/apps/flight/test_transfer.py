@@ -49,6 +49,7 @@ def untrained(folder: Path, config: FlyConfig) -> None:
     )
 
 
+@pytest.mark.long
 def test_transfer_flies_in_both_engines(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ SMALL = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_vision_writes_results_video_and_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The contract names image and state with their rates; the table has teacher, student and student without
     camera.

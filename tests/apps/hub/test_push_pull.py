@@ -75,6 +75,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.long
 def test_push_and_pull_of_a_bundle(hub: FakeHub, made: Path, tmp_path: Path) -> None:
     """Private, in one commit, weights by LFS; every byte is restored, and the card states the success."""
     assert push.main(PushConfig(str(made / "bundle"), "me/point")) == 0

@@ -87,6 +87,7 @@ def test_imported_episodes_have_the_contract_of_the_task(driven: Path, tmp_path:
         assert not episode.intervention.any()  # nobody but the human drove
 
 
+@pytest.mark.long
 def test_bundle_trained_on_recordings_fits_the_robot(
     driven: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

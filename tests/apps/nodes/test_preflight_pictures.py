@@ -30,6 +30,7 @@ def test_table_of_cameras_is_that_of_the_scenes() -> None:
         assert cameras == set(SCENES[scene])
 
 
+@pytest.mark.long
 def test_advice_for_a_bundle_with_pictures_can_be_followed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

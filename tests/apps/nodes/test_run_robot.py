@@ -48,6 +48,7 @@ def reach(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return arm_bundle(tmp_path_factory.mktemp("reach") / "bundle", env=make_env("arm6/reach", 1).spec)
 
 
+@pytest.mark.long
 def test_run_arm_reports_ticks_and_interventions(
     reach: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,6 +225,7 @@ except KeyboardInterrupt as stop:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", ["mujoco", "torch"])
 def test_signal_while_loading_ends_at_once(reach: Bundle, tmp_path: Path, module: str) -> None:
     """SIGINT and SIGTERM during an import, before and after the verb handles signals itself."""

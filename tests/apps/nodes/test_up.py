@@ -209,6 +209,7 @@ def test_up_and_ctrl_c_of_the_simulated_arm() -> None:
     assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
 
+@pytest.mark.long
 def test_two_cameras_are_published_and_recorded(seeing_robot: str, tmp_path: Path) -> None:
     """Each in its own process over DDS, on its own topic; the recording holds both."""
     words = f"robot={seeing_robot}", "camera=pattern+pattern", f"record={tmp_path / 'recordings'}"
@@ -360,6 +361,7 @@ def test_goal_of_another_size_is_reported_first(
     assert f"Next:   robo-rl up arm_sim bundle={blind}" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_missing_pictures_are_reported_first(tmp_path: Path) -> None:
     """A bundle whose camera no node of the set has is refused; where another program may send its pictures,
     a message says so.

@@ -249,7 +249,7 @@ def test_a_dialog_hides_neither_the_emergency_stop_nor_errors(browser: Any, live
     assert cell.armed
     page.keyboard.press("v")
     page.click("#review .estop")
-    page.wait_for_selector("#review .estop:has-text('RELEASE')")
+    page.wait_for_selector("#review .estop:has-text('STOP IS PRESSED')")
     live.wait(lambda: not cell.armed)
     assert page.locator("#review #toast").is_visible()
     live.close_server()

@@ -138,6 +138,20 @@ def test_a_token_is_asked_for_once_and_kept_in_a_cookie(client: Callable[..., An
     assert page.get("/api/facts").json() == FACTS
 
 
+def test_apps_of_one_host_have_their_own_cookies(desk: Desk, tmp_path: Path) -> None:
+    """Browsers send a cookie to every port of a host: the second login would end the first one."""
+    from robo_rl.apps.recording.web.server import PageServer
+
+    cookies = list[str]()
+    for port in (8642, 8643):
+        access = Access.of("127.0.0.1", port, TOKEN, loopback=True)
+        server = PageServer(desk, access, Review(tmp_path), FACTS)
+        page = testclient.TestClient(server.app, f"http://localhost:{port}", follow_redirects=False)
+        cookies.append(page.post("/", content=f"token={TOKEN}").headers["set-cookie"].split("=")[0])
+        assert page.get("/api/facts").status_code == 200
+    assert cookies[0] != cookies[1]
+
+
 def test_a_long_form_is_not_read_to_its_end(client: Callable[..., Any]) -> None:
     """Somebody without the token would fill the memory of the robot's computer: 2 KB are read, not 100 MB."""
     page, parts, statuses = client(TOKEN), [True] * 1599 + [False], list[int]()

@@ -247,7 +247,7 @@ def test_a_lost_connection_and_an_emergency_stop_are_told(browser: Any, live: Li
     page.click("#estop")
     page.wait_for_selector("#hint:has-text('Release it, press Arm')")
     assert page.locator("#arm").is_disabled()
-    page.click("#estop")
+    page.click("#banner button:has-text('Release')")
     page.wait_for_selector("#arm:enabled")
     live.close_server()
     page.wait_for_selector(".cameras figure b:has-text('no connection')")

@@ -14,6 +14,7 @@ from hardware.nodes.shared.intervention_flag import InterventionFlag
 from hardware.topics import JOINT_JOG, RECORDER_REQUEST, TASK, TELEOP_FAULT
 from robo_rl.apps.datasets.show import episode_text
 from robo_rl.apps.recording.dataset import longest_frames, spec_of
+from robo_rl.apps.recording.episodes import Tally
 from robo_rl.conf.record import RecordingSettings
 from robo_rl.data.episodes.dataset_writer import DatasetWriter
 from robo_rl.data.episodes.reward_marks import marked_reward, reward_marks
@@ -284,6 +285,8 @@ def test_the_emergency_stop_disarms(cell: RecordingCell) -> None:
     cell.run(0.1)
     cell.ask(kind="arm")
     assert cell.armed
+    cell.ask(kind="estop", on=True)
+    assert cell.said.count("EMERGENCY STOP pressed") == 2  # each one is told, however soon
 
 
 def test_a_policy_acts_within_episodes_alone(cell: RecordingCell) -> None:
@@ -387,6 +390,34 @@ def test_marks_of_a_killed_episode_are_salvaged(cell: RecordingCell, tmp_path: P
     (episode,) = EpisodeStore(tmp_path / "copy")
     assert [mark.reward for mark in reward_marks(episode.meta)] == [0.5]
     assert not episode.meta.complete
+
+
+def test_the_newest_instruction_of_a_killed_episode_is_salvaged(cell: RecordingCell, tmp_path: Path) -> None:
+    """One that was changed while the episode ran; the marks stay."""
+    cell.ask(kind="start")
+    cell.drive(0.3)
+    cell.ask(kind="mark", reward=0.5)
+    cell.ask(kind="instruct", text="pull the lever")
+    shutil.copytree(cell.out, tmp_path / "copy")  # as the disk is after a kill
+    recover(tmp_path / "copy")
+    (episode,) = EpisodeStore(tmp_path / "copy")
+    assert (episode.meta.task, len(reward_marks(episode.meta))) == ("pull the lever", 1)
+
+
+def test_interrupted_episodes_are_not_counted_for_training(cell: RecordingCell, tmp_path: Path) -> None:
+    """Neither with a label that they were given later: `robo-rl train` leaves them out."""
+    cell.ask(kind="start")
+    cell.drive(0.3)
+    cell.node.stop("SIGTERM")
+    assert cell.node.episodes.tally == Tally(episodes=1, interrupted=1)
+    again = make_cell(tmp_path / "data")
+    again.edit(kind="relabel", episodes=[0], success=True)
+    again.run(0.1)
+    shown = again.desk.view["episode"]
+    assert (shown["count"], shown["successes"], shown["interrupted"]) == (1, 0, 1)
+    assert again.node.episodes.tally.trainable("unfailed") == 0
+    again.edit(kind="relabel", episodes=[0], success=False)
+    assert again.node.episodes.tally == Tally(episodes=1, failures=1)
 
 
 def test_a_camera_that_stutters_is_recorded_with_the_age_of_its_pictures(cell: RecordingCell) -> None:

@@ -17,7 +17,7 @@ from robo_rl.conf.record import RecordConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.data.store import DatasetWriter
 from sim.registry import make_env
-from tests.data.recordings import STATE_ENV, add_frames
+from tests.data.recordings import STATE_ENV, add_frames, interrupt
 
 
 @pytest.mark.parametrize("driver", [None, "arm.yaml"])
@@ -175,7 +175,7 @@ def test_the_end_names_the_dataset_and_the_next_command(
     writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
     report(config)
     assert capsys.readouterr().out == f"record: {config.out} holds 0 episodes, 0 successes.\n"
-    for success in (True, None):
+    for success in (True, False):
         with writer.episode() as episode:
             add_frames(episode, 0, 1, STATE_ENV)
             episode.commit(success=success)
@@ -189,3 +189,23 @@ def test_the_end_names_the_dataset_and_the_next_command(
     report(config)
     trains = f"        robo-rl train data={config.out} out=runs/set {config.train}\n"
     assert capsys.readouterr().out.endswith(f"path={config.out}\n{trains}")
+
+
+def test_the_end_tells_what_was_interrupted_and_names_no_training_that_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two successes, one of them interrupted, are too few; what is in staging/ is told as by `data list`."""
+    config = RecordConfig(robot="sim_arm", out=str(tmp_path / "set"))
+    writer = DatasetWriter.create(tmp_path / "set", STATE_ENV, min_free_bytes=0, durable=False)
+    for complete in (True, False):
+        with writer.episode() as episode:
+            add_frames(episode, 0, 1, STATE_ENV)
+            episode.commit(success=True, complete=complete)
+    interrupt(writer, 0, 1, STATE_ENV)
+    writer.close()
+    report(config)
+    assert capsys.readouterr().out == (
+        f"record: {config.out} holds 2 episodes, 1 success, 1 interrupted.\n"
+        f"record: staging/: 1 episode, interrupted. Recover: robo-rl data validate path={config.out} "
+        f"recover=true\nNext:   robo-rl data list path={config.out}\n"
+    )

@@ -67,6 +67,16 @@ def test_the_gripper_opens_and_closes_by_keys() -> None:
     os.close(terminal)
 
 
+def test_the_emergency_stop_key_only_presses(typist: tuple[RecordingCell, int]) -> None:
+    """Pressed twice in fright, it stays pressed; U releases it."""
+    cell, keys = typist
+    for typed, pressed in ((b"!", True), (b"!", True), (b"u", True), (b"U", False)):
+        os.write(keys, typed)
+        cell.run(0.2)
+        assert cell.desk.view["estop"] == pressed
+    assert not cell.armed
+
+
 def test_an_unknown_sequence_does_nothing(typist: tuple[RecordingCell, int]) -> None:
     """Page-up, a mouse report or half a sequence start and save nothing, and stop nothing."""
     cell, keys = typist

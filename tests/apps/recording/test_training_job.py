@@ -53,10 +53,19 @@ def test_failures_do_not_count_unless_they_are_learned_from(tmp_path: Path) -> N
     """robo-rl train leaves failed episodes out, so two failures and a success are too few."""
     tally = Tally(episodes=3, successes=1, failures=2)
     with pytest.raises(
-        DataError, match=r"3 episodes are saved, 2 of them failures; .* 2 or more that did not"
+        DataError, match=r"3 episodes are saved, 2 of them failures and 0 interrupted; .* 2 or more that are"
     ):
         Bench(tmp_path).job.begin(tally)
     assert Bench(tmp_path, "steps=4 learn_from=all").job.begin(tally).startswith("robo-rl train data=")
+
+
+def test_interrupted_episodes_do_not_count_either(tmp_path: Path) -> None:
+    """Two saved episodes, of which one was running when the app ended; or successes alone, if so asked."""
+    with pytest.raises(DataError, match="1 interrupted; a training needs 2 or more that are complete"):
+        Bench(tmp_path).job.begin(Tally(episodes=2, successes=1, interrupted=1))
+    with pytest.raises(DataError, match="2 or more that are complete successes"):
+        Bench(tmp_path, "learn_from=success").job.begin(Tally(episodes=3, successes=1))
+    assert Bench(tmp_path).job.begin(Tally(episodes=3, successes=1, interrupted=1))
 
 
 def test_a_training_that_the_operator_stops_has_not_failed(tmp_path: Path) -> None:

@@ -207,6 +207,16 @@ def test_an_encoder_that_does_not_fit_is_refused_first(data: Path, video: Path, 
     refused(ConfigError, "image= is a setting of policy=generative", image=image(video), **vla)
 
 
+def test_a_policy_that_would_not_see_its_pictures_is_refused(data: Path, tmp_path: Path) -> None:
+    """Of 16 x 16 pixels three widths leave one; nothing is created. `mean` reads that one."""
+    out = tmp_path / "base"
+    with pytest.raises(ConfigError, match=r"image\.widths=\[32, 64, 128\] leaves one pixel .* of image\.top"):
+        train.main(train_config(data, out, learn_from="all"))
+    assert not out.exists()
+    few = StartedImageConfig(widths=[4, 8, 8], pool="mean")
+    assert train.main(train_config(data, out, learn_from="all", steps=1, image=few)) == 0
+
+
 def test_an_unfinished_run_has_no_encoder(data: Path, video: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")

@@ -144,6 +144,7 @@ def races(monkeypatch: pytest.MonkeyPatch, first: tuple[bool, ...], second: tupl
     return given
 
 
+@pytest.mark.long
 def test_every_step_of_a_real_run_is_within_its_limit(
     reach: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -460,6 +461,7 @@ def test_in_lanes_imitation_needs_failures_and_cheap_records(
     assert (tmp_path / "run/episodes").exists() is (reason != "pictures")
 
 
+@pytest.mark.long
 def test_a_run_in_lanes_that_stops_in_its_imitation_resumes_there(
     base: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

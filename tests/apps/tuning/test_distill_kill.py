@@ -160,6 +160,7 @@ def test_ctrl_c_saves_and_prints_how_to_continue(
     same_run(whole, tmp_path / "run")
 
 
+@pytest.mark.long
 def test_sigkill_of_a_real_process(teacher: Path, whole: Path, tmp_path: Path) -> None:
     """The same with a process killed by the kernel."""
     program = [

@@ -54,6 +54,17 @@ def test_the_advised_values_avoid_it(env_steps: int, steps_of_one: int) -> None:
         assert least or not too_costly(better, env_steps, -(-steps_of_one * episodes // 50))
 
 
+@pytest.mark.parametrize(("every", "episodes"), [(0, 1), (4_000, 1), (100, 1)])
+def test_no_advice_that_changes_nothing(every: int, episodes: int) -> None:
+    """The first and the last policy are always evaluated, on one episode at least."""
+    said = too_costly(config(eval_every=every, eval_episodes=episodes), 100, 150)
+    assert said.endswith(
+        f"The evaluations (2 of {episodes} episodes) will take about 300 of 400 environment steps."
+    )
+    assert "Fewer: eval_every=100 eval_episodes=1" in too_costly(config(eval_episodes=2), 100, 300)
+    assert "Fewer" in too_costly(config(eval_every=10, eval_episodes=1), 100, 150)
+
+
 def test_an_evaluation_counts_its_episodes_in_the_bar() -> None:
     """The bar of training stands meanwhile; what it showed before comes back."""
     said = io.StringIO()

@@ -99,6 +99,7 @@ def test_training_episodes_end_after_a_multiple_of_the_demonstrations(base: tupl
     assert training_episode_limit(config, method, demos) == 7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["dsrl_na", "qc"])
 def test_methods_of_chunks_learn_from_demonstrations(
     name: str, base: tuple[Path, Path], tmp_path: Path
@@ -138,6 +139,7 @@ def same_files(one: Path, other: Path) -> None:
     assert curves[0]["rates"] == curves[1]["rates"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_killed_and_resumed_equals_uninterrupted(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -160,6 +162,7 @@ def test_killed_and_resumed_equals_uninterrupted(
     same_files(tmp_path / "whole", killed)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_ctrl_c_saves_and_prints_how_to_continue(
     base: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -414,6 +417,7 @@ def test_steps_of_a_run_from_scratch_name_no_base(has_base: bool, words: str) ->
     assert steps_in_words(outcome, has_base) == words
 
 
+@pytest.mark.long
 def test_returns_are_printed_without_a_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Pendulum reports no success, only negative rewards: 0 of 2 would be wrong, also in `robo-rl runs`."""
     out = tmp_path / "sac"

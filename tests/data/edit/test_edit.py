@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -267,6 +269,41 @@ def test_interrupted_episodes_are_recovered_before_an_edit(small: Path) -> None:
     with pytest.raises(DataError, match=r"1 interrupted episode.*recover=true"):
         delete_episodes(small, [0])
     assert len(list((small / "staging").iterdir())) == 2
+
+
+def test_a_mount_point_is_refused_before_anything_is_copied(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a volume of a container: the folder cannot be exchanged for the copy."""
+    monkeypatch.setattr(swap, "_link_tree", lambda *_: pytest.fail("copied"))
+    monkeypatch.setattr(swap, "is_mount_point", lambda root: root == small)
+    with pytest.raises(DataError, match=r"set is a mount point.*Move the dataset into a folder below it"):
+        delete_episodes(small, [0])
+
+
+def test_mount_points_are_known() -> None:
+    assert swap.is_mount_point(Path("/"))
+    assert not swap.is_mount_point(Path(__file__).parent)
+
+
+def test_a_folder_that_is_mounted_on_the_dataset_is_a_mount_point(tmp_path: Path) -> None:
+    """Also one of the same file system, with a blank in its name; needs the permission to mount."""
+    source, target = tmp_path / "source", tmp_path / "my set"
+    source.mkdir()
+    target.mkdir()
+    words = "from robo_rl.data.edit.swap import is_mount_point; from pathlib import Path; import sys; "
+    words += "print(is_mount_point(Path(sys.argv[1]).resolve()))"
+    script = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
+    made = ["sh", "-c", script, "sh", str(source), str(target), sys.executable, words]
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", *made],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.skip("no mount is permitted here")
+    assert done.stdout == "True\n"
 
 
 def test_a_linked_dataset_is_edited_where_it_is(small: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tests.rl.tuners import batch
 from tests.rl.worlds import SPEC
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings", [test_bro.SMALL, test_simba_v2.SMALL, test_xqc.SMALL], ids=["bro", "simba_v2", "xqc"]
 )

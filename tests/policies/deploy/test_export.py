@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from policies.base.generative import GenerativePolicy
 from policies.deploy.bundle import Bundle
@@ -20,7 +20,7 @@ from policies.tuned.single_step import SingleStepPolicy
 from policies.tuned.steered import SteeredPolicy
 from robo_rl.core.action_map import CandidateMap, LatentMap, ResidualMap
 from robo_rl.core.errors import CheckpointError, ConfigError
-from robo_rl.core.protocols import ChunkPolicy
+from robo_rl.core.protocols import ChunkPolicy, Obs
 from robo_rl.core.spec import ArraySpec, EnvSpec
 from robo_rl.nets.actor import ActorConfig, make_actor
 from robo_rl.nets.critic import CriticEnsemble
@@ -133,9 +133,16 @@ def real_policies() -> dict[str, ChunkPolicy]:
     return {"head": head, "residual": tuned, "best_of": chooser, "one_step": one_step, "guided": guided}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["head", "residual", "best_of", "one_step", "guided"])
-def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
-    """A length read from a shape, or a branch on it, would fix the tracer's batch (2) in the graph."""
+def test_every_kind_of_policy_traces_with_a_free_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A length read from a shape, or a branch on it, would fix the tracer's batch (2) in the graph.
+
+    Python traces them all; tracing by Dynamo takes twice as long.
+    """
+    export = torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda *given, strict, **named: (
+        pytest.fail("traced by Dynamo") if strict else export(*given, strict=False, **named)))  # fmt: skip
     policy = real_policies()[name]
     assert isinstance(policy, nn.Module)
     policy.eval()
@@ -145,6 +152,35 @@ def test_every_kind_of_policy_traces_with_a_free_batch(name: str) -> None:
         expected = policy.action_spec.denormalize(policy.sample(obs, noise))
         torch.testing.assert_close(program({**obs, "noise": noise}), expected, atol=4e-5, rtol=0.0)  # +-4 N
     assert refines(policy, obs) == (name == "residual")
+
+
+class Counting(nn.Module):
+    """Takes a length as a number, which only Dynamo traces."""
+
+    def forward(self, inputs: Obs) -> Tensor:
+        return torch.zeros(len(inputs["x"]), 3) + inputs["x"]
+
+
+class Keeping(nn.Module):
+    """Keeps a tensor of its first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: Tensor | None = None
+
+    def forward(self, inputs: Obs) -> Tensor:
+        if self.kept is None:
+            self.kept = torch.ones(3)
+        return inputs["x"] * self.kept
+
+
+@pytest.mark.parametrize("made", [Counting, Keeping])
+def test_policies_that_the_first_tracer_would_get_wrong(made: type[nn.Module]) -> None:
+    """A length would be fixed at 2, and a kept tensor would be a fake one, with which no later call works."""
+    module, inputs = made(), {"x": torch.rand(4, 3)}
+    program = trace(module, inputs).module()
+    assert torch.equal(program(inputs), inputs["x"])
+    assert torch.equal(module(inputs), inputs["x"])
 
 
 def test_refining_is_detected_from_the_graph() -> None:

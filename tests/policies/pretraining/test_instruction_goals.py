@@ -124,6 +124,7 @@ def test_the_loss_of_known_values() -> None:
     assert float(loss) == pytest.approx(2 * 0.9 * (1.0 + 1.0 + 0.0) / 3)
 
 
+@pytest.mark.long
 def test_values_rise_towards_the_end_that_the_instruction_names(frames: VideoFrames) -> None:
     """V(s, brighter) rises with the brightness of the picture and V(s, darker) falls, both close to
     -(1 + 0.8 + ... + 0.8^(n - 1)), n frames before the end.

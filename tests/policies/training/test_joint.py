@@ -133,6 +133,7 @@ def test_the_loss_is_that_of_each_policy_at_times_over_all_of_0_to_1() -> None:
     assert found.shape == (8,)
 
 
+@pytest.mark.long
 def test_it_learns_two_embodiments_and_each_policy_is_stored_alone(tmp_path: Path) -> None:
     """Two windows by heart: each policy is near its own chunk, also when it was saved and loaded."""
     sources = [windows(env, 1, seed) for seed, env in enumerate((ARM, HAND))]

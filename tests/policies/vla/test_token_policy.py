@@ -160,6 +160,7 @@ def test_memory_and_points_reach_the_tokens() -> None:
     assert policy.net.state_dim == 3 + policy.points_dim
 
 
+@pytest.mark.long
 @torch.no_grad()
 @pytest.mark.compile
 def test_an_exported_head_repeats_one_step() -> None:

@@ -59,6 +59,7 @@ def test_cuda_code_equals_its_function(
         torch.testing.assert_close(ours, theirs, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cuda_text")
 def test_cuda_code_of_a_flight_and_its_gradient_is_that_of_autograd() -> None:
     """The joint step of physics, sensors and cost, forward and backward, with parameters of every drone."""

@@ -187,6 +187,7 @@ def building(folder: Path, gpp: Path, does: str, kind: str) -> subprocess.Popen[
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stop_ends_the_wait_for_the_compiler(gpp: Path, tmp_path: Path, kind: str) -> None:
     """Ctrl-C in a terminal also reaches the compiler; if signals are handled later, the build still stops at
@@ -202,6 +203,7 @@ def test_a_stop_ends_the_wait_for_the_compiler(gpp: Path, tmp_path: Path, kind: 
     assert not list(tmp_path.glob("kernels/*"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_failing_compiler_is_reported(gpp: Path, tmp_path: Path, kind: str) -> None:
     """The compiler's message is shown, and no partial file remains."""

@@ -12,13 +12,21 @@ from typing import Any
 from robo_rl.apps.recording.episodes import Tally
 from robo_rl.apps.recording.learning.child import Child
 from robo_rl.core.errors import DataError
+from robo_rl.data.selection import RULES
 from robo_rl.runs.metrics import read_metrics
 
 LEAST_EPISODES = 2
 LOOK_S = 1.0  # between two looks at the metrics
 METRICS = "metrics.jsonl"
 SELECTION = "Learning from"  # beginning of the line that says which episodes were left out
+_NEEDED = {"all": "of any kind", "success": "that are complete successes"}
 Start = Callable[[str, Sequence[str]], Child]  # (name, words after robo-rl) -> process
+
+
+def rule_of(words: str) -> str:
+    """Value of `learn_from=` in the settings of `robo-rl train`."""
+    given = [word.partition("=")[2] for word in shlex.split(words) if word.startswith("learn_from=")]
+    return given[-1] if given else RULES[0]
 
 
 @dataclass
@@ -49,19 +57,20 @@ class TrainingJob:
     _read_s: float = 0.0  # time of the last look at the metrics
 
     @property
-    def failures_too(self) -> bool:
-        """True when the settings make it learn from episodes that failed."""
-        return "learn_from=all" in shlex.split(self.words)
+    def learn_from(self) -> str:
+        """Rule by which the settings select episodes."""
+        return rule_of(self.words)
 
     def begin(self, tally: Tally) -> str:
         """Train on the committed episodes. Raises DataError while a training runs, or with too few."""
         if self._child is not None:
             raise DataError("A training is running already.")
-        episodes = tally.episodes - (0 if self.failures_too else tally.failures)
+        episodes = tally.trainable(self.learn_from)
         if episodes < LEAST_EPISODES:
             raise DataError(
-                f"{tally.episodes} episodes are saved, {tally.failures} of them failures; a training needs "
-                f"{LEAST_EPISODES} or more that did not fail."
+                f"{tally.episodes} episodes are saved, {tally.failures} of them failures and "
+                f"{tally.interrupted} interrupted; a training needs {LEAST_EPISODES} or more "
+                f"{_NEEDED.get(self.learn_from, 'that are complete and did not fail')}."
             )
         number = 1
         while (self.runs / str(number)).exists():
@@ -119,7 +128,7 @@ class TrainingJob:
             "left_s": self.left_s,
             "episodes": self.episodes,
             "run": "" if self.run is None else str(self.run),
-            "failures_too": self.failures_too,
+            "learn_from": self.learn_from,
         }
 
     def close(self) -> None:

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 from policies.remote.token import VARIABLE
 from robo_rl.core.errors import ConfigError
 
-COOKIE = "robo_rl_record"
-
 
 def open_without_token(host: str) -> ConfigError:
     """Error for a page that other machines reach without a token."""
@@ -44,11 +42,18 @@ class Access:
             names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         return cls(frozenset(names), not loopback, port, token, secure)
 
+    @property
+    def cookie(self) -> str:
+        """Name of the cookie that holds the token. Browsers send it to every port of the host, where other
+        apps may have theirs.
+        """
+        return f"robo_rl_record_{self.port}"
+
     def refusal(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> str:
         """Why a request is refused; empty if it may pass."""
         if fault := self.foreign(headers):
             return fault
-        if self.token is not None and not self.knows(cookies.get(COOKIE, "")):
+        if self.token is not None and not self.knows(cookies.get(self.cookie, "")):
             return "This page needs its token."
         return ""
 

@@ -19,7 +19,7 @@ from hardware.camera.jpeg import encoded
 from hardware.messages import Image
 from robo_rl.apps.recording.desk import Desk
 from robo_rl.apps.recording.requests import ControlsRequest, EstopRequest, PlainRequest, parse_request
-from robo_rl.apps.recording.web.access import COOKIE, Access
+from robo_rl.apps.recording.web.access import Access
 from robo_rl.apps.recording.web.operators import GRACE_S, Operators
 from robo_rl.apps.recording.web.review import Review
 from robo_rl.core.errors import ConfigError, DataError, RoboRLError
@@ -97,7 +97,9 @@ class PageServer:
         if not self._access.knows(given):
             return _file("login.html", 401, show=b"wrong")
         response = RedirectResponse(request.url.path, 303)
-        response.set_cookie(COOKIE, given, httponly=True, samesite="strict", secure=self._access.secure)
+        response.set_cookie(
+            self._access.cookie, given, httponly=True, samesite="strict", secure=self._access.secure
+        )
         return response
 
     def _episodes(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.core.spec import EnvSpec, sense_of
 from robo_rl.data.frames import FrameRing
 from robo_rl.data.normalizer import Normalizer
-from robo_rl.nets.image_encoder import ImageEncoderConfig
+from robo_rl.nets.image_encoder import ImageEncoderConfig, check_positions
 from robo_rl.rl.demo_outcomes import DemoEpisode
 
 PICTURES = ("image", "segmentation")  # senses that a replay of frames can hold: uint8
@@ -39,7 +39,7 @@ class LearnedPictures:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """camera -> (h, w, c)."""
-        return {key: self.encoder.spec[key].shape for key in self.encoder.image_keys}
+        return self.encoder.picture_shapes()
 
     @property
     def states_dim(self) -> int:
@@ -95,10 +95,13 @@ def check_method(method: MethodConfig) -> None:
             f"method={method.name} has algorithm={method.algorithm}. Leave it out, or choose residual, "
             "steering, sac or td3."
         )
-    if stores := [name for name in ("base", "intervention") if getattr(method.mix, name) > 0.0]:
+    mix = method.mix
+    if stores := [name for name in ("base", "intervention") if getattr(mix, name) > 0.0]:
+        none = " ".join(f"method.mix.{name}=0" for name in stores)
+        online = mix.online + sum(getattr(mix, name) for name in stores)  # fractions must sum to 1
         raise ConfigError(
-            f"method.encoder=learned replays the pictures of training and of demonstrations only. Set "
-            f"method.mix.{stores[0]}=0."
+            f"method.encoder=learned replays the pictures of training and of demonstrations only. Set {none} "
+            f"method.mix.online={online:g}."
         )
 
 
@@ -127,12 +130,17 @@ def check_picture_settings(method: MethodConfig, *, from_scratch: bool) -> None:
 def fresh_encoder(
     env: EnvSpec, normalizer: Normalizer | None, image: ImageEncoderConfig, seed: int
 ) -> ObsEncoder:
-    """Encoder with random weights for learning from scratch. normalizer: of the states; None: none."""
+    """Encoder with random weights for learning from scratch. normalizer: of the states; None: none.
+
+    Raises ConfigError if it would not see its pictures.
+    """
     shapes = {key: array.shape for key, array in env.obs.items() if sense_of(key, array) == "state"}
     normalizer = Normalizer(shapes, clip=float("inf")) if normalizer is None else normalizer
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("encoder", seed))
-        return ObsEncoder(env.obs, 1, normalizer, image)
+        encoder = ObsEncoder(env.obs, 1, normalizer, image)
+    check_positions(encoder.picture_shapes(), image, "method.image.")
+    return encoder
 
 
 # -- memory

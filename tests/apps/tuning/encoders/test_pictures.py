@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import pytest
 import torch
 
 from policies.deploy.export import export_policy
+from robo_rl.apps.cli.config import load_config
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.tuning.compose import build_map, build_session
 from robo_rl.apps.tuning.distill_rounds import new_head
 from robo_rl.apps.tuning.encoders.pictures import (
     ReplaySize,
     check_memory,
+    check_method,
     check_picture_settings,
     learned_pictures,
     memory_of,
@@ -25,13 +28,13 @@ from robo_rl.apps.tuning.encoders.pictures import (
 )
 from robo_rl.apps.tuning.stores import store_widths
 from robo_rl.conf.distill import DistillVerb
-from robo_rl.conf.finetune import MethodConfig
+from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.data.store import DatasetWriter, EpisodeStore
 from robo_rl.nets.denoiser import MlpDenoiserConfig
 from robo_rl.nets.image_encoder import ImageEncoderConfig
 from robo_rl.rl.loop import FineTuner
-from robo_rl.rl.mix import MixConfig
+from robo_rl.rl.mix import MixConfig, used_fractions
 from tests.policies.small import flow_policy
 from tests.policies.small_vla import small_vla
 from tests.rl.picture_world import METHODS, SPEC, base, base_of, begin, method, observed, session
@@ -119,14 +122,33 @@ def test_a_gpu_is_told_of_pinned_memory() -> None:
     [
         ({"algorithm": "noise_aliased"}, "off-policy"),
         ({"algorithm": "ppo"}, "off-policy"),
-        ({"mix": MixConfig(0.5, 0.5)}, "method.mix.base=0"),
-        ({"mix": MixConfig(0.5, 0.0, 0.0, 0.5)}, "method.mix.intervention=0"),
+        ({"mix": MixConfig(0.5, 0.5)}, r"Set method\.mix\.base=0 method\.mix\.online=1\."),
+        (
+            {"mix": MixConfig(0.5, 0.0, 0.25, 0.25)},
+            r"method\.mix\.intervention=0 method\.mix\.online=0\.75\.",
+        ),
+        (
+            {"mix": MixConfig(0.2, 0.1, 0.4, 0.3)},
+            r"method\.mix\.base=0 method\.mix\.intervention=0 method\.mix\.online=0\.6\.",
+        ),
     ],
 )
 def test_methods_without_pictures_are_refused(change: dict[str, Any], words: str) -> None:
     config = replace(METHODS["steering"], **change)
     with pytest.raises(ConfigError, match=words):
         learned_pictures(config, base(), "cpu")
+
+
+@pytest.mark.parametrize("name", ["pld", "dawn"])
+def test_the_advised_shares_are_accepted(name: str) -> None:
+    """Taken alone, `mix.base=0` would leave shares that do not sum to 1."""
+    words = [f"method={name}", "method.encoder=learned", "out=unused"]
+    with pytest.raises(ConfigError, match=r"method\.mix\.base=0") as said:
+        check_method(load_config("finetune", words, FinetuneVerb).method)
+    advised = re.findall(r"method\.mix\.\w+=[\d.]+\b", str(said.value))
+    method = load_config("finetune", [*words, *advised], FinetuneVerb).method
+    check_method(method)
+    assert used_fractions(vars(method.mix)) == {"online": 1.0}
 
 
 def test_a_base_without_pictures_is_refused() -> None:
@@ -176,6 +198,10 @@ def test_settings_of_pictures_without_effect_are_refused(
         (["method=sac"], "method.encoder=learned"),
         (["method=sac", "method.shift_px=2"], "method.shift_px=2 has no effect"),
         (["method=sac", "method.encoder=learned", "launcher=ray"], "without pictures"),
+        (
+            ["method=sac", "method.encoder=learned", "method.image.widths=[4,4,4,4]"],
+            "method.image.widths=[4, 4, 4, 4] leaves one pixel of the 22 x 22 that a crop of image.view has",
+        ),
         (["method=td3", "method.encoder=learned", "image_size=400", "env_steps=900000000"], "at most"),
     ],
 )

@@ -104,6 +104,7 @@ def test_the_environment_flies_there_and_an_episode_is_its_seed() -> None:
     env.close()
 
 
+@pytest.mark.long
 def test_a_flight_is_trained_and_measured_in_pybullet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import { Link } from "./link.js";
 import { Plots } from "./plots.js";
 import { Policy } from "./policy.js";
 import { Review } from "./review.js";
-import { Instruction, Speed, bannerAt, diskSentence, showHeader, showNotices, showState } from "./show.js";
+import { Instruction, Speed, bannerAt, diskSentence, showHeader, showNotices, showState, stopSentence } from "./show.js";
 
 const $ = (id) => document.getElementById(id);
 const facts = await (await fetch("api/facts")).json();
@@ -70,7 +70,7 @@ export function act(name) {
     discard: { kind: "discard" }, again: { kind: "again" }, reset: { kind: "reset" },
     mark_good: { kind: "mark", reward: 1 }, mark_bad: { kind: "mark", reward: -1 },
     arm: { kind: "arm" }, stop: { kind: "stop" },
-    estop: { kind: "estop", on: !view?.estop }, press: { kind: "estop", on: true },
+    estop: { kind: "estop", on: true }, release_estop: { kind: "estop", on: false },
     toggle: { kind: state === "idle" ? "start" : "end" },
     hold: { kind: state === "paused" ? "resume" : "pause" },
     control: { kind: view?.drive?.control === "policy" ? "take_over" : "let_run" },
@@ -80,7 +80,7 @@ export function act(name) {
   else if (name === "keys") $("keys").showModal();
   else if (name === "mode") setMode(drive.mode === "tool" ? "joints" : "tool");
   else if (name === "instruction") $("instruction").focus();
-  else if (requests[name]) { if (name === "stop" || name === "press") drive.drop(); send(requests[name]); }
+  else if (requests[name]) { if (name === "stop" || name === "estop") drive.drop(); send(requests[name]); }
 }
 
 function setMode(mode) {
@@ -134,14 +134,13 @@ function showBanner() {
   if (document.body.dataset.link !== "open") return say("Connection to the app lost: the arm is held, and what is recorded is kept. Connecting again … The emergency stop of this page has no effect meanwhile.", "error");
   if (passing && view?.operators.role !== "watcher") return say(passing, "error");
   if (!view) return say("", "");
-  if (view.estop) return say("Emergency stop: the arm is stopped. Release it, then arm.", "error", ["Release", "estop"]);
+  if (view.estop) return say(...stopSentence(view));
   if (view.operators.asked) return say("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);
   if (view.operators.role === "watcher") {
     const text = view.operators.vacant ? "Nobody has the controls." : view.operators.asking ? "Asked for the controls; waiting for the other operator." : "Another operator has the controls; you are watching.";
     return view.operators.asking ? say(text, "info") : say(text, "info", [view.operators.vacant ? "Take them" : "Ask for them", "ask"]);
   }
-  if (view.disk_gb < view.floor_gb) return say(diskSentence(view), "error");
-  return say("", "");
+  return say(diskSentence(view), "error");
 }
 
 $("robot").textContent = facts.robot;
@@ -156,7 +155,11 @@ $("mode-tool").onclick = () => setMode("tool");
 $("mode-joints").onclick = () => setMode("joints");
 const words = $("instruction");
 words.onchange = () => { instruction.sent(words.value); send({ kind: "instruct", text: words.value }); };
-words.onkeydown = (event) => { event.stopPropagation(); if (event.key === "Escape") instruction.restore(); if (event.key === "Enter" || event.key === "Escape") words.blur(); };
+words.onkeydown = (event) => {
+  if (event.shiftKey && event.key === "Escape") return; // the emergency stop: what is typed stays
+  if (event.key === "Escape") instruction.restore();
+  if (event.key === "Enter" || event.key === "Escape") words.blur();
+};
 drive.attach($("pad-plane"), (x, y) => [[0, y], [1, -x]]);
 drive.attach($("pad-height"), (x, y) => [[2, y]]);
 drive.attach($("pad-turn"), (x, y) => [[5, y]]);

@@ -9,7 +9,7 @@ const HELP = [
   ["X", "discard it"], ["R", "discard it and record again"], ["P", "pause, and continue"],
   ["G B", "mark this moment as good or bad: reward +1 or −1"],
   ["N", "new scene (simulated robot)"], ["I", "edit the instruction"], ["T", "take over, or let the policy run"],
-  ["M", "arm the safety filter"], ["Esc", "stop the arm"], ["Shift+Esc", "EMERGENCY STOP"],
+  ["M", "arm the safety filter"], ["Esc", "stop the arm"], ["Shift+Esc", "EMERGENCY STOP (its banner releases it)"],
   ["← ↑ ↓ →", "move the hand"], ["W S", "up, down"], ["A D", "turn"], ["Q E", "tilt"], ["Z C", "roll"],
   ["O L", "open, close the gripper"],
   ["J", "drive the hand or the joints"], ["1 … 9", "joints: turn up; with Shift, down"],
@@ -29,15 +29,22 @@ export function keyHelp(place) {
 
 export function listen(drive, view, act) {
   addEventListener("keydown", (event) => {
-    if (event.code === "Escape" && event.shiftKey) { act("press"); event.preventDefault(); return; }
+    if (event.code === "Escape" && event.shiftKey) {
+      event.preventDefault();
+      if (!event.repeat) act("estop");
+      return;
+    }
     const typing = event.target.closest?.("input:not([type=range]), textarea, select");
     if (typing || document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey) return;
     const drives = drive.keys.has(event.code); // a key that drives already: Shift does not change that
     if ((!drives && view.press(event)) || drive.press(event)) { event.preventDefault(); return; }
     const name = event.key === "?" ? "keys" : ACTIONS[event.code];
-    if (!name || event.repeat || (event.target.closest?.("button") && event.code === "Space")) return;
+    const presses = event.code === "Space" || event.code === "Enter"; // a button or link that has the focus
+    if (!name || event.repeat || (presses && event.target.closest?.("button, a, summary"))) return;
     event.preventDefault();
     act(name);
   });
   addEventListener("keyup", (event) => drive.lift(event));
+  // A button that was clicked gives the focus away, before it opens a dialog: the next Space or Enter is an action.
+  addEventListener("click", (event) => { if (event.detail) event.target.closest?.("button:not(dialog *)")?.blur(); }, true);
 }

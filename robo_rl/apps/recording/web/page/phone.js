@@ -3,7 +3,7 @@ import { Cameras } from "./cameras.js";
 import { Hand, PadHand, attachHold, attachPad } from "./hand.js";
 import { Link } from "./link.js";
 import * as maths from "./pose.js";
-import { Speed, bannerAt, diskSentence } from "./show.js";
+import { Speed, bannerAt, diskSentence, stopSentence, tallyWords } from "./show.js";
 import { XrHand, xrMode } from "./xr.js";
 
 const $ = (id) => document.getElementById(id);
@@ -51,7 +51,7 @@ function act(name) {
   const requests = {
     start: { kind: "start" }, pause: { kind: "pause" }, resume: { kind: "resume" }, discard: { kind: "discard" }, again: { kind: "again" }, reset: { kind: "reset" },
     success: { kind: "save", success: true }, failure: { kind: "save", success: false }, arm: { kind: "arm" },
-    estop: { kind: "estop", on: !view?.estop }, ask: { kind: "ask" }, hand_over: { kind: "hand_over" }, keep: { kind: "keep" },
+    estop: { kind: "estop", on: true }, release_estop: { kind: "estop", on: false }, ask: { kind: "ask" }, hand_over: { kind: "hand_over" }, keep: { kind: "keep" },
     take_over: { kind: "take_over" }, toggle_save: idle ? { kind: "start" } : { kind: "save", success: true },
   };
   if (name === "estop") hand.drop();
@@ -74,11 +74,11 @@ function show() {
   $("phase").textContent = phase;
   $("arm").hidden = phase === "armed";
   $("arm").disabled = !driver || view.estop;
-  $("estop").textContent = view.estop ? "RELEASE" : "STOP";
+  $("estop").textContent = view.estop ? "PRESSED" : "STOP";
   $("estop").dataset.pressed = view.estop;
   $("state").textContent = { idle: "ready", recording: "recording", paused: "paused", ended: "ended", editing: "editing" }[episode.state];
   $("clock").textContent = episode.state === "idle" ? "" : `${episode.seconds.toFixed(1)} s`;
-  $("tally").textContent = episode.count ? `${episode.count} saved: ${episode.successes} ✓ ${episode.failures} ✗` : "no episodes yet";
+  $("tally").textContent = tallyWords(episode);
   document.querySelectorAll("#episode-buttons button").forEach((button) => {
     button.hidden = !button.dataset.when.split(" ").includes(episode.state) || ("sim" in button.dataset && !facts.resets);
     button.disabled = !driver;
@@ -128,7 +128,7 @@ function showBanner() {
   if (document.body.dataset.link !== "open") return set("Connection to the app lost: the arm is held, and STOP has no effect. Connecting again …", "error");
   if (refused) return set(refused, "error");
   if (!view) return set("", "");
-  if (view.estop) return set("Emergency stop: the arm is stopped. Release it, then arm.", "error");
+  if (view.estop) return set(...stopSentence(view));
   const { operators } = view;
   if (operators.asked) return set("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);
   if (operators.role === "watcher") {
@@ -137,7 +137,7 @@ function showBanner() {
     return set(text, "info", [operators.vacant ? "Take them" : "Ask for them", "ask"]);
   }
   if (view.drive?.control === "policy") return set("The policy is in control.", "info", ["Take over", "take_over"]);
-  return set(view.disk_gb < view.floor_gb ? diskSentence(view) : "", "error");
+  return set(diskSentence(view), "error");
 }
 
 function onXr(running) {

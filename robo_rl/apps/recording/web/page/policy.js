@@ -1,6 +1,13 @@
 // The policy in the loop: choose one, let it run, take over; train one on the saved episodes.
 const name = (bundle) => bundle.replace(/\/bundle$/, "").split("/").slice(-2).join("/");
 
+// Number of the episodes from which `robo-rl train` learns by its setting learn_from=.
+export function trainable({ count, successes, failures, interrupted }, rule) {
+  return rule === "all" ? count : rule === "success" ? successes : count - failures - interrupted;
+}
+
+const needs = (rule) => `needs 2 ${rule === "all" ? "saved episodes" : rule === "success" ? "successes" : "that are complete and did not fail"}`;
+
 export class Policy {
   constructor(place, send) {
     place.innerHTML = `
@@ -40,7 +47,7 @@ export class Policy {
     this.control.textContent = this.human ? "Let it run" : "Take over";
     this.control.insertAdjacentHTML("beforeend", " <kbd>T</kbd>");
     this.running = training.state === "training" || training.state === "exporting";
-    const usable = view.episode.count - (training.failures_too ? 0 : view.episode.failures);
+    const usable = trainable(view.episode, training.learn_from);
     this.train.disabled = !driver || (!this.running && usable < 2);
     this.train.textContent = this.running ? "Stop training" : `Train on ${usable} ${usable === 1 ? "episode" : "episodes"}`;
     this.bar.hidden = !this.running;
@@ -48,7 +55,7 @@ export class Policy {
     const loss = training.loss === null ? "" : `, loss ${training.loss}`, left = training.left_s;
     const rest = left ? `, ${left < 90 ? `${left} s` : `${Math.round(left / 60)} min`} left` : "";
     this.told.textContent = {
-      none: usable < 2 ? `needs 2 ${training.failures_too ? "saved episodes" : "that did not fail"}` : "", training: training.step ? `step ${training.step} of ${training.steps}${loss}${rest}` : "starting …",
+      none: usable < 2 ? needs(training.learn_from) : "", training: training.step ? `step ${training.step} of ${training.steps}${loss}${rest}` : "starting …",
       exporting: "exporting the bundle …", done: `done${loss}`, stopped: "stopped", failed: "failed: see the messages",
     }[training.state];
     this.command.hidden = training.state === "none" || training.state === "done";

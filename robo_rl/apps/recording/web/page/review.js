@@ -1,7 +1,11 @@
 // Episodes that were saved: a list with pictures, and a player.
 import { Strip } from "./strip.js";
 
-const labelOf = (episode) => (episode.success === null ? (episode.complete ? "no label" : "interrupted") : episode.success ? "success" : "failure");
+// A label that an interrupted episode was given later does not hide that its end is missing.
+export function labelOf({ success, complete }) {
+  const label = success === null ? "" : success ? "success" : "failure";
+  return [label, complete ? "" : "interrupted"].filter(Boolean).join(", ") || "no label";
+}
 
 export class Review {
   constructor(dialog, list, player, facts, send) {
@@ -23,13 +27,32 @@ export class Review {
   async update(view) {
     if (!this.dialog.open || !view || view.episode.version === this.version) return;
     this.version = view.episode.version;
-    const { episodes, undo } = await (await fetch("api/episodes")).json();
+    const found = await this.read();
+    if (!found) return;
+    const { episodes, undo } = found;
     this.rows = episodes.reverse();
     this.undo.hidden = !undo;
     const chosen = this.rows.find((episode) => episode.number === this.number);
     if (!chosen) { this.stop(); this.player.hidden = true; this.number = null; }
     this.fill();
     if (chosen) this.edits(chosen);
+  }
+
+  // Episodes and whether an edit can be undone; null, with a sentence in the place of the list, if they cannot be read.
+  async read() {
+    let answer, said;
+    try {
+      answer = await fetch("api/episodes");
+      if (answer.ok) return await answer.json();
+      said = (await answer.json()).error;
+    } catch { said = "The app does not answer."; }
+    if (answer?.status === 401) { location.reload(); return null; } // the token is asked for again
+    this.say(`The episodes cannot be shown. ${said ?? ""} Close this window, and open it to try again.`);
+    return null;
+  }
+
+  say(sentence) {
+    this.list.replaceChildren(Object.assign(document.createElement("li"), { className: "none quiet", textContent: sentence }));
   }
 
   // The list, of one label or of all; the filter counts each label that occurs.
@@ -43,7 +66,7 @@ export class Review {
     const rows = this.rows.filter((episode) => !this.shown || labelOf(episode) === this.shown);
     this.list.replaceChildren(...rows.map((episode) => this.row(episode, this.facts.cameras[0])));
     const none = "No episode is saved yet. Close this window, press Space to start one, and Enter to save it.";
-    if (!this.rows.length) this.list.append(Object.assign(document.createElement("li"), { className: "none quiet", textContent: none }));
+    if (!this.rows.length) this.say(none);
   }
 
   row(episode, camera) {

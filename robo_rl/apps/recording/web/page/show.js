@@ -20,9 +20,18 @@ export function bannerAt(place, act) {
   };
 }
 
+// A sentence on a disk that is nearly full, or a dataset that cannot be reached; else "".
 export function diskSentence({ disk_gb, floor_gb, episode }) {
+  if (disk_gb === null) return "The dataset's folder cannot be reached: nothing can be recorded. Connect its disk again, or put the folder back.";
+  if (disk_gb >= floor_gb) return "";
   const what = episode.state === "idle" ? `no episode starts below ${floor_gb} GB` : `this episode ends by itself at ${+(floor_gb / 4).toFixed(2)} GB, and is kept`;
   return `Only ${disk_gb} GB are free on the disk: ${what}.`;
+}
+
+// The banner of a pressed emergency stop. Its button alone releases it: the stop's own buttons and keys only press.
+export function stopSentence({ operators }) {
+  if (operators.role !== "driver") return ["Emergency stop: the arm is stopped. Whoever has the controls releases it.", "error"];
+  return ["Emergency stop: the arm is stopped. Release it, then arm.", "error", ["Release", "release_estop"]];
 }
 
 export function showHeader(view, page) {
@@ -33,13 +42,13 @@ export function showHeader(view, page) {
   meter("meter-latency", view.latency_ms === null ? "–" : `${view.latency_ms.toFixed(0)} ms`, "ok");
   $("meter-latency").title = `from the receipt of an input to the command that was sent${round}`;
   meter("meter-page", page.fps === null ? "–" : `${page.fps} fps`, page.fps === null || page.fps > 4 ? "ok" : "warning");
-  meter("meter-disk", `${view.disk_gb.toFixed(view.disk_gb < 10 ? 1 : 0)} GB`, view.disk_gb < view.floor_gb ? "error" : view.disk_gb < 2 * view.floor_gb ? "warning" : "ok");
+  meter("meter-disk", view.disk_gb === null ? "unreachable" : `${view.disk_gb.toFixed(view.disk_gb < 10 ? 1 : 0)} GB`, view.disk_gb < view.floor_gb ? "error" : view.disk_gb < 2 * view.floor_gb ? "warning" : "ok");
   const drops = view.robot.filter.drops;
   $("filter-reason").textContent = `Safety filter: ${reason.replace("it goes on after safety_filter/arm", "press Arm to go on").replace("following teleop", "following the operator")}.${drops ? ` Dropped: ${drops}.` : ""}`;
   $("filter-reason").dataset.level = drops ? "error" : "";
   const pressed = view.estop;
   for (const button of document.querySelectorAll(".estop")) {
-    button.textContent = pressed ? "RELEASE STOP" : "EMERGENCY STOP";
+    button.textContent = pressed ? "STOP IS PRESSED" : "EMERGENCY STOP";
     button.dataset.pressed = pressed;
   }
 }
@@ -60,8 +69,15 @@ function hintOf(view) {
   }[state];
 }
 
+// Episodes by their labels; an interrupted one is counted as such, because the training leaves it out.
+export function tallyWords({ count, successes, failures, interrupted }) {
+  if (!count) return "no episodes yet";
+  const plain = count - successes - failures - interrupted;
+  return `${count} saved: ${successes} ✓ ${failures} ✗${plain ? ` ${plain} unlabelled` : ""}${interrupted ? ` ${interrupted} interrupted` : ""}`;
+}
+
 export function showState(view, facts) {
-  const { state, seconds, count, successes, failures, marks } = view.episode;
+  const { state, seconds, marks } = view.episode;
   const words = { idle: "ready", recording: "recording", paused: "paused", ended: "ended", editing: "editing" };
   $("state").textContent = words[state];
   const hint = hintOf(view);
@@ -69,8 +85,7 @@ export function showState(view, facts) {
   $("hint").hidden = !hint;
   $("clock").textContent = state === "idle" ? "" : `${seconds.toFixed(1)} s${marks ? ` · ${marks} marked` : ""}`;
   $("clock").title = `an episode ends by itself after ${facts.longest_s} s`;
-  const plain = count - successes - failures;
-  $("tally").textContent = count ? `${count} saved: ${successes} ✓ ${failures} ✗${plain ? ` ${plain} unlabelled` : ""}` : "no episodes yet";
+  $("tally").textContent = tallyWords(view.episode);
   document.querySelectorAll("#episode-buttons button").forEach((button) => {
     button.hidden = !button.dataset.when.split(" ").includes(state) || button.dataset.simulated === "false";
     button.disabled = view.operators.role !== "driver";

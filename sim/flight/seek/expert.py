@@ -1,0 +1,48 @@
+"""Scripted expert of `drone/seek`: flies towards the told ball, turns to it and stops in front of it.
+
+v = clip(1.5 / s * (d - 0.5 m) * direction, 0.8 m/s),   yaw rate = 2 / s * bearing,
+action = clip(v, yaw rate + noise * range * N(0, I))
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.keyed_random import keyed_normal
+from robo_rl.core.protocols import Obs
+from robo_rl.core.seeding import derive_seed
+from robo_rl.core.shapes import Float, Int
+from sim.flight.seek.vec_env import ACTION, EXPERT_STATE
+from sim.flight.seek.words import TASKS
+
+STOP_M = 0.5  # distance that it keeps, inside `task.NEAR_M`
+_APPROACH, _TURN = 1.5, 2.0  # 1/s
+_FASTEST_M_S = 0.8
+_STREAM = 2  # stream of an episode's random numbers; the environment uses others
+
+
+class SeekExpert:
+    """Reads `privileged.state`. noise: standard deviation in units of the normalised action, independent in
+    each step.
+    """
+
+    def __init__(self, task: str, noise: float = 0.0, seed: int = 0) -> None:
+        if task not in TASKS:
+            raise UnknownNameError("drone task", task, TASKS)
+        if not 0.0 <= noise < float("inf"):
+            raise ConfigError(
+                f"noise is {noise}; expected a standard deviation of 0 or more, in units of the action."
+            )
+        self._noise, self._key = noise, derive_seed("expert", seed)
+
+    def act(self, obs: Obs, episode_seed: Int[Tensor, " n"], step: Int[Tensor, " n"]) -> Float[Tensor, "n 4"]:
+        ball = obs[EXPERT_STATE]
+        far = ball.norm(dim=1, keepdim=True).clamp(min=1e-6)
+        speed = (_APPROACH * (far - STOP_M)).clamp(-_FASTEST_M_S, _FASTEST_M_S)
+        turn = _TURN * torch.atan2(ball[:, 1], ball[:, 0]).unsqueeze(1)
+        action = ACTION.normalize(torch.cat([speed * ball / far, turn], dim=1))
+        if self._noise > 0.0:
+            action = action + self._noise * keyed_normal(episode_seed ^ self._key, step, 4, _STREAM).T
+        return ACTION.denormalize(action.clamp(-1.0, 1.0))

@@ -1,0 +1,106 @@
+"""Scripts of the page without a browser: what keys do, and what is shown of the episodes. Needs node."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NODE = shutil.which("node")
+pytestmark = pytest.mark.skipif(NODE is None, reason="node runs the page's scripts")
+# Events of the keyboard: a target of one element, which `closest` finds if the selector names it.
+KEYBOARD = """
+const listeners = {}, acted = [];
+globalThis.addEventListener = (kind, listener) => { listeners[kind] = listener; };
+globalThis.document = { querySelector: () => null };
+const drive = { keys: new Map(), press: () => false, lift: () => {} };
+listen(drive, { press: () => false }, (name) => acted.push(name));
+const press = (code, element, more = {}) => listeners.keydown({ code, key: code, preventDefault: () => {},
+  target: { closest: (selector) => selector.split(", ").includes(element) ? {} : null }, ...more });
+"""
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page's folder, as modules of node."""
+    folder = tmp_path_factory.mktemp("page")
+    shutil.copytree(str(files("robo_rl.apps.recording.web") / "page"), folder, dirs_exist_ok=True)
+    (folder / "package.json").write_text('{"type": "module"}')
+    return folder
+
+
+def run(scripts: Path, imports: str, body: str) -> Any:
+    """Value that `body` returns, with names imported from modules of the page."""
+    (scripts / "test.js").write_text(
+        f"{imports}\nconst made = (() => {{ {body} }})();\nconsole.log(JSON.stringify(made));\n"
+    )
+    done = subprocess.run([str(NODE), "test.js"], cwd=scripts, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_enter_and_space_press_what_has_the_focus(scripts: Path) -> None:
+    """They save and start elsewhere alone; the other keys act wherever the focus is."""
+    body = (
+        KEYBOARD
+        + """
+    for (const element of ["button", "a", "summary", "div"]) {
+      press("Enter", element); press("Space", element); press("KeyF", element);
+    }
+    return acted;"""
+    )
+    acted = run(scripts, 'import { listen } from "./keys.js";', body)
+    assert acted == ["failure"] * 3 + ["success", "toggle", "failure"]
+
+
+def test_the_emergency_stop_is_pressed_from_any_field_and_once(scripts: Path) -> None:
+    """A key that is held repeats; plain Esc in a field is the field's."""
+    body = (
+        KEYBOARD
+        + """
+    const field = "textarea";
+    press("Escape", field, { shiftKey: true });
+    press("Escape", field, { shiftKey: true, repeat: true });
+    press("Escape", field);
+    return acted;"""
+    )
+    assert run(scripts, 'import { listen } from "./keys.js";', body) == ["estop"]
+
+
+def test_who_drives_is_offered_the_release(scripts: Path) -> None:
+    body = 'return ["driver", "watcher"].map((role) => stopSentence({ operators: { role } }).slice(2));'
+    found = run(scripts, 'import { stopSentence } from "./show.js";', body)
+    assert found == [[["Release", "release_estop"]], []]
+
+
+def test_interrupted_episodes_are_shown_as_such(scripts: Path) -> None:
+    """Also with a label, and they are not offered for training, as `robo-rl train` leaves them out."""
+    imports = """import { labelOf } from "./review.js";
+    import { tallyWords } from "./show.js";
+    import { trainable } from "./policy.js";"""
+    body = """
+    const counts = { count: 6, successes: 2, failures: 1, interrupted: 2 };
+    const both = (success) => [true, false].map((complete) => labelOf({ success, complete }));
+    const usable = ["unfailed", "success", "all"].map((rule) => trainable(counts, rule));
+    return [[null, true, false].flatMap(both), tallyWords(counts), usable];"""
+    labels, words, usable = run(scripts, imports, body)
+    both = ["success", "success, interrupted", "failure", "failure, interrupted"]
+    assert labels == ["no label", "interrupted", *both]
+    assert words == "6 saved: 2 ✓ 1 ✗ 1 unlabelled 2 interrupted"
+    assert usable == [3, 2, 6]
+
+
+def test_a_dataset_that_cannot_be_reached_is_told(scripts: Path) -> None:
+    """Not as a disk with 0 GB."""
+    body = """
+    const words = (disk_gb) => diskSentence({ disk_gb, floor_gb: 2, episode: { state: "idle" } });
+    return [null, 1, 3].map(words);"""
+    gone, full, enough = run(scripts, 'import { diskSentence } from "./show.js";', body)
+    assert "cannot be reached" in gone
+    assert full.startswith("Only 1 GB are free")
+    assert enough == ""

@@ -1,0 +1,234 @@
+"""Fly to the ball that the instruction names: pictures, judgement, words, and an expert that succeeds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.seeding import EpisodeSeeds
+from robo_rl.core.text.instruction import INSTRUCTION, to_text
+from robo_rl.eval.host_reads import HostReads
+from sim.engines.quad.layout import POS, QUAT, VEL, start
+from sim.flight.seek.task import BALLS, NEAR_M, RADIUS_M, STOPPED_M_S, TOUCH_M, heading_axes, judge
+from sim.flight.seek.vec_env import SeekVecEnv
+from sim.flight.seek.view import front_camera, in_picture
+from sim.flight.seek.words import COLOURS, NEW, TRAINING, WORDINGS, told_colour
+from sim.registry import longest_instruction, make_env, make_expert, task_in, tasks_in
+from sim.vec.conformance import check_vec_env
+from sim.vec.seed_queue import REFILL_EVERY
+
+PX = 64
+WHITE_LIGHT = torch.tensor([[0.0], [0.0], [1.0]])
+MAGENTA = torch.tensor([[1.0], [0.0], [1.0]])  # no part of the room has it
+
+
+def craft_at(x: float, y: float, z: float, quat: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0)) -> Tensor:
+    state = start(1)
+    state[POS, 0], state[QUAT, 0] = torch.tensor([x, y, z]), torch.tensor(quat)
+    return state
+
+
+def pixels_of_a_ball(state: Tensor, centre_m: tuple[float, float, float], size_px: int = PX) -> Tensor:
+    """Mask (s, s) of the pixels that show a magenta ball."""
+    balls = torch.tensor(centre_m).reshape(1, 3, 1)
+    picture = front_camera(state, balls, MAGENTA[None], WHITE_LIGHT, RADIUS_M, size_px)[0].int()
+    return (picture[..., 0] - picture[..., 1]) > 40
+
+
+def test_the_environment_keeps_the_contract() -> None:
+    """Every clause, by the name that the registry lists."""
+    check_vec_env(make_env("drone/seek:image_size=8", 3, max_episode_steps=9), steps=20)
+
+
+@pytest.mark.parametrize("far_m", [0.6, 1.0, 2.0, 3.0])
+def test_a_ball_ahead_is_as_large_as_its_angle(far_m: float) -> None:
+    """Its outline is at the angle asin(r / d) from the middle; pixels are tan of it."""
+    size_px = 256
+    seen = pixels_of_a_ball(craft_at(0.0, 0.0, 1.0), (far_m, 0.0, 1.0), size_px)
+    radius_px = math.tan(math.asin(RADIUS_M / far_m)) * size_px / 2
+    assert float(seen.sum()) == pytest.approx(math.pi * radius_px**2, rel=0.03)
+    middle = ((size_px - 1) / 2, (size_px - 1) / 2)
+    assert seen.nonzero().float().mean(0).tolist() == pytest.approx(middle, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("quat", "centre_m"),
+    [
+        ((1.0, 0.0, 0.0, 0.0), (2.0, 0.6, 1.3)),
+        ((math.cos(0.2), 0.0, 0.0, math.sin(0.2)), (2.0, 0.3, 0.8)),  # turned to the left
+        ((math.cos(0.1), 0.0, math.sin(0.1), 0.0), (2.0, -0.4, 0.9)),  # nose down
+        ((math.cos(0.2), math.sin(0.2), 0.0, 0.0), (2.0, 0.5, 1.2)),  # rolled to the right
+    ],
+)
+def test_the_place_in_the_picture_is_where_the_ball_is_drawn(
+    quat: tuple[float, ...], centre_m: tuple[float, float, float]
+) -> None:
+    """`target.front` and the picture agree at any attitude."""
+    state = craft_at(0.0, 0.0, 1.0, quat)
+    down, right = ((pixels_of_a_ball(state, centre_m).nonzero() + 0.5) / PX * 2.0 - 1.0).mean(0)
+    x, y = in_picture(state, torch.tensor(centre_m).unsqueeze(1))
+    assert (float(x), float(y)) == pytest.approx((float(right), float(down)), abs=0.02)
+
+
+def test_turning_left_moves_the_ball_to_the_right_and_up_is_up() -> None:
+    """Signs of both axes."""
+    level = craft_at(0.0, 0.0, 1.0)
+    left = craft_at(0.0, 0.0, 1.0, (math.cos(0.1), 0.0, 0.0, math.sin(0.1)))
+    ahead, above = torch.tensor([[2.0], [0.0], [1.0]]), torch.tensor([[2.0], [0.0], [1.5]])
+    assert float(in_picture(left, ahead)[0]) > 0.1
+    assert float(in_picture(level, above)[1]) < -0.1
+
+
+def test_a_near_ball_hides_a_far_one_and_a_ball_behind_is_not_seen() -> None:
+    state = craft_at(0.0, 0.0, 1.0)
+    balls = torch.tensor([[3.0, 0.0, 1.0], [1.0, 0.0, 1.0]]).unsqueeze(2)
+    colours = torch.stack([MAGENTA, torch.tensor([[0.0], [1.0], [0.0]])])
+    for order in ([0, 1], [1, 0]):
+        middle = front_camera(state, balls[order], colours[order], WHITE_LIGHT, RADIUS_M, 9)[0, 4, 4]
+        assert middle[1] > middle[0]
+    assert not pixels_of_a_ball(state, (-1.0, 0.0, 1.0)).any()
+
+
+def test_pictures_do_not_depend_on_the_other_lanes() -> None:
+    """Large batches are drawn in parts."""
+    env = SeekVecEnv("seek", 5, image_size=512, compiled=False)
+    whole = env.reset(EpisodeSeeds("parts"))["image.front"]
+    for lane in (0, 4):
+        one = SeekVecEnv("seek", 1, image_size=512, compiled=False)
+        one.reset(iter([int(env.snapshot()["episode_seed"][lane])]))
+        assert torch.equal(one._given()["image.front"][0], whole[lane])
+
+
+@pytest.mark.parametrize(
+    ("place_m", "speed_m_s", "success", "ended"),
+    [
+        ((2.0 - NEAR_M + 0.05, 0.0, 1.0), STOPPED_M_S - 0.05, True, True),
+        ((2.0 - NEAR_M + 0.05, 0.0, 1.0), STOPPED_M_S + 0.05, False, False),  # too fast
+        ((2.0 - NEAR_M - 0.05, 0.0, 1.0), 0.0, False, False),  # too far
+        ((2.0 - TOUCH_M + 0.01, 0.0, 1.0), 0.0, False, True),  # touched
+        ((2.0, 2.0 - NEAR_M + 0.05, 1.0), 0.0, False, True),  # stopped at another ball
+        ((0.0, 0.0, 0.05), 0.0, False, True),  # on the floor
+        ((-2.0, 0.0, 1.0), 0.0, False, True),  # outside
+    ],
+)
+def test_judgement(place_m: tuple[float, float, float], speed_m_s: float, success: bool, ended: bool) -> None:
+    balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 2.0, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
+    state = craft_at(*place_m)
+    state[VEL.start, 0] = speed_m_s
+    verdict = judge(state, balls)
+    assert (bool(verdict.success), bool(verdict.ended)) == (success, ended)
+
+
+def test_level_axes_follow_the_heading_alone() -> None:
+    """Roll and pitch leave z up; a quarter turn to the left puts the world's y axis ahead."""
+    turned = craft_at(0.0, 0.0, 1.0, (math.cos(math.pi / 4), 0.0, 0.0, math.sin(math.pi / 4)))
+    assert torch.allclose(
+        heading_axes(turned, torch.tensor([[0.0], [2.0], [3.0]])),
+        torch.tensor([[2.0], [0.0], [3.0]]),
+        atol=1e-6,
+    )
+    pitched = craft_at(0.0, 0.0, 1.0, (math.cos(0.2), 0.0, math.sin(0.2), 0.0))
+    vector = torch.tensor([[1.0], [2.0], [3.0]])
+    assert torch.allclose(heading_axes(pitched, vector), vector, atol=1e-6)
+
+
+def test_the_expert_succeeds_and_the_words_name_its_ball() -> None:
+    """Where the told ball is, its picture has the told colour."""
+    num = 24
+    env = make_env("drone/seek", num)
+    expert = make_expert("drone/seek", noise=0.2, env=env)
+    obs = env.reset(EpisodeSeeds("expert"))
+    words = [to_text(each.numpy()) for each in obs[INSTRUCTION]]
+    told = [next(colour for colour in COLOURS if colour in text) for text in words]
+    seen = [obs["image.front"][lane, at[1], at[0]] for lane, at in enumerate(places(obs))]
+    for colour, pixel in zip(told, seen, strict=True):
+        likeness = [
+            torch.cosine_similarity(pixel.float(), torch.tensor(rgb), dim=0) for rgb in COLOURS.values()
+        ]
+        assert list(COLOURS)[int(torch.stack(likeness).argmax())] == colour
+    seed, step = torch.arange(num), torch.zeros(num, dtype=torch.long)
+    running, success = torch.ones(num, dtype=torch.bool), torch.zeros(num, dtype=torch.bool)
+    while running.any():
+        obs, reward, _, _, info = env.step(expert.act(obs, seed, step))
+        first = running & info["final_mask"]
+        assert torch.equal(reward[first], info["success"][first].float())
+        for lane in first.nonzero()[:, 0].tolist():
+            number = task_in("drone/seek", int(info["episode_seed"][lane]))
+            assert number == int(info["task"][lane]) == list(COLOURS).index(told[lane])
+        success |= first & info["success"]
+        running &= ~first
+        step += 1
+    assert success.all()
+
+
+def test_every_colour_is_told_about_as_often() -> None:
+    counts = torch.bincount(told_colour(torch.arange(4000)), minlength=len(COLOURS))
+    assert ((counts - 1000).abs() < 120).all()  # four standard deviations
+
+
+def places(obs: dict[str, Tensor]) -> list[list[int]]:
+    """Column and row of the told ball's middle in each picture."""
+    return ((obs["target.front"] + 1.0) / 2.0 * PX).long().clamp(0, PX - 1).tolist()
+
+
+def test_new_wordings_are_in_no_demonstration() -> None:
+    assert not {text.format("red") for text in NEW} & {text.format("red") for text in TRAINING}
+    env = make_env("drone/seek", 32, wordings="new")
+    obs = env.reset(EpisodeSeeds("words"))
+    told = {to_text(each.numpy()) for each in obs[INSTRUCTION]}
+    assert told <= {text.format(colour) for text in NEW for colour in COLOURS}
+    assert env.spec.name == "drone/seek:wordings=new"
+    assert tasks_in("drone/seek:wordings=new") == tuple(COLOURS)
+    longest = max(len(text) for each in WORDINGS.values() for text in each)
+    assert longest_instruction("drone/seek") == longest
+
+
+def test_episodes_that_restart_by_mask_are_the_same() -> None:
+    """On a run's device no step reads the device, and seeds, pictures and results are those of the host."""
+    host, resident = (make_env("drone/seek:image_size=8", 3, max_episode_steps=7) for _ in range(2))
+    assert isinstance(resident, SeekVecEnv)
+    assert resident.keep_on_device()
+    first, second = (env.reset(EpisodeSeeds("mask")) for env in (host, resident))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    for step in range(REFILL_EVERY + 3):
+        action = torch.full((3, 4), 0.5) * (-1.0) ** step
+        expected = host.step(action)
+        with HostReads().watching() as found:
+            got = resident.step(action)
+        if step % REFILL_EVERY not in (0, REFILL_EVERY - 1):
+            assert not found.reads, found.reads
+            assert not found.strays, found.strays
+        assert all(torch.equal(got[0][key], expected[0][key]) for key in first)
+        assert torch.equal(got[4]["next_seed"], expected[4]["next_seed"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"reward": "dense"}, "pay for success only"),
+        ({"image_size": 4}, "image_size is 4; expected 8 to 1024"),
+        ({"max_episode_steps": 0}, "max_episode_steps is 0"),
+        ({"wordings": "old"}, "Unknown set of wordings 'old'"),
+    ],
+)
+def test_options_that_cannot_be_are_named(options: dict[str, Any], says: str) -> None:
+    with pytest.raises((ConfigError, UnknownNameError), match=says):
+        make_env("drone/seek", 1, **options)
+
+
+def test_three_balls_of_four_colours_are_apart() -> None:
+    """No two balls have one colour or overlap, and the told one is in the picture at the start."""
+    env = SeekVecEnv("seek", 200, image_size=8, compiled=False)
+    obs = env.reset(EpisodeSeeds("layout"))
+    snapshot = env.snapshot()
+    balls, colours = snapshot["balls"], snapshot["colours"]
+    for one in range(BALLS):
+        for other in range(one):
+            assert ((balls[one] - balls[other]).norm(dim=0) > 2.0 * RADIUS_M).all()
+            assert ((colours[one] - colours[other]).abs().sum(0) > 0.1).all()
+    assert (obs["target.front"].abs() < 1.0).all()
