@@ -206,7 +206,7 @@ def option_of(name: str, option: str) -> Any:
 def instruction_of(name: str) -> str | None:
     """The instruction in the name of an environment; None without one."""
     suite, _, task = name.partition("/")
-    return _written(task)[1].get(OPTION) if suite in WITH_OPTIONS else None
+    return options_text(task)[1].get(OPTION) if suite in WITH_OPTIONS else None
 
 
 def same_task(first: str, second: str) -> bool:
