@@ -203,6 +203,12 @@ def option_of(name: str, option: str) -> Any:
     return read_options(task)[1].get(option, known[option].default)
 
 
+def instruction_of(name: str) -> str | None:
+    """The instruction in the name of an environment; None without one."""
+    suite, _, task = name.partition("/")
+    return options_text(task)[1].get(OPTION) if suite in WITH_OPTIONS else None
+
+
 def same_task(first: str, second: str) -> bool:
     """True if two names mean one task, or one of them a suite that holds the other.
 

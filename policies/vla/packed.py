@@ -90,11 +90,7 @@ class PackedPolicy:
     """
 
     def __init__(self, policy: SavedPolicy, words: int = MOST_BYTES) -> None:
-        if memory_shape(policy) is not None:
-            raise ConfigError(
-                "This method samples chunks from stored prefixes, and a policy with a memory (policy.memory) "
-                "cannot be packed so. Use method=steering or residual."
-            )
+        check_packable(policy)
         self.policy, self.kind = policy, policy.kind
         self.reads_every_step = reads_every_step(policy)
         self.obs_spec, self.action_spec = policy.obs_spec, policy.action_spec
@@ -150,6 +146,15 @@ class PackedPolicy:
 
     def config(self) -> dict[str, Any]:
         raise ConfigError("Packed features exist in training only. Save the policy itself.")
+
+
+def check_packable(policy: SavedPolicy) -> None:
+    """Raise ConfigError for a policy whose features depend on earlier decisions."""
+    if memory_shape(policy) is not None:
+        raise ConfigError(
+            "This method samples chunks from stored prefixes, and a policy with a memory (policy.memory) "
+            "cannot be packed so. Use method=steering or residual."
+        )
 
 
 def has_prefix(policy: Any) -> bool:

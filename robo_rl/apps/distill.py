@@ -26,7 +26,13 @@ from robo_rl.core.provenance import commit
 from robo_rl.core.settings import free_keys
 from robo_rl.eval.rollout import compare_by_report, evaluate
 from robo_rl.eval.stats import PairedTest
-from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
+from robo_rl.runs.loaded_policy import (
+    find_policy,
+    trained_env_spec,
+    trained_noise,
+    unread_in,
+    unread_sentence,
+)
 from robo_rl.runs.next_step import after_distillation, winner
 from robo_rl.runs.progress import counting
 from robo_rl.runs.resumable import RunSession, how_to_continue, resumable
@@ -43,6 +49,8 @@ def main(config: DistillVerb) -> int:
     check_measurable(teacher, "A single-step head")
     check_head(config, teacher)
     name = config.env or trained_env_spec(folder).name
+    if said := unread_sentence(folder, unread_in(folder, name)):
+        print(said)
     with closing(make_env(name, config.num_envs, 0, max_episode_steps=config.max_episode_steps)) as env:
         check_compatible(teacher, env.spec)
         free = free_keys("distill")

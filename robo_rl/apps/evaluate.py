@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from policies.base.noise import EpisodeNoise
-from policies.checkpoint import other_rate, read_policy_json
+from policies.checkpoint import other_rate
 from policies.executor import ChunkExecutor
 from policies.saved_files import POLICY_FILE
-from policies.told import ToldPolicy, unread_words
+from policies.told import ToldPolicy
 from robo_rl.apps.tuning.report import evaluation_seeds, success_by_task
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
@@ -27,7 +27,14 @@ from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.eval.text import p_value
 from robo_rl.eval.timing import Latency, latencies_on
 from robo_rl.runs.device import pick_device
-from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, trained_env_spec, worker_count
+from robo_rl.runs.loaded_policy import (
+    LoadedPolicy,
+    open_policy,
+    trained_env_spec,
+    unread_in,
+    unread_sentence,
+    worker_count,
+)
 from robo_rl.runs.next_step import after_evaluation, winner
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
@@ -53,7 +60,9 @@ class Evaluation:
     by_task: dict[str, SuccessRate] = field(default_factory=dict)  # of the policy, in a suite of tasks
     trained_in: str = ""  # environment in which the policy was trained; empty: unknown
     other_rate: tuple[float, float] | None = None  # [Hz] of training and environment, where they differ
-    unread: dict[Path, list[str]] = field(default_factory=dict)  # words of instruction= unknown to a policy
+    unread: dict[Path, list[str]] = field(
+        default_factory=dict
+    )  # words of the instruction unknown to a policy
 
     @property
     def rate(self) -> SuccessRate | None:
@@ -94,11 +103,7 @@ class Evaluation:
                 f"The policy was trained at {trained_hz:g} Hz, and {self.env} runs at {env_hz:g} Hz: an "
                 f"action lasts {trained_hz / env_hz:.3g} times as long as in training."
             )
-        for place, words in self.unread.items():
-            lines.append(
-                f"{place} does not know these words of the instruction and reads them all alike: "
-                f"{', '.join(words)}."
-            )
+        lines += [unread_sentence(place, words) for place, words in self.unread.items()]
         return "\n".join(lines)
 
 
@@ -145,7 +150,11 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     name = config.env or first.env
     second = opened("against", config.against, name) if config.against else None
     policies = [actor for actor in (first, second) if actor is not None]
-    unread = {actor.folder: words for actor in policies if (words := unread_by(config, actor))}
+    unread = {
+        actor.folder: words
+        for actor in policies
+        if (words := unread_in(actor.folder, name, config.instruction))
+    }
     check_tasks(config, name)
     lanes = min(config.num_envs, config.episodes)
     workers = worker_count(config.num_workers, lanes)
@@ -210,15 +219,6 @@ def told(config: EvaluateConfig, actor: LoadedPolicy) -> LoadedPolicy:
     if config.instruction is None:
         return actor
     return replace(actor, policy=ToldPolicy(actor.policy, config.instruction))
-
-
-def unread_by(config: EvaluateConfig, actor: LoadedPolicy) -> list[str]:
-    """Words of `instruction` that the policy does not know; none for one whose files are not here. Raises
-    ConfigError if it knows none of them.
-    """
-    if config.instruction is None or not (actor.folder / POLICY_FILE).is_file():
-        return []
-    return unread_words(config.instruction, read_policy_json(actor.folder)["config"])
 
 
 def check_tasks(config: EvaluateConfig, name: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +12,7 @@ from policies.deploy.bundle import MANIFEST, Bundle, Noise
 from policies.deploy.bundle_writer import write_bundle
 from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
+from policies.vla.packed import has_prefix
 from robo_rl.conf.schema import ExportConfig
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.text.commands import command
@@ -20,7 +23,7 @@ from robo_rl.runs.success_note import read_success_note
 
 def main(config: ExportConfig) -> int:
     """Export, and print the contents of the bundle."""
-    bundle, noise = write(config)
+    bundle, noise = write(config, say=partial(print, flush=True))
     parity = max(graph["parity"] for graph in bundle.manifest["graphs"])
     print(
         f"Bundle: {config.out}, for {bundle.env.name} at {bundle.env.control_hz:g} Hz; ONNX differs from "
@@ -42,14 +45,19 @@ def main(config: ExportConfig) -> int:
     return 0
 
 
-def write(config: ExportConfig) -> tuple[Bundle, Noise]:
-    """Write the bundle, with its graph compared with torch; returns the bundle and its kind of noise."""
+def write(config: ExportConfig, say: Callable[[str], None] | None = None) -> tuple[Bundle, Noise]:
+    """Write the bundle, with its graph compared with torch; returns the bundle and its kind of noise.
+
+    say: gets a sentence before work of a minute.
+    """
     folder, out = find_policy(config.policy), Path(config.out)
     if (folder / MANIFEST).is_file():
         raise ConfigError(f"{folder} is a bundle already. Give the policy folder of its export.")
     data, measured = read_policy_json(folder), read_success_note(folder)
     noise = noise_mode(config.noise, measured, data["train"])
     policy = load_policy(folder)
+    if say is not None and has_prefix(policy):
+        say(f"Writing the graphs of prefix and head of {folder}: about a minute of one core.")
     same = measured is None or measured["noise"] == (0.0 if noise == "zero" else 1.0)
     if not same and takes_noise(policy):
         measured = None  # measured with the other noise, so not valid for this bundle

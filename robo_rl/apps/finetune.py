@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from robo_rl.apps.tuning.auto.verb import environments, finetune_auto
-from robo_rl.apps.tuning.check import check_config, check_pictures_fit, other_task, too_often
+from robo_rl.apps.tuning.check import check_config, check_pictures_fit, other_task, too_often, unread_by_base
 from robo_rl.apps.tuning.inputs import keep_tuning_inputs
 from robo_rl.apps.tuning.loop import run_method
 from robo_rl.apps.tuning.maps import build_map, check_together
@@ -24,7 +24,7 @@ def main(config: FinetuneVerb) -> int:
     """Fine-tune, save the policy in `out`/policy and compare it with its base on the same episodes."""
     config = replace(config, num_envs=environments(config))
     check_config(config)
-    for said in filter(None, (too_often(config), other_task(config))):
+    for said in filter(None, (too_often(config), other_task(config), unread_by_base(config))):
         print(said)
     torch.set_num_threads(1)  # these networks are too small for threads, and parallel runs would compete
     # Adam's moments of weights without gradients fall below 1e-38, where an operation takes a hundred cycles.

@@ -18,9 +18,11 @@ from robo_rl.core.errors import ConfigError
 from robo_rl.core.files.durable import write_json
 from robo_rl.core.protocols import ChunkPolicy
 from robo_rl.core.provenance import commit, machine
+from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import INSTRUCTION, with_instruction
 from robo_rl.core.text.missing_rate import missing_rate
+from robo_rl.runs.loaded_policy import unread_in, unread_sentence
 from robo_rl.runs.outputs import check_file
 from robo_rl.runs.progress import progress
 from sim.registry import make_env
@@ -50,15 +52,11 @@ def main(config: RunConfig) -> int:
     policy = OnnxPolicy(bundle, DEVICES[config.device], config.threads)
     rate_hz = config.rate_hz or bundle.env.control_hz
     episodes = config.episodes if config.episodes or config.seconds else 1
-    with closing(
-        make_env(config.env or bundle.env.name, 1, max_episode_steps=config.max_episode_steps)
-    ) as env:
-        acting: ChunkPolicy = policy
-        if bundle.instruction is None or INSTRUCTION in env.spec.obs:
-            check_env(bundle, env.spec)
-        else:  # trained on recordings, whose tasks it was told
-            check_env(bundle, with_instruction(env.spec))
-            acting = ToldPolicy(policy, bundle.instruction)
+    name = config.env or bundle.env.name
+    if said := unread_sentence(bundle.folder, unread_in(bundle.folder, name)):
+        print(said)
+    with closing(make_env(name, 1, max_episode_steps=config.max_episode_steps)) as env:
+        acting = told(policy, bundle, env.spec)
         if rate := "" if config.rate_hz else missing_rate(env.spec.name, rate_hz):
             print(rate)
         with progress(None, "run", "tick") as bar:
@@ -80,6 +78,22 @@ def main(config: RunConfig) -> int:
         write_report(Path(config.out), report, bundle.name)
     print(f"Next:   {next_step(bundle) or elsewhere(bundle)}")
     return 0
+
+
+def told(policy: ChunkPolicy, bundle: Bundle, env: EnvSpec) -> ChunkPolicy:
+    """The policy, told the bundle's instruction where it reads one and the environment gives none. Raises
+    CheckpointError if they do not fit, ConfigError if neither has an instruction.
+    """
+    if INSTRUCTION in env.obs or INSTRUCTION not in bundle.env.obs:
+        check_env(bundle, env)
+        return policy
+    check_env(bundle, with_instruction(env))  # trained on recordings, whose tasks it was told
+    if bundle.instruction is None:
+        raise ConfigError(
+            f"The bundle '{bundle.name}' reads an instruction, and {env.name} gives none. Export it with "
+            "instruction=<what to do>, or name an environment that gives one (env=arm/reach:instruction=...)."
+        )
+    return ToldPolicy(policy, bundle.instruction)
 
 
 def next_step(bundle: Bundle) -> str:

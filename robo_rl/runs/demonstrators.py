@@ -26,7 +26,7 @@ from robo_rl.core.spec import ActionSpec
 from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.takeover import Takeover
 from robo_rl.runs.device import pick_device
-from robo_rl.runs.loaded_policy import open_policy
+from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in, unread_sentence
 from sim.adapters.own_function import Function, OwnFunction, find_function
 from sim.registry import has_expert, make_expert, skilled
 from sim.vec.expert import Expert
@@ -251,8 +251,7 @@ def _expert(config: CollectConfig, env: VecEnv, without: str) -> ExpertDemonstra
 def _acting(config: CollectConfig, path: str, env: VecEnv) -> PolicyDemonstrator:
     """A trained policy. `noise` scales its initial noise, unless it is that of an expert's actions."""
     device = torch.device("cpu") if config.takeover > 0.0 else pick_device(config.device)
-    actor = open_policy(path, device)
-    actor.check(env.spec)
+    actor = _fitting(path, device, env)
     scale = actor.noise if config.noise is None or config.policy is None else config.noise
     return PolicyDemonstrator(ChunkExecutor(actor.policy, config.num_envs), _noise(actor.policy, scale))
 
@@ -264,8 +263,7 @@ def _hybrid(config: CollectConfig, env: VecEnv) -> HybridDemonstrator:
             "takeover= is for a policy with a base: give policy=; or takeover_from=, the policy that acts "
             "before the expert."
         )
-    actor = open_policy(config.policy, torch.device("cpu"))
-    actor.check(env.spec)
+    actor = _fitting(config.policy, torch.device("cpu"), env)
     policy = actor.policy
     if not isinstance(policy, ResidualPolicy | PrivilegedPolicy) or not corrects_steps(policy):
         raise ConfigError(
@@ -275,6 +273,15 @@ def _hybrid(config: CollectConfig, env: VecEnv) -> HybridDemonstrator:
         )
     noise = _noise(policy, actor.noise if config.noise is None else config.noise)
     return HybridDemonstrator(policy, policy.base, noise, _takeover(config, env))
+
+
+def _fitting(path: str, device: torch.device, env: VecEnv) -> LoadedPolicy:
+    """A policy that fits the environment; prints a line if it does not know all words of its instruction."""
+    actor = open_policy(path, device)
+    actor.check(env.spec)
+    if said := unread_sentence(actor.folder, unread_in(actor.folder, env.spec.name)):
+        print(said)
+    return actor
 
 
 def _noise(policy: ChunkPolicy, scale: float) -> EpisodeNoise:

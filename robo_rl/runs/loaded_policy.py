@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from policies.registry import SavedPolicy
 from policies.remote.address import is_remote, parse_address
 from policies.remote.policy import RemotePolicy
 from policies.saved_files import POLICY_FILE
-from policies.told import ToldPolicy
+from policies.told import ToldPolicy, unread_words
 from robo_rl.conf.transfer import TransferConfig
 from robo_rl.core.conditioning import memory_shape, sample_with_moment
 from robo_rl.core.errors import CheckpointError, ConfigError
@@ -30,6 +30,7 @@ from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec
 from robo_rl.core.text.instruction import with_instruction
 from robo_rl.runs.run_dir import RunDir
+from sim.registry import instruction_of
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,24 @@ def _checkpoint_policy(run: RunDir, step: int) -> Path:
         f"{run.path} has no checkpoint of step {step}, it has {', '.join(map(str, there))}. Name one of "
         "these; robo-rl train keep_checkpoints= keeps more of them."
     )
+
+
+def unread_in(folder: Path, env: str, instruction: str | None = None) -> list[str]:
+    """Words that the policy in `folder` does not know, of `instruction` or else of that in the name of the
+    environment; none for a policy whose files are not here. Raises ConfigError if it knows no word of it.
+    """
+    told = instruction or instruction_of(env)
+    if told is None or not (folder / POLICY_FILE).is_file():
+        return []
+    return unread_words(told, read_policy_json(folder)["config"])
+
+
+def unread_sentence(folder: Path, words: Sequence[str]) -> str:
+    """Sentence on such words; empty for none."""
+    if not words:
+        return ""
+    some = ", ".join(words)
+    return f"{folder} does not know these words of the instruction and reads them all alike: {some}."
 
 
 def trained_env_spec(folder: Path) -> EnvSpec:

@@ -18,7 +18,7 @@ from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, trained_noise
 from robo_rl.runs.outputs import free_path
-from robo_rl.runs.run_dir import RunDir, checkpoint_of
+from robo_rl.runs.run_dir import OWN_DATA, POLICIES, RunDir, checkpoint_of, holder_of
 from sim.registry import WITH_OPTIONS, with_option
 
 SIGNIFICANT = 0.05  # p below which a difference is taken as real
@@ -193,21 +193,27 @@ def _teaching(config: FinetuneVerb, run: Path) -> str:
 
 
 def _demos_of(policy: Path) -> str | None:
-    """The dataset that the run of `train` around a policy folder learned from; None if it is gone."""
+    """The dataset that the run of `train` around a policy folder learned from; None if it is gone, or one of
+    several. Of a joint training, that of this policy's robot.
+    """
     of = checkpoint_of(policy)
-    run = policy.parent if of is None else of[0]
+    run = holder_of(policy) if of is None else of[0]
     if not (run / RUN_SETTINGS).is_file():
         return None
-    data = RunDir(run).config().get("data")
+    own = read_policy_json(policy).get("train", {}).get(OWN_DATA)
+    data = RunDir(run).config().get("data") if own is None else own[0] if len(own) == 1 else None
     return data if isinstance(data, str) and Path(data, "dataset.json").is_file() else None
 
 
 def _places_of(folder: Path) -> tuple[str, Path, Path]:
     """(name of the policy for other verbs, folder of new runs, folder of its bundle)."""
-    of = checkpoint_of(folder)
+    of, further = checkpoint_of(folder), folder.parent.name == POLICIES
     if of is not None:
         run, step = of[0], of[1].lstrip("0") or "0"
-        name = f"{run}@{step}" if step.isdecimal() else str(folder)
-        return name, run.parent, free_path(run.parent / f"{run.name}-{step}-bundle")
+        name = f"{run}@{step}" if step.isdecimal() and not further else str(folder)
+        robot = f"-{folder.name}" if further else ""
+        return name, run.parent, free_path(run.parent / f"{run.name}-{step}{robot}-bundle")
+    if further and (holder_of(folder) / "run.json").is_file():
+        return str(folder), holder_of(folder).parent, folder / "bundle"
     run = folder.parent if (folder.parent / "run.json").is_file() else folder
     return str(run), run.parent, run / "bundle"

@@ -7,7 +7,7 @@ runs/<name>/config.yaml            all settings
             checkpoints/<step>/    training states, each complete or absent, with checksums of their files. A
                                    step that is saved again is <step>.1 until its older state is deleted
             checkpoints/<step>.damaged/   a state whose files had changed when the run was resumed
-            evaluations/           results of `robo-rl evaluate` of checkpoints, <step>.json each
+            evaluations/           results of `robo-rl evaluate` of checkpoints, by step
             policy/                the final policy
             policies/<name>/       with several embodiments, those of the second and further ones
             encoder/               the final picture encoder, of `pretrain`
@@ -50,6 +50,8 @@ from robo_rl.runs.metrics import Metrics, read_metrics
 from robo_rl.runs.outputs import check_folder
 
 SAVED, PROGRESS, CHECKPOINTS = ".saved", "progress", "checkpoints"
+POLICIES = "policies"
+OWN_DATA = "own_data"  # in the notes of a joint training's policies: the datasets of that robot
 INPUTS_FILE = "inputs.json"
 _CHECKPOINT = re.compile(r"\d+(\.\d+)?")
 
@@ -69,7 +71,7 @@ class RunDir:
             path / "episodes",
         )
         self.encoder = path / "encoder"
-        self.embodiments = path / "policies"  # of a joint training, those that are not in `policy`
+        self.embodiments = path / POLICIES  # of a joint training, those that are not in `policy`
         self._lock: FolderLock | None = None
         self._aside: Path | None = None  # the run that this one replaces
 
@@ -330,10 +332,16 @@ class RunDir:
 def checkpoint_of(policy: Path) -> tuple[Path, str] | None:
     """(run, name of the checkpoint) for the policy folder in a checkpoint of a run; None for others."""
     for folder in (policy, policy.resolve()):
-        checkpoint, run = folder.parent, folder.parent.parent.parent
+        checkpoint = holder_of(folder)
+        run = checkpoint.parent.parent
         if checkpoint.parent.name == CHECKPOINTS and (run / "run.json").is_file():
             return run, checkpoint.name
     return None
+
+
+def holder_of(policy: Path) -> Path:
+    """Run or checkpoint that this policy folder would lie in, as its `policy` or one of its `policies`."""
+    return policy.parent.parent if policy.parent.name == POLICIES else policy.parent
 
 
 def _order(checkpoint: Path) -> tuple[int, int]:

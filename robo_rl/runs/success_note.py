@@ -11,7 +11,7 @@ from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit, machine
 from robo_rl.core.text.counts import counted
 from robo_rl.eval.rollout import EvalResult
-from robo_rl.runs.run_dir import checkpoint_of
+from robo_rl.runs.run_dir import POLICIES, checkpoint_of
 
 EVALUATION_FILE, EVALUATIONS = "evaluation.json", "evaluations"
 
@@ -19,12 +19,14 @@ EVALUATION_FILE, EVALUATIONS = "evaluation.json", "evaluations"
 def note_path(folder: Path) -> Path:
     """File of the note on the policy in `folder`.
 
-    It lies with the weights. Nothing is written into a checkpoint: its note is <run>/evaluations/<step>.json.
+    It lies with the weights. Nothing is written into a checkpoint: its note is <run>/evaluations/<step>.json,
+    and <step>-<name>.json for a policy in its policies/<name>.
     """
     if (of := checkpoint_of(folder)) is None:
         return folder / EVALUATION_FILE
     run, step = of
-    return run / EVALUATIONS / f"{step}.json"
+    name = f"-{folder.name}" if folder.parent.name == POLICIES else ""
+    return run / EVALUATIONS / f"{step}{name}.json"
 
 
 def success_note(result: EvalResult, env: str, eval_seed: int, noise: float) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from policies.saved_files import POLICY_FILE
 from robo_rl.core.errors import DataError
 from robo_rl.core.files.describe_path import not_a
 from robo_rl.data.episodes.schema import DATASET_JSON, EPISODES, STAGING, DatasetMeta
-from robo_rl.runs.run_dir import SAVED, RunDir
+from robo_rl.runs.run_dir import POLICIES, SAVED, RunDir
 
 LISTING, CARD = "robo-rl.json", "README.md"
 FORMAT = 1
@@ -167,7 +167,15 @@ def _paths(kind: str, folder: Path) -> Iterator[str]:
         return
     if kind == "run" and (folder / SAVED).exists():
         yield SAVED  # so that resume=true reports missing checkpoints instead of starting anew
-    yield from (path for path in _below(folder, folder) if not _NOT_SENT & set(path.split("/")))
+    yield from (path for path in _below(folder, folder) if _is_sent(path))
+
+
+def _is_sent(path: str) -> bool:
+    """False for what a run holds beside its policies, at any depth. A robot's policy may have any name: it is
+    that of its dataset.
+    """
+    parts = path.split("/")
+    return not _NOT_SENT & set(parts[2:] if parts[0] == POLICIES else parts)
 
 
 def _below(folder: Path, path: Path) -> Iterator[str]:

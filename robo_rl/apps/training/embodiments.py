@@ -20,7 +20,7 @@ from robo_rl.core.seeding import derive_seed
 from robo_rl.core.text.counts import counted
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.nets.ranks import Ranks
-from robo_rl.runs.run_dir import RunDir
+from robo_rl.runs.run_dir import OWN_DATA, RunDir
 
 
 def check_one_process(config: TrainConfig, data: TrainData, ranks: Ranks) -> None:
@@ -79,6 +79,16 @@ def save_policies(
     run: Path, policy: GenerativePolicy | VlaPolicy | JointVla, data: TrainData, note: dict[str, Any]
 ) -> None:
     """Write the policy, or those of all embodiments, below `run`, which may be a checkpoint."""
-    each = policy.policies if isinstance(policy, JointVla) else [policy]
-    for folder, one in zip(policy_folders(run, data), each, strict=True):
-        save_policy(folder, one, note)
+    if not isinstance(policy, JointVla):
+        save_policy(RunDir(run).policy, policy, note)
+        return
+    parts = zip(policy_folders(run, data), policy.policies, data.embodiments, strict=True)
+    for folder, one, part in parts:
+        save_policy(folder, one, own_note(note, part))
+
+
+def own_note(note: dict[str, Any], part: TrainData) -> dict[str, Any]:
+    """The note of one embodiment's policy: that of the training, with its own datasets and tasks told."""
+    own = {OWN_DATA: [str(each.store.path) for each in part.selections]}
+    told = {"told": part.told} if part.told else {}
+    return {key: value for key, value in note.items() if key != "told"} | own | told

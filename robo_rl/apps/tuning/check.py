@@ -34,7 +34,7 @@ from robo_rl.rl.demos import chosen_episodes
 from robo_rl.rl.loop import check_steps_left
 from robo_rl.rl.mix import used_fractions
 from robo_rl.runs.device import pick_device, run_device
-from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
+from robo_rl.runs.loaded_policy import find_policy, trained_env_spec, unread_in, unread_sentence
 from robo_rl.runs.run_dir import RunDir
 from sim.registry import same_task
 
@@ -109,6 +109,16 @@ def other_task(config: FinetuneVerb) -> str:
         f"The demonstrations of {config.demos} were recorded in {recorded.name}, but this run learns {ours}. "
         f"Demonstrations of another task mislead the training: give some of {ours}, or leave demos= out."
     )
+
+
+def unread_by_base(config: FinetuneVerb) -> str:
+    """Sentence on words of the environment's instruction that the base does not know; empty if there are
+    none. Raises ConfigError if it knows no word of it.
+    """
+    if config.base is None:
+        return ""
+    folder = find_policy(config.base)
+    return unread_sentence(folder, unread_in(folder, env_name(config)))
 
 
 def _other_shapes(recorded: EnvSpec, base: EnvSpec) -> bool:

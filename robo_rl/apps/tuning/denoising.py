@@ -31,7 +31,8 @@ from robo_rl.rl.off_policy.networks import drawn_seed
 def chain_map(base: SavedPolicy, draws: int = 0) -> ChainMap:
     """Map of chains over this base, or of `draws` of its training loss.
 
-    Raises ConfigError for a base without a denoising network of its own.
+    Raises ConfigError for a base without a denoising network of its own, and for draws with a
+    vision-language-action policy, whose training loss is not computed here.
     """
     if not isinstance(base, GenerativePolicy | VlaPolicy):
         raise ConfigError(
@@ -43,6 +44,11 @@ def chain_map(base: SavedPolicy, draws: int = 0) -> ChainMap:
         raise ConfigError(
             "A policy of action tokens (policy.head=tokens) has no denoising. Choose method=ppo_tokens, or "
             "train the base with policy.head=flow."
+        )
+    if draws and not isinstance(base, GenerativePolicy):
+        raise ConfigError(
+            "Methods that learn by the loss of behaviour cloning (fpo, awr, recap) need a policy of "
+            f"policy=generative as base=, found one of kind '{base.kind}'. Choose method=flow_sde."
         )
     return ChainMap(base.chunk, base.action_spec.dim, base.process.steps, base.execute, draws)
 
@@ -114,15 +120,11 @@ def chain_head(
     """
     check_denoising(config, draws)
     if draws:
-        if not isinstance(policy, GenerativePolicy):
-            raise ConfigError(
-                "Methods that learn by the loss of behaviour cloning (fpo, awr) need a diffusion or flow "
-                f"policy as base=, found one of kind '{policy.kind}'. Choose method=flow_sde."
-            )
-        module = nn.ModuleDict({"net": policy.net})
+        action_map, module = chain_map(policy, draws), nn.ModuleDict({"net": policy.net})
+        assert isinstance(policy, GenerativePolicy)  # or the map would have been refused
         if config.guidance > 0.0:
-            return GuidedDrawHead(policy, module, chain_map(policy, draws), config, clip)
-        return DrawHead(policy, module, chain_map(policy, draws), config.reduce, clip)
+            return GuidedDrawHead(policy, module, action_map, config, clip)
+        return DrawHead(policy, module, action_map, config.reduce, clip)
     total = policy.process.steps
     steps = tuple(range(total - min(config.trained_steps or total, total), total))
     module, noise = nn.ModuleDict({"net": policy.net}), None

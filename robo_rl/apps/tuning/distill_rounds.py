@@ -33,6 +33,7 @@ from policies.vla.policy import VlaPolicy
 from policies.vla.single_step import SingleStepExpert, with_expert
 from robo_rl.apps.tuning.maps import ignores_noise
 from robo_rl.conf.distill import DistillVerb
+from robo_rl.core.conditioning import memory_shape
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Logger, VecEnv
 from robo_rl.core.seeding import derive_seed
@@ -246,6 +247,11 @@ def check_head(config: DistillVerb, teacher: SavedPolicy) -> None:
         raise ConfigError(
             "A policy of action tokens (policy.head=tokens) has no path from noise to action to distil. "
             "Train with policy.head=flow."
+        )
+    if memory_shape(base) is not None:
+        raise ConfigError(
+            "A head learns from stored prefixes, and a policy with a memory (policy.memory) cannot be packed "
+            "so. Export the policy itself, or train one with policy.memory=0."
         )
     if config.net != type(config)(teacher="", out="").net:
         raise ConfigError(

@@ -9,6 +9,7 @@ from policies.registry import SavedPolicy
 from policies.tuned.direct import DirectPolicy
 from policies.tuned.residual import ResidualPolicy
 from policies.tuned.steered import SteeredPolicy
+from policies.vla.packed import check_packable, has_prefix
 from robo_rl.apps.tuning.denoising import chain_map, token_map
 from robo_rl.conf.finetune import MapConfig, MethodConfig
 from robo_rl.core.action_map import ActionMap, CandidateMap, ChainMap, DirectMap, LatentMap, ResidualMap
@@ -117,6 +118,8 @@ def check_together(method: MethodConfig, action_map: ActionMap, base: SavedPolic
         )
     _check_deep(method)
     _check_phases(method)
+    if packs_prefixes(method, base):
+        check_packable(base)
     if method.algorithm == "noise_aliased":
         _check_executes_chunks(base, "Give its own base, or choose method=dsrl_sac or residual.")
     candidates = isinstance(action_map, CandidateMap)
@@ -140,6 +143,13 @@ def check_together(method: MethodConfig, action_map: ActionMap, base: SavedPolic
             "map decides once per chunk. Set method.learner.explore_correlation=0 and "
             "method.learner.explore_min_scale=1."
         )
+
+
+def packs_prefixes(method: MethodConfig, base: SavedPolicy) -> bool:
+    """True if a store of decisions holds the prefixes of a vision-language-action policy, because the method
+    samples chunks from stored decisions.
+    """
+    return method.algorithm in ("noise_aliased", "denoising") and has_prefix(base)
 
 
 def _check_phases(method: MethodConfig) -> None:

@@ -13,7 +13,7 @@ import torch
 from policies.checkpoint import check_compatible
 from policies.registry import SavedPolicy
 from policies.tuned.privileged import TrueState
-from policies.vla.packed import PackedPolicy, has_prefix
+from policies.vla.packed import PackedPolicy
 from robo_rl.apps.tuning.encoders.pictures import (
     LearnedPictures,
     ReplaySize,
@@ -24,6 +24,7 @@ from robo_rl.apps.tuning.encoders.pictures import (
     replay_size,
     size_words,
 )
+from robo_rl.apps.tuning.maps import packs_prefixes
 from robo_rl.conf.finetune import MethodConfig
 from robo_rl.core.action_map import ActionMap
 from robo_rl.core.conditioning import empty_memory
@@ -188,9 +189,7 @@ def stored_base(method: MethodConfig, base: SavedPolicy, env: str) -> SavedPolic
     Those of a vision-language-action policy hold the prefix if the method samples chunks from stored
     decisions, and are the pooled ones otherwise.
     """
-    if method.algorithm not in ("noise_aliased", "denoising") or not has_prefix(base):
-        return base
-    return PackedPolicy(base, longest_instruction(env))
+    return PackedPolicy(base, longest_instruction(env)) if packs_prefixes(method, base) else base
 
 
 def views_of(base: SavedPolicy | PackedPolicy) -> Views:

@@ -20,7 +20,7 @@ from robo_rl.eval.rollout import EvalResult, compare, eval_seeds, evaluate
 from robo_rl.eval.stats import PairedTest
 from robo_rl.eval.video import record_episodes
 from robo_rl.runs.device import pick_device
-from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy
+from robo_rl.runs.loaded_policy import LoadedPolicy, open_policy, unread_in, unread_sentence
 from robo_rl.runs.progress import progress
 from sim.engines.table import ENGINES
 from sim.registry import make_env, option_of, with_option
@@ -54,6 +54,8 @@ def main(config: TransferConfig) -> int:
     actor = open_policy(config.run or config.bundle or "", pick_device("cpu"))
     if config.env is not None:
         actor = replace(actor, env=config.env)
+    if said := unread_sentence(actor.folder, unread_in(actor.folder, actor.env)):
+        print(said)
     results = measure(config, actor, engines_of(config, actor.env))
     write_results(Path(config.out) / "results.json", config, actor, results)
     if config.video:

@@ -12,6 +12,7 @@ import torch
 from policies.checkpoint import load_policy
 from policies.vla.config import VlaConfig
 from robo_rl.apps import train
+from robo_rl.apps.hub.contents import contents_of
 from robo_rl.apps.training.embodiments import folder_names
 from robo_rl.apps.training.train_data import TrainData
 from robo_rl.conf.train import TrainConfig
@@ -19,8 +20,11 @@ from robo_rl.core.errors import CheckpointError, ConfigError, DataError
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.core.text.instruction import with_instruction
 from robo_rl.data.store import DatasetWriter
+from robo_rl.eval.stats import SuccessRate
 from robo_rl.runs.loaded_policy import open_policy
+from robo_rl.runs.next_step import after_evaluation
 from robo_rl.runs.resumable import RunSession
+from robo_rl.runs.success_note import note_path
 from tests.apps.tuning.dying import Killed, dying
 
 ARM = EnvSpec(
@@ -86,6 +90,25 @@ def test_each_robot_has_a_policy_of_its_own(robots: Path, capsys: pytest.Capture
     with pytest.raises(CheckpointError, match="Observation 'state'") as refused:
         open_policy(run, torch.device("cpu")).check(replace(env, action=ActionSpec((-9.0,) * 4, (9.0,) * 4)))
     assert "fits" not in str(refused.value)
+
+
+def test_what_follows_for_each_robot_is_its_own(tmp_path: Path) -> None:
+    """Its demonstrations, and runs beside the joint one: not in it, nor in its checkpoints."""
+    arm, episodes = recorded(tmp_path / "arm", ARM), recorded(tmp_path / "x/episodes", COPTER)
+    assert train.main(config(tmp_path, "both", data=f"[{arm},{episodes}]")) == 0
+    run, some = tmp_path / "both", SuccessRate(1, 2)
+    tuned = f"out={tmp_path / 'tuned'}"
+    assert after_evaluation(run / "policy", some) == f"robo-rl finetune base={run} demos={arm} {tuned}"
+    second = run / "policies/episodes"
+    assert after_evaluation(second, some) == f"robo-rl finetune base={second} demos={episodes} {tuned}"
+    assert {path for path in contents_of(run).files if "episodes" in path} == {
+        f"policies/episodes/{path.name}" for path in second.iterdir()
+    }
+    checkpoint = sorted((run / "checkpoints").iterdir())[-1] / "policies/episodes"
+    assert (
+        after_evaluation(checkpoint, some) == f"robo-rl finetune base={checkpoint} demos={episodes} {tuned}"
+    )
+    assert note_path(checkpoint) == run / f"evaluations/{checkpoint.parents[1].name}-episodes.json"
 
 
 def test_killed_and_resumed_gives_the_same_weights(robots: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,5 +175,7 @@ def test_bases_that_do_not_fit_are_refused() -> None:
         token_map(flow_policy())
     with pytest.raises(ConfigError, match="method=ppo_tokens"):
         chain_map(token_vla())
+    with pytest.raises(ConfigError, match=r"\(fpo, awr, recap\) need a policy of policy=generative"):
+        chain_map(small_vla(), draws=8)
     with pytest.raises(ConfigError, match=r"map\.kind=tokens"):
         check_denoising(DenoisingConfig(temperature=1.5))

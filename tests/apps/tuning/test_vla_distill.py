@@ -119,6 +119,8 @@ def test_a_steered_policy_is_distilled_with_its_steering() -> None:
 def test_settings_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ConfigError, match="single step"):
         check_head(verb(), small_vla(steps=1))
+    with pytest.raises(ConfigError, match=r"policy\.memory.* Export the policy itself"):
+        check_head(verb(), small_vla(memory=2))
     with pytest.raises(ConfigError, match="action expert"):
         check_head(verb(net=MlpDenoiserConfig(width=8)), small_vla())
     with pytest.raises(ConfigError, match="identity"):

@@ -20,6 +20,7 @@ from policies.tuned.residual import ResidualPolicy
 from policies.vla.packed import PackedPolicy
 from policies.vla.policy import VlaPolicy
 from robo_rl.apps.tuning.compose import TuningSession, build_session
+from robo_rl.apps.tuning.maps import build_map, check_together
 from robo_rl.apps.tuning.start import with_planning_interval
 from robo_rl.apps.tuning.stores import stored_base
 from robo_rl.conf.finetune import MapConfig, MethodConfig
@@ -171,8 +172,12 @@ def test_a_stopped_run_equals_an_unstopped_one(name: str, memory: int, tmp_path:
 
 @pytest.mark.parametrize("name", ["DSRL-NA", "Flow-SDE", TOKENS])
 def test_methods_that_store_prefixes_refuse_a_memory(name: str) -> None:
+    """Also before the run folder is made."""
+    base, config = base_of(name, 2), METHODS[name]
     with pytest.raises(ConfigError, match=r"policy\.memory.* Use method=steering or residual"):
-        session(name, base_of(name, 2)).__enter__()
+        session(name, base).__enter__()
+    with pytest.raises(ConfigError, match=r"policy\.memory.* Use method=steering or residual"):
+        check_together(config, build_map(config.map, base), base)
 
 
 @torch.no_grad()

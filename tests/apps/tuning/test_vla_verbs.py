@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from contextlib import closing
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -12,12 +13,16 @@ import numpy as np
 import pytest
 
 from policies.checkpoint import load_policy, save_policy
+from policies.deploy.bundle import load_bundle
+from policies.told import ToldPolicy
 from policies.vla.policy import VlaPolicy
+from robo_rl.apps import run as run_verb
 from robo_rl.apps.cli.main import main as robo_rl
 from robo_rl.apps.tuning.auto import imitation, plan, stages, verb
 from robo_rl.apps.tuning.auto.plan import StepBudget
 from robo_rl.conf.finetune import FinetuneVerb, MethodConfig
-from robo_rl.core.errors import RoboRLError
+from robo_rl.core.errors import ConfigError, RoboRLError
+from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.data.store import DatasetWriter
 from robo_rl.runs.learning_curve import TuningResult
 from robo_rl.runs.run_dir import RunDir
@@ -106,7 +111,9 @@ def test_export_run_and_evaluate(base: Path, tmp_path: Path, capsys: pytest.Capt
     """The bundle names cameras, words and rates; `run` prints the times of prefix and head apart."""
     bundle, few = str(tmp_path / "bundle"), ["max_episode_steps=4", "episodes=2"]
     assert robo_rl(["export", f"policy={base}", f"out={bundle}", "instruction=open the tap"]) == 0
-    assert "prefix of top, corner and the instruction; head at 80 Hz" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.startswith("Writing the graphs of prefix and head")  # before a minute of silence
+    assert "prefix of top, corner and the instruction; head at 80 Hz" in said
     assert robo_rl(["run", f"bundle={bundle}", *few]) == 0
     said = capsys.readouterr().out
     assert "prefix: 2 runs" in said  # black pictures, so it runs for the words of each episode
@@ -115,6 +122,13 @@ def test_export_run_and_evaluate(base: Path, tmp_path: Path, capsys: pytest.Capt
     said = capsys.readouterr().out
     assert all(f"  {task}: success 0/1" in said for task in TASKS)
     assert robo_rl(["evaluate", f"policy={bundle}", *few, "instruction=close the tap", "num_envs=2"]) == 0
+    made, policy = load_bundle(Path(bundle)), small_vla()
+    silent = replace(made.env, obs={key: each for key, each in made.env.obs.items() if key != INSTRUCTION})
+    assert run_verb.told(policy, made, made.env) is policy
+    assert isinstance(run_verb.told(policy, made, silent), ToldPolicy)
+    wordless = replace(made, instruction=None)
+    with pytest.raises(ConfigError, match=r"gives none\. Export it with instruction="):
+        run_verb.told(policy, wordless, silent)
 
 
 @pytest.mark.slow
