@@ -102,5 +102,6 @@ def test_a_dataset_that_cannot_be_reached_is_told(scripts: Path) -> None:
     return [null, 1, 3].map(words);"""
     gone, full, enough = run(scripts, 'import { diskSentence } from "./show.js";', body)
     assert "cannot be reached" in gone
+    assert "restart the app, which salvages the episode: do not discard it" in gone
     assert full.startswith("Only 1 GB are free")
     assert enough == ""

@@ -22,7 +22,7 @@ export function bannerAt(place, act) {
 
 // A sentence on a disk that is nearly full, or a dataset that cannot be reached; else "".
 export function diskSentence({ disk_gb, floor_gb, episode }) {
-  if (disk_gb === null) return "The dataset's folder cannot be reached: nothing can be recorded. Connect its disk again, or put the folder back.";
+  if (disk_gb === null) return "The dataset's folder cannot be reached: nothing can be recorded. If it was moved, put it back. If its disk was unplugged, connect it and restart the app, which salvages the episode: do not discard it.";
   if (disk_gb >= floor_gb) return "";
   const what = episode.state === "idle" ? `no episode starts below ${floor_gb} GB` : `this episode ends by itself at ${+(floor_gb / 4).toFixed(2)} GB, and is kept`;
   return `Only ${disk_gb} GB are free on the disk: ${what}.`;
