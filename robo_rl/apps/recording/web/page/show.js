@@ -28,9 +28,19 @@ export function diskSentence({ disk_gb, floor_gb, episode }) {
   return `Only ${disk_gb} GB are free on the disk: ${what}.`;
 }
 
+// What a page that watches is told, and its button to get the controls.
+export function watcherWords({ vacant, asking }) {
+  if (vacant) return ["Nobody has the controls.", ["Take them", "ask"]]; // also one that asked somebody who left
+  if (asking) return ["Asked for the controls; waiting for the other operator."];
+  return ["Another operator has the controls; you are watching.", ["Ask for them", "ask"]];
+}
+
 // The banner of a pressed emergency stop. Its button alone releases it: the stop's own buttons and keys only press.
 export function stopSentence({ operators }) {
-  if (operators.role !== "driver") return ["Emergency stop: the arm is stopped. Whoever has the controls releases it.", "error"];
+  if (operators.role !== "driver") {
+    const [words, ...buttons] = watcherWords(operators);
+    return [`Emergency stop: the arm is stopped; the page with the controls releases it. ${words}`, "error", ...buttons];
+  }
   return ["Emergency stop: the arm is stopped. Release it, then arm.", "error", ["Release", "release_estop"]];
 }
 
