@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ import pytest
 from hardware.checks.faulty_disk import file_size_limit, full_at_call, small_disk
 from robo_rl.core.errors import DataError, DiskFullError
 from robo_rl.data.episodes import disk
+from robo_rl.data.episodes.schema import Codec
 from robo_rl.data.store import DatasetWriter, EpisodeStore, recover
 from robo_rl.data.validate import validate
 from tests.data.recordings import ENV, STATE_ENV, action, add_frames, obs, record, state
@@ -54,6 +59,42 @@ def test_frame_that_does_not_fit_is_not_stored(tmp_path: Path) -> None:
     read = EpisodeStore(tmp_path / "set").episode(0)
     np.testing.assert_array_equal(read.obs("state"), [state(0, i) for i in range(21)])
     assert validate(tmp_path / "set") == []
+
+
+@contextmanager
+def failing_disk(patch: pytest.MonkeyPatch, writes: int) -> Iterator[None]:
+    """The disk takes so many writes more, then fails, also to truncate a file."""
+    calls, write = count(), os.write
+
+    def fail(*_: object) -> NoReturn:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with patch.context() as failing:
+        failing.setattr(os, "write", lambda fd, data: write(fd, data) if next(calls) < writes else fail())
+        failing.setattr(os, "ftruncate", fail)
+        yield
+
+
+@pytest.mark.parametrize("codec", ["raw", "jpeg"])
+@pytest.mark.parametrize("writes", [1, 3, 5])
+def test_columns_stay_in_step_after_a_frame_that_could_not_be_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec, writes: int
+) -> None:
+    """The next frame is taken only when the bytes of the lost one are gone from every column."""
+    writer = DatasetWriter.create(tmp_path / "set", ENV, image_codec=codec, min_free_bytes=0, durable=False)
+    with writer.episode() as episode:
+        for i in range(5):
+            episode.add(obs(0, i), action(0, i))
+        for _ in range(2):  # the second time, nothing of the first can be taken back yet
+            with failing_disk(monkeypatch, writes), pytest.raises(OSError, match="Input/output"):
+                episode.add(obs(9, 9), action(9, 9))
+        for i in range(5, 10):
+            episode.add(obs(0, i), action(0, i))
+        episode.commit()
+    assert validate(tmp_path / "set") == []
+    read = EpisodeStore(tmp_path / "set").episode(0)
+    np.testing.assert_array_equal(read.obs("state"), [state(0, i) for i in range(10)])
+    np.testing.assert_array_equal(read.array("action"), [action(0, i) for i in range(10)])
 
 
 @pytest.mark.parametrize("name", ["write", "fsync"])

@@ -30,12 +30,17 @@ EDITING = "editing"  # committed episodes are being changed
 
 
 class UnreachableError(DataError):
-    """A dataset whose folder cannot be read or written now, such as one on a disk that was unplugged."""
+    """A dataset whose folder cannot be read or written now.
+
+    A folder that was moved can be put back. The files that are open on a disk that was unplugged stay broken
+    when it is connected again, so only a restart helps.
+    """
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(
-            f"The dataset {path} cannot be reached ({error.strerror or error}). Connect its disk again, or "
-            "put the folder back."
+            f"The dataset {path} cannot be reached ({error.strerror or error}). If its folder was moved, put "
+            "it back and go on. If its disk was unplugged, connect it and restart the app, which salvages "
+            "the episode; do not discard it."
         )
 
 
@@ -233,7 +238,7 @@ class Episodes:
             return f"{error} Then save again; the frames are kept."
         except UnreachableError as error:
             self.state = ENDED
-            raise DataError(f"{error} Then save again; the frames are kept.") from error
+            raise DataError(f"{error} Once the folder is back, save again: the frames are kept.") from error
         frames, self._running, self._seen, self.state = self.frames, None, None, IDLE
         self.tally.count(success, complete)
         self.version += 1

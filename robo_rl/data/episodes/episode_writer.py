@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
@@ -80,6 +80,7 @@ class EpisodeWriter:
         self._columns = dataset.columns()
         self._directory = root / STAGING / uuid.uuid4().hex
         self._files: dict[str, PayloadFile] = {}
+        self._begun: dict[str, tuple[int, int]] = {}  # where the frame that is being written began
         self._number: int | None = None
         self._sealing = self._done = False
         self._resources = ExitStack()
@@ -127,6 +128,7 @@ class EpisodeWriter:
         self._require_running()
         if self._sealing:
             raise DataError("The commit of this episode has begun: it takes no more frames. Commit it again.")
+        self._take_back()
         require_free(self._root, self._options.min_free_bytes // 4)
         rows = self._obs_rows(obs)
         rows["reward"] = _number("reward", reward)
@@ -262,17 +264,34 @@ class EpisodeWriter:
         return np.array([stamps.get(name, NO_STAMP) for name in self._dataset.stamps], dtype="int64")
 
     def _append(self, rows: Rows) -> None:
-        """Append all rows or none: after an interruption the files end where the frame began."""
-        marks = {name: (self._files[name].size, self._files[name].crc) for name in rows}
+        """Append all rows or none: after an error the files end where the frame began, at the latest when the
+        next frame is added.
+        """
+        self._begun = {name: (self._files[name].size, self._files[name].crc) for name in rows}
         try:
             with report_full_disk(self._root, f"frame {self.frames}"):
                 for column in self._columns:
                     if column.name in rows:
                         self._files[column.name].append(rows[column.name])
         except BaseException:
-            for name, mark in marks.items():
-                self._files[name].rollback(mark)
+            with suppress(OSError):
+                self._take_back()
             raise
+        self._begun = {}
+
+    def _take_back(self) -> None:
+        """Cut the columns to where a frame began that was not completed. Raises OSError while one cannot be
+        cut: a frame after it would put the columns out of step.
+        """
+        failed = None
+        for name, mark in list(self._begun.items()):
+            try:
+                self._files[name].rollback(mark)
+                del self._begun[name]
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _settle(self) -> None:
         """Truncate the files to the last complete frame, after an interrupted frame or a failed commit."""

@@ -72,10 +72,18 @@ def test_the_emergency_stop_is_pressed_from_any_field_and_once(scripts: Path) ->
     assert run(scripts, 'import { listen } from "./keys.js";', body) == ["estop"]
 
 
-def test_who_drives_is_offered_the_release(scripts: Path) -> None:
-    body = 'return ["driver", "watcher"].map((role) => stopSentence({ operators: { role } }).slice(2));'
+def test_who_drives_is_offered_the_release_and_who_watches_the_controls(scripts: Path) -> None:
+    """Also where nobody has the controls: otherwise no page could release the stop."""
+    body = """
+    const watcher = { role: "watcher", vacant: false, asking: false };
+    const vacant = { vacant: true }, asking = { asking: true };
+    const all = [{ role: "driver" }, vacant, { ...vacant, ...asking }, {}, asking];
+    return all.map((change) => stopSentence({ operators: { ...watcher, ...change } }));"""
     found = run(scripts, 'import { stopSentence } from "./show.js";', body)
-    assert found == [[["Release", "release_estop"]], []]
+    take, ask = ["Take them", "ask"], ["Ask for them", "ask"]
+    assert [banner[2:] for banner in found] == [[["Release", "release_estop"]], [take], [take], [ask], []]
+    assert all(banner[0].startswith("Emergency stop: the arm is stopped") for banner in found)
+    assert "the page with the controls releases it. Nobody has the controls." in found[1][0]
 
 
 def test_interrupted_episodes_are_shown_as_such(scripts: Path) -> None:
@@ -102,5 +110,6 @@ def test_a_dataset_that_cannot_be_reached_is_told(scripts: Path) -> None:
     return [null, 1, 3].map(words);"""
     gone, full, enough = run(scripts, 'import { diskSentence } from "./show.js";', body)
     assert "cannot be reached" in gone
+    assert "restart the app, which salvages the episode: do not discard it" in gone
     assert full.startswith("Only 1 GB are free")
     assert enough == ""

@@ -117,15 +117,41 @@ def test_the_stop_is_pressed_while_an_instruction_is_typed(browser: Any, live: L
 
 
 def test_who_watches_presses_and_is_offered_no_release(browser: Any, live: LiveCell) -> None:
-    """The page that drives releases."""
+    """The page that drives releases, and hands the controls over when it is asked."""
     page = open_page(browser, live)
     second = browser.new_page()
     second.goto(live.address)
     second.wait_for_selector("body[data-ready][data-role=watcher]")
     second.click("#estop")
-    second.wait_for_selector("#banner:has-text('Whoever has the controls releases it')")
-    assert second.locator("#banner button").count() == 0
+    second.wait_for_selector("#banner:has-text('the page with the controls releases it')")
+    assert second.locator("#banner button").all_inner_texts() == ["Ask for them"]
+    second.click("#banner button")
+    second.wait_for_selector("#banner:has-text('waiting for the other operator')")
     page.click("#banner button:has-text('Release')")
+    page.click("#banner button:has-text('Hand over')")
     live.wait(lambda: not pressed(live))
+    second.wait_for_selector("body[data-role=driver]")
     second.close()
     page.context.close()
+
+
+@pytest.mark.parametrize("phone", [False, True])
+def test_of_two_pages_that_watch_one_takes_the_controls_and_releases(
+    browser: Any, live: LiveCell, phone: bool
+) -> None:
+    """The page that drove is closed while the stop is pressed."""
+    page, others = open_page(browser, live), [browser.new_page() for _ in range(2)]
+    for other in others:
+        other.goto(f"{live.address}phone" if phone else live.address)
+        other.wait_for_selector("body[data-ready]")
+        other.wait_for_selector("#banner:has-text('you are watching')")
+    page.click("#estop")
+    live.wait(lambda: pressed(live))
+    page.context.close()
+    for other in others:
+        other.wait_for_selector("#banner button:has-text('Take them')")
+    others[0].click("#banner button:has-text('Take them')")
+    others[0].click("#banner button:has-text('Release')")
+    live.wait(lambda: not pressed(live))
+    for other in others:
+        other.close()

@@ -1,4 +1,6 @@
-"""A dataset whose folder goes away while the app runs: the arm stays under control, and no frame is lost."""
+"""A dataset whose folder goes away while the app runs: the arm stays under control, and no frame that was
+written is lost.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def cell(tmp_path: Path) -> RecordingCell:
 
 
 def away(cell: RecordingCell) -> Path:
-    """Where the folder is while it cannot be reached, as when a disk is mounted elsewhere."""
+    """Where the folder is while it cannot be reached."""
     return cell.out.with_name("away")
 
 
@@ -65,7 +67,8 @@ def test_what_cannot_be_saved_is_kept_for_the_next_try(cell: RecordingCell) -> N
     ]
     for request in asked:
         cell.ask(**request)
-    assert cell.said[-1].endswith("Then save again; the frames are kept.")
+    assert "If its disk was unplugged, connect it and restart the app, which salvages" in cell.said[-1]
+    assert cell.said[-1].endswith("Once the folder is back, save again: the frames are kept.")
     assert cell.node.episodes.state == "ended"
     away(cell).rename(cell.out)
     cell.ask(kind="save", success=True)

@@ -7,7 +7,7 @@ import { Link } from "./link.js";
 import { Plots } from "./plots.js";
 import { Policy } from "./policy.js";
 import { Review } from "./review.js";
-import { Instruction, Speed, bannerAt, diskSentence, showHeader, showNotices, showState, stopSentence } from "./show.js";
+import { Instruction, Speed, bannerAt, diskSentence, showHeader, showNotices, showState, stopSentence, watcherWords } from "./show.js";
 
 const $ = (id) => document.getElementById(id);
 const facts = await (await fetch("api/facts")).json();
@@ -137,8 +137,8 @@ function showBanner() {
   if (view.estop) return say(...stopSentence(view));
   if (view.operators.asked) return say("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);
   if (view.operators.role === "watcher") {
-    const text = view.operators.vacant ? "Nobody has the controls." : view.operators.asking ? "Asked for the controls; waiting for the other operator." : "Another operator has the controls; you are watching.";
-    return view.operators.asking ? say(text, "info") : say(text, "info", [view.operators.vacant ? "Take them" : "Ask for them", "ask"]);
+    const [told, ...buttons] = watcherWords(view.operators);
+    return say(told, "info", ...buttons);
   }
   return say(diskSentence(view), "error");
 }

@@ -3,7 +3,7 @@ import { Cameras } from "./cameras.js";
 import { Hand, PadHand, attachHold, attachPad } from "./hand.js";
 import { Link } from "./link.js";
 import * as maths from "./pose.js";
-import { Speed, bannerAt, diskSentence, stopSentence, tallyWords } from "./show.js";
+import { Speed, bannerAt, diskSentence, stopSentence, tallyWords, watcherWords } from "./show.js";
 import { XrHand, xrMode } from "./xr.js";
 
 const $ = (id) => document.getElementById(id);
@@ -132,9 +132,8 @@ function showBanner() {
   const { operators } = view;
   if (operators.asked) return set("Another operator asks for the controls.", "warning", ["Hand over", "hand_over"], ["Keep them", "keep"]);
   if (operators.role === "watcher") {
-    if (operators.asking) return set("Asked for the controls; waiting for the other operator.", "info");
-    const text = operators.vacant ? "Nobody has the controls." : "Another operator has the controls; you are watching.";
-    return set(text, "info", [operators.vacant ? "Take them" : "Ask for them", "ask"]);
+    const [told, ...buttons] = watcherWords(operators);
+    return set(told, "info", ...buttons);
   }
   if (view.drive?.control === "policy") return set("The policy is in control.", "info", ["Take over", "take_over"]);
   return set(diskSentence(view), "error");

@@ -22,15 +22,25 @@ export function bannerAt(place, act) {
 
 // A sentence on a disk that is nearly full, or a dataset that cannot be reached; else "".
 export function diskSentence({ disk_gb, floor_gb, episode }) {
-  if (disk_gb === null) return "The dataset's folder cannot be reached: nothing can be recorded. Connect its disk again, or put the folder back.";
+  if (disk_gb === null) return "The dataset's folder cannot be reached: nothing can be recorded. If it was moved, put it back. If its disk was unplugged, connect it and restart the app, which salvages the episode: do not discard it.";
   if (disk_gb >= floor_gb) return "";
   const what = episode.state === "idle" ? `no episode starts below ${floor_gb} GB` : `this episode ends by itself at ${+(floor_gb / 4).toFixed(2)} GB, and is kept`;
   return `Only ${disk_gb} GB are free on the disk: ${what}.`;
 }
 
+// What a page that watches is told, and its button to get the controls.
+export function watcherWords({ vacant, asking }) {
+  if (vacant) return ["Nobody has the controls.", ["Take them", "ask"]]; // also one that asked somebody who left
+  if (asking) return ["Asked for the controls; waiting for the other operator."];
+  return ["Another operator has the controls; you are watching.", ["Ask for them", "ask"]];
+}
+
 // The banner of a pressed emergency stop. Its button alone releases it: the stop's own buttons and keys only press.
 export function stopSentence({ operators }) {
-  if (operators.role !== "driver") return ["Emergency stop: the arm is stopped. Whoever has the controls releases it.", "error"];
+  if (operators.role !== "driver") {
+    const [words, ...buttons] = watcherWords(operators);
+    return [`Emergency stop: the arm is stopped; the page with the controls releases it. ${words}`, "error", ...buttons];
+  }
   return ["Emergency stop: the arm is stopped. Release it, then arm.", "error", ["Release", "release_estop"]];
 }
 
