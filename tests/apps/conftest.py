@@ -14,7 +14,7 @@ import pytest
 from robo_rl.conf.schema import CollectConfig
 
 if TYPE_CHECKING:
-    from robo_rl.conf.train import TrainConfig
+    from robo_rl.conf.train import StartedImageConfig, TrainConfig
 
 ENV = "metaworld/reach-v3"  # the cheapest task
 TWO_CAMERAS = """
@@ -44,6 +44,13 @@ def train_config(data: Path, out: Path, **changes: object) -> TrainConfig:
         "net": MlpDenoiserConfig(width=16, depth=1),
     }
     return TrainConfig(**small | changes)  # type: ignore[arg-type]
+
+
+def mean_pool() -> StartedImageConfig:
+    """Encoder for the tests' pictures, of whose crops one pixel is left: key points would see nothing."""
+    from robo_rl.conf.train import StartedImageConfig
+
+    return StartedImageConfig(pool="mean")
 
 
 @pytest.fixture(scope="session")

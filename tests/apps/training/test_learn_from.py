@@ -20,7 +20,7 @@ from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.store import DatasetWriter, recover
 from robo_rl.data.windows import WindowSpec
 from robo_rl.runs import estimate
-from tests.apps.conftest import train_config
+from tests.apps.conftest import mean_pool, train_config
 from tests.data.recordings import ENV, STATE_ENV, add_frames, interrupt
 
 Marks = tuple[bool | None, ...]
@@ -42,7 +42,7 @@ def dataset(path: Path, marks: Marks, env: EnvSpec = STATE_ENV, cut: bool = Fals
 
 def trained(data: Path, out: Path, **changes: Any) -> tuple[bytes, dict[str, Any]]:
     """Weights, also those of the normaliser, and the note on the data."""
-    assert train.main(train_config(data, out, **changes)) == 0
+    assert train.main(train_config(data, out, image=mean_pool(), **changes)) == 0
     note = json.loads((out / "policy/policy.json").read_text())["train"]["data"]
     return (out / "policy/weights.safetensors").read_bytes(), note
 

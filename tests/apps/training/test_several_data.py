@@ -17,7 +17,7 @@ from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.joined_windows import JoinedWindows
 from robo_rl.data.merge import merge
 from robo_rl.data.windows import WindowDataset, WindowSpec
-from tests.apps.conftest import train_config
+from tests.apps.conftest import mean_pool, train_config
 from tests.apps.training.test_learn_from import dataset
 from tests.data.recordings import ENV, STATE_ENV
 
@@ -36,7 +36,7 @@ def test_two_datasets_are_learned_like_one_merged_from_them(env: EnvSpec, tmp_pa
     merge(parts, tmp_path / "merged")
     both = f"[{parts[0]},{parts[1]}]"
     for data, out in ((both, "both"), (tmp_path / "merged", "one")):
-        assert train.main(train_config(Path(str(data)), tmp_path / out, **FEW)) == 0
+        assert train.main(train_config(Path(str(data)), tmp_path / out, image=mean_pool(), **FEW)) == 0
     weights = [(tmp_path / out / "policy/weights.safetensors").read_bytes() for out in ("both", "one")]
     assert weights[0] == weights[1]
     note = json.loads((tmp_path / "both/policy/policy.json").read_text())["train"]["data"]
@@ -51,7 +51,7 @@ def test_the_true_state_of_one_dataset_is_no_difference(env: EnvSpec, tmp_path: 
     with_state = dataset(tmp_path / "known", (True, None), known), dataset(tmp_path / "b", (True,), env)
     plain = dataset(tmp_path / "a", (True, None), env), tmp_path / "b"
     for data, out in ((with_state, "one"), (plain, "other")):
-        config = train_config(Path(f"[{data[0]},{data[1]}]"), tmp_path / out, **FEW)
+        config = train_config(Path(f"[{data[0]},{data[1]}]"), tmp_path / out, image=mean_pool(), **FEW)
         assert train.main(config) == 0
     weights = [(tmp_path / out / "policy/weights.safetensors").read_bytes() for out in ("one", "other")]
     assert weights[0] == weights[1]
