@@ -149,9 +149,9 @@ class RefineGraph(_Traced):
 def trace(module: nn.Module, inputs: Obs) -> torch.export.ExportedProgram:
     """Traced program with a dynamic batch axis.
 
-    Python traces it in half of Dynamo's time, but only Dynamo keeps `len(tensor)` symbolic, so that a policy
-    which Python cannot trace is traced by Dynamo. A tensor that a module makes at its first call and keeps
-    would be a fake one of the tracer, so it is called before.
+    Tracing by Python takes less time than by Dynamo, but only Dynamo keeps `len(tensor)` symbolic, so Dynamo
+    traces what Python cannot. The module is called once before: a tensor that it makes at its first call and
+    keeps would otherwise be a fake one of the tracer.
     """
     batch = torch.export.Dim("b", min=1)
     inputs = {key: value[:_EXPORT_BATCH] for key, value in inputs.items()}

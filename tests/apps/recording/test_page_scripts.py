@@ -6,12 +6,15 @@ import json
 import shutil
 import subprocess
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-NODE = shutil.which("node")
+# Playwright, a package of the tests, brings a node of its own.
+DRIVER = Path(str(files("playwright"))) / "driver" / "node" if find_spec("playwright") else Path()
+NODE = shutil.which("node") or (str(DRIVER) if DRIVER.is_file() else None)
 pytestmark = pytest.mark.skipif(NODE is None, reason="node runs the page's scripts")
 # Events of the keyboard: a target of one element, which `closest` finds if the selector names it.
 KEYBOARD = """

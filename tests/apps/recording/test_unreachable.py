@@ -106,11 +106,11 @@ def test_an_edit_whose_dataset_another_process_takes(
     cell.run(2.0)
     opened, tries = DatasetWriter.open, [0]
 
-    def taken(path: Path, **options: object) -> DatasetWriter:
+    def taken(path: Path, **options: Any) -> DatasetWriter:
         tries[0] += 1
         if tries[0] < 4:
             raise LockedError(f"{path} is in use by process 1.")
-        return opened(path, **options)  # type: ignore[arg-type]
+        return opened(path, **options)
 
     monkeypatch.setattr(DatasetWriter, "open", taken)
     cell.edit(kind="relabel", episodes=[0], success=False)

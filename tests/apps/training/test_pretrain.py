@@ -208,7 +208,7 @@ def test_an_encoder_that_does_not_fit_is_refused_first(data: Path, video: Path, 
 
 
 def test_a_policy_that_would_not_see_its_pictures_is_refused(data: Path, tmp_path: Path) -> None:
-    """Of 16 x 16 pixels three widths leave one; nothing is created. `mean` reads that one."""
+    """Three widths leave one pixel of 16 x 16, which image.pool=mean can read and softmax cannot."""
     out = tmp_path / "base"
     with pytest.raises(ConfigError, match=r"image\.widths=\[32, 64, 128\] leaves one pixel .* of image\.top"):
         train.main(train_config(data, out, learn_from="all"))

@@ -293,17 +293,16 @@ def test_a_folder_that_is_mounted_on_the_dataset_is_a_mount_point(tmp_path: Path
     target.mkdir()
     words = "from robo_rl.data.edit.swap import is_mount_point; from pathlib import Path; import sys; "
     words += "print(is_mount_point(Path(sys.argv[1]).resolve()))"
-    script = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
-    made = ["sh", "-c", script, "sh", str(source), str(target), sys.executable, words]
-    done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", *made],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
+    mount = 'mount --bind "$1" "$2"'
+    apart = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    folders = ["sh", str(source), str(target)]
+    if subprocess.run([*apart, mount, *folders], capture_output=True, check=False).returncode != 0:
         pytest.skip("no mount is permitted here")
-    assert done.stdout == "True\n"
+    script = f'{mount} && exec "$3" -c "$4" "$2"'
+    done = subprocess.run(
+        [*apart, script, *folders, sys.executable, words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 def test_a_linked_dataset_is_edited_where_it_is(small: Path, tmp_path: Path) -> None:

@@ -341,6 +341,8 @@ def test_names_and_settings_without_a_model_are_refused(tmp_path: Path) -> None:
             policy(Path("tiny"), **setting)
     with pytest.raises(ConfigError, match="bring their tokenizer"):
         policy(tmp_path, tokens="bytes")
+    with pytest.raises(ConfigError, match=r"policy\.film=true needs policy\.backbone=tiny"):
+        policy(tmp_path, film=True)
 
 
 @torch.no_grad()
