@@ -140,7 +140,7 @@ def test_resume_on_other_data_is_refused(tmp_path: Path) -> None:
         if not success:
             assert trained(data, tmp_path / "run", resume=True)[0] == whole
     with pytest.raises(DataError, match=r"started on 2 episodes with 8 frames, but .* now has 3 with 12 "):
-        train.main(train_config(data, tmp_path / "run", resume=True))
+        trained(data, tmp_path / "run", resume=True)
     trained(data, tmp_path / "run", overwrite=True)
 
 
@@ -157,7 +157,7 @@ def test_resume_on_data_that_were_recorded_again_is_refused(tmp_path: Path) -> N
                 add_frames(episode, seed, 4, STATE_ENV)
                 episode.commit(success=True)
     with pytest.raises(DataError, match=rf"now holds other ones.* by init={tmp_path / 'run'} and a new out="):
-        train.main(train_config(data, tmp_path / "run", resume=True))
+        trained(data, tmp_path / "run", resume=True)
     assert json.loads((tmp_path / "run/data.json").read_text()) == begun
 
 
