@@ -8,11 +8,9 @@ its receipt.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from hardware.bus.protocol import Bus, Profile
+from hardware.bus.protocol import Profile
 from hardware.messages import (
     CameraInfo,
     CompressedImage,
@@ -26,38 +24,11 @@ from hardware.messages import (
     JointJog,
     JointState,
     JointTrajectory,
-    Message,
     Odometry,
     Text,
     Twist,
 )
-
-K = TypeVar("K", bound=Message)
-
-
-@dataclass(frozen=True, slots=True)
-class Topic(Generic[K]):
-    """One topic. `rate`, `by`, `to` and `meaning` are texts for the documentation.
-
-    by, to: the nodes that publish and subscribe.
-    """
-
-    name: str
-    kind: type[K]
-    profile: Profile
-    rate: str
-    by: str
-    to: str
-    meaning: str
-
-    def publisher(self, bus: Bus) -> Callable[[K], None]:
-        """A function that publishes one message. Raises BusError for an unusable name or type."""
-        return bus.publisher(self.name, self.kind, self.profile)
-
-    def subscribe(self, bus: Bus, callback: Callable[[K, float], None]) -> None:
-        """Call callback(message, received_s) for each message; received_s is on the clock of `bus.now`."""
-        bus.subscribe(self.name, self.kind, self.profile, callback)
-
+from hardware.topic import Topic
 
 COMMAND, STATE, SENSOR, LATCHED = Profile.COMMAND, Profile.STATE, Profile.SENSOR, Profile.LATCHED
 
@@ -223,7 +194,9 @@ SCENE = Topic(
     "record_app",
     "shapes of a simulated arm and its scene as JSON, for drawing them (`robo_rl/apps/recording/scene.py`)",
 )
-TASK = Topic("task", Text, LATCHED, "on change", "a task, record_app", "arm_policy", "instruction in words")
+TASK = Topic(
+    "task", Text, LATCHED, "on change", "a task, record_app", "arm_policy, quad_policy", "instruction"
+)
 ODOM = Topic(
     "odom",
     Odometry,
@@ -318,7 +291,7 @@ def image_topic(camera: str) -> Topic[Image]:
         SENSOR,
         "30 Hz",
         "camera, sim_robot",
-        "arm_policy, action_head, recorder, record_app",
+        "arm_policy, action_head, quad_policy, recorder, record_app",
         "RGB pictures",
     )
 
@@ -331,7 +304,7 @@ def depth_topic(camera: str) -> Topic[DepthImage]:
         SENSOR,
         "30 Hz",
         "sim_robot, a camera's driver",
-        "arm_policy, action_head, recorder",
+        "arm_policy, action_head, quad_policy, recorder",
         "depth pictures: 32FC1 in metres, or 16UC1 in millimetres",
     )
 
@@ -344,7 +317,7 @@ def compressed_topic(camera: str) -> Topic[CompressedImage]:
         SENSOR,
         "30 Hz",
         "camera",
-        "arm_policy, action_head, recorder, record_app",
+        "arm_policy, action_head, quad_policy, recorder, record_app",
         "JPEG pictures, with `transport=compressed` or `both`",
     )
 

@@ -15,6 +15,7 @@ from inspect import signature
 from typing import Any
 
 from robo_rl.core.errors import ConfigError, MissingDependencyError, UnknownNameError
+from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.packages import pip_install
 from robo_rl.core.protocols import VecEnv
 from robo_rl.core.registry import lookup
@@ -78,6 +79,7 @@ TOLD = {  # suites of several tasks with an instruction each -> their tasks and 
     "metaworld suite": "sim.adapters.metaworld_instructions",
     "drone": "sim.flight.seek.words",
 }
+ENVELOPES = {"drone": "sim.flight.seek.task:ENVELOPE"}  # flight envelope of a suite's bundles
 WITH_OPTIONS = ("metaworld", "arm6", *BATCHED)  # suites whose names may carry options
 TASKS = {  # suite -> (names of its tasks; True where these are all)
     "metaworld": ("sim.adapters.metaworld_tasks:NAMES", True),
@@ -113,6 +115,18 @@ def tasks_in(name: str) -> tuple[str, ...]:
     """
     told, task = _told(name)
     return () if told is None else told.tasks_of(task)
+
+
+def envelope_in(name: str) -> FlightEnvelope | None:
+    """Flight envelope that a bundle for this environment carries; None without one. Bundles of `robo-rl fly`
+    carry that of their measured flights.
+    """
+    suite = name.partition("/")[0]
+    if suite not in ENVELOPES:
+        return None
+    module, attribute = ENVELOPES[suite].split(":")
+    found: FlightEnvelope = getattr(import_module(module), attribute)
+    return found
 
 
 def _told(name: str) -> tuple[Any, str]:

@@ -38,7 +38,7 @@ from policies.base.generative import GenerativeConfig, GenerativePolicy
 from policies.deploy.bundle import Bundle
 from policies.deploy.bundle_writer import write_bundle
 from policies.flight.policy import FlightPolicy
-from robo_rl.apps.nodes.run_quad import SimulatedQuad, flight_env, flight_observer
+from robo_rl.apps.nodes.quads.hover_cell import SimulatedQuad, flight_env, flight_observer
 from robo_rl.core.flight.envelope import FlightEnvelope
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec
 from robo_rl.data.normalizer import Normalizer

@@ -11,7 +11,9 @@ from robo_rl.core.errors import CheckpointError
 from robo_rl.core.flight.envelope import CraftLimits, FlightEnvelope
 from robo_rl.core.flight.level import UNITS
 
-TASK = "quad/hover"  # the only task whose observations the policy node builds
+# Tasks whose observations a policy node builds: quad_policy, and velocity_policy in its place.
+TASKS = ("quad/hover", "drone/seek")
+CRAFTS = ("quad/", "drone/")  # environments of quadcopters
 _SLACK = 1e-3
 
 
@@ -24,7 +26,7 @@ def check_flight(bundle: Bundle, level: Level) -> None:
 
 def check_craft(bundle: Bundle) -> None:
     """Raise CheckpointError for a bundle that was not made for a quadcopter."""
-    if not bundle.env.name.startswith("quad/"):
+    if not bundle.env.name.startswith(CRAFTS):
         raise CheckpointError(
             f"The bundle '{bundle.name}' was made for {bundle.env.name}, not for a quadcopter."
         )
@@ -45,6 +47,11 @@ def allowed_envelope(bundle: Bundle, limits: CraftLimits, say: Callable[[str], N
 
 def envelope_of(bundle: Bundle) -> FlightEnvelope:
     """The flight envelope of a bundle. Raises CheckpointError for a bundle without one."""
+    if bundle.envelope is None and commands_velocity(bundle):
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' carries no flight envelope: it was exported by an earlier version. "
+            "Export its policy again."
+        )
     if bundle.envelope is None:
         raise CheckpointError(
             f"The bundle '{bundle.name}' carries no flight envelope: none of its measured flights succeeded, "
@@ -63,24 +70,35 @@ def check_level(bundle: Bundle, level: Level) -> None:
             "rates. Run it on board as C (docs/flight.md), or in simulation with level=motors. For a policy "
             "that flies over a link, train with robo-rl fly level=rates."
         )
+    if commands_velocity(bundle) and level == "motors":
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' commands velocities, which its node turns into thrust and body "
+            "rates. Set level=rates."
+        )
     if not is_motors and level == "motors":
         raise CheckpointError(f"The bundle '{bundle.name}' commands '{unit}', not motors. Set level=rates.")
 
 
 def level_of(bundle: Bundle) -> Level:
-    """Level of the bundle's commands, from the unit of its actions.
+    """Level at which the bundle reaches the flight filter, from the unit of its actions: velocities are
+    turned into rates before.
 
     Raises CheckpointError for other units.
     """
     unit = bundle.env.action.unit
     if unit == UNITS["motors"]:
         return "motors"
-    if unit == UNITS["rates"]:
+    if unit == UNITS["rates"] or commands_velocity(bundle):
         return "rates"
+    expected = " or ".join(f"'{known}'" for known in UNITS.values())
     raise CheckpointError(
-        f"The bundle '{bundle.name}' commands '{unit or 'numbers without a unit'}'; expected "
-        f"'{UNITS['motors']}' or '{UNITS['rates']}'."
+        f"The bundle '{bundle.name}' commands '{unit or 'numbers without a unit'}'; expected {expected}."
     )
+
+
+def commands_velocity(bundle: Bundle) -> bool:
+    """True for a bundle whose actions are velocities in level axes and a yaw rate."""
+    return bundle.env.action.unit == UNITS["velocity"]
 
 
 def check_link(bundle: Bundle, link: QuadLink) -> None:
@@ -92,13 +110,13 @@ def check_link(bundle: Bundle, link: QuadLink) -> None:
 
 def link_mismatches(bundle: Bundle, link: QuadLink) -> Iterator[str]:
     """One sentence per mismatch: level, limits, rates, task, envelope."""
-    env = bundle.env
+    env, most = bundle.env, max(bundle.env.action.high[1:])
     if level_of(bundle) == "motors":
         yield (
             "It commands motors, which cannot be done over a link: train with robo-rl fly level=rates, or "
             "run it on board as C."
         )
-    elif (most := max(env.action.high[1:])) > link.rate_rad_s * (1.0 + _SLACK):
+    elif not commands_velocity(bundle) and most > link.rate_rad_s * (1.0 + _SLACK):
         yield (
             f"It commands up to {most:g} rad/s, but the driver limits rates to {link.rate_rad_s:g} rad/s: "
             f"train with rate_rad_s={link.rate_rad_s:g}, or set the driver's max_rate_rad_s."
@@ -110,10 +128,10 @@ def link_mismatches(bundle: Bundle, link: QuadLink) -> Iterator[str]:
         )
     if float(bundle.manifest["rates_hz"].get("state", 0.0)) > link.state_hz * (1.0 + _SLACK):
         yield f"It observes states at a higher rate than the link transmits ({link.state_hz:g} Hz)."
-    if env.name.partition(":")[0] != TASK:
+    if env.name.partition(":")[0] not in TASKS:
         yield (
-            f"It was trained for {env.name}, but the policy node only builds the observations of {TASK}: the "
-            "state relative to a fixed goal."
+            f"It was trained for {env.name}, but the policy nodes only build the observations of "
+            f"{' and '.join(TASKS)}."
         )
     if bundle.envelope is None:
         yield "It has no flight envelope: none of its measured flights succeeded, so train it for longer."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy import ndarray
@@ -13,7 +12,7 @@ from hardware.layout import POSITION, VELOCITY, parse_unit
 from hardware.loop.scale import scalable, scaled
 from hardware.messages import DepthImage, Image, JointState
 from robo_rl.core.errors import CheckpointError, ConfigError, DataError
-from robo_rl.core.shapes import Float
+from robo_rl.core.shapes import Float, UInt8
 from robo_rl.core.spec import ArraySpec
 from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
 
@@ -63,12 +62,9 @@ class ArmObserver:
             )  # a policy without a goal input ignores the goal topic
             seen["state"] = self._state(joints, np.asarray(goal) if known else np.zeros(0))
         for key in self.pictures:
-            seen[key] = self._picture(key, pictures)
+            seen[key] = picture_seen(key, self.spec[key].shape, pictures)
         if self.reads_words:
-            try:
-                seen[INSTRUCTION] = to_bytes(words)
-            except ConfigError as error:
-                raise DataError(f"The topic 'task' cannot be followed: {error}") from error
+            seen[INSTRUCTION] = words_seen(words)
         return seen
 
     def _state(self, joints: JointState, goal: Float[ndarray, " g"]) -> Float[ndarray, " s"]:
@@ -100,21 +96,34 @@ class ArmObserver:
             raise DataError("The robot's state is not finite, so the policy is not asked.")
         return state
 
-    def _picture(self, key: str, pictures: Mapping[str, Picture]) -> Any:
-        sense, _, camera = key.partition(".")
-        what = "picture" if sense == "image" else "depth"
-        if key not in pictures:
-            raise DataError(f"No {what} of the camera '{camera}' has come yet.")
-        picture, shape = pictures[key], self.spec[key].shape
-        values = depth_seen(picture.depth_m) if isinstance(picture, DepthImage) else picture.pixels
-        (height, width), wanted = values.shape[:2], (shape[0], shape[1])
-        if values.shape[2:] != shape[2:] or not scalable((height, width), wanted):
-            raise DataError(
-                f"The camera '{camera}' gives {what}s of {values.shape}, the policy is shown {shape}: "
-                "neither the same, nor the same scaled down. Has the robot's description this camera's "
-                "width_px and height_px?"
-            )
-        return scaled(values, wanted)
+
+def words_seen(words: str) -> UInt8[ndarray, " 128"]:
+    """Observation of the topic `task`. Raises DataError for words that are no instruction."""
+    try:
+        return to_bytes(words)
+    except ConfigError as error:
+        raise DataError(f"The topic 'task' cannot be followed: {error}") from error
+
+
+def picture_seen(key: str, shape: Sequence[int], pictures: Mapping[str, Picture]) -> ndarray:
+    """Picture of a key as the policy is shown it, with this shape; a larger one is scaled down.
+
+    Raises DataError for a picture that is missing, or that cannot be scaled to the shape.
+    """
+    sense, _, camera = key.partition(".")
+    what = "picture" if sense == "image" else "depth"
+    if key not in pictures:
+        raise DataError(f"No {what} of the camera '{camera}' has come yet.")
+    picture = pictures[key]
+    values = depth_seen(picture.depth_m) if isinstance(picture, DepthImage) else picture.pixels
+    (height, width), wanted = values.shape[:2], (shape[0], shape[1])
+    if values.shape[2:] != tuple(shape[2:]) or not scalable((height, width), wanted):
+        raise DataError(
+            f"The camera '{camera}' gives {what}s of {values.shape}, the policy is shown {tuple(shape)}: "
+            "neither the same, nor the same scaled down. Has the robot's description this camera's "
+            "width_px and height_px?"
+        )
+    return scaled(values, wanted)
 
 
 def depth_seen(depth_m: Float[ndarray, "h w"]) -> Float[ndarray, "h w"]:

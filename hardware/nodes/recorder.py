@@ -22,7 +22,8 @@ from hardware.messages import Flag, Text
 from hardware.nodes.shared.dropped import DropTeller
 from hardware.recording.recording import FLUSH_S, IN_PROGRESS, Channel, Recording, is_frame
 from hardware.recording.salvage import salvage
-from hardware.topics import EPISODE, JOINT_STATES, ODOM, RECORDER_REQUEST, SUCCESS, TELEOP, Topic
+from hardware.topic import Topic
+from hardware.topics import EPISODE, JOINT_STATES, ODOM, RECORDER_REQUEST, SUCCESS, TELEOP
 from robo_rl.core.errors import BusError, DataError, LockedError, MissingDependencyError
 from robo_rl.core.files.lock import FolderLock
 

@@ -28,7 +28,8 @@ from hardware.nodes.shared.sole_publishers import SolePublishers
 from hardware.nodes.shared.waypoint import last_waypoint
 from hardware.quads.bounds import refuse_motors
 from hardware.states import ArmState, BodyRates, JointCommand, MotorCommand, QuadState
-from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE, Topic
+from hardware.topic import Topic
+from hardware.topics import DRIVER_STATUS, FLIGHT_SAFE, JOINT_STATES, ODOM, SAFE
 from robo_rl.core.errors import DriverError
 from robo_rl.core.flight.frames import rotation_of
 

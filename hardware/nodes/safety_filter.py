@@ -26,6 +26,7 @@ from hardware.safety.command_acceptance import Source
 from hardware.safety.phase import Phase
 from hardware.safety.reasons import Reason, last_account
 from hardware.teleop.velocity import VelocityTeleop
+from hardware.topic import Topic
 from hardware.topics import (
     INTERVENTION,
     JOINT_JOG,
@@ -36,7 +37,6 @@ from hardware.topics import (
     TELEOP,
     TELEOP_JOINTS,
     TWIST,
-    Topic,
 )
 from robo_rl.core.errors import ConfigError, MissingDependencyError
 from robo_rl.core.shapes import Float

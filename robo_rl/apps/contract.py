@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hardware.checks.arm_contract import check_contract, check_goal, goal_names
-from hardware.checks.flight_contract import check_link
+from hardware.checks.flight_contract import CRAFTS, check_link, commands_velocity
 from hardware.description import RobotDescription, load_description
 from hardware.loop.observation import DEPTH, IMAGE
 from hardware.quads.link import LINKS, QuadLink, quad_link
@@ -21,7 +21,7 @@ from robo_rl.core.text.commands import command
 def main(config: ContractConfig) -> int:
     """Print that the bundle fits, or raise CheckpointError with every mismatch."""
     bundle = load_bundle(Path(config.bundle))
-    if bundle.env.name.startswith("quad/"):
+    if bundle.env.name.startswith(CRAFTS):
         return _flight(config, bundle)
     robot = load_description(config.robot)
     check_contract(bundle, robot)
@@ -52,13 +52,19 @@ def _flight(config: ContractConfig, bundle: Bundle) -> int:
         bundle.env.action,
         config.robot if config.robot not in LINKS else "<its driver's YAML file>",
     )
+    most = f"thrust and body rates up to {max(action.high[1:]):g} rad/s (driver {link.rate_rad_s:g})"
+    more, ground = "", "-0.6"
+    if commands_velocity(bundle):
+        most = f"velocities up to {max(action.high[:3]):g} m/s"
+        names = [key.removeprefix(IMAGE) for key in bundle.env.obs if key.startswith(IMAGE)]
+        more, ground = f" camera=<its source> camera_name={'+'.join(names)} instruction='<what to do>'", "0"
     print(
-        f"{bundle.name} fits a {link.name}: thrust and body rates up to {max(action.high[1:]):g} rad/s "
-        f"(driver {link.rate_rad_s:g}), acts at {bundle.env.control_hz:g} Hz (link {link.command_hz:g} Hz)."
+        f"{bundle.name} fits a {link.name}: {most}, acts at {bundle.env.control_hz:g} Hz (link "
+        f"{link.command_hz:g} Hz)."
     )
     print(
         f"Next:   {command('up quad', bundle=config.bundle, driver=file, hover='<its hover thrust>')} "
-        "ground=-0.6   (not armed: nothing moves; docs/robot.md)"
+        f"ground={ground}{more}   (not armed: nothing moves; docs/robot.md)"
     )
     return 0
 

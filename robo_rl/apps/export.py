@@ -19,6 +19,7 @@ from robo_rl.core.text.commands import command
 from robo_rl.core.text.missing_rate import missing_rate
 from robo_rl.runs.loaded_policy import find_policy, trained_env_spec
 from robo_rl.runs.success_note import read_success_note
+from sim.registry import envelope_in
 
 
 def main(config: ExportConfig) -> int:
@@ -61,15 +62,17 @@ def write(config: ExportConfig, say: Callable[[str], None] | None = None) -> tup
     same = measured is None or measured["noise"] == (0.0 if noise == "zero" else 1.0)
     if not same and takes_noise(policy):
         measured = None  # measured with the other noise, so not valid for this bundle
+    env = trained_env_spec(folder)
     bundle = write_bundle(
         out,
         policy,
-        trained_env_spec(folder),
+        env,
         name=config.name or out.resolve().name,
         noise=noise,
         training=data["train"],
         measured=measured,
         instruction=config.instruction,
+        envelope=envelope_in(env.name),
     )
     return bundle, noise
 

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
+from hardware.checks.flight_contract import CRAFTS, TASKS
 from hardware.layout import action_joints
 from policies.deploy.bundle import Bundle, check_env, load_bundle
 from policies.deploy.graph import Device
@@ -46,8 +47,8 @@ def main(config: RunConfig) -> int:
         )
     if config.remote:
         raise ConfigError(
-            "remote=<host>:<port> is for robot=sim_arm. To measure a served policy in an environment: "
-            f"robo-rl evaluate policy=remote:{config.remote}"
+            "remote=<host>:<port> is for robot=sim_arm and robot=sim_quad. To measure a served policy in an "
+            f"environment: robo-rl evaluate policy=remote:{config.remote}"
         )
     policy = OnnxPolicy(bundle, DEVICES[config.device], config.threads)
     rate_hz = config.rate_hz or bundle.env.control_hz
@@ -100,9 +101,9 @@ def next_step(bundle: Bundle) -> str:
     """Command for the same bundle through the nodes of a robot; empty if no robot here can be driven by
     it.
     """
-    if bundle.env.name.startswith("quad/"):
-        # The nodes of a quadcopter hold a point, within the envelope that measured flights have shown.
-        flies = bundle.env.name.partition(":")[0] == "quad/hover" and bundle.envelope is not None
+    if bundle.env.name.startswith(CRAFTS):
+        # The nodes of a quadcopter hold a point or seek a ball, within the envelope of the bundle.
+        flies = bundle.env.name.partition(":")[0] in TASKS and bundle.envelope is not None
         return command("run", bundle=bundle.folder, robot="sim_quad") if flies else ""
     elsewhere = bundle.env.name.startswith(("arm/", "hand/", "mobile/"))  # robots without a description here
     if action_joints(bundle.env.action.unit) and not elsewhere:
@@ -112,6 +113,8 @@ def next_step(bundle: Bundle) -> str:
 
 def elsewhere(bundle: Bundle) -> str:
     """Where to go on with a bundle that no robot of this project can be driven by."""
+    if bundle.env.name.startswith("drone/") and bundle.envelope is None:
+        return "robo-rl export of its policy, again   (an earlier version wrote no flight envelope)"
     if bundle.env.name.partition(":")[0] == "quad/hover" and bundle.envelope is None:
         longer = command("fly", task="hover", updates="<more>", out="<new run>")
         return (

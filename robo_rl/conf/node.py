@@ -74,17 +74,22 @@ class SimRobotNodeConfig(NodeConfig):
         0.5, "robot=sim_quad, level=rates: hover thrust, 0 to 1", at_least=0.01, at_most=0.99
     )
     scene: str = one_of(
-        "reach", "peg", help="robot=sim_arm: reach has a ball as goal, peg a peg and a block with a hole"
+        "reach",
+        "peg",
+        "empty",
+        "seek",
+        help="what is around the robot. sim_arm: reach has a ball as goal, peg a peg and a block with a "
+        "hole; sim_quad: empty, or seek, the room of drone/seek with its camera front",
     )
     cameras: str = setting(
         "",
         'robot=sim_arm: cameras of its scene, joined by "+": view; scene=peg also front, wrist; empty: none',
     )
-    seed: int = setting(0, "scene=peg: seed of the block's places", at_least=0)
+    seed: int = setting(0, "scene=peg, seek: seed of the places of block and balls", at_least=0)
     senses: str = one_of("rgb", "depth", "rgb+depth", help="what the cameras publish")
     image_size: int | None = setting(
         None,
-        "width and height of their pictures; none: the description's for a camera in it, else 84",
+        "width and height of their pictures; none: the description's for a camera in it, else 84, seek 64",
         at_least=8,
     )
     camera_hz: float = setting(20.0, "rate of these cameras", at_least=0.1)
@@ -136,14 +141,31 @@ class ActionHeadNodeConfig(NodeConfig):
 
 @dataclass
 class QuadPolicyNodeConfig(NodeConfig):
-    """`quad_policy`: a flight bundle that commands four motors, or thrust and body rates."""
+    """`quad_policy`: a flight bundle that commands motors, thrust and body rates, or velocities."""
 
     bundle: str = setting(REQUIRED, "folder of the bundle")
     goal_m: list[float] = setting([0.0, 0.0, 0.0], "hover point [m] in the task's frame")
     start: bool = setting(True, "send commands as soon as odom arrives; otherwise by the service ~/start")
     hover: float = setting(
-        0.5, "bundle of thrust and rates: hover thrust, 0 to 1", at_least=0.01, at_most=0.99
+        0.5, "bundle of rates or velocities: hover thrust, 0 to 1", at_least=0.01, at_most=0.99
     )
+    takeoff_m: float = setting(
+        1.0,
+        "bundle of velocities: height to which a flight from below climbs first [m]; 0: none",
+        at_least=0.0,
+    )
+    device: str = one_of("auto", "cpu", "cuda", "tensorrt", help="bundle of velocities: device of inference")
+    threads: int = setting(1, "bundle of velocities: threads of inference", at_least=1)
+    seed: int = setting(0, "bundle of velocities: seed of the policy's noise", at_least=0)
+    remote: str = setting(
+        "",
+        "bundle of velocities: address of a robo-rl serve that infers it, <host>:<port>[,token=<file>]; "
+        "empty: infer here",
+    )
+    picture_age_s: float | None = setting(
+        None, "bundle of velocities: largest age of a picture [s]; none: 0.5", at_least=0.0
+    )
+    transport: str = one_of("raw", "compressed", help="transport of pictures: raw, or JPEG")
 
 
 @dataclass

@@ -32,6 +32,9 @@ class UpConfig:
     ground: float | None = setting(
         None, "height of the ground in a quadcopter's task frame [m]: -0.6 hovers 0.6 m above it"
     )
+    takeoff: float | None = setting(
+        None, "quadcopter, bundle of velocities: height to which a flight climbs first [m]", at_least=0.0
+    )
     max_tilt_rad: float | None = setting(
         None, "largest tilt that the flight filter allows, whatever the bundle says, rad", at_least=0.1
     )
@@ -52,7 +55,12 @@ class UpConfig:
     )
     cameras: str | None = setting(None, "cameras of the simulated arm, joined by +, e.g. view; empty: none")
     scene: str | None = setting(
-        None, "what is around the simulated arm: reach, or peg, the scene of robo-rl record robot=sim_arm"
+        None,
+        "what is around the simulated robot: reach, or peg, the scene of robo-rl record robot=sim_arm; "
+        "quadcopter: empty, or seek, the room of drone/seek",
+    )
+    instruction: str | None = setting(
+        None, "instruction to a policy that reads one; empty: its bundle's, or another node publishes it"
     )
     senses: str | None = setting(None, "what these cameras publish: rgb, depth or rgb+depth")
     transport: str | None = setting(None, "transport of pictures: raw, or compressed to JPEG")

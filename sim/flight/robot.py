@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy import ndarray
+from torch import Tensor
 
 from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
@@ -44,6 +45,16 @@ class QuadBody:
         self._command = self._state[ROTOR].clone()
         if self._loop is not None:
             self._command = torch.tensor([[self.craft.mass_kg * GRAVITY_M_S2], [0.0], [0.0], [0.0]])
+
+    @property
+    def state(self) -> Float[Tensor, "17 1"]:
+        """State in the layout of the engine."""
+        return self._state
+
+    def put(self, state: Float[Tensor, "17 1"]) -> None:
+        """Go to this state, and hover until the next command."""
+        self.reset()
+        self._state = state.clone()
 
     def command(self, values: Float[ndarray, " 4"]) -> None:
         """Four motor commands in [-1, 1]; at level=rates thrust, 0 ... 1, and body rates [rad/s]."""

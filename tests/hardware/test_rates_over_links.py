@@ -26,7 +26,7 @@ from hardware.safety.landing import RatesLander
 from hardware.safety.reasons import Reason
 from hardware.topics import GOAL
 from policies.deploy.bundle import Bundle
-from robo_rl.apps.nodes.run_quad import flight_env, flight_observer
+from robo_rl.apps.nodes.quads.hover_cell import flight_env, flight_observer
 from tests.hardware.bundles import ENVELOPE
 from tests.hardware.domains import free_domain
 from tests.hardware.peers import Peer, free_port

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hardware.bus.protocol import Bus
 from hardware.messages import Diagnostics, Status
-from hardware.topics import Topic
+from hardware.topic import Topic
 
 ENDS = "ends"  # key of a status: why the node ends; distinguishes it from one that fell silent
 

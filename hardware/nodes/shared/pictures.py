@@ -31,11 +31,16 @@ USUAL = PictureSettings()
 class NewestPictures:
     """Subscribes to the pictures of `keys`, image.<camera> and depth.<camera>, as in a bundle's observation.
 
-    Only compressed pictures that a policy uses are decoded; depth is never compressed.
+    robot: the rates of its cameras bound the age of pictures; None: they are not known. Only compressed
+    pictures that a policy uses are decoded; depth is never compressed.
     """
 
     def __init__(
-        self, bus: Bus, robot: RobotDescription, keys: Sequence[str], settings: PictureSettings = USUAL
+        self,
+        bus: Bus,
+        robot: RobotDescription | None,
+        keys: Sequence[str],
+        settings: PictureSettings = USUAL,
     ) -> None:
         self._bus, limit_s = bus, settings.age_s
         cameras = {key: key.partition(".")[2] for key in keys}
@@ -78,7 +83,7 @@ class NewestPictures:
         return keep
 
 
-def picture_age_s(robot: RobotDescription, camera: str) -> float:
+def picture_age_s(robot: RobotDescription | None, camera: str) -> float:
     """Largest age of a picture of this camera [s]."""
-    known = robot.cameras.get(camera)
+    known = None if robot is None else robot.cameras.get(camera)
     return UNKNOWN_S if known is None else STALE_PICTURE_PERIODS / known.rate_hz

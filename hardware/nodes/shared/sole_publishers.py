@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from hardware.bus.protocol import Bus
-from hardware.topics import Topic
+from hardware.topic import Topic
 
 
 class SolePublishers:

@@ -17,7 +17,8 @@ PICTURE_PX = 84  # side of a simulated camera's pictures that the description do
 if TYPE_CHECKING:
     from hardware.bus.protocol import Bus
     from hardware.nodes.shared.protocol import Node
-    from hardware.topics import Topic
+    from hardware.topic import Topic
+    from policies.deploy.bundle import Bundle
     from robo_rl.conf.node import (
         ActionHeadNodeConfig,
         ArmPolicyNodeConfig,
@@ -153,7 +154,7 @@ def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
 
     lander: Lander = RatesLander(config.hover)
     if config.level == "motors":
-        from robo_rl.apps.nodes.craft_model import craft_model
+        from robo_rl.apps.nodes.quads.craft_model import craft_model
         from sim.engines.quad.craft import load_craft
 
         lander = MotorsLander(craft_model(load_craft(config.craft)), 1.0 / config.command_hz)
@@ -171,32 +172,48 @@ def flight_filter(config: FlightFilterNodeConfig, bus: Bus) -> Node:
 
 
 def quad_policy(config: QuadPolicyNodeConfig, bus: Bus) -> Node:
+    """Policy node of a quadcopter: of a bundle that hovers, or of one that commands velocities."""
+    from hardware.checks.flight_contract import commands_velocity
     from hardware.nodes.quad_policy import QuadPolicyNode
     from policies.deploy.bundle import load_bundle
-    from robo_rl.apps.nodes.run_quad import flight_env, flight_observer
+    from robo_rl.apps.nodes.quads.hover_cell import flight_env, flight_observer
 
     if len(config.goal_m) != 3:
         raise ConfigError(f"goal_m={config.goal_m} cannot be used, expected three numbers: x, y, z.")
     x, y, z = config.goal_m
     bundle = load_bundle(Path(config.bundle))
+    if commands_velocity(bundle):
+        return _velocity_policy(config, bus, bundle)
+    if config.remote:
+        raise ConfigError("remote=<host>:<port> is for bundles of chunks; leave it out.")
     return QuadPolicyNode(
         bus, bundle, flight_observer(flight_env(bundle)), (x, y, z), config.start, hover=config.hover
     )
 
 
+def _velocity_policy(config: QuadPolicyNodeConfig, bus: Bus, bundle: Bundle) -> Node:
+    from hardware.checks.flight_contract import check_craft
+    from hardware.loop.inference import InferenceProcess
+    from hardware.nodes.shared.pictures import PictureSettings
+    from hardware.nodes.velocity_policy import VelocityPolicyNode
+    from policies.remote.address import parse_address
+    from robo_rl.apps.nodes.quads.seek_cell import seek_craft
+    from robo_rl.apps.nodes.quads.velocity_loop import make_robot_loop
+
+    check_craft(bundle)
+    remote = parse_address(config.remote) if config.remote else None
+    inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed, False, remote)
+    pictures = PictureSettings(config.picture_age_s, config.transport)
+    loop = make_robot_loop(seek_craft(bundle))
+    return VelocityPolicyNode(
+        bus, bundle, inference, loop, config.hover, pictures, config.takeoff_m, config.start
+    )
+
+
 def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
     """A simulated arm with its cameras, or a simulated quadcopter."""
-    if config.robot == "sim_quad" and config.cameras:
-        raise ConfigError("robot=sim_quad has no cameras; leave out cameras=.")
     if config.robot == "sim_quad":
-        from hardware.nodes.sim_robot import SimQuadNode
-        from hardware.quads.link import LINK_HZ
-        from robo_rl.apps.nodes.run_quad import SimulatedQuad
-        from sim.engines.quad.craft import load_craft
-        from sim.flight.robot import QuadBody
-
-        body = QuadBody(load_craft(config.craft), level=config.level, hover=config.hover)
-        return SimQuadNode(bus, SimulatedQuad(body), config.state_hz or LINK_HZ)
+        return _sim_quad(config, bus)
     from hardware.description import load_description
     from hardware.nodes.sim_robot import SimArmNode
     from sim.arms.arm6.body import SimulatedArm
@@ -221,3 +238,28 @@ def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
         }
         SimCameras(bus, cameras, config.senses, config.camera_hz)
     return node
+
+
+def _sim_quad(config: SimRobotNodeConfig, bus: Bus) -> Node:
+    """A simulated quadcopter, in the room of `drone/seek` with its front camera at scene=seek."""
+    if config.cameras:
+        raise ConfigError("robot=sim_quad has the camera front at scene=seek; leave out cameras=.")
+    from hardware.nodes.sim_robot import SimQuadNode
+    from hardware.quads.link import LINK_HZ
+    from robo_rl.apps.nodes.quads.hover_cell import SimulatedQuad
+    from sim.engines.quad.craft import load_craft
+    from sim.flight.robot import QuadBody
+
+    body = QuadBody(load_craft(config.craft), level=config.level, hover=config.hover)
+    quad = SimulatedQuad(body)
+    if config.scene == "seek":
+        from hardware.nodes.sim_cameras import SimCameras
+        from robo_rl.apps.nodes.quads.seek_cell import CAMERA, FrontCamera
+        from sim.flight.seek.body import PICTURE_PX as SEEN_PX
+        from sim.flight.seek.body import SeekRoom
+
+        room = SeekRoom(body, config.seed)
+        quad.reset = room.reset
+        camera = FrontCamera(room, config.image_size or SEEN_PX)
+        SimCameras(bus, {CAMERA: camera}, "rgb", config.camera_hz)
+    return SimQuadNode(bus, quad, config.state_hz or LINK_HZ)

@@ -42,13 +42,16 @@ class SetCamera:
 
 
 def cameras_of(values: Mapping[str, str | None]) -> list[SetCamera]:
-    """Cameras by `camera`, `camera_name` and `calibration`, each joined by +, then the others of the `robot`.
+    """Cameras by `camera`, `camera_name` and `calibration`, each joined by +, then the others of the `robot`,
+    where the set has one.
 
     Raises ConfigError where it is not clear which camera is which.
     """
     from hardware.description import load_description
 
-    described = load_description(str(values["robot"])).cameras
+    if "robot" not in values and not values["camera"] and not values["camera_name"]:
+        return []
+    described = load_description(str(values["robot"])).cameras if "robot" in values else {}
     given = str(values["camera"] or "")
     names = _names(str(values["camera_name"] or ""), given, tuple(described))
     sources = _parts(given, names, "camera") or [_source(described.get(name)) for name in names]

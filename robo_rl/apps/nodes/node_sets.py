@@ -29,7 +29,8 @@ class Argument:
 class Member:
     """One node of a set. Settings hold values, $argument, or !argument (true if it is empty).
 
-    when: argument without which the node is omitted. each: "camera", one node for each camera of the set.
+    when: arguments joined by |; the node is omitted without a value for any of them. each: "camera", one node
+    for each camera of the set.
     """
 
     node: str
@@ -69,7 +70,7 @@ class NodeSet:
         for member in self.members:
             if member.each:
                 commands |= _one_each(member, values, [camera for camera in cameras if camera.source])
-            elif member.when is None or values[member.when]:
+            elif member.when is None or any(values[name] for name in member.when.split("|")):
                 commands[member.node] = [member.node, *_words(member, values)]
         return commands
 

@@ -83,6 +83,8 @@ def _value(setting: Setting, text: str) -> Any:
 def _parsed(kind: Any, text: str) -> Any:
     """Text as a value of this type. Raises ValueError for other text."""
     if typing.get_origin(kind) is list:
+        if not text:
+            return []
         if not (text.startswith("[") and text.endswith("]")):
             raise ValueError(text)
         parts = [part.strip() for part in text[1:-1].split(",")]

@@ -14,11 +14,19 @@ if TYPE_CHECKING:
 
 SCENES = {"reach": ("view",), "peg": ("view", "front", "wrist")}  # cameras of the simulated arm's scenes
 _SENSES = {"rgb": IMAGE, "depth": DEPTH}
-_BUNDLE_NODES = ("arm_policy", "action_head")  # nodes that give a bundle its observation
+_SEEK = "front"  # camera of the simulated quadcopter at scene=seek
+_BUNDLE_NODES = ("arm_policy", "action_head", "quad_policy")  # nodes that give a bundle its observation
 
 
 def check_scene(nodes: Sequence[tuple[str, Any]]) -> None:
     """Raise ConfigError for a camera that the scene of the simulated arm does not have."""
+    for given in (given for node, given in nodes if node == "sim_robot"):
+        flies = given.robot == "sim_quad"
+        scenes = ("empty", "seek") if flies else tuple(SCENES)
+        if given.scene not in (*scenes, "reach"):  # reach is the default
+            raise ConfigError(
+                f"scene={given.scene} is not for robot={given.robot}, which has {', '.join(scenes)}."
+            )
     arms = [given for node, given in nodes if node == "sim_robot" and given.robot == "sim_arm"]
     for given in arms:
         for camera in filter(None, given.cameras.split("+")):
@@ -42,9 +50,14 @@ def check_pictures(nodes: Sequence[tuple[str, Any]]) -> Iterator[str]:
         bundle = load_bundle(Path(folder))
         needed = {key for key in bundle.env.obs if key.startswith((IMAGE, DEPTH))}
         if lacking := sorted(needed - sent):
-            simulated = any(node == "sim_robot" for node, _ in sources)
+            simulated = [given for node, given in sources if node == "sim_robot"]
+            if simulated and simulated[0].robot == "sim_quad":
+                raise ConfigError(
+                    f"The bundle '{bundle.name}' needs {_words(lacking)}. The simulated quadcopter has the "
+                    f"camera '{_SEEK}' at scene=seek and no other."
+                )
             if simulated or (sources and not needed & sent):
-                raise ConfigError(_refusal(bundle, lacking, sent, simulated))
+                raise ConfigError(_refusal(bundle, lacking, sent, bool(simulated)))
             yield (
                 f"the bundle needs {_words(lacking)}, which none of these nodes publishes: it waits until "
                 "another program does."
@@ -60,6 +73,8 @@ def _sent(node: str, given: Any) -> Iterator[str]:
     if node == "camera":
         yield IMAGE + given.camera
         return
+    if given.robot == "sim_quad" and given.scene == "seek":
+        yield IMAGE + _SEEK
     for camera in filter(None, given.cameras.split("+")):
         yield from (_SENSES[sense] + camera for sense in given.senses.split("+"))
 

@@ -37,7 +37,7 @@ class ReachJudge:
     """Publishes goals and scores them as the environment does; `on_reset` is called before each new one."""
 
     def __init__(self, bus: Bus, body: SimulatedArm, seed: int, on_reset: Any) -> None:
-        self.task, self.success = Arm6ReachTask(HOME_RAD), list[bool]()
+        self.task, self.success, self.ended = Arm6ReachTask(HOME_RAD), list[bool](), False
         self._bus, self._body, self._seed, self._on_reset = bus, body, seed, on_reset
         self._tell, self._elsewhere = GOAL.publisher(bus), SimulatedArm()
         self._goal_m, self._held = np.zeros(SIM_GOAL), 0

@@ -31,7 +31,7 @@ _START_S = 60.0  # longest time to load a policy
 _HOLD_S = 3.0
 ROBOTS = {
     "sim_arm": "robo_rl.apps.nodes.run_arm:arm_cell",
-    "sim_quad": "robo_rl.apps.nodes.run_quad:quad_cell",
+    "sim_quad": "robo_rl.apps.nodes.quads.cells:quad_cell",
 }
 
 
@@ -40,6 +40,7 @@ class Task(Protocol):
     """Task of the robot, with its score."""
 
     success: list[bool]  # of the episodes that began; the last one's may still change
+    ended: bool  # True when the running episode is decided before its time is over
 
     def begin(self, episode: int) -> None: ...
 
@@ -71,8 +72,8 @@ def run_robot(config: RunConfig, bundle: Bundle) -> int:
         )
     if config.realtime and (config.robot != "sim_arm" or bundle.chunk == 1):
         raise ConfigError("realtime=true is for robot=sim_arm and a bundle of chunks; leave it out.")
-    if config.remote and (config.robot != "sim_arm" or bundle.chunk == 1):
-        raise ConfigError("remote=<host>:<port> is for robot=sim_arm and a bundle of chunks; leave it out.")
+    if config.remote and bundle.chunk == 1:
+        raise ConfigError("remote=<host>:<port> is for bundles of chunks; leave it out.")
     if config.robot not in ROBOTS:
         if Path(str(config.robot)).suffix in (".yaml", ".yml"):
             raise ConfigError(
@@ -105,6 +106,7 @@ class _Director:
         self._config, self._cell, self._bus = config, cell, bus
         self._wanted = config.episodes if config.episodes or config.seconds else 1
         self._made_s, self._begun_s = bus.now(), None  # type: float, float | None
+        self._episode_s = self._made_s  # start of the running episode
         self.success: list[bool] = []  # of the episodes that ended; one that the filter cut short failed
         self.stopped: Reason | None = None
         self.died, self._died_s = (
@@ -134,13 +136,14 @@ class _Director:
             self.success.append(False)
             return True
         since_s = now_s - self._begun_s
-        if ended := since_s >= (len(self.success) + 1) * cell.episode_s:
+        if ended := cell.task.ended or now_s - self._episode_s >= cell.episode_s:
             self.success.append(cell.task.success[-1])
         if self._wanted is not None and len(self.success) >= self._wanted:
             return True
         if self._config.seconds is not None and since_s >= self._config.seconds:
             return True
         if ended:
+            self._episode_s = now_s
             cell.task.begin(len(self.success))
         return False
 
@@ -158,7 +161,7 @@ class _Director:
         if now_s - self._made_s > _START_S:
             raise ConfigError(f"The policy was not ready after {_START_S:.0f} s, so nothing was armed.")
         if self._cell.ready() and self._cell.arm()[0]:
-            self._begun_s = now_s
+            self._begun_s = self._episode_s = now_s
             self._cell.task.begin(0)
         return False
 

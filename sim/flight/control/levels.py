@@ -107,16 +107,30 @@ def attitude_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ra
 def velocity_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:
     """Velocity [m/s, world] and yaw rate [rad/s]."""
     high = (ranges.speed_m_s,) * 3 + (ranges.yaw_rate_rad_s,)
-    loop = make_rate_loop(craft, dt_s, gains)
-    tilt, _ = attitude_gains(gains)
+    loop, outer = make_rate_loop(craft, dt_s, gains), make_velocity_loop(craft, gains)
 
     def act(state: Tensor, action: Tensor) -> Tensor:
-        axes = axes_of(state[QUAT])
-        thrust_n, up = thrust_vector(reach_velocity(state, xyz(action[0:3]), gains), axes, craft)
-        ex, ey = tilt_error(to_body(axes, up))
-        return loop(state, thrust_n, (tilt * ex, tilt * ey, action[3]))
+        thrust_n, rates = outer(state, action)
+        return loop(state, thrust_n, rates)
 
     return Level(ActionSpec(tuple(-x for x in high), high, "m/s, m/s, m/s, rad/s"), act)
+
+
+def make_velocity_loop(
+    craft: Craft, gains: ControllerGains
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Vec]]:
+    """loop(state (17, n), velocity [m/s, world] and yaw rate [rad/s] (4, n)) -> thrust_n (n,) and body rates
+    3 x (n,) [rad/s] for the rate loop of the craft or of an autopilot.
+    """
+    tilt, _ = attitude_gains(gains)
+
+    def loop(state: Tensor, wanted: Tensor) -> tuple[Tensor, Vec]:
+        axes = axes_of(state[QUAT])
+        thrust_n, up = thrust_vector(reach_velocity(state, xyz(wanted[0:3]), gains), axes, craft)
+        ex, ey = tilt_error(to_body(axes, up))
+        return thrust_n, (tilt * ex, tilt * ey, wanted[3])
+
+    return loop
 
 
 def position_level(craft: Craft, dt_s: float, gains: ControllerGains, ranges: Ranges) -> Level:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.flight.level import UNITS
 from robo_rl.core.protocols import Obs
 from robo_rl.core.shapes import Float, Int64, UInt8
 from robo_rl.core.spec import ActionSpec, ArraySpec, EnvSpec, target_of
@@ -32,7 +33,7 @@ from sim.flight.seek.task import (
     MAX_STEPS,
     RADIUS_M,
     begin,
-    heading,
+    from_heading_axes,
     heading_axes,
     judge,
 )
@@ -40,12 +41,13 @@ from sim.flight.seek.view import front_camera, in_picture
 from sim.flight.seek.words import TASKS, instructions, told_colour, told_wording
 from sim.vec.options import check_pixels, check_steps
 
-LOOPS = 5  # runs of the velocity controller per control step (100 Hz)
+LOOPS = 5  # runs of the velocity controller per control step
+LOOP_S = 1.0 / (CONTROL_HZ * LOOPS)  # 100 Hz
 RANGES = Ranges(speed_m_s=1.0, yaw_rate_rad_s=1.5)
 ACTION = ActionSpec(
     (-RANGES.speed_m_s,) * 3 + (-RANGES.yaw_rate_rad_s,),
     (RANGES.speed_m_s,) * 3 + (RANGES.yaw_rate_rad_s,),
-    "m/s forward, left, up in level axes along the heading, rad/s yaw rate",
+    UNITS["velocity"],
 )
 CAMERA, EXPERT_STATE = "image.front", "privileged.state"
 
@@ -102,10 +104,9 @@ class SeekVecEnv(KeyedVecEnv):
         usual = {"craft": "cf2x_l2f", "image_size": 64, "wordings": "training"}
         words = ",".join(f"{key}={value}" for key, value in given.items() if value != usual[key])
         self.spec = seek_spec(f"drone/{task}{':' if words else ''}{words}", steps, image_size)
-        self._loop_s = 1.0 / (CONTROL_HZ * LOOPS)
-        self._level = make_level("velocity", self.craft, self._loop_s, RANGES)
-        self._step = make_step(self.craft, QuadPhysics(dt_s=self._loop_s, integrator="euler"))
-        self._params = parameters(self.craft, self._loop_s)
+        self._level = make_level("velocity", self.craft, LOOP_S, RANGES)
+        self._step = make_step(self.craft, QuadPhysics(dt_s=LOOP_S, integrator="euler"))
+        self._params = parameters(self.craft, LOOP_S)
         self._compiled = num_envs >= 64 if compiled is None else compiled
         self._place(torch.device("cpu"))
 
@@ -139,11 +140,8 @@ class SeekVecEnv(KeyedVecEnv):
     ) -> tuple[Float[Tensor, "17 n"]]:
         """State after a control step."""
         outside = torch.zeros_like(state[:EXTERNAL_SIZE])
-        forward, left, up, yaw_rate = action.unbind(0)
         for _ in range(LOOPS):
-            cos, sin = heading(state)
-            level = torch.stack([cos * forward - sin * left, sin * forward + cos * left, up, yaw_rate])
-            state = self._step(state, self._level(state, level), params, outside)
+            state = self._step(state, self._level(state, from_heading_axes(state, action)), params, outside)
         return (state,)
 
     def _given(self) -> Obs:

@@ -105,10 +105,29 @@ class _Judged:
     """A task whose score the test sets."""
 
     def __init__(self) -> None:
-        self.success = list[bool]()
+        self.success, self.ended = list[bool](), False
 
     def begin(self, episode: int) -> None:
         self.success.append(False)
+
+
+def test_a_decided_episode_ends_at_once() -> None:
+    """The second episode has its whole time, as it is not decided."""
+    task, begun, now_s = _Judged(), list[float](), 0.0
+
+    def begin(episode: int) -> None:
+        begun.append(now_s)
+        task.success.append(True)
+        task.ended = False
+
+    task.begin = begin  # type: ignore[method-assign]
+    bus = SimpleNamespace(now=lambda: now_s)
+    director = _Director(RunConfig("bundle", episodes=2), cell_of(task, lambda: None), cast(Bus, bus))
+    while not director.over():
+        now_s += 0.5
+        task.ended = now_s == 2.0
+    assert begun == [0.0, 2.0]
+    assert (now_s, director.success) == (7.0, [True, True])
 
 
 def cell_of(task: _Judged, stopped: Callable[[], Reason | None]) -> Cell:
@@ -165,7 +184,7 @@ def test_run_with_real_time_chunking(reach: Bundle, capsys: pytest.CaptureFixtur
         (["robot=sim_quad", "realtime=true"], "realtime=true is for robot=sim_arm and a bundle of chunks"),
         (["realtime=true"], "realtime=true is for robot=sim_arm only: an environment waits for each chunk"),
         (["remote=127.0.0.1:1"], "evaluate policy=remote:127.0.0.1:1"),
-        (["robot=sim_quad", "remote=127.0.0.1:1"], "is for robot=sim_arm and a bundle of chunks"),
+        (["robot=sim_quad", "remote=127.0.0.1:1"], "was made for arm6/reach, not for a quadcopter"),
         (["robot=sim_arm", "remote=127.0.0.1:1,x=1"], "is no address of a policy server"),
         (["robot=sim_arm", "remote=127.0.0.1:1", "realtime=true"], "leave it out, or remote=."),
         (["robot=sim_arm", "remote=127.0.0.1:1"], "No policy server answers at 127.0.0.1:1"),

@@ -25,7 +25,7 @@ from hardware.topics import CHUNK, SAFE, image_topic
 from policies.deploy.bundle import MANIFEST, OWN_SUM, Bundle, sha256_of_manifest
 from robo_rl.apps.cli.main import main
 from robo_rl.apps.nodes.node_sets import load_set, set_names
-from robo_rl.apps.nodes.node_table import NODES
+from robo_rl.apps.nodes.node_table import NODES, node_settings
 from robo_rl.apps.nodes.preflight import check
 from robo_rl.apps.nodes.supervise import namespace_lock
 from robo_rl.apps.up import ARGUMENTS
@@ -55,7 +55,8 @@ def test_sets_declare_all_arguments(name: str) -> None:
     used = {
         str(v)[1:] for member in chosen.members for v in member.settings.values() if str(v).startswith("$")
     }
-    used |= {word for member in chosen.members for word in (member.when, member.each) if word}
+    conditions = [word for member in chosen.members for word in (member.when, member.each) if word]
+    used |= {name for word in conditions for name in word.split("|")}
     assert used == declared <= set(ARGUMENTS) <= {field.name for field in fields(UpConfig)}
     assert all(argument.meaning for argument in chosen.arguments)
     assert name in settings(UpConfig)["set"].meaning
@@ -113,7 +114,9 @@ def test_wrong_arguments_print_one_sentence() -> None:
         load_set("arm_simm")
     with pytest.raises(ConfigError, match=r"'quad_sim' needs bundle=\.\.\.: folder of the flight bundle"):
         load_set("quad_sim").commands({})
-    with pytest.raises(ConfigError, match="'quad_sim' takes no 'robot'; it takes bundle, level, arm, record"):
+    with pytest.raises(
+        ConfigError, match="'quad_sim' takes no 'robot'; it takes bundle, level, scene, instruction, "
+    ):
         load_set("quad_sim").commands({"robot": "x", "bundle": "b"})
 
 
@@ -436,3 +439,14 @@ def test_network_is_a_setting_of_nodes_on_rclpy(capsys: pytest.CaptureFixture[st
     """Nodes without ROS take an interface, which has a name."""
     assert main(["up", "arm_sim", "bus=dds", "network=lan"]) == ConfigError.exit_code
     assert "ROBO_RL_INTERFACE=eth0" in capsys.readouterr().err
+
+
+def test_an_instruction_alone_starts_the_task_node() -> None:
+    """Without a goal, which an empty word leaves out; and cameras of a quadcopter need no description."""
+    commands = load_set("arm").commands({"bundle": "b", "robot": "ur5e", "instruction": "close the drawer"})
+    task = node_settings("task", commands["task"][1:])
+    assert (task.goal, task.words) == ([], "close the drawer")
+    assert "task" not in load_set("arm").commands({"bundle": "b", "robot": "ur5e"})
+    flown = load_set("quad").commands({"bundle": "b", "camera": "0", "camera_name": "front"})
+    assert flown["camera"] == ["camera", "source=0", "camera=front", "transport=raw"]
+    assert "camera" not in load_set("quad").commands({"bundle": "b"})

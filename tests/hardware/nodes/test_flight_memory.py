@@ -15,7 +15,7 @@ from hardware.safety.landing import RatesLander
 from hardware.topics import GOAL, ODOM
 from policies.deploy.bundle import Bundle
 from policies.flight.observer import FlightObserver, VehicleState
-from robo_rl.apps.nodes.run_quad import SimulatedQuad, flight_env, flight_observer
+from robo_rl.apps.nodes.quads.hover_cell import SimulatedQuad, flight_env, flight_observer
 from robo_rl.core.shapes import Float
 from sim.flight.robot import QuadBody
 from tests.hardware.bundles import ENVELOPE

@@ -20,12 +20,13 @@ from hardware.nodes.sim_robot import SimQuadNode
 from hardware.safety.flight import FlightFilter, FlightPhase
 from hardware.safety.landing import MotorsLander
 from hardware.safety.reasons import Reason
-from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, GOAL, ODOM, POLICY_STATUS, SAFETY_STATE, Topic
+from hardware.topic import Topic
+from hardware.topics import ESTOP, FLIGHT_RAW, FLIGHT_SAFE, GOAL, ODOM, POLICY_STATUS, SAFETY_STATE
 from policies.deploy.bundle import Bundle
 from robo_rl.apps.nodes.builders import flight_filter
-from robo_rl.apps.nodes.craft_model import craft_model
 from robo_rl.apps.nodes.node_life import Ending, live
-from robo_rl.apps.nodes.run_quad import SimulatedQuad, flight_env, flight_observer
+from robo_rl.apps.nodes.quads.craft_model import craft_model
+from robo_rl.apps.nodes.quads.hover_cell import SimulatedQuad, flight_env, flight_observer
 from robo_rl.conf.node import FlightFilterNodeConfig
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.flight.level import UNITS

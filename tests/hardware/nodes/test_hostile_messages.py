@@ -18,7 +18,7 @@ from hardware.nodes.recorder import RecorderConfig, RecorderNode
 from hardware.nodes.sim_robot import SimArmNode
 from hardware.topics import DIAGNOSTICS, FLIGHT_SAFE, GOAL, JOINT_STATES, LOOP_STATUS, SAFE
 from policies.deploy.bundle import Bundle
-from robo_rl.apps.nodes.run_quad import flight_env, flight_observer
+from robo_rl.apps.nodes.quads.hover_cell import flight_env, flight_observer
 from robo_rl.core.errors import BusError
 from tests.hardware.arm_descriptions import NAMES, arm, command
 from tests.hardware.nodes.fakes import LagArm

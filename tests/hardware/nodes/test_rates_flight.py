@@ -16,7 +16,7 @@ from hardware.safety.landing import RatesLander
 from hardware.safety.reasons import Reason
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL
 from policies.deploy.bundle import Bundle
-from robo_rl.apps.nodes.run_quad import SimulatedQuad, flight_env, flight_observer
+from robo_rl.apps.nodes.quads.hover_cell import SimulatedQuad, flight_env, flight_observer
 from robo_rl.core.errors import ConfigError
 from sim.flight.robot import QuadBody
 from tests.hardware.bundles import ENVELOPE

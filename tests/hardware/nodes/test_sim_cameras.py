@@ -51,7 +51,7 @@ def test_simulated_cameras(senses: str) -> None:
 def test_unknown_cameras_are_refused() -> None:
     with pytest.raises(UnknownNameError, match="Unknown camera 'front'"):
         sim_robot(SimRobotNodeConfig(cameras="front"), InProcessWorld().bus("sim_robot"))
-    with pytest.raises(ConfigError, match="sim_quad has no cameras"):
+    with pytest.raises(ConfigError, match="sim_quad has the camera front at scene=seek"):
         sim_robot(SimRobotNodeConfig(robot="sim_quad", cameras="view"), InProcessWorld().bus("sim_robot"))
 
 

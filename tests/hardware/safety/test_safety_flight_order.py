@@ -22,7 +22,7 @@ from hardware.safety.landing import RatesLander
 from hardware.safety.reasons import Reason
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE
 from policies.deploy.bundle import Bundle
-from robo_rl.apps.nodes.run_quad import SimulatedQuad, flight_env, flight_observer
+from robo_rl.apps.nodes.quads.hover_cell import SimulatedQuad, flight_env, flight_observer
 from robo_rl.core.flight.envelope import FlightEnvelope
 from sim.flight.robot import QuadBody
 

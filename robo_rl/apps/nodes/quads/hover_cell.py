@@ -20,7 +20,7 @@ from hardware.safety.reasons import Reason
 from hardware.topics import GOAL
 from policies.deploy.bundle import Bundle
 from policies.flight.observer import FlightObserver
-from robo_rl.apps.nodes.craft_model import craft_model
+from robo_rl.apps.nodes.quads.craft_model import craft_model
 from robo_rl.apps.nodes.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
 from robo_rl.core.flight.envelope import CraftLimits
@@ -51,7 +51,7 @@ class HoverJudge:
     """One goal per episode; solved when the craft stayed within 10 cm of it for the last second."""
 
     def __init__(self, bus: Bus, body: QuadBody, seed: int) -> None:
-        self.success = list[bool]()
+        self.success, self.ended = list[bool](), False
         self._bus, self._body, self._rng = bus, body, np.random.default_rng(seed)
         self._tell, self._goal_m = GOAL.publisher(bus), np.zeros(3)
         self._away_s = 0.0
@@ -93,7 +93,8 @@ def _level_word(level: Level) -> str:
     return "" if level == "motors" else f" level={level}"
 
 
-def quad_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
+def hover_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
+    """Build the cell. Raises CheckpointError for a bundle of another task."""
     env, envelope = flight_env(bundle), allowed_envelope(bundle, CraftLimits(), say=print)
     level, rate_hz = level_of(bundle), bundle.env.control_hz
     body = QuadBody(env.craft, level=level, hover=HOVER)

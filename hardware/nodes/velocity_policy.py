@@ -1,0 +1,240 @@
+"""Flies a bundle that commands velocities from pictures and words, over a link that takes body rates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy import ndarray
+
+from hardware.bus.protocol import Answer, Bus
+from hardware.loop.decision_clock import DecisionClock
+from hardware.loop.flight_observation import CameraFlightObserver
+from hardware.loop.inference import Inference
+from hardware.loop.observation import ObservationHistory
+from hardware.loop.timing import LoopTiming
+from hardware.loop.velocity_plan import VelocityPlan
+from hardware.messages import RATES, FlightCommand, Odometry, Text
+from hardware.nodes.shared.fault_log import FaultLog
+from hardware.nodes.shared.filter_watch import FilterWatch
+from hardware.nodes.shared.own_status import OwnStatus
+from hardware.nodes.shared.pictures import NewestPictures, PictureSettings
+from hardware.nodes.shared.send_clock import SendClock
+from hardware.safety.frames import Frames
+from hardware.topics import FLIGHT_RAW, METADATA, ODOM, POLICY_STATUS, TASK
+from policies.deploy.bundle import Bundle
+from robo_rl.core.errors import DataError
+from robo_rl.core.shapes import Float
+from robo_rl.core.text.durations import Durations
+
+LINK_S = 0.01  # period of the velocity loop at the usual rate of a link
+_POLL_S, _STATUS_S = 0.005, 0.5
+_HUNG_S = 2.0  # an inference that takes longer is reported as hanging
+_CLIMB_M_S, _BELOW_M = 0.4, 0.2  # climb to the take-off height; how far below it a craft climbs first
+
+
+@runtime_checkable
+class VelocityLoop(Protocol):
+    """Velocity controller of a craft."""
+
+    def __call__(self, state: Odometry, wanted: Float[ndarray, " 4"]) -> Float[ndarray, " 4"]:
+        """Thrust [weights] and body rates [rad/s] for a velocity [m/s] forward, left and up in level axes
+        along the heading, and a yaw rate [rad/s].
+        """
+        ...
+
+
+class VelocityPolicyNode:
+    """`odom`, `task` and pictures in; thrust and body rates on `flight/raw` out, one command for each state.
+
+    While the filter passes commands, a chunk of velocities is inferred every `bundle.execute` control
+    periods, in a process of its own, and the velocity loop follows it at the rate of `odom`. Without a new
+    chunk (stale pictures, no instruction, a dead process or server) the craft stops in the air for
+    `velocity_plan.BRAKE_S`, then commands end and the filter lands. A flight that begins more than 0.2 m
+    below `takeoff_m` first climbs to it; 0 leaves that out. hover: thrust 0 to 1 at which the craft hovers.
+    """
+
+    def __init__(
+        self, bus: Bus, bundle: Bundle, inference: Inference, loop: VelocityLoop, hover: float,
+        pictures: PictureSettings, takeoff_m: float = 0.0, start: bool = True,
+        say: Callable[[str], None] = print,
+    ) -> None:  # fmt: skip
+        self._bus, self._bundle, self._inference, self._loop = bus, bundle, inference, loop
+        self._hover, self._takeoff_m, self._enabled, self._say = hover, takeoff_m, start, say
+        self._observer = CameraFlightObserver(bundle.env.obs)
+        self._history, self._words = ObservationHistory(bundle.obs_steps), bundle.instruction or ""
+        self._pictures = NewestPictures(bus, None, self._observer.pictures, pictures)
+        period_s = 1.0 / bundle.env.control_hz
+        self._plan, self._due = VelocityPlan(period_s), DecisionClock(period_s)
+        self.timing, self.took, self._last_s = LoopTiming(LINK_S), Durations(), 0.0
+        self._filter, self._frames, self._clock = FilterWatch(bus), Frames(), SendClock(bus)
+        self._flies = self._climbs = False
+        self._episode = self._decision = self._wait = self.inferred = 0
+        # (time of the state, time of the request, episode) of the pending request
+        self._pending: tuple[float, float, int] | None = None
+        self._faults, self._waits_for, self._bad_frames = FaultLog(bus.name, say), "", ""
+        self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
+        METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
+        ODOM.subscribe(bus, self._on_state)
+        if self._observer.reads_words:
+            TASK.subscribe(bus, self._on_task)
+        for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
+            bus.service(name, callback)
+        bus.timer(_POLL_S, self._poll)
+        bus.timer(_STATUS_S, self._report)
+
+    @property
+    def ready(self) -> bool:
+        """True when the inference process can answer."""
+        return self._inference.ready and not self._inference.fault
+
+    @property
+    def fault(self) -> str:
+        """Why inference has ended; empty while it works."""
+        return self._inference.fault
+
+    def stop(self, why: str) -> str:
+        """Stop deciding: the filter lands. Reports an earlier reason for landing as well."""
+        self._enabled = False
+        self._own.leave(why)
+        self._report()
+        before = f"; {self._filter.reason}" if self._filter.reason else ""
+        last = f", the last in {1e3 * self._last_s:.1f} ms" if self.inferred else ""
+        return f"{why}: {self.inferred} chunks were inferred{last}{before}"
+
+    @property
+    def at_rest(self) -> bool:
+        return True
+
+    def last_word(self) -> None:
+        """End the inference process; the filter lands the craft."""
+        self._inference.close()
+
+    def _on_task(self, message: Text, received_s: float) -> None:
+        if message.text != self._words:
+            self._words, self._wait = message.text, 0  # the next decision asks for a chunk that does it
+
+    def _on_state(self, message: Odometry, received_s: float) -> None:
+        due = self._due.decides(received_s)
+        self._bad_frames = self._frames.fault(message, may_change=not self._filter.passes)
+        if self._bad_frames:
+            return None  # the filter, which lands for it, says it in the terminal
+        self._frames.take(message)
+        self._begin_flight(message)
+        if not (self._enabled and self._filter.passes):
+            return None
+        self.timing.begin(self._bus.now())
+        try:
+            wanted = self._climb(message, received_s)
+            if wanted is None and due:
+                self._decide(message, received_s)
+            if wanted is None:
+                wanted = self._plan.at(received_s)
+            if wanted is not None:
+                self._follow(message, wanted)
+        except DataError as error:
+            self._faults.begin(str(error), self._bus.now())
+        return self.timing.end(self._bus.now())
+
+    def _begin_flight(self, message: Odometry) -> None:
+        """Begin an episode when the filter begins to pass commands."""
+        flies = self._filter.passes
+        if flies and not self._flies:
+            self._begin_episode()
+            self._climbs = message.position_m[2] < self._takeoff_m - _BELOW_M
+        self._flies = flies
+
+    def _begin_episode(self) -> None:
+        """Forget what was seen; a flying craft stops in the air until the next chunk comes."""
+        self._episode, self._decision, self._wait = self._episode + 1, 0, 0
+        self._history.reset()
+        if self._flies:
+            self._plan.hover(self._bus.now())
+        else:
+            self._plan.reset()
+
+    def _climb(self, message: Odometry, received_s: float) -> Float[ndarray, " 4"] | None:
+        """Command of the take-off; None when it is over, or was not needed."""
+        if not self._climbs:
+            return None
+        if message.position_m[2] < self._takeoff_m:
+            return np.array([0.0, 0.0, _CLIMB_M_S, 0.0])
+        self._climbs = False
+        self._plan.hover(received_s)  # until the first chunk comes
+        return None
+
+    def _decide(self, message: Odometry, received_s: float) -> None:
+        """Add an observation, and request a chunk when it is time. Once per control period.
+
+        Raises DataError for an observation that cannot be made.
+        """
+        if self._inference.fault:
+            return None
+        if self._observer.reads_words and not self._words:
+            self._waits_for = "waits for the topic 'task': no instruction has been published"
+            return None
+        self._history.push(self._observer.build(message, self._pictures.fresh(), self._words))
+        self._faults.end(self._bus.now())
+        self._waits_for = ""
+        self._wait -= 1
+        if self._wait <= 0 and self._inference.request(self._history.stacked(), self._decision):
+            self._pending = received_s, self._bus.now(), self._episode
+            self._decision += 1
+            self._wait = self._bundle.execute
+        return None
+
+    def _follow(self, message: Odometry, wanted: Float[ndarray, " 4"]) -> None:
+        """Send thrust and body rates for a velocity."""
+        values = self._loop(message, wanted)
+        if not np.isfinite(values).all():
+            raise DataError("The velocity loop has no finite command for this state, so nothing is sent.")
+        values[0] = min(values[0] * self._hover, 1.0)
+        self._send(FlightCommand(self._clock.stamp(), values, RATES))
+
+    def _poll(self) -> None:
+        answer = self._inference.poll()
+        if self._inference.fault:
+            return self._faults.begin(self._inference.fault, self._bus.now())
+        if answer is None or self._pending is None:
+            return None
+        chunk, self._last_s = answer
+        self.took.add(self._last_s)
+        self.inferred += 1
+        (state_s, _, episode), self._pending = self._pending, None
+        if episode != self._episode or not self._enabled:
+            return None
+        if not np.isfinite(chunk).all():
+            return self._faults.begin("the policy gave numbers that are not finite", self._bus.now())
+        action = self._bundle.env.action
+        return self._plan.take(np.clip(chunk, action.low, action.high), state_s)
+
+    def _start(self) -> Answer:
+        if self._inference.fault:
+            return False, f"not started: {self._inference.fault}"
+        self._enabled = True
+        self._begin_episode()
+        word = "deciding" if self._inference.ready else "starting: the policy is being loaded"
+        return True, word + self._filter.hint
+
+    def _stop(self) -> Answer:
+        self._enabled = False
+        self._plan.reset()
+        return True, "stopped: the filter lands"
+
+    def _reset(self) -> Answer:
+        self._begin_episode()
+        return True, f"episode {self._episode}: what was seen is forgotten"
+
+    def _report(self) -> None:
+        waits_s = 0.0 if self._pending is None else self._bus.now() - self._pending[1]
+        hangs = f"inference has not answered for {waits_s:.0f} s" if waits_s > _HUNG_S else ""
+        does = "deciding" if self._enabled and self.ready else "loading the policy"
+        does = does if self._enabled else "stopped"
+        wrong = self._bad_frames or self._faults.present or self._waits_for
+        sentence = self._inference.fault or hangs or wrong or does
+        idle = not (self._enabled and self.ready)
+        level = 2 if self._inference.fault or hangs else 1 if wrong or idle else 0
+        values = {"inference_ms": f"{1e3 * self._last_s:.2f}", "chunks": str(self.inferred)}
+        self._own.tell(level, sentence, values)

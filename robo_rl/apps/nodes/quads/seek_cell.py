@@ -1,0 +1,130 @@
+"""Nodes around the simulated quadcopter that seeks a ball by its camera and an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from numpy import ndarray
+
+from hardware.bus.in_process import InProcessWorld
+from hardware.bus.protocol import Bus
+from hardware.checks.flight_contract import allowed_envelope, check_flight
+from hardware.loop.inference import InferenceProcess
+from hardware.messages import Text
+from hardware.nodes.flight_filter import FlightFilterNode
+from hardware.nodes.shared.pictures import PictureSettings
+from hardware.nodes.sim_cameras import SimCameras
+from hardware.nodes.sim_robot import SimQuadNode
+from hardware.nodes.velocity_policy import VelocityPolicyNode
+from hardware.quads.link import LINK_HZ
+from hardware.safety.flight import FlightFilter, FlightPhase
+from hardware.safety.landing import RatesLander
+from hardware.safety.reasons import Reason
+from hardware.topics import TASK
+from policies.deploy.bundle import Bundle
+from policies.remote.address import parse_address
+from robo_rl.apps.nodes.quads.hover_cell import HOVER, SimulatedQuad
+from robo_rl.apps.nodes.quads.velocity_loop import make_robot_loop
+from robo_rl.apps.nodes.run_robot import Cell, loop_figures
+from robo_rl.conf.schema import RunConfig
+from robo_rl.core.errors import EnvError
+from robo_rl.core.flight.envelope import CraftLimits
+from robo_rl.core.seeding import derive_seed
+from robo_rl.core.shapes import Float, UInt8
+from robo_rl.core.text.commands import command
+from sim.engines.quad.craft import Craft
+from sim.flight.robot import QuadBody
+from sim.flight.seek.body import PICTURE_PX, SeekRoom
+from sim.flight.seek.task import CONTROL_HZ, MAX_STEPS
+from sim.flight.seek.vec_env import SeekVecEnv
+from sim.registry import make_env
+
+CAMERA = "front"
+
+
+class FrontCamera:
+    """Front camera of a simulated craft, for `SimCameras`."""
+
+    def __init__(self, room: SeekRoom, size_px: int) -> None:
+        self._room, self._size_px = room, size_px
+
+    def rgb(self) -> UInt8[ndarray, "h w 3"]:
+        return self._room.picture(self._size_px)
+
+    def depth_m(self) -> Float[ndarray, "h w"]:
+        raise EnvError("The front camera of the simulated quadcopter measures no depth.")
+
+    def rgbd(self) -> tuple[UInt8[ndarray, "h w 3"], Float[ndarray, "h w"]]:
+        return self.rgb(), self.depth_m()
+
+
+class SeekJudge:
+    """Begins the episodes of an evaluation with this seed, one after the other, and scores them as the
+    environment does. on_begin is called after the craft was put to its start.
+    """
+
+    def __init__(self, bus: Bus, room: SeekRoom, seed: int, on_begin: Callable[[], object]) -> None:
+        self.success, self.ended = list[bool](), False
+        self._room, self._seed, self._on_begin = room, seed, on_begin
+        self._tell = TASK.publisher(bus)
+        bus.timer(1.0 / CONTROL_HZ, self._look)
+
+    def begin(self, episode: int) -> None:
+        """Begin the next episode, and publish its instruction."""
+        self._room.begin(derive_seed("eval", self._seed, episode))
+        self.success.append(False)
+        self.ended = False
+        self._on_begin()
+        self._tell(Text(self._room.instruction))
+
+    def _look(self) -> None:
+        if self.success and not self.ended:
+            verdict = self._room.verdict()
+            self.success[-1], self.ended = bool(verdict.success), bool(verdict.ended)
+
+
+def seek_craft(bundle: Bundle) -> Craft:
+    """Craft of the bundle's environment."""
+    env = make_env(bundle.env.name, 1)
+    assert isinstance(env, SeekVecEnv)
+    return env.craft
+
+
+def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
+    """Build the cell. Raises CheckpointError for a bundle that no craft may fly."""
+    check_flight(bundle, "rates")
+    envelope, craft = allowed_envelope(bundle, CraftLimits(), say=print), seek_craft(bundle)
+    room = SeekRoom(QuadBody(craft, level="rates", hover=HOVER), config.seed)
+    buses = {name: world.bus(name) for name in ("sim_robot", "quad_policy", "flight_filter", "task")}
+    sim = SimQuadNode(buses["sim_robot"], SimulatedQuad(room.body), LINK_HZ)
+    SimCameras(buses["sim_robot"], {CAMERA: FrontCamera(room, PICTURE_PX)}, "rgb", CONTROL_HZ)
+    filter_ = FlightFilter(envelope, RatesLander(HOVER), LINK_HZ, LINK_HZ, "rates")
+    safety = FlightFilterNode(buses["flight_filter"], filter_, LINK_HZ)
+    remote = parse_address(config.remote) if config.remote else None
+    inference = InferenceProcess(bundle, cast(Any, config.device), config.threads, config.seed, False, remote)
+    policy = VelocityPolicyNode(
+        buses["quad_policy"], bundle, inference, make_robot_loop(craft), HOVER, PictureSettings()
+    )
+    judge = SeekJudge(buses["task"], room, config.seed, lambda: buses["task"].call("quad_policy/reset", 1.0))
+
+    def stopped() -> Reason | None:
+        return None if filter_.phase is FlightPhase.FLYING else filter_.reason
+
+    return Cell(
+        nodes=[
+            (safety, buses["flight_filter"]), (policy, buses["quad_policy"]), (sim, buses["sim_robot"]),
+        ],
+        task=judge,
+        ready=lambda: policy.ready,
+        fault=lambda: policy.fault,
+        arm=lambda: buses["task"].call("flight_filter/arm", 1.0),
+        stopped=stopped,
+        counts=filter_.counts,
+        timing=lambda: f"{policy.inferred} chunks, velocity loop {policy.timing}",
+        figures=lambda: loop_figures(policy.timing, policy.took),
+        next=f"{command('up quad_sim', bundle=bundle.folder, level='rates', scene='seek')} "
+        "instruction='fly to the red ball'"
+        "   (the same nodes as processes on a bus)",
+        episode_s=MAX_STEPS / CONTROL_HZ,
+    )  # fmt: skip

@@ -1,0 +1,48 @@
+"""A simulated craft in the room of `drone/seek`, as a robot with a front camera."""
+
+from __future__ import annotations
+
+import torch
+from numpy import ndarray
+
+from robo_rl.core.shapes import UInt8
+from sim.flight.robot import QuadBody
+from sim.flight.seek.task import RADIUS_M, Verdict, begin, judge
+from sim.flight.seek.view import front_camera
+from sim.flight.seek.words import instructions, told_colour, told_wording
+
+PICTURE_PX = 64  # side of the pictures of `drone/seek`
+
+
+class SeekRoom:
+    """Room, balls and light around `body`; episodes have the same seeds as those of the environment.
+
+    instruction: what the craft is told in this episode.
+    """
+
+    def __init__(self, body: QuadBody, seed: int) -> None:
+        self.body, self._next_seed = body, seed
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin the episode of the next seed."""
+        self.begin(self._next_seed)
+
+    def begin(self, seed: int) -> None:
+        """Begin the episode of this seed."""
+        self._next_seed = seed + 1
+        seeds = torch.tensor([seed])
+        state, self._scene = begin(self.body.craft, seeds)
+        self.body.put(state)
+        wordings = instructions("training")[int(told_colour(seeds))]
+        self.instruction = wordings[int(told_wording(seeds, len(wordings)))]
+
+    def picture(self, size_px: int) -> UInt8[ndarray, "s s 3"]:
+        """What the front camera sees."""
+        seen = front_camera(self.body.state, *self._scene, RADIUS_M, size_px)
+        pixels: ndarray = seen[0].numpy()
+        return pixels
+
+    def verdict(self) -> Verdict:
+        """Judgement of the present state, as in the environment."""
+        return judge(self.body.state, self._scene.balls_m)
