@@ -342,4 +342,5 @@ def film(config: EvaluateConfig, actor: LoadedPolicy, name: str) -> None:
         seeds = seeds_of(config, name)[: config.video_episodes or FILMED]
         factory, noise = executor_factory(config), noise_of(config, actor)
         shown = actor.folder.parent.name or actor.folder.name
-        record_episodes(env, actor.policy, factory, noise, seeds, Path(str(config.video)), name=shown)
+        path, told = Path(str(config.video)), config.instruction
+        record_episodes(env, actor.policy, factory, noise, seeds, path, name=shown, told=told)

@@ -94,13 +94,12 @@ def film(
     success: list[bool] = []
     fps = env.spec.control_hz
     with VideoWriter(path, fps) as writer, progress(None, "view", "step") as bar:
-        recorder = Recorder(writer, name, hold=max(1, round(HOLD_S * fps)))
+        recorder = Recorder(writer, name, hold=max(1, round(HOLD_S * fps)), views=True)
         obs = env.reset(chain(seeds, count()))
         driver.start([0], seeds[:1], obs)
         steps = 0
         while len(success) < len(seeds):
-            recorder.obs = obs
-            recorder.before_step(env)
+            recorder.before_step(env, obs)
             obs, _, _, _, info = env.step(driver.act())
             driver.observe(obs)
             steps += 1

@@ -150,7 +150,7 @@ def evaluate(
     skipping = picture_skipping(env)
     while len(log.outcomes) < len(seeds):
         if watcher is not None:
-            watcher.before_step(env)
+            watcher.before_step(env, obs)
         action = env.spec.action.denormalize(executor.act(noise))
         if skipping is not None and isinstance(executor, ForeseesPlans):
             skipping.skip_pictures(executor.unread())

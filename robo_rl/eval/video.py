@@ -17,6 +17,7 @@ from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import write_atomic
 from robo_rl.core.protocols import ChunkPolicy, NoiseSource, Obs, VecEnv
 from robo_rl.core.shapes import UInt8
+from robo_rl.core.text.instruction import INSTRUCTION, to_text
 from robo_rl.eval.protocols import ExecutorFactory
 from robo_rl.eval.rollout import EvalResult, evaluate
 from robo_rl.eval.sensor_views import add_columns, observation_images
@@ -94,11 +95,23 @@ class VideoWriter:
         self.frames += 1
 
 
+def headline(frame: Frame, text: str) -> Frame:
+    """The image with a strip above that shows a text, smaller or cut where it is wide."""
+    strip = np.full((STRIP_PX, frame.shape[1], 3), _INK, dtype=np.uint8)
+    room = frame.shape[1] - 20
+    scale = max(0.3, min(0.45, 0.45 * room / max(1, cv2.getTextSize(text, _FONT, 0.45, 1)[0][0])))
+    while len(text) > 4 and cv2.getTextSize(text, _FONT, scale, 1)[0][0] > room:
+        text = f"{text[:-4]}..."
+    cv2.putText(strip, text, (10, 20), _FONT, scale, _GREY, 1, cv2.LINE_AA)
+    return np.concatenate([strip, frame])
+
+
 @dataclass(slots=True)
 class Recorder:
     """A `Watcher` that films lane 0: the image before each step, and the last one again with the outcome.
 
-    obs: current observations, updated by the caller; images among them are shown next to the film.
+    An instruction among the observations is shown above the image. told: what the policy is told instead.
+    views: also show the images among the observations, next to the film.
     """
 
     writer: VideoWriter
@@ -109,10 +122,15 @@ class Recorder:
     stills: bool = True  # store thumbs of every step, 0.1 MB each, for a contact sheet
     frame: Frame = field(default_factory=lambda: np.zeros((2, 2, 3), dtype=np.uint8))
     thumbs: list[list[Frame]] = field(default_factory=lambda: [[]])  # one list per episode
-    obs: Obs = field(default_factory=dict)
+    told: str | None = None
+    views: bool = False
 
-    def before_step(self, env: VecEnv) -> None:
-        self.frame = add_columns(enlarge(env.render(0).cpu().numpy()), observation_images(self.obs))
+    def before_step(self, env: VecEnv, obs: Obs) -> None:
+        images = observation_images(obs) if self.views else {}
+        self.frame = add_columns(enlarge(env.render(0).cpu().numpy()), images)
+        words = to_text(obs[INSTRUCTION][0].cpu().numpy()) if INSTRUCTION in obs else ""
+        if self.told or words:
+            self.frame = headline(self.frame, f"told: {self.told or words}")
         if self.stills:
             self.thumbs[-1].append(_thumb(self.frame))
         right = "success" if self.success else "running"
@@ -143,11 +161,12 @@ def record_episodes(
     name: str,
     fps: float | None = None,
     sheet: Path | None = None,
+    told: str | None = None,
 ) -> EvalResult:
     """Film one policy on these seeds, one episode after another; `env` has a single lane.
 
     The episodes are those of `evaluate`: the same resets, the same noise. fps: None for the control rate.
-    sheet: path of a contact sheet (PNG), one row of stills per episode.
+    sheet: path of a contact sheet (PNG), one row of stills per episode. told: as of `Recorder`.
     """
     if env.num_envs != 1:
         raise ConfigError(
@@ -155,7 +174,9 @@ def record_episodes(
         )
     fps = env.spec.control_hz if fps is None else fps
     with VideoWriter(path, fps) as writer:
-        recorder = Recorder(writer, name, hold=max(1, round(HOLD_S * fps)), stills=sheet is not None)
+        recorder = Recorder(
+            writer, name, hold=max(1, round(HOLD_S * fps)), stills=sheet is not None, told=told
+        )
         result = evaluate(env, policy, executor_factory, noise, seeds, watcher=recorder)
     if sheet is not None:
         write_contact_sheet(sheet, [row for row in recorder.thumbs if row], result.success)

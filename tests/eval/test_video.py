@@ -7,12 +7,23 @@ import av
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from policies.base.noise import EpisodeNoise
 from policies.executor import ChunkExecutor
 from robo_rl.core.errors import ConfigError, DataError
+from robo_rl.core.text.instruction import INSTRUCTION, to_bytes
 from robo_rl.eval.rollout import evaluate
-from robo_rl.eval.video import HOLD_S, STRIP_PX, Recorder, VideoWriter, caption, enlarge, record_episodes
+from robo_rl.eval.video import (
+    HOLD_S,
+    STRIP_PX,
+    Recorder,
+    VideoWriter,
+    caption,
+    enlarge,
+    headline,
+    record_episodes,
+)
 from tests.eval.fakes import NoisyPolicy, PushButtonEnv
 
 
@@ -40,12 +51,33 @@ def test_a_film_shows_the_evaluated_episodes(tmp_path: Path) -> None:
 def test_a_film_without_a_sheet_keeps_no_pictures(tmp_path: Path, stills: bool) -> None:
     """Thumbs of twenty long episodes would take gigabytes."""
     env = PushButtonEnv(1)
-    env.reset(iter([1]))
+    obs = env.reset(iter([1]))
     with VideoWriter(tmp_path / "film.mp4", 10) as writer:
         recorder = Recorder(writer, "base", hold=1, stills=stills)
         for _ in range(3):
-            recorder.before_step(env)
+            recorder.before_step(env, obs)
     assert len(recorder.thumbs[-1]) == (3 if stills else 0)
+
+
+@pytest.mark.parametrize("told", [None, "close the drawer"])
+def test_a_film_shows_the_instruction(tmp_path: Path, told: str | None) -> None:
+    """In a strip above the image: the observed one, or what the policy is told instead."""
+    env = PushButtonEnv(1)
+    obs = env.reset(iter([1]))
+    with VideoWriter(tmp_path / "film.mp4", 10) as writer:
+        recorder = Recorder(writer, "vla", hold=1, told=told)
+        words = torch.from_numpy(to_bytes("open the drawer").copy())[None]
+        recorder.before_step(env, {**obs, INSTRUCTION: words})
+    expected = headline(enlarge(env.render(0).numpy()), f"told: {told or 'open the drawer'}")
+    np.testing.assert_array_equal(recorder.frame, expected)
+
+
+def test_a_long_instruction_fits_the_film() -> None:
+    """The right edge stays empty: it is written smaller, then cut."""
+    frame = np.zeros((40, 320, 3), dtype=np.uint8)
+    strip = headline(frame, "told: " + "w" * 128)[:STRIP_PX]
+    assert (strip[:, -8:] == strip[0, 0]).all()
+    assert (strip != strip[0, 0]).any()
 
 
 def test_the_caption_changes_with_the_outcome() -> None:
