@@ -34,6 +34,7 @@ class SeekRoom:
         seeds = torch.tensor([seed])
         state, self._scene = begin(self.body.craft, seeds)
         self.body.put(state)
+        self._held = torch.zeros_like(seeds)
         wordings = instructions("training")[int(told_colour(seeds))]
         self.instruction = wordings[int(told_wording(seeds, len(wordings)))]
 
@@ -44,5 +45,7 @@ class SeekRoom:
         return pixels
 
     def verdict(self) -> Verdict:
-        """Judgement of the present state, as in the environment."""
-        return judge(self.body.state, self._scene.balls_m)
+        """Judgement of the present state, as in the environment; call it once per control step."""
+        found = judge(self.body.state, self._scene.balls_m, self._held)
+        self._held = found.held
+        return found

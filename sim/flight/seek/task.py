@@ -2,8 +2,8 @@
 
 Randomisation: the colours (three of four) and the places of the balls, position, heading and velocity at the
 start, brightness and direction of the light. Success: slower than `STOPPED_M_S` within `NEAR_M` of the told
-ball, and nearer to it than to the others. Stopping at another ball, touching one, and leaving the room end an
-episode without success. Reward: 1 for success.
+ball for `HOLD_STEPS`, nearer to it than to the others, so that policies learn to stay there. Staying at
+another ball, touching one, and leaving the room end an episode without success. Reward: 1 for success.
 
 Letters in shapes: n drones, k balls. States are (17, n) as in sim/engines/quad/layout.py.
 """
@@ -25,7 +25,7 @@ from sim.flight.seek.words import COLOURS, told_colour
 
 CONTROL_HZ, MAX_STEPS = 20.0, 240
 BALLS, RADIUS_M = 3, 0.2
-NEAR_M, STOPPED_M_S = 0.75, 0.25
+NEAR_M, STOPPED_M_S, HOLD_STEPS = 0.75, 0.25, 20
 TOUCH_M = RADIUS_M + 0.1  # from the middle of a ball to that of the craft
 ROOM_M = ((-1.5, 4.5), (-4.0, 4.0), (0.1, 3.0))  # x, y, z
 # Of a bundle: full commands in random directions reach 0.70 rad, 8.9 rad/s and 1.9 m/s. The fence is the
@@ -93,18 +93,23 @@ class Verdict(NamedTuple):
 
     success: Bool[Tensor, " n"]
     ended: Bool[Tensor, " n"]
+    held: Int64[Tensor, " n"]  # consecutive steps that the craft has been stopped at a ball
 
 
-def judge(state: Float[Tensor, "17 n"], balls_m: Float[Tensor, "k 3 n"]) -> Verdict:
-    """Success and end of an episode in this state."""
+def judge(
+    state: Float[Tensor, "17 n"], balls_m: Float[Tensor, "k 3 n"], held: Int64[Tensor, " n"]
+) -> Verdict:
+    """Success and end of an episode in this state. held: of the step before."""
     far_m = (state[POS] - balls_m).norm(dim=1)  # (k, n)
     nearest_m, which = far_m.min(0)
     stopped = (nearest_m < NEAR_M) & (state[VEL].norm(dim=0) < STOPPED_M_S)
+    held = torch.where(stopped, held + 1, 0)
+    stays = held >= HOLD_STEPS
     touched = nearest_m < TOUCH_M
     low, high = (constants(side, state) for side in zip(*ROOM_M, strict=True))
     outside = ((state[POS] < low) | (state[POS] > high)).any(0)
     failed = touched | outside
-    return Verdict(stopped & (which == 0) & ~failed, stopped | failed)
+    return Verdict(stays & (which == 0) & ~failed, stays | failed, held)
 
 
 def heading_axes(state: Float[Tensor, "17 n"], vector: Float[Tensor, "3 n"]) -> Float[Tensor, "3 n"]:

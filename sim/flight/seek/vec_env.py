@@ -66,13 +66,14 @@ class SeekVecEnv(KeyedVecEnv):
     from 64 lanes on.
     """
 
-    saved = ("_state", "_balls", "_colours", "_light", "_told", "_words", "_episode_seed", "_age")
+    saved = ("_state", "_balls", "_colours", "_light", "_told", "_words", "_episode_seed", "_age", "_held")
     _state: Tensor  # (17, n)
     _balls: Tensor  # (k, 3, n)
     _colours: Tensor  # (k, 3, n)
     _light: Tensor  # (3, n)
     _told: Tensor  # (n,)
     _words: Tensor  # (bytes, n)
+    _held: Tensor  # (n,)
 
     def __init__(
         self,
@@ -125,14 +126,15 @@ class SeekVecEnv(KeyedVecEnv):
         state, scene = begin(self.craft, seeds)
         told = told_colour(seeds)
         words = self._texts[told, told_wording(seeds, self._texts.shape[1])].T
-        values: tuple[Tensor, ...] = (state, *scene, told, words, seeds, torch.zeros_like(seeds))
+        none = torch.zeros_like(seeds)
+        values: tuple[Tensor, ...] = (state, *scene, told, words, seeds, none, none.clone())
         return dict(zip(self.saved, values, strict=True))
 
     def _advance(self, action: Float[Tensor, "4 n"]) -> Advanced:
         task = self._told.clone()
         (self._state,) = self._flight(self._state, action, self._params)
         self._age = self._age + 1
-        success, ended = judge(self._state, self._balls)
+        success, ended, self._held = judge(self._state, self._balls, self._held)
         return Advanced(success.float(), ended, success, {"task": task})
 
     def _fly(

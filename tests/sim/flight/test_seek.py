@@ -14,7 +14,16 @@ from robo_rl.core.seeding import EpisodeSeeds
 from robo_rl.core.text.instruction import INSTRUCTION, to_text
 from robo_rl.eval.host_reads import HostReads
 from sim.engines.quad.layout import POS, QUAT, VEL, start
-from sim.flight.seek.task import BALLS, NEAR_M, RADIUS_M, STOPPED_M_S, TOUCH_M, heading_axes, judge
+from sim.flight.seek.task import (
+    BALLS,
+    HOLD_STEPS,
+    NEAR_M,
+    RADIUS_M,
+    STOPPED_M_S,
+    TOUCH_M,
+    heading_axes,
+    judge,
+)
 from sim.flight.seek.vec_env import SeekVecEnv
 from sim.flight.seek.view import front_camera, in_picture
 from sim.flight.seek.words import COLOURS, NEW, TRAINING, WORDINGS, told_colour
@@ -120,8 +129,22 @@ def test_judgement(place_m: tuple[float, float, float], speed_m_s: float, succes
     balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 2.0, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
     state = craft_at(*place_m)
     state[VEL.start, 0] = speed_m_s
-    verdict = judge(state, balls)
+    verdict = judge(state, balls, torch.tensor([HOLD_STEPS - 1]))
     assert (bool(verdict.success), bool(verdict.ended)) == (success, ended)
+
+
+def test_a_craft_has_to_stay_at_the_ball() -> None:
+    """For a second; a step in which it is too fast begins the count anew."""
+    balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 2.0, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
+    held, counts = torch.tensor([0]), list[int]()
+    for step in range(2 * HOLD_STEPS):
+        state = craft_at(2.0 - NEAR_M + 0.05, 0.0, 1.0)
+        state[VEL.start, 0] = 1.0 if step == 5 else 0.0
+        success, ended, held = judge(state, balls, held)
+        counts.append(int(held))
+        assert bool(success) == bool(ended) == (int(held) >= HOLD_STEPS)
+    assert counts[4:7] == [5, 0, 1]
+    assert counts.index(HOLD_STEPS) == HOLD_STEPS + 5
 
 
 def test_level_axes_follow_the_heading_alone() -> None:
