@@ -62,6 +62,7 @@ def test_resting_joint_is_not_identified() -> None:
     assert abs(np.log(found.kp[6])) < 0.3
 
 
+@pytest.mark.long
 def test_it_finds_the_lag_of_motors(tmp_path: Path) -> None:
     """Motion with 1.6 times the model's lag: found to 5 %; the torque curve is never reached, so it is not
     identified.
@@ -79,6 +80,7 @@ def test_it_finds_the_lag_of_motors(tmp_path: Path) -> None:
     assert rms(model.errors(segments, found.theta[None], 0)[0]) < 1e-3
 
 
+@pytest.mark.long
 def test_fast_motion_identifies_the_no_load_speed(tmp_path: Path) -> None:
     """Jumps of 0.3 rad with motors that end at 0.7 of the model's 1 rad/s and lag 1.3 times as long: both to
     2 %.
@@ -118,6 +120,7 @@ def test_the_verb_writes_ranges_that_can_be_used(tmp_path: Path, capsys: pytest.
     assert "randomise.yaml" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_the_verb_fits_motors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Recorded from servos with twice the lag of the model: the written range contains the factor."""
     real, data, out = tmp_path / "real.yaml", tmp_path / "data", tmp_path / "out"

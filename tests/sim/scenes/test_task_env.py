@@ -69,14 +69,18 @@ def run_expert(name: str, episodes: int, noise: float = 0.0) -> tuple[SuccessRat
     return SuccessRate(int(solved.sum()), episodes), lengths
 
 
-@pytest.mark.parametrize("task", MANIPULATION)
+# Pushing takes the longest episodes.
+EVERY = [pytest.param(task, marks=pytest.mark.long) if task == "push_t" else task for task in MANIPULATION]
+
+
+@pytest.mark.parametrize("task", EVERY)
 def test_every_expert_solves_its_task(task: str) -> None:
     """At least 38 of 40, the 95 % that demonstrations need."""
     rate, _ = run_expert(f"arm/{task}", 40)
     assert rate.k >= 38, str(rate)
 
 
-@pytest.mark.parametrize("task", MANIPULATION)
+@pytest.mark.parametrize("task", EVERY)
 def test_experts_solve_their_tasks_with_delayed_commands(task: str, tmp_path: Path) -> None:
     """With a step of delay and other servos, masses and friction, as in `randomise`."""
     late = tmp_path / "late.yaml"

@@ -169,6 +169,7 @@ def test_every_track_has_a_path_through_its_gates(name: str) -> None:
     assert kept[PASSED] > 2 * task.num
 
 
+@pytest.mark.long
 def test_a_controller_flies_laps_on_the_path() -> None:
     """PID at 1.8 m/s around the ring: frames, gates, path and clock fit together for one whole lap."""
     task = replace(TASK, baseline_speed_m_s=1.8, laps=1, max_steps=820, force_std=0.0)
