@@ -36,7 +36,7 @@ FINAL_SEED = 1  # episodes of the table
 def main() -> None:
     options = parser(__doc__.splitlines()[0])
     options.add_argument("--demos", type=int, default=500, help="demonstrations")
-    options.add_argument("--steps", type=int, default=700, help="updates of the training")
+    options.add_argument("--steps", type=int, default=1200, help="updates of the training")
     options.add_argument("--batch-size", type=int, default=64, help="windows per update")
     options.add_argument("--episodes", type=int, default=80, help="episodes of each evaluation")
     options.add_argument("--plain", action="store_true", help="without policy.film")
