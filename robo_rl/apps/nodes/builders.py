@@ -7,6 +7,7 @@ nodes start without torch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         SimRobotNodeConfig,
         TaskNodeConfig,
     )
+    from sim.flight.seek.body import SeekRoom
 
 
 def diagnostics(config: DiagnosticsNodeConfig, bus: Bus) -> Node:
@@ -259,7 +261,17 @@ def _sim_quad(config: SimRobotNodeConfig, bus: Bus) -> Node:
         from sim.flight.seek.body import SeekRoom
 
         room = SeekRoom(body, config.seed)
-        quad.reset = room.reset
+        quad.reset = partial(_reset_room, bus, room)
+        print(f"{bus.name}: {_balls_in(room)}", flush=True)
         camera = FrontCamera(room, config.image_size or SEEN_PX)
         SimCameras(bus, {CAMERA: camera}, "rgb", config.camera_hz)
     return SimQuadNode(bus, quad, config.state_hz or LINK_HZ)
+
+
+def _balls_in(room: SeekRoom) -> str:
+    return f"the room has the balls {', '.join(room.balls)}"
+
+
+def _reset_room(bus: Bus, room: SeekRoom) -> None:
+    room.reset()
+    print(f"{bus.name}: {_balls_in(room)}", flush=True)

@@ -9,7 +9,7 @@ from robo_rl.core.shapes import UInt8
 from sim.flight.robot import QuadBody
 from sim.flight.seek.task import RADIUS_M, Verdict, begin, judge
 from sim.flight.seek.view import front_camera
-from sim.flight.seek.words import instructions, told_colour, told_wording
+from sim.flight.seek.words import COLOURS, instructions, told_colour, told_wording
 
 PICTURE_PX = 64  # side of the pictures of `drone/seek`
 
@@ -17,7 +17,7 @@ PICTURE_PX = 64  # side of the pictures of `drone/seek`
 class SeekRoom:
     """Room, balls and light around `body`; episodes have the same seeds as those of the environment.
 
-    instruction: what the craft is told in this episode.
+    instruction: what the craft is told in this episode. balls: the colours of the balls.
     """
 
     def __init__(self, body: QuadBody, seed: int) -> None:
@@ -36,6 +36,9 @@ class SeekRoom:
         self.body.put(state)
         self._held = torch.zeros_like(seeds)
         wordings = instructions("training")[int(told_colour(seeds))]
+        seen = self._scene.colours[..., 0].tolist()
+        known = [torch.tensor(rgb).tolist() for rgb in COLOURS.values()]
+        self.balls = tuple(name for name, rgb in zip(COLOURS, known, strict=True) if rgb in seen)
         self.instruction = wordings[int(told_wording(seeds, len(wordings)))]
 
     def picture(self, size_px: int) -> UInt8[ndarray, "s s 3"]:

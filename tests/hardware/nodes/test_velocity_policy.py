@@ -33,6 +33,7 @@ from robo_rl.apps.nodes.quads.velocity_loop import make_robot_loop
 from robo_rl.core.errors import CheckpointError
 from robo_rl.core.spec import ArraySpec
 from robo_rl.core.text.instruction import INSTRUCTION, to_text
+from sim.engines.quad.craft import load_craft
 from sim.flight.robot import QuadBody
 from sim.flight.seek.body import SeekRoom
 from sim.flight.seek.task import ENVELOPE, SeekScene
@@ -310,6 +311,18 @@ def test_an_observation_that_no_node_provides_is_refused(
 ) -> None:
     with pytest.raises(CheckpointError, match=sentence):
         CameraFlightObserver({**bundle.env.obs, key: spec})
+
+
+def test_a_room_names_its_balls() -> None:
+    """Three of the four colours, with the told one among them; a reset goes to the next room."""
+    room = SeekRoom(QuadBody(load_craft("cf2x_l2f"), level="rates"), seed=0)
+    rooms = []
+    for _ in range(4):
+        assert len(room.balls) == 3
+        assert any(colour in room.instruction for colour in room.balls)
+        rooms.append((room.balls, room.instruction))
+        room.reset()
+    assert len(set(rooms)) > 1
 
 
 def test_actions_have_the_unit_of_velocities() -> None:
