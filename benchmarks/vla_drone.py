@@ -102,6 +102,10 @@ def flown(run: Path, episodes: int) -> list[bool]:
             given = (f"bundle={bundle}", "robot=sim_quad", f"episodes={episodes}", f"seed={FINAL_SEED}")
             verb("run", *given, f"out={result}")
     found: list[bool] = json.loads(result.read_text())["success"]
+    if len(found) != episodes:
+        raise SystemExit(
+            f"{result} has {len(found)} episodes, expected {episodes}: delete it and begin anew."
+        )
     return found
 
 

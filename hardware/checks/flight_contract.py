@@ -14,6 +14,7 @@ from robo_rl.core.flight.level import UNITS
 # Tasks whose observations a policy node builds: quad_policy, and velocity_policy in its place.
 TASKS = ("quad/hover", "drone/seek")
 CRAFTS = ("quad/", "drone/")  # environments of quadcopters
+GROUND_M = 0.05  # largest difference of the ground from 0 for bundles that observe their height
 _SLACK = 1e-3
 
 
@@ -77,6 +78,17 @@ def check_level(bundle: Bundle, level: Level) -> None:
         )
     if not is_motors and level == "motors":
         raise CheckpointError(f"The bundle '{bundle.name}' commands '{unit}', not motors. Set level=rates.")
+
+
+def check_ground(bundle: Bundle, ground_m: float | None) -> None:
+    """Raise CheckpointError for a ground at another height than in training, which the bundle's heights count
+    from; bundles that hover observe no height.
+    """
+    if commands_velocity(bundle) and ground_m is not None and abs(ground_m) > GROUND_M:
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' observes its height above the ground, which is at 0 in training, "
+            f"and ground is {ground_m:g}. Give ground=0."
+        )
 
 
 def level_of(bundle: Bundle) -> Level:

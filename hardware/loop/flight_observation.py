@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hardware.loop.observation import DEPTH, IMAGE, Picture, Seen, picture_seen, words_seen
-from hardware.messages import Odometry
+from hardware.messages import DepthImage, Odometry
 from policies.flight.level_state import SIZE, level_state
 from policies.flight.observer import VehicleState
 from robo_rl.core.errors import CheckpointError
@@ -29,7 +30,7 @@ class CameraFlightObserver:
         given = {STATE, INSTRUCTION, *self.pictures}
         if unknown := [key for key in spec if key not in given]:
             raise CheckpointError(
-                f"The bundle needs {', '.join(unknown)}, which no node of a craft publishes."
+                f"The bundle needs {', '.join(unknown)}, which no node of a quadcopter publishes."
             )
         if STATE in spec and spec[STATE].shape != (SIZE,):
             raise CheckpointError(
@@ -38,15 +39,33 @@ class CameraFlightObserver:
             )
 
     def build(self, message: Odometry, pictures: Mapping[str, Picture], words: str = "") -> Seen:
-        """Observation without a batch axis. Raises DataError for an invalid state, a picture that is missing
-        or has another shape, and words that are no instruction.
+        """Observation without a batch axis; of a picture with another aspect ratio the middle is used.
+
+        Raises DataError for an invalid state, a picture that is missing or too small, and words that are no
+        instruction.
         """
-        seen: Seen = {key: picture_seen(key, self.spec[key].shape, pictures) for key in self.pictures}
+        seen: Seen = {}
+        for key in self.pictures:
+            shape, given = self.spec[key].shape, pictures.get(key)
+            cut = {} if given is None else {key: middle_of(given, shape[1] / shape[0])}
+            seen[key] = picture_seen(key, shape, cut)
         if STATE in self.spec:
             seen[STATE] = level_state(vehicle_state(message))
         if self.reads_words:
             seen[INSTRUCTION] = words_seen(words)
         return seen
+
+
+def middle_of(picture: Picture, aspect: float) -> Picture:
+    """The largest middle part of a picture with this ratio of width to height."""
+    whole = picture.depth_m if isinstance(picture, DepthImage) else picture.pixels
+    height, width = whole.shape[:2]
+    high, wide = min(height, round(width / aspect)), min(width, round(height * aspect))
+    top, left = (height - high) // 2, (width - wide) // 2
+    part = whole[top : top + high, left : left + wide]
+    if isinstance(picture, DepthImage):
+        return replace(picture, depth_m=part)
+    return replace(picture, pixels=part)
 
 
 def vehicle_state(message: Odometry) -> VehicleState:

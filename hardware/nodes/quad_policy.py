@@ -12,6 +12,7 @@ import torch
 from hardware.bus.protocol import Answer, Bus
 from hardware.flight_units import FlightUnits
 from hardware.loop.decision_clock import DecisionClock
+from hardware.loop.flight_observation import vehicle_state
 from hardware.loop.flown import FlightRecord
 from hardware.loop.timing import LoopTiming, RateMeter
 from hardware.messages import MOTORS, RATES, FlightCommand, Floats, Odometry, Text
@@ -23,9 +24,8 @@ from hardware.safety.frames import Frames
 from hardware.topics import FLIGHT_RAW, FLIGHT_SAFE, GOAL, METADATA, ODOM, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from policies.deploy.runner import OnnxPolicy, bundle_noise
-from policies.flight.observer import FlightObserver, VehicleState
+from policies.flight.observer import FlightObserver
 from robo_rl.core.errors import CheckpointError, DataError
-from robo_rl.core.flight.frames import rotation_of
 
 _STATUS_S = 0.5
 _SHOWN = 8  # numbers of a goal that a message lists
@@ -122,9 +122,7 @@ class QuadPolicyNode:
         begin_s = time.perf_counter()
         self.timing.begin(self._bus.now())
         try:
-            velocity = rotation_of(message.quat_wxyz) @ message.velocity_body_m_s
-            state = VehicleState(message.position_m, message.quat_wxyz, velocity, message.rates_rad_s)
-            seen = self._observer.observe(state, self._goal_m)
+            seen = self._observer.observe(vehicle_state(message), self._goal_m)
         except DataError as error:
             return self._faults.begin(str(error), self._bus.now())
         obs = {"state": torch.from_numpy(seen)[None, None]}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -13,15 +15,16 @@ from hardware.bus.protocol import Answer, Bus
 from hardware.loop.decision_clock import DecisionClock
 from hardware.loop.flight_observation import CameraFlightObserver
 from hardware.loop.inference import Inference
-from hardware.loop.observation import ObservationHistory
+from hardware.loop.observation import ObservationHistory, Seen
 from hardware.loop.timing import LoopTiming
 from hardware.loop.velocity_plan import VelocityPlan
 from hardware.messages import RATES, FlightCommand, Odometry, Text
 from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
-from hardware.nodes.shared.pictures import NewestPictures, PictureSettings
+from hardware.nodes.shared.pictures import STALE_PICTURE_PERIODS, NewestPictures, PictureSettings
 from hardware.nodes.shared.send_clock import SendClock
+from hardware.safety.flight_limits import is_state
 from hardware.safety.frames import Frames
 from hardware.topics import FLIGHT_RAW, METADATA, ODOM, POLICY_STATUS, TASK
 from policies.deploy.bundle import Bundle
@@ -33,6 +36,8 @@ LINK_S = 0.01  # period of the velocity loop at the usual rate of a link
 _POLL_S, _STATUS_S = 0.005, 0.5
 _HUNG_S = 2.0  # an inference that takes longer is reported as hanging
 _CLIMB_M_S, _BELOW_M = 0.4, 0.2  # climb to the take-off height; how far below it a craft climbs first
+_SETTLE_S = 0.5
+_SLOW = 3.0  # times the expected time of a climb after which it has failed
 
 
 @runtime_checkable
@@ -50,10 +55,12 @@ class VelocityPolicyNode:
     """`odom`, `task` and pictures in; thrust and body rates on `flight/raw` out, one command for each state.
 
     While the filter passes commands, a chunk of velocities is inferred every `bundle.execute` control
-    periods, in a process of its own, and the velocity loop follows it at the rate of `odom`. Without a new
-    chunk (stale pictures, no instruction, a dead process or server) the craft stops in the air for
-    `velocity_plan.BRAKE_S`, then commands end and the filter lands. A flight that begins more than 0.2 m
-    below `takeoff_m` first climbs to it; 0 leaves that out. hover: thrust 0 to 1 at which the craft hovers.
+    periods, in a process of its own, and the velocity loop follows it at the rate of `odom`. A flight begins
+    once inference is ready and a first observation is complete; before, nothing is sent. Without a new chunk
+    (stale pictures, no instruction, a dead process or server, an inference longer than its chunk) the craft
+    stops in the air for `velocity_plan.BRAKE_S`, then commands end and the filter lands. A flight that begins
+    more than 0.2 m below `takeoff_m` first climbs to it; 0 leaves that out. hover: thrust 0 to 1 at which the
+    craft hovers. pictures: with an age of None, 3 control periods.
     """
 
     def __init__(
@@ -62,15 +69,19 @@ class VelocityPolicyNode:
         say: Callable[[str], None] = print,
     ) -> None:  # fmt: skip
         self._bus, self._bundle, self._inference, self._loop = bus, bundle, inference, loop
-        self._hover, self._takeoff_m, self._enabled, self._say = hover, takeoff_m, start, say
+        self._hover, self._takeoff_m, self._enabled = hover, takeoff_m, start
         self._observer = CameraFlightObserver(bundle.env.obs)
         self._history, self._words = ObservationHistory(bundle.obs_steps), bundle.instruction or ""
-        self._pictures = NewestPictures(bus, None, self._observer.pictures, pictures)
         period_s = 1.0 / bundle.env.control_hz
+        age_s = STALE_PICTURE_PERIODS * period_s if pictures.age_s is None else pictures.age_s
+        pictures = replace(pictures, age_s=age_s)
+        self._pictures = NewestPictures(bus, None, self._observer.pictures, pictures)
         self._plan, self._due = VelocityPlan(period_s), DecisionClock(period_s)
         self.timing, self.took, self._last_s = LoopTiming(LINK_S), Durations(), 0.0
         self._filter, self._frames, self._clock = FilterWatch(bus), Frames(), SendClock(bus)
-        self._flies = self._climbs = False
+        self._flies = self._sent = False  # in a flight; a command of it was sent
+        self._settled_s = -math.inf  # after a reset, missing pictures are no fault before this time
+        self._climb_s: float | None = None  # start of the climb; None: no climb, or it is over
         self._episode = self._decision = self._wait = self.inferred = 0
         # (time of the state, time of the request, episode) of the pending request
         self._pending: tuple[float, float, int] | None = None
@@ -119,79 +130,87 @@ class VelocityPolicyNode:
     def _on_state(self, message: Odometry, received_s: float) -> None:
         due = self._due.decides(received_s)
         self._bad_frames = self._frames.fault(message, may_change=not self._filter.passes)
-        if self._bad_frames:
+        if self._bad_frames or not is_state(message):
             return None  # the filter, which lands for it, says it in the terminal
         self._frames.take(message)
-        self._begin_flight(message)
         if not (self._enabled and self._filter.passes):
+            self._flies = self._sent = False
             return None
         self.timing.begin(self._bus.now())
-        try:
-            wanted = self._climb(message, received_s)
-            if wanted is None and due:
-                self._decide(message, received_s)
-            if wanted is None:
-                wanted = self._plan.at(received_s)
-            if wanted is not None:
-                self._follow(message, wanted)
-        except DataError as error:
-            self._faults.begin(str(error), self._bus.now())
+        if due:
+            self._decide_or_wait(message, received_s)
+        wanted = self._wanted(message, received_s) if self._flies else None
+        if wanted is not None:
+            self._follow(message, wanted)
         return self.timing.end(self._bus.now())
 
-    def _begin_flight(self, message: Odometry) -> None:
-        """Begin an episode when the filter begins to pass commands."""
-        flies = self._filter.passes
-        if flies and not self._flies:
+    def _wanted(self, message: Odometry, received_s: float) -> Float[ndarray, " 4"] | None:
+        """Velocity of this moment: of the climb, or of the plan."""
+        if self._climb_s is None:
+            return self._plan.at(received_s)
+        if self._inference.fault:
+            return None  # the filter lands
+        if message.position_m[2] >= self._takeoff_m:
+            self._climb_s = None
+            self._plan.hover(received_s)  # until the first chunk comes
+            return self._plan.at(received_s)
+        if received_s - self._climb_s > _SLOW * self._takeoff_m / _CLIMB_M_S:
+            self._faults.begin(
+                f"the craft has not reached takeoff={self._takeoff_m:g} m in time: see that hover= is the "
+                "thrust at which it hovers",
+                received_s,
+            )
+            return None  # the filter lands
+        return np.array([0.0, 0.0, _CLIMB_M_S, 0.0])
+
+    def _decide_or_wait(self, message: Odometry, received_s: float) -> None:
+        """Decide, or begin a flight, if there is all that a decision needs; what it lacks is reported."""
+        if self._inference.fault or not self._inference.ready:
+            return
+        if self._observer.reads_words and not self._words:
+            self._waits_for = "waits for the topic 'task': no instruction has been published"
+            return
+        self._waits_for = ""
+        try:
+            seen = self._observer.build(message, self._pictures.fresh(), self._words)
+        except DataError as error:
+            if received_s >= self._settled_s:
+                self._faults.begin(str(error), self._bus.now())
+            return None
+        if not self._flies:
             self._begin_episode()
-            self._climbs = message.position_m[2] < self._takeoff_m - _BELOW_M
-        self._flies = flies
+            self._flies = True
+            below = message.position_m[2] < self._takeoff_m - _BELOW_M
+            self._climb_s = received_s if below else None
+        if self._climb_s is None:
+            self._faults.end(self._bus.now())
+            self._decide(seen, received_s)
+        return None
 
     def _begin_episode(self) -> None:
-        """Forget what was seen; a flying craft stops in the air until the next chunk comes."""
+        """Forget what was seen; a craft that is being commanded stops in the air until the next chunk."""
         self._episode, self._decision, self._wait = self._episode + 1, 0, 0
         self._history.reset()
-        if self._flies:
+        if self._flies and self._sent:
             self._plan.hover(self._bus.now())
         else:
             self._plan.reset()
 
-    def _climb(self, message: Odometry, received_s: float) -> Float[ndarray, " 4"] | None:
-        """Command of the take-off; None when it is over, or was not needed."""
-        if not self._climbs:
-            return None
-        if message.position_m[2] < self._takeoff_m:
-            return np.array([0.0, 0.0, _CLIMB_M_S, 0.0])
-        self._climbs = False
-        self._plan.hover(received_s)  # until the first chunk comes
-        return None
-
-    def _decide(self, message: Odometry, received_s: float) -> None:
-        """Add an observation, and request a chunk when it is time. Once per control period.
-
-        Raises DataError for an observation that cannot be made.
-        """
-        if self._inference.fault:
-            return None
-        if self._observer.reads_words and not self._words:
-            self._waits_for = "waits for the topic 'task': no instruction has been published"
-            return None
-        self._history.push(self._observer.build(message, self._pictures.fresh(), self._words))
-        self._faults.end(self._bus.now())
-        self._waits_for = ""
+    def _decide(self, seen: Seen, received_s: float) -> None:
+        """Add an observation, and request a chunk when it is time. Once per control period."""
+        self._history.push(seen)
         self._wait -= 1
         if self._wait <= 0 and self._inference.request(self._history.stacked(), self._decision):
             self._pending = received_s, self._bus.now(), self._episode
             self._decision += 1
             self._wait = self._bundle.execute
-        return None
 
     def _follow(self, message: Odometry, wanted: Float[ndarray, " 4"]) -> None:
         """Send thrust and body rates for a velocity."""
         values = self._loop(message, wanted)
-        if not np.isfinite(values).all():
-            raise DataError("The velocity loop has no finite command for this state, so nothing is sent.")
-        values[0] = min(values[0] * self._hover, 1.0)
+        values[0] *= self._hover  # the filter limits it
         self._send(FlightCommand(self._clock.stamp(), values, RATES))
+        self._sent = True
 
     def _poll(self) -> None:
         answer = self._inference.poll()
@@ -207,6 +226,8 @@ class VelocityPolicyNode:
             return None
         if not np.isfinite(chunk).all():
             return self._faults.begin("the policy gave numbers that are not finite", self._bus.now())
+        if self._bus.now() - state_s >= len(chunk) / self._bundle.env.control_hz:
+            return self._faults.begin("an inference takes longer than its chunk lasts", self._bus.now())
         action = self._bundle.env.action
         return self._plan.take(np.clip(chunk, action.low, action.high), state_s)
 
@@ -225,6 +246,8 @@ class VelocityPolicyNode:
 
     def _reset(self) -> Answer:
         self._begin_episode()
+        self._pictures.forget()  # of another place or time
+        self._settled_s = self._bus.now() + _SETTLE_S
         return True, f"episode {self._episode}: what was seen is forgotten"
 
     def _report(self) -> None:

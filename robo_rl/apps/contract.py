@@ -55,9 +55,10 @@ def _flight(config: ContractConfig, bundle: Bundle) -> int:
     most = f"thrust and body rates up to {max(action.high[1:]):g} rad/s (driver {link.rate_rad_s:g})"
     more, ground = "", "-0.6"
     if commands_velocity(bundle):
-        most = f"velocities up to {max(action.high[:3]):g} m/s"
+        most = f"velocities up to {max(action.high[:3]):g} m/s by body rates within {link.rate_rad_s:g} rad/s"
         names = [key.removeprefix(IMAGE) for key in bundle.env.obs if key.startswith(IMAGE)]
-        more, ground = f" camera=<its source> camera_name={'+'.join(names)} instruction='<what to do>'", "0"
+        camera = f" camera=<its source> camera_name={'+'.join(names)}" if names else ""
+        more, ground = f"{camera} instruction='<what to do>'", "0"
     print(
         f"{bundle.name} fits a {link.name}: {most}, acts at {bundle.env.control_hz:g} Hz (link "
         f"{link.command_hz:g} Hz)."

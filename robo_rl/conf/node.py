@@ -163,7 +163,7 @@ class QuadPolicyNodeConfig(NodeConfig):
         "empty: infer here",
     )
     picture_age_s: float | None = setting(
-        None, "bundle of velocities: largest age of a picture [s]; none: 0.5", at_least=0.0
+        None, "bundle of velocities: largest age of a picture [s]; none: 3 control periods", at_least=0.0
     )
     transport: str = one_of("raw", "compressed", help="transport of pictures: raw, or JPEG")
 

@@ -128,9 +128,9 @@ class Recorder:
     def before_step(self, env: VecEnv, obs: Obs) -> None:
         images = observation_images(obs) if self.views else {}
         self.frame = add_columns(enlarge(env.render(0).cpu().numpy()), images)
-        words = to_text(obs[INSTRUCTION][0].cpu().numpy()) if INSTRUCTION in obs else ""
-        if self.told or words:
-            self.frame = headline(self.frame, f"told: {self.told or words}")
+        words = to_text(obs[INSTRUCTION][0].cpu().numpy()) if INSTRUCTION in obs else None
+        if self.told is not None or words is not None:
+            self.frame = headline(self.frame, f"instruction: {self.told or words}")
         if self.stills:
             self.thumbs[-1].append(_thumb(self.frame))
         right = "success" if self.success else "running"

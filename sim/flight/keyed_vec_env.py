@@ -154,6 +154,11 @@ class KeyedVecEnv(ABC):
         state: Tensor = getattr(self, self.saved[0])
         key = self.saved[0].removeprefix("_")
         found = tuple(snapshot[key].shape) if key in snapshot else None
+        if missing := [name for name in self.saved if name.removeprefix("_") not in snapshot]:
+            raise CheckpointError(
+                f"The snapshot of {snapshot.get('env')} has no {', '.join(missing)}: it is of an earlier "
+                "version of the environment. Begin its run anew."
+            )
         if snapshot.get("env") != self.spec.name or found != tuple(state.shape):
             raise CheckpointError(
                 f"The snapshot is of {snapshot.get('env')} with a state of shape {found}, expected "

@@ -68,14 +68,14 @@ def test_a_film_shows_the_instruction(tmp_path: Path, told: str | None) -> None:
         recorder = Recorder(writer, "vla", hold=1, told=told)
         words = torch.from_numpy(to_bytes("open the drawer").copy())[None]
         recorder.before_step(env, {**obs, INSTRUCTION: words})
-    expected = headline(enlarge(env.render(0).numpy()), f"told: {told or 'open the drawer'}")
+    expected = headline(enlarge(env.render(0).numpy()), f"instruction: {told or 'open the drawer'}")
     np.testing.assert_array_equal(recorder.frame, expected)
 
 
 def test_a_long_instruction_fits_the_film() -> None:
     """The right edge stays empty: it is written smaller, then cut."""
     frame = np.zeros((40, 320, 3), dtype=np.uint8)
-    strip = headline(frame, "told: " + "w" * 128)[:STRIP_PX]
+    strip = headline(frame, "instruction: " + "w" * 128)[:STRIP_PX]
     assert (strip[:, -8:] == strip[0, 0]).all()
     assert (strip != strip[0, 0]).any()
 

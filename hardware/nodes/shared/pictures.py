@@ -68,6 +68,10 @@ class NewestPictures:
                 )
         return {key: self._picture(key) for key in self._newest}
 
+    def forget(self) -> None:
+        """Forget the pictures received so far."""
+        self._newest.clear()
+
     def _picture(self, key: str) -> Picture:
         """Picture of a key, decoded once."""
         picture, received_s = self._newest[key]

@@ -214,6 +214,9 @@ def _velocity_policy(config: QuadPolicyNodeConfig, bus: Bus, bundle: Bundle) -> 
 
 def sim_robot(config: SimRobotNodeConfig, bus: Bus) -> Node:
     """A simulated arm with its cameras, or a simulated quadcopter."""
+    from robo_rl.apps.nodes.preflight_pictures import check_scene
+
+    check_scene([("sim_robot", config)])
     if config.robot == "sim_quad":
         return _sim_quad(config, bus)
     from hardware.description import load_description
@@ -260,7 +263,7 @@ def _sim_quad(config: SimRobotNodeConfig, bus: Bus) -> Node:
         from sim.flight.seek.body import PICTURE_PX as SEEN_PX
         from sim.flight.seek.body import SeekRoom
 
-        room = SeekRoom(body, config.seed)
+        room = SeekRoom(body, config.seed, at_rest=True)
         quad.reset = partial(_reset_room, bus, room)
         print(f"{bus.name}: {_balls_in(room)}", flush=True)
         camera = FrontCamera(room, config.image_size or SEEN_PX)

@@ -53,6 +53,10 @@ def cameras_of(values: Mapping[str, str | None]) -> list[SetCamera]:
         return []
     described = load_description(str(values["robot"])).cameras if "robot" in values else {}
     given = str(values["camera"] or "")
+    if "robot" not in values and not values["camera_name"] and "+" in given:
+        raise ConfigError(
+            f"camera={given}: name these cameras as in the bundle by camera_name=, joined by +."
+        )
     names = _names(str(values["camera_name"] or ""), given, tuple(described))
     sources = _parts(given, names, "camera") or [_source(described.get(name)) for name in names]
     calibrations = _parts(str(values.get("calibration") or ""), names, "calibration") or [""] * len(names)

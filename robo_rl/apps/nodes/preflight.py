@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hardware.checks.arm_contract import check_contract
-from hardware.checks.flight_contract import check_flight, check_link
+from hardware.checks.flight_contract import check_flight, check_ground, check_link
 from hardware.description import load_description
 from hardware.driver import ARMS, check_settings
 from hardware.quads.link import LINKS, QuadLink, quad_link
@@ -50,7 +50,7 @@ def check(commands: Mapping[str, Sequence[str]]) -> list[str]:
             links |= _driver_link(*read_settings(driver), given)
         bundles |= {given.bundle} if getattr(given, "bundle", None) else set()
         robots |= {given.robot} if node in _DESCRIBED else set()
-        flown |= {given.bundle: given.level} if node == "flight_filter" else {}
+        flown |= {given.bundle: given} if node == "flight_filter" else {}
     check_scene(nodes)
     _check_bundles(bundles, robots, flown, links)
     return [*check_goals(nodes), *check_pictures(nodes)] if bundles else []
@@ -84,7 +84,7 @@ def _link(name: str, settings: Mapping[str, Any], ground_m: float | None) -> set
 def _check_bundles(
     bundles: set[str], robots: set[str], flown: Mapping[str, Any], links: Collection[QuadLink]
 ) -> None:
-    """Compare bundles and robots. flown: folders of flight bundles -> level that each shall command."""
+    """Compare bundles and robots. flown: folders of flight bundles -> settings of the filter."""
     described = [load_description(robot) for robot in sorted(robots)]
     if bundles:
         from policies.deploy.bundle import load_bundle
@@ -94,7 +94,8 @@ def _check_bundles(
             for robot in described:
                 check_contract(bundle, robot)
             if folder in flown:
-                check_flight(bundle, flown[folder])
+                check_flight(bundle, flown[folder].level)
+                check_ground(bundle, flown[folder].ground_m)
                 for link in links:
                     check_link(bundle, link)
 

@@ -6,6 +6,7 @@ import torch
 from numpy import ndarray
 
 from robo_rl.core.shapes import UInt8
+from sim.engines.quad.layout import VEL
 from sim.flight.robot import QuadBody
 from sim.flight.seek.task import RADIUS_M, Verdict, begin, judge
 from sim.flight.seek.view import front_camera
@@ -17,11 +18,12 @@ PICTURE_PX = 64  # side of the pictures of `drone/seek`
 class SeekRoom:
     """Room, balls and light around `body`; episodes have the same seeds as those of the environment.
 
-    instruction: what the craft is told in this episode. balls: the colours of the balls.
+    at_rest: begin without velocity, so that a craft waits for its policy where it is. instruction: what the
+    craft is told in this episode. balls: the colours of the balls.
     """
 
-    def __init__(self, body: QuadBody, seed: int) -> None:
-        self.body, self._next_seed = body, seed
+    def __init__(self, body: QuadBody, seed: int, at_rest: bool = False) -> None:
+        self.body, self._next_seed, self._at_rest = body, seed, at_rest
         self.reset()
 
     def reset(self) -> None:
@@ -33,6 +35,8 @@ class SeekRoom:
         self._next_seed = seed + 1
         seeds = torch.tensor([seed])
         state, self._scene = begin(self.body.craft, seeds)
+        if self._at_rest:
+            state[VEL] = 0.0
         self.body.put(state)
         self._held = torch.zeros_like(seeds)
         wordings = instructions("training")[int(told_colour(seeds))]

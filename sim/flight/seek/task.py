@@ -93,7 +93,7 @@ class Verdict(NamedTuple):
 
     success: Bool[Tensor, " n"]
     ended: Bool[Tensor, " n"]
-    held: Int64[Tensor, " n"]  # consecutive steps that the craft has been stopped at a ball
+    held: Int64[Tensor, " n"]  # consecutive steps stopped at the told ball; negative: at another one
 
 
 def judge(
@@ -103,13 +103,14 @@ def judge(
     far_m = (state[POS] - balls_m).norm(dim=1)  # (k, n)
     nearest_m, which = far_m.min(0)
     stopped = (nearest_m < NEAR_M) & (state[VEL].norm(dim=0) < STOPPED_M_S)
-    held = torch.where(stopped, held + 1, 0)
-    stays = held >= HOLD_STEPS
+    told = torch.where(which == 0, held.clamp(min=0) + 1, held.clamp(max=0) - 1)
+    held = torch.where(stopped, told, 0)
+    stays = held.abs() >= HOLD_STEPS
     touched = nearest_m < TOUCH_M
     low, high = (constants(side, state) for side in zip(*ROOM_M, strict=True))
     outside = ((state[POS] < low) | (state[POS] > high)).any(0)
     failed = touched | outside
-    return Verdict(stays & (which == 0) & ~failed, stays | failed, held)
+    return Verdict((held >= HOLD_STEPS) & ~failed, stays | failed, held)
 
 
 def heading_axes(state: Float[Tensor, "17 n"], vector: Float[Tensor, "3 n"]) -> Float[Tensor, "3 n"]:

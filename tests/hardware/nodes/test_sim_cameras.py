@@ -12,7 +12,7 @@ from hardware.messages import DepthImage, Floats, Image
 from hardware.topics import depth_topic, image_topic
 from robo_rl.apps.nodes.builders import sim_robot
 from robo_rl.conf.node import SimRobotNodeConfig
-from robo_rl.core.errors import ConfigError, UnknownNameError
+from robo_rl.core.errors import ConfigError
 from robo_rl.core.spec import ArraySpec
 from sim.arms.arm6.body import SimulatedArm
 from tests.hardware.bundles import arm_bundle, arm_env
@@ -49,7 +49,7 @@ def test_simulated_cameras(senses: str) -> None:
 
 
 def test_unknown_cameras_are_refused() -> None:
-    with pytest.raises(UnknownNameError, match="Unknown camera 'front'"):
+    with pytest.raises(ConfigError, match="scene=reach has no camera 'front'"):
         sim_robot(SimRobotNodeConfig(cameras="front"), InProcessWorld().bus("sim_robot"))
     with pytest.raises(ConfigError, match="sim_quad has the camera front at scene=seek"):
         sim_robot(SimRobotNodeConfig(robot="sim_quad", cameras="view"), InProcessWorld().bus("sim_robot"))

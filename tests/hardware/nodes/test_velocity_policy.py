@@ -4,6 +4,7 @@ scripted.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ import torch
 from numpy import ndarray
 
 from hardware.bus.in_process import InProcessWorld
-from hardware.checks.flight_contract import check_flight, check_link, level_of
+from hardware.checks.flight_contract import check_flight, check_ground, check_link, level_of
 from hardware.loop.flight_observation import CameraFlightObserver
-from hardware.loop.velocity_plan import BRAKE_S
-from hardware.messages import Diagnostics, FlightCommand, Odometry, Text
+from hardware.loop.velocity_plan import BRAKE_S, VelocityPlan
+from hardware.messages import Diagnostics, FlightCommand, Image, Odometry, Text
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.shared.pictures import PictureSettings
 from hardware.nodes.sim_cameras import SimCameras
@@ -37,7 +38,7 @@ from sim.engines.quad.craft import load_craft
 from sim.flight.robot import QuadBody
 from sim.flight.seek.body import SeekRoom
 from sim.flight.seek.task import ENVELOPE, SeekScene
-from sim.flight.seek.vec_env import ACTION, CAMERA, SeekVecEnv
+from sim.flight.seek.vec_env import CAMERA, SeekVecEnv
 from tests.hardware.bundles import quad_bundle
 
 DELAY_S, CHUNK = 0.08, 8
@@ -52,14 +53,14 @@ class ScriptedInference:
         self.seen: list[dict[str, ndarray]] = []
         self.decisions: list[int] = []
         self._world, self._room, self._due_s, self._answer = world, room, None, np.zeros(0)  # type: Any, Any, Any, Any
-        self.closed = False
+        self.closed, self.delay_s = False, DELAY_S
 
     def request(self, seen: Any, decision: int, running: Any = None) -> bool:
         if self._due_s is not None or self.fault:
             return False
         self.seen.append(seen)
         self.decisions.append(decision)
-        self._due_s = self._world.now() + DELAY_S
+        self._due_s = self._world.now() + self.delay_s
         self._answer = self._towards() if self.always is None else np.asarray(self.always)
         return True
 
@@ -90,16 +91,17 @@ class Flight:
     """A craft in the room of seed 3, its camera, filter and policy."""
 
     def __init__(
-        self, bundle: Bundle, takeoff_m: float = 0.0, arm: bool = True, words: str = TO_BALL
-    ) -> None:
+        self, bundle: Bundle, takeoff_m: float = 0.0, arm: bool = True, words: str = TO_BALL,
+        odom_hz: float = 100.0,
+    ) -> None:  # fmt: skip
         self.world, self.said = InProcessWorld(), list[str]()
         bus = {name: self.world.bus(name) for name in ("sim", "quad_policy", "flight_filter", "task")}
         self.bus = bus
         env = SeekVecEnv("seek", 1)
         self.room = SeekRoom(QuadBody(env.craft, level="rates", hover=HOVER), seed=3)
-        self.robot = SimQuadNode(bus["sim"], SimulatedQuad(self.room.body), 100.0)
+        self.robot = SimQuadNode(bus["sim"], SimulatedQuad(self.room.body), odom_hz)
         self.cameras = SimCameras(bus["sim"], {"front": FrontCamera(self.room, 64)}, "rgb", 20.0)
-        judge = FlightFilter(ENVELOPE, RatesLander(HOVER), 100.0, 100.0, "rates")
+        judge = FlightFilter(ENVELOPE, RatesLander(HOVER), odom_hz, odom_hz, "rates")
         self.filter = FlightFilterNode(bus["flight_filter"], judge, 100.0, arm=arm, say=self.said.append)
         self.inference = ScriptedInference(self.world, self.room)
         self.policy = VelocityPolicyNode(
@@ -157,9 +159,7 @@ def test_the_policy_sees_what_it_saw_in_training(bundle: Bundle) -> None:
     room = SeekRoom(QuadBody(env.craft, level="rates", hover=HOVER), int(env._episode_seed[0]))
     room.body.put(env._state)
     message = SimulatedQuad(room.body).read(0.0)
-    seen = CameraFlightObserver(bundle.env.obs).build(
-        message, {CAMERA: type("P", (), {"pixels": room.picture(64)})()}, "go"
-    )
+    seen = CameraFlightObserver(bundle.env.obs).build(message, {CAMERA: Image(0.0, room.picture(64))}, "go")
     np.testing.assert_allclose(seen["state"], obs["state"][0], atol=2e-6)
     np.testing.assert_array_equal(seen[CAMERA], obs[CAMERA][0])
     assert abs(float(obs["state"][0, 4])) > 0.02, "the craft should be tilted"
@@ -186,10 +186,7 @@ def test_the_robot_follows_velocities_as_the_environment_does(bundle: Bundle) ->
 
 
 def test_a_craft_on_the_ground_climbs_first(bundle: Bundle) -> None:
-    flight = Flight(bundle, takeoff_m=1.0)
-    state = flight.room.body.state.clone()
-    state[2] = 0.0
-    flight.room.body.put(state)
+    flight = on_the_ground(bundle)
     flight.until(1.5)
     assert flight.inference.decisions == [], "no decision before the take-off is over"
     flight.until(5.0)
@@ -213,7 +210,7 @@ def test_a_craft_without_decisions_stops_and_lands(bundle: Bundle, cause: str) -
         TASK.publisher(flight.world.bus("rival"))(Text("\x07"))
     else:
         flight.inference.always = np.full(4, np.nan)
-    age_s = 0.5 if cause == "pictures" else 0.0
+    age_s = 0.15 if cause == "pictures" else 0.0
     flight.until(1.0 + age_s + CHUNK / 20.0 + DELAY_S + 0.15 + 0.6)
     assert flight.filter.filter.phase is FlightPhase.FLYING, "brakes"
     assert np.linalg.norm(flight.room.body.read()[2]) < 0.25
@@ -242,13 +239,112 @@ def test_nothing_is_sent_without_an_instruction(bundle: Bundle) -> None:
 
 
 def test_new_words_are_followed_at_once(bundle: Bundle) -> None:
-    flight = Flight(bundle)
+    """Long before the chunk that is being flown is due for the next."""
+    flight = Flight(replace(bundle, execute=CHUNK))
     flight.until(1.0)
     asked = len(flight.inference.seen)
     TASK.publisher(flight.bus["task"])(Text("to the other ball"))
-    flight.until(1.15)
+    flight.until(1.12)
     told = [to_text(seen[INSTRUCTION][0]) for seen in flight.inference.seen[asked:]]
-    assert told[0] == "to the other ball"
+    assert told == ["to the other ball"]
+
+
+@pytest.mark.parametrize("lacks", ["process", "ready", "words", "pictures", "size"])
+def test_a_craft_does_not_take_off_without_all_that_it_flies_by(bundle: Bundle, lacks: str) -> None:
+    """Armed on the ground, it gets no command, also after a reset and a start."""
+    flight = on_the_ground(bundle, words="" if lacks == "words" else TO_BALL)
+    if lacks == "process":
+        flight.inference.fault = "the inference process has died"
+    elif lacks == "ready":
+        flight.inference.ready = False
+    elif lacks == "pictures":
+        flight.cameras._cameras.clear()
+    elif lacks == "size":
+        flight.cameras._cameras["front"] = FrontCamera(flight.room, 48)
+    flight.until(0.7)
+    assert flight.filter.filter.phase is FlightPhase.FLYING, "armed"
+    for service in ("reset", "start"):
+        flight.bus["task"].call(f"quad_policy/{service}", 1.0)
+    flight.until(1.4)
+    assert flight.sent == []
+    said = {"pictures": "No picture of the camera", "size": "the policy is shown (64, 64, 3)"}
+    assert said.get(lacks, "") in " ".join(flight.said)
+
+
+def on_the_ground(bundle: Bundle, takeoff_m: float = 1.0, words: str = TO_BALL) -> Flight:
+    flight = Flight(bundle, takeoff_m, words=words)
+    state = flight.room.body.state.clone()
+    state[2] = 0.0
+    flight.room.body.put(state)
+    return flight
+
+
+def test_a_climb_that_does_not_end_is_given_up(bundle: Bundle) -> None:
+    """With a hover thrust that is 14 % too low, commands end, and the reason is said."""
+    flight = on_the_ground(bundle, takeoff_m=0.3)
+    flight.policy._hover = 0.43
+    flight.until(4.0)
+    assert "has not reached takeoff=0.3 m in time: see that hover=" in " ".join(flight.said)
+    assert flight.filter.filter.phase is not FlightPhase.FLYING
+
+
+@pytest.mark.parametrize("odom_hz", [25.0, 50.0])
+def test_a_chunk_is_flown_to_its_end_at_every_rate_of_states(bundle: Bundle, odom_hz: float) -> None:
+    """Without pictures: one command for each state until the craft has braked."""
+    flight = Flight(bundle, odom_hz=odom_hz)
+    flight.inference.always = AHEAD
+    flight.until(1.0)
+    flight.cameras._cameras.clear()
+    sent = len(flight.sent)
+    flight.until(2.0)
+    assert len(flight.sent) - sent == pytest.approx(odom_hz, abs=2)
+    assert flight.filter.filter.counts[Reason.LATE_COMMAND] == 0
+
+
+def test_an_inference_slower_than_its_chunk_is_no_flight(bundle: Bundle) -> None:
+    """Its actions would all be over, and the craft would hover for ever."""
+    flight = Flight(bundle)
+    flight.inference.delay_s = 1.1 * CHUNK / 20.0
+    flight.until(2.0)
+    assert flight.sent == []
+    assert "an inference takes longer than its chunk lasts" in " ".join(flight.said)
+
+
+def test_a_state_that_is_not_finite_changes_nothing(bundle: Bundle) -> None:
+    """A climb goes on."""
+    flight = on_the_ground(bundle)
+    flight.until(0.8)
+    assert len(flight.sent) > 10
+    good = SimulatedQuad(flight.room.body).read(0.8)
+    flight.policy._on_state(replace(good, position_m=np.full(3, np.nan)), 0.8)
+    flight.until(1.2)
+    assert flight.inference.decisions == []
+
+
+def test_actions_of_the_past_are_left_out() -> None:
+    """Action k holds from k to k + 1 periods after the state; then the craft brakes, then nothing is sent."""
+    plan, chunk = VelocityPlan(0.05), np.arange(12.0).reshape(3, 4)
+    assert plan.at(0.0) is None
+    plan.take(chunk, 1.0)
+    for now_s, row in ((1.0, 0), (1.049, 0), (1.05, 1), (1.12, 2), (0.9, 0)):
+        np.testing.assert_array_equal(plan.at(now_s), chunk[row])
+    for now_s in (1.151, 1.149 + BRAKE_S):
+        np.testing.assert_array_equal(plan.at(now_s), np.zeros(4))
+    assert plan.at(1.16 + BRAKE_S) is None
+    plan.hover(5.0)
+    np.testing.assert_array_equal(plan.at(4.99 + BRAKE_S), np.zeros(4))
+    plan.reset()
+    assert plan.at(5.0) is None
+
+
+def test_the_middle_of_a_wide_picture_is_used(bundle: Bundle) -> None:
+    """Of 640 x 480 as cameras give it, 480 x 480, scaled to 64 x 64."""
+    pixels = np.zeros((480, 640, 3), np.uint8)
+    pixels[:, 80:560] = 200
+    still = Odometry(0.0, np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]), np.zeros(3), np.zeros(3))
+    seen = CameraFlightObserver(bundle.env.obs).build(still, {CAMERA: Image(0.0, pixels)}, "go")
+    assert seen[CAMERA].shape == (64, 64, 3)
+    assert (seen[CAMERA] == 200).all()
 
 
 def test_velocities_are_kept_within_the_bundle(bundle: Bundle) -> None:
@@ -278,15 +374,13 @@ def test_stop_reset_and_the_closing_sentence(bundle: Bundle) -> None:
 
 
 def test_states_of_another_frame_end_the_flight(bundle: Bundle) -> None:
-    """The node sends nothing for a state in NED."""
+    """The node sends nothing for a state in NED, or in a frame that changed."""
     flight = Flight(bundle)
     flight.until(0.5)
     state = SimulatedQuad(flight.room.body).read(0.5)
-    wrong = Odometry(
-        0.5, state.position_m, state.quat_wxyz, state.velocity_body_m_s, state.rates_rad_s, "odom_ned"
-    )
     sent = len(flight.sent)
-    flight.policy._on_state(wrong, 0.5)
+    for frame in ("odom_ned", "map"):  # other axes, and another name in flight
+        flight.policy._on_state(replace(state, frame=frame), 0.5)
     assert len(flight.sent) == sent
 
 
@@ -297,6 +391,9 @@ def test_the_contract_with_a_link(bundle: Bundle) -> None:
     check_link(bundle, quad_link("crazyflie", {}))
     with pytest.raises(CheckpointError, match="commands velocities"):
         check_flight(bundle, "motors")
+    check_ground(bundle, 0.02)
+    with pytest.raises(CheckpointError, match="Give ground=0"):
+        check_ground(bundle, -0.6)
     blank = Bundle(bundle.folder, bundle.manifest, bundle.env, 1, CHUNK, 2, "zero", None)
     with pytest.raises(CheckpointError, match="Export its policy again"):
         check_flight(blank, "rates")
@@ -304,7 +401,7 @@ def test_the_contract_with_a_link(bundle: Bundle) -> None:
 
 @pytest.mark.parametrize(("key", "spec", "sentence"), [
     ("state", ArraySpec((9,)), "a velocity policy is shown 7 numbers"),
-    ("points.front", ArraySpec((64, 3)), "which no node of a craft publishes"),
+    ("points.front", ArraySpec((64, 3)), "which no node of a quadcopter publishes"),
 ])  # fmt: skip
 def test_an_observation_that_no_node_provides_is_refused(
     key: str, spec: ArraySpec, sentence: str, bundle: Bundle
@@ -323,8 +420,3 @@ def test_a_room_names_its_balls() -> None:
         rooms.append((room.balls, room.instruction))
         room.reset()
     assert len(set(rooms)) > 1
-
-
-def test_actions_have_the_unit_of_velocities() -> None:
-    """By which the nodes know them."""
-    assert ACTION.unit.startswith("m/s forward, left, up")

@@ -129,8 +129,19 @@ def test_judgement(place_m: tuple[float, float, float], speed_m_s: float, succes
     balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 2.0, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
     state = craft_at(*place_m)
     state[VEL.start, 0] = speed_m_s
-    verdict = judge(state, balls, torch.tensor([HOLD_STEPS - 1]))
+    stayed = HOLD_STEPS - 1 if place_m[1] < 1.0 else 1 - HOLD_STEPS  # negative: at another ball
+    verdict = judge(state, balls, torch.tensor([stayed]))
     assert (bool(verdict.success), bool(verdict.ended)) == (success, ended)
+
+
+def test_a_second_at_two_balls_is_no_success() -> None:
+    """The zones of two balls overlap: the count begins anew where the nearest ball changes."""
+    balls = torch.tensor([[2.0, 0.0, 1.0], [2.0, 0.8, 1.0], [4.0, -2.0, 1.0]]).unsqueeze(2)
+    state = craft_at(2.0 - TOUCH_M - 0.1, 0.39, 1.0)  # nearer to the told one
+    for held, expected in ((1 - HOLD_STEPS, 1), (HOLD_STEPS - 1, HOLD_STEPS)):
+        verdict = judge(state, balls, torch.tensor([held]))
+        assert int(verdict.held) == expected
+        assert bool(verdict.success) == (expected == HOLD_STEPS)
 
 
 def test_a_craft_has_to_stay_at_the_ball() -> None:

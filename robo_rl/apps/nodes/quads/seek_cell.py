@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 from numpy import ndarray
 
 from hardware.bus.in_process import InProcessWorld
 from hardware.bus.protocol import Bus
 from hardware.checks.flight_contract import allowed_envelope, check_flight
 from hardware.loop.inference import InferenceProcess
+from hardware.loop.observation import IMAGE
 from hardware.messages import Text
 from hardware.nodes.flight_filter import FlightFilterNode
 from hardware.nodes.shared.pictures import PictureSettings
@@ -28,19 +31,20 @@ from robo_rl.apps.nodes.quads.hover_cell import HOVER, SimulatedQuad
 from robo_rl.apps.nodes.quads.velocity_loop import make_robot_loop
 from robo_rl.apps.nodes.run_robot import Cell, loop_figures
 from robo_rl.conf.schema import RunConfig
-from robo_rl.core.errors import EnvError
-from robo_rl.core.flight.envelope import CraftLimits
+from robo_rl.core.errors import CheckpointError, EnvError
+from robo_rl.core.flight.envelope import CraftLimits, FlightEnvelope
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Float, UInt8
 from robo_rl.core.text.commands import command
 from sim.engines.quad.craft import Craft
 from sim.flight.robot import QuadBody
-from sim.flight.seek.body import PICTURE_PX, SeekRoom
+from sim.flight.seek.body import SeekRoom
 from sim.flight.seek.task import CONTROL_HZ, MAX_STEPS
 from sim.flight.seek.vec_env import SeekVecEnv
 from sim.registry import make_env
 
 CAMERA = "front"
+BEYOND_M = 0.5  # distance of the fence from the walls of the room
 
 
 class FrontCamera:
@@ -85,20 +89,36 @@ class SeekJudge:
 
 
 def seek_craft(bundle: Bundle) -> Craft:
-    """Craft of the bundle's environment."""
+    """Craft of the bundle's environment. Raises CheckpointError for an environment of another suite."""
     env = make_env(bundle.env.name, 1)
-    assert isinstance(env, SeekVecEnv)
+    if not isinstance(env, SeekVecEnv):
+        raise CheckpointError(
+            f"The bundle '{bundle.name}' commands velocities for {bundle.env.name}; expected drone/seek."
+        )
     return env.craft
+
+
+def wider(envelope: FlightEnvelope) -> FlightEnvelope:
+    """The envelope with a fence beyond the room, so that leaving the room ends an episode and not the run."""
+    low, high = (np.array(corner) for corner in (envelope.fence_low_m, envelope.fence_high_m))
+    x0, y0, z0 = (low - BEYOND_M).tolist()
+    x1, y1, z1 = (high + BEYOND_M).tolist()
+    return replace(envelope, fence_low_m=(x0, y0, z0), fence_high_m=(x1, y1, z1))
 
 
 def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     """Build the cell. Raises CheckpointError for a bundle that no craft may fly."""
     check_flight(bundle, "rates")
-    envelope, craft = allowed_envelope(bundle, CraftLimits(), say=print), seek_craft(bundle)
+    envelope, craft = wider(allowed_envelope(bundle, CraftLimits(), say=print)), seek_craft(bundle)
     room = SeekRoom(QuadBody(craft, level="rates", hover=HOVER), config.seed)
     buses = {name: world.bus(name) for name in ("sim_robot", "quad_policy", "flight_filter", "task")}
     sim = SimQuadNode(buses["sim_robot"], SimulatedQuad(room.body), LINK_HZ)
-    SimCameras(buses["sim_robot"], {CAMERA: FrontCamera(room, PICTURE_PX)}, "rgb", CONTROL_HZ)
+    SimCameras(
+        buses["sim_robot"],
+        {CAMERA: FrontCamera(room, bundle.env.obs[f"{IMAGE}{CAMERA}"].shape[0])},
+        "rgb",
+        CONTROL_HZ,
+    )
     filter_ = FlightFilter(envelope, RatesLander(HOVER), LINK_HZ, LINK_HZ, "rates")
     safety = FlightFilterNode(buses["flight_filter"], filter_, LINK_HZ)
     remote = parse_address(config.remote) if config.remote else None
