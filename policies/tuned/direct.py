@@ -42,7 +42,14 @@ class DirectPolicy(nn.Module):
         self.env, self.obs_spec, self.action_spec = env, env.obs, env.action
         senses = {key: sense_of(key, array) for key, array in env.obs.items()}
         readable = ("state",) if encoder is None else ("state", "image", "segmentation")
-        if any(sense not in readable for sense in senses.values()):
+        unread = sorted(key for key, sense in senses.items() if sense not in readable)
+        if unread and encoder is not None:
+            raise ConfigError(
+                f"Learning from scratch reads states and pictures, and {env.name} also has "
+                f"{', '.join(unread)}. Leave these out (senses=rgb), or train a base policy on them first "
+                "(robo-rl train) and fine-tune it."
+            )
+        if unread:
             raise ConfigError(
                 f"Learning from scratch needs states, or with method.encoder=learned states and pictures; "
                 f"{env.name} has {sorted(env.obs)}. Set method.encoder=learned if these are pictures, or "

@@ -22,7 +22,7 @@ from robo_rl.core.lanes import Lanes
 from robo_rl.core.protocols import ChunkPolicy, Obs, VecEnv
 from robo_rl.core.seeding import derive_seed
 from robo_rl.core.shapes import Bool
-from robo_rl.core.spec import ActionSpec
+from robo_rl.core.spec import ActionSpec, EnvSpec, sense_of
 from robo_rl.rl.distillation.dagger import corrects_steps
 from robo_rl.rl.takeover import Takeover
 from robo_rl.runs.device import pick_device
@@ -197,7 +197,7 @@ COLLECT_WITHOUT = (
     "Give a function of your own, obs -> action, by expert=<module>:<function> (docs/own-robot-task-engine.md"
     ", 'Demonstrations by your own script'). Or record a trained policy by policy=<run>, your own data by "
     "DatasetWriter in Python (examples/own_dataset.py) or `robo-rl data import`, or learn without "
-    "demonstrations: robo-rl finetune env={env} method=sac out=runs/sac"
+    "demonstrations: robo-rl finetune env={env} method=sac{encoder} out=runs/sac"
 )
 
 
@@ -237,13 +237,19 @@ def _function(config: CollectConfig, env: VecEnv, function: Function) -> ExpertD
     return ExpertDemonstrator(expert, config.num_envs, own.begin)
 
 
+def _encoder_of(env: EnvSpec) -> str:
+    """Setting with which learning from scratch reads the pictures of an environment; empty without any."""
+    seen = (sense_of(key, spec) for key, spec in env.obs.items())
+    return " method.encoder=learned" if "image" in seen else ""
+
+
 def _expert(config: CollectConfig, env: VecEnv, without: str) -> ExpertDemonstrator:
     """Scripted expert of the environment. Raises ConfigError if it has none."""
     if not has_expert(config.env):
         known = ", ".join(skilled())
         raise ConfigError(
             f"There is no scripted expert for '{config.env}'; only {known} tasks have one. "
-            f"{without.format(env=config.env)}"
+            f"{without.format(env=config.env, encoder=_encoder_of(env.spec))}"
         )
     return ExpertDemonstrator(make_expert(config.env, config.noise or 0.0, config.seed, env), config.num_envs)
 

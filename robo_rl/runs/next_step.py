@@ -13,6 +13,7 @@ from policies.checkpoint import read_policy_json
 from policies.deploy.bundle import MANIFEST
 from robo_rl.conf.distill import DistillVerb
 from robo_rl.conf.finetune import FinetuneVerb
+from robo_rl.core.errors import RoboRLError
 from robo_rl.core.text.commands import command
 from robo_rl.core.text.instruction import INSTRUCTION
 from robo_rl.eval.stats import PairedTest, ReturnTest, SuccessRate
@@ -26,9 +27,15 @@ GOOD_ENOUGH = 0.97  # success above which fine-tuning has little to gain
 AGAIN = 4  # factor on episodes, for a comparison that was not significant
 BASES = ("generative", "vla")  # kinds of policies that robo-rl train makes
 TEACHERS = (*BASES, "imported_diffusion", "steered", "residual", "best_of")  # kinds that can be distilled
-FLIGHTS = ("flight", "swarm", "vision")  # kinds of policies that are run in another simulator next
+HEADS = ("single_step", "direct", "one_step")  # kinds that decide in one call
+STEERABLE = (*BASES, "imported_diffusion")  # kinds whose noise can be chosen
+FLIGHTS = ("flight", "swarm")  # kinds of policies that are run in another simulator next
 BETTER_BASE = (  # a base that never succeeds shows no reward to reinforcement learning
     "robo-rl train data=<more demonstrations> steps=<more> out=<new run>   (a base that succeeds at times)"
+)
+NEVER = (
+    "robo-rl finetune base=<a policy that succeeds at times> env_steps=<more> out=<new run>   (no episode "
+    "succeeded; docs/methods.md)"
 )
 RUN_SETTINGS = "config.yaml"  # in a run folder
 INDENT = "\n        "
@@ -66,13 +73,10 @@ def after_evaluation(folder: Path, rate: SuccessRate | None) -> str:
     kind = data["kind"]
     if kind in FLIGHTS:
         return command("transfer", run=policy)
-    if (
-        kind in ("single_step", "direct", "one_step")
-        or data["config"].get("vla", {}).get("process", {}).get("steps") == 1
-    ):
+    if rate is not None and rate.k == 0 and kind in (*TEACHERS, *HEADS):
+        return BETTER_BASE if kind in BASES else NEVER
+    if kind in HEADS or data["config"].get("vla", {}).get("process", {}).get("steps") == 1:
         return command("export", policy=policy, out=bundle)
-    if kind in BASES and rate is not None and rate.k == 0:
-        return BETTER_BASE
     if kind in BASES and (rate is None or rate.rate < GOOD_ENOUGH):
         env, tuned = _told_env(folder, data), free_path(home / "tuned")
         return command("finetune", base=policy, env=env, demos=_demos_of(folder), out=tuned)
@@ -162,22 +166,33 @@ def after_tuning(
         return keep
     steps = config.env_steps or config.method.env_steps
     longer, other = (free_path(run.parent / f"{run.name}-{word}") for word in ("longer", "other"))
-    ways = (
+    ways = [
         "the result is not better than the base; one of:",
         command("finetune", config=run / RUN_SETTINGS, env_steps=2 * steps, out=longer),
-        command("finetune", base=config.base, env=env, **_other_method(config), out=other)
-        + "   (docs/methods.md)",
-        keep if by_return or before.k else BETTER_BASE,
-    )
+    ]
+    if (settings := _other_method(config)) is not None:
+        tried = command("finetune", base=config.base, env=env, **settings, out=other)
+        ways.append(f"{tried}   (docs/methods.md)")
+    ways.append(keep if by_return or before.k else BETTER_BASE)
     return INDENT.join(ways)
 
 
-def _other_method(config: FinetuneVerb) -> dict[str, str]:
-    """Settings of a method that was not tried."""
+def _other_method(config: FinetuneVerb) -> dict[str, str] | None:
+    """Settings of a method that was not tried; None where steering is left and the base cannot be steered."""
     demos = {"demos": config.demos or "<dataset>"}
-    if config.method.name == "auto":
-        return demos if config.demos is None else {"method": "steering"}
-    return {"method": "steering"} if config.method.name == "residual" else {"method": "residual"} | demos
+    if config.method.name == "auto" and config.demos is None:
+        return demos
+    if config.method.name in ("auto", "residual"):
+        return {"method": "steering"} if _is_steerable(config.base) else None
+    return {"method": "residual"} | demos
+
+
+def _is_steerable(base: str | None) -> bool:
+    """False for a base that draws nothing from noise, or that was fine-tuned itself."""
+    try:
+        return read_policy_json(find_policy(str(base)))["kind"] in STEERABLE
+    except RoboRLError:  # a base that is gone
+        return True
 
 
 def _teaching(config: FinetuneVerb, run: Path) -> str:

@@ -83,12 +83,22 @@ def test_no_evaluation_advises_a_distillation_that_is_refused(tmp_path: Path, ki
     assert after_evaluation(tmp_path / "policy", SuccessRate(10, 10)).startswith(said)
 
 
-def test_a_tuned_policy_is_distilled_at_any_success(tmp_path: Path) -> None:
-    """Only the base inside it names the environment; its success may be 0."""
+def test_a_tuned_policy_is_distilled_once_it_succeeds(tmp_path: Path) -> None:
+    """Only the base inside it names the environment. Without a success there is nothing to distil."""
     actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
     save_policy(tmp_path / "policy", ResidualPolicy(flow_policy(SPEC), actor, ResidualMap(1, 0.3)))
-    for rate in (SuccessRate(0, 1), SuccessRate(1, 1)):
-        assert after_evaluation(tmp_path / "policy", rate).startswith("robo-rl distill teacher=")
+    assert after_evaluation(tmp_path / "policy", SuccessRate(1, 1)).startswith("robo-rl distill teacher=")
+    assert "no episode succeeded" in after_evaluation(tmp_path / "policy", SuccessRate(0, 1))
+
+
+def test_steering_is_advised_for_bases_that_draw_noise(tmp_path: Path) -> None:
+    """A residual over a residual cannot be steered."""
+    actor = make_actor(ActorConfig("deterministic", 5, 1, (8,)))
+    save_policy(tmp_path / "tuned", ResidualPolicy(flow_policy(SPEC), actor, ResidualMap(1, 0.3)))
+    save_policy(tmp_path / "flow", flow_policy(SPEC))
+    for base, advised in (("tuned", False), ("flow", True)):
+        config = replace(CONFIG, base=str(tmp_path / base), method=MethodConfig(name="residual"))
+        assert ("method=steering" in tuned(50, 40, 0.1, config)) is advised
 
 
 def test_a_policy_that_sees_the_true_state_teaches() -> None:

@@ -24,7 +24,10 @@ def build_map(config: MapConfig, base: SavedPolicy) -> ActionMap:
     action_dim = base.action_spec.dim
     if config.kind == "steering":
         if isinstance(base, DirectPolicy):
-            raise ConfigError("Steering needs a generative base to steer: give base=<policy folder>.")
+            raise ConfigError(
+                "Steering chooses the noise of a generative policy, and nothing here draws any: give "
+                "base=<a policy of robo-rl train>."
+            )
         if ignores_noise(base):
             raise ConfigError(
                 "Steering chooses the base's noise, but this base is already steered from zero noise and "
@@ -220,10 +223,11 @@ def _check_deep(method: MethodConfig) -> None:
     if (learner.normalize_obs or learner.network == "xqc") and method.encoder == "learned":
         raise ConfigError(
             "method.learner.normalize_obs and network=xqc keep statistics of stored observations, and "
-            "method.encoder=learned makes features when a batch is drawn: set method.encoder=frozen."
+            "method.encoder=learned makes features when a batch is drawn: set method.encoder=frozen over a "
+            "base policy. From scratch, method=sac and td3 learn from pictures."
         )
     if method.resets and method.encoder == "learned":
         raise ConfigError(
             "method.resets start actor and critics anew, but not an encoder of pictures: set "
-            "method.resets=[], or method.encoder=frozen."
+            "method.resets=[], or method.encoder=frozen over a base policy."
         )
