@@ -363,7 +363,7 @@ def test_ignored_noise_is_detected_in_any_layer() -> None:
 @pytest.mark.parametrize(
     ("config", "base", "words"),
     [
-        (MapConfig("steering"), lambda: DirectPolicy(SPEC), "generative base"),
+        (MapConfig("steering"), lambda: DirectPolicy(SPEC), "nothing here draws any"),
         (MapConfig("residual"), lambda: DirectPolicy(SPEC), "needs a base"),
         (MapConfig("steering"), lambda: steered("zero"), "ignores it"),
         (MapConfig("chain"), lambda: steered("gaussian"), "of kind 'steered'"),
