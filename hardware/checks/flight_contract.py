@@ -11,7 +11,7 @@ from robo_rl.core.errors import CheckpointError
 from robo_rl.core.flight.envelope import CraftLimits, FlightEnvelope
 from robo_rl.core.flight.level import UNITS
 
-# Tasks whose observations a policy node builds: quad_policy, and velocity_policy in its place.
+# Tasks whose observations the policy nodes of a quadcopter build.
 TASKS = ("quad/hover", "drone/seek")
 CRAFTS = ("quad/", "drone/")  # environments of quadcopters
 GROUND_M = 0.05  # largest difference of the ground from 0 for bundles that observe their height

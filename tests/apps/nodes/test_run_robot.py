@@ -113,15 +113,17 @@ class _Judged:
 
 def test_a_decided_episode_ends_at_once() -> None:
     """The second episode has its whole time, as it is not decided."""
-    task, begun, now_s = _Judged(), list[float](), 0.0
+    begun, now_s = list[float](), 0.0
 
-    def begin(episode: int) -> None:
-        begun.append(now_s)
-        task.success.append(True)
-        task.ended = False
+    class Decided(_Judged):
+        """Notes when episodes begin, all of which succeed."""
 
-    task.begin = begin  # type: ignore[method-assign]
-    bus = SimpleNamespace(now=lambda: now_s)
+        def begin(self, episode: int) -> None:
+            begun.append(now_s)
+            self.success.append(True)
+            self.ended = False
+
+    task, bus = Decided(), SimpleNamespace(now=lambda: now_s)
     director = _Director(RunConfig("bundle", episodes=2), cell_of(task, lambda: None), cast(Bus, bus))
     while not director.over():
         now_s += 0.5

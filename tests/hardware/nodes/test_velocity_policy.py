@@ -338,7 +338,7 @@ def test_actions_of_the_past_are_left_out() -> None:
 
 
 def test_the_middle_of_a_wide_picture_is_used(bundle: Bundle) -> None:
-    """Of 640 x 480 as cameras give it, 480 x 480, scaled to 64 x 64."""
+    """Cameras give 640 x 480: the middle 480 x 480 are scaled to 64 x 64."""
     pixels = np.zeros((480, 640, 3), np.uint8)
     pixels[:, 80:560] = 200
     still = Odometry(0.0, np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]), np.zeros(3), np.zeros(3))

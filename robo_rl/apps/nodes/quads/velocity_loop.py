@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from numpy import ndarray
 
+from hardware.loop.flight_observation import vehicle_state
 from hardware.messages import Odometry
 from hardware.nodes.velocity_policy import VelocityLoop
-from robo_rl.core.flight.frames import rotation_of
 from robo_rl.core.shapes import Float
 from sim.engines.quad.craft import GRAVITY_M_S2, Craft
 from sim.engines.quad.layout import POS, QUAT, RATE, STATE_SIZE, VEL
@@ -24,17 +24,17 @@ def make_robot_loop(craft: Craft) -> VelocityLoop:
 
     @torch.no_grad()
     def follow(state: Odometry, wanted: Float[ndarray, " 4"]) -> Float[ndarray, " 4"]:
-        lane = lane_of(state)
-        world = from_heading_axes(lane, torch.as_tensor(wanted, dtype=torch.float32)[:, None])
-        thrust_n, rates = loop(lane, world)
+        now = engine_state(state)
+        world = from_heading_axes(now, torch.as_tensor(wanted, dtype=torch.float32)[:, None])
+        thrust_n, rates = loop(now, world)
         return np.array([float(thrust_n) / weight_n, *(float(rate) for rate in rates)])
 
     return follow
 
 
-def lane_of(state: Odometry) -> Float[torch.Tensor, "17 1"]:
+def engine_state(message: Odometry) -> Float[torch.Tensor, "17 1"]:
     """State of a message in the simulator's layout; rotor speeds, which the loop does not read, are 0."""
-    lane = np.zeros(STATE_SIZE)
-    lane[POS], lane[QUAT], lane[RATE] = state.position_m, state.quat_wxyz, state.rates_rad_s
-    lane[VEL] = rotation_of(state.quat_wxyz) @ state.velocity_body_m_s
-    return torch.from_numpy(lane).float()[:, None]
+    seen, state = vehicle_state(message), np.zeros(STATE_SIZE)
+    state[POS], state[QUAT] = seen.position_m, seen.quat_wxyz
+    state[VEL], state[RATE] = seen.velocity_m_s, seen.rates_rad_s
+    return torch.from_numpy(state).float()[:, None]
