@@ -92,8 +92,9 @@ def start_worker(make_lane: MakeLane, first: int, count: int) -> SimWorker:
 
 
 def imported_once(make_lane: MakeLane) -> list[str]:
-    """Modules that the fork server imports for all workers. Those of users are left to the workers: an error in
-    one would end the fork server.
+    """Modules that the fork server imports for all workers.
+
+    A user's module is left to the workers: an error in it would end the fork server.
     """
     own = getattr(make_lane, "__module__", None) or type(make_lane).__module__
     builder = [own] if own.split(".")[0] in OURS else []

@@ -216,8 +216,8 @@ class Builder:
 
 
 def test_the_module_of_an_environment_is_imported_once_for_all_workers() -> None:
-    """It imports torch, which takes seconds: not in every worker. A user's module is left to the workers, since an
-    error in it would end the fork server.
+    """It imports torch, which takes seconds. A user's module is left to the workers: an error in it would end
+    the fork server.
     """
     first = ["sim.vec.worker_main", "a_simulator"]
     assert imported_once(Builder("sim.adapters.metaworld")) == [*first, "sim.adapters.metaworld"]
