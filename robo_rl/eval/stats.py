@@ -138,7 +138,7 @@ def _two_sided_p(fewer: int, flips: int) -> float:
     other.
     """
     tail = sum(math.comb(flips, side) for side in range(fewer + 1))
-    return min(1.0, 2 * tail / 2**flips)
+    return min(1.0, 2 * tail / (1 << flips))
 
 
 @dataclass(frozen=True, slots=True)
