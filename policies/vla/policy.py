@@ -18,7 +18,7 @@ from policies.base.flow import Flow
 from policies.base.tokens import Tokens
 from policies.vla.backbone import make_backbone
 from policies.vla.cond import Cond
-from policies.vla.config import JointSizes, VlaConfig, VlaFlowConfig, check_joint
+from policies.vla.config import JointSizes, VlaConfig, VlaFlowConfig, check_config, check_joint
 from policies.vla.expert import ActionExpert
 from policies.vla.experts import Experts, PaddedExpert, check_experts, make_expert
 from policies.vla.memory import MomentMemory
@@ -29,7 +29,6 @@ from policies.vla.token_expert import TokenExpert
 from robo_rl.core.conditioning import HELD, MEMORY
 from robo_rl.core.errors import ConfigError
 from robo_rl.core.protocols import Obs
-from robo_rl.core.settings import check_settings
 from robo_rl.core.shapes import Float
 from robo_rl.core.spec import EnvSpec, sense_of, target_of
 from robo_rl.core.text.instruction import INSTRUCTION
@@ -341,38 +340,6 @@ class VlaPolicy(nn.Module):
 def state_numbers(env: EnvSpec) -> int:
     """Count of the numbers in all states of an observation."""
     return sum(math.prod(array.shape) for key, array in env.obs.items() if sense_of(key, array) == "state")
-
-
-def check_config(config: VlaConfig, chunk: int, execute: int) -> None:
-    """Raise ConfigError for sizes that do not fit together."""
-    check_settings(config, "policy.")
-    check_action_head(config)
-    check_moment_steps(config)
-    if not 1 <= execute <= chunk:
-        raise ConfigError(f"A policy needs 1 <= execute <= chunk, found execute={execute}, chunk={chunk}.")
-    if config.width % (2 * config.heads) or config.heads % config.kv_heads:
-        raise ConfigError(
-            f"policy.width={config.width} must be divisible by 2 * heads={2 * config.heads}, and "
-            f"policy.heads={config.heads} by kv_heads={config.kv_heads}."
-        )
-
-
-def check_moment_steps(config: VlaConfig) -> None:
-    """Raise ConfigError if there are no moment tokens to learn."""
-    if config.moment_steps and not config.memory:
-        raise ConfigError(
-            f"policy.moment_steps={config.moment_steps} trains the tokens of a memory and needs "
-            "policy.memory > 0, found 0."
-        )
-
-
-def check_action_head(config: VlaConfig) -> None:
-    """Raise ConfigError for settings of the other head, which have no effect."""
-    plain = VlaConfig()
-    others = ("process", "draws", "experts") if config.head == "tokens" else ("bins",)
-    for key in others:
-        if getattr(config, key) != getattr(plain, key):
-            raise ConfigError(f"policy.{key} has no effect with policy.head={config.head}. Leave it out.")
 
 
 def check_observation(senses: dict[str, str], name: str) -> None:
