@@ -5,10 +5,10 @@
 
 An arm of MetaWorld (4 actions at 80 Hz, two cameras; a faucet to open or close) and an arm with three joints
 (3 actions at 20 Hz, one camera, and the goal in its state; `arm/reach`). `--drone`: the arm of MetaWorld and
-a quadcopter (4 velocities at 20 Hz, one camera, three balls; `drone/seek`), with policy.film=true. The joint
-training takes a number of windows per update, a training of one robot as many as it has in such a batch, so
-that each window is seen equally often. All policies act from zero noise, on the same episodes, which are not
-used in training. Names:
+a quadcopter (4 velocities at 20 Hz, one camera, three balls; `drone/seek`), with policy.film=true and
+policy.spatial=1.0 as in vla_drone.py. The joint training takes a number of windows per update, a training of
+one robot as many as it has in such a batch, so that each window is seen equally often. All policies act from
+zero noise, on the same episodes, which are not used in training. Names:
 vla/embodiments/<robot>/joint_success and .../alone_success, with k, n and the 95 % Wilson interval; of the
 pair with the quadcopter vla/embodiments/with_drone/<robot>/...
 """
@@ -47,7 +47,7 @@ ARMS = Pair(
 )  # fmt: skip
 WITH_DRONE = Pair(
     {"metaworld": METAWORLD, "drone": "drone/seek"}, {"metaworld": 100, "drone": 500}, steps=800,
-    batch_size=64, recipe=("policy.film=true",), prefix="with_drone/",
+    batch_size=64, recipe=("policy.film=true", "policy.spatial=1.0"), prefix="with_drone/",
 )  # fmt: skip
 RECIPE = ("policy=vla", "chunk=16", "execute=8", "lr=1e-3", "ema_max=0.99", "threads=1")
 FINAL_SEED = 1  # episodes of the table

@@ -101,7 +101,7 @@ class JointSizes:
     """Sizes of a network that several embodiments share, and which of them a policy is for.
 
     An action or a state with fewer numbers is padded with zeros, and the state ends with a one-hot vector of
-    the embodiment.
+    the embodiment. With policy.spatial, points of as many cameras as `pictures` follow it.
     """
 
     action: int  # dimensions of the widest action
@@ -112,7 +112,7 @@ class JointSizes:
 
     @property
     def inputs(self) -> int:
-        """Numbers of the state that the network reads."""
+        """Numbers of the state that the network reads, without points."""
         return self.state + self.embodiments
 
     def to_json(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def check_action_head(config: VlaConfig) -> None:
 def check_joint(config: VlaConfig) -> None:
     """Raise ConfigError for settings that do not work with several embodiments."""
     plain = VlaConfig()
-    for key in ("memory", "spatial", "experts", "head"):
+    for key in ("memory", "experts", "head"):
         if (found := getattr(config, key)) != getattr(plain, key):
             raise ConfigError(
                 f"policy.{key}={found} cannot be used with several embodiments. Leave it out, or give data= "

@@ -89,7 +89,7 @@ class VlaPolicy(nn.Module):
         self.memory = (
             MomentMemory(config.memory, config.moments, config.width, config.heads) if config.memory else None
         )
-        states = state_numbers(env) + self.points_dim
+        states = state_numbers(env) + self._points_read
         sizes = (
             config.width,
             self.backbone.heads,
@@ -108,7 +108,9 @@ class VlaPolicy(nn.Module):
         if joint is None:
             self.net = make_expert(config.experts, env.action.dim, chunk, states, *sizes)
         else:
-            self.net = PaddedExpert(ActionExpert(joint.action, chunk, joint.inputs, *sizes), joint.action)
+            self.net = PaddedExpert(
+                ActionExpert(joint.action, chunk, joint.inputs + self._points_read, *sizes), joint.action
+            )
 
     @property
     def cameras(self) -> int:
@@ -119,6 +121,12 @@ class VlaPolicy(nn.Module):
     def points_dim(self) -> int:
         """Coordinates of the predicted points of all cameras; 0 without policy.spatial."""
         return 2 * self.cameras if self.shape.spatial > 0.0 else 0
+
+    @property
+    def _points_read(self) -> int:
+        """Coordinates of points that the network reads: in a joint one, those of the most cameras."""
+        cameras = self.cameras if self.joint is None else len(self.joint.pictures)
+        return 2 * cameras if self.shape.spatial > 0.0 else 0
 
     @property
     def memory_shape(self) -> tuple[int, int] | None:
@@ -141,11 +149,13 @@ class VlaPolicy(nn.Module):
         return out
 
     def condition(self, prefix: Prefix, obs: Obs) -> Cond:
-        """Condition of a prefix and the states of an observation."""
+        """Condition of a prefix and the states of an observation. Points of cameras that this embodiment does
+        not have are zero.
+        """
         (keys, values, mask, pooled, moment), state = prefix, self._state(obs)
         if self.points_dim:
             pooled, points = pooled[:, : -self.points_dim], pooled[:, -self.points_dim :]
-            state = torch.cat([state, points], dim=-1)
+            state = torch.cat([state, F.pad(points, (0, self._points_read - self.points_dim))], dim=-1)
         if self.memory is not None:
             state = torch.cat([state, self.memory(obs[MEMORY], moment)], dim=-1)
         return Cond(keys, values, mask, state, torch.cat([pooled, state], dim=-1), moment)
@@ -244,13 +254,16 @@ class VlaPolicy(nn.Module):
 
     def predicted_points(self, cond: Cond) -> Float[Tensor, "b c 2"]:
         """Predicted points to act at, in the crops of all pictures."""
-        first = self.net.state_dim - self.points_dim
-        points: Tensor = cond.state[:, first : self.net.state_dim].unflatten(1, (-1, 2))
+        first = self.net.state_dim - self._points_read
+        points: Tensor = cond.state[:, first : first + self.points_dim].unflatten(1, (-1, 2))
         return points
 
     def _point_loss(self, cond: Cond, obs: Obs, crop: Crop | None) -> Float[Tensor, " b"]:
-        """Error of `predicted_points` against obs["target.<camera>"] (b, t, 2), the newest of them."""
-        targets = [obs[target_of(key)][:, -1] for key in self.pictures]
+        """Error of `predicted_points` against obs["target.<camera>"] (b, t, 2), the newest of them. In a
+        joint network, an embodiment may have pictures without targets, which have no error.
+        """
+        keys = [target_of(key) for key in self.pictures]
+        targets = [None if self.joint is not None and key not in obs else obs[key][:, -1] for key in keys]
         parts = [crop_side(side, self.shape.crop) for side in self.sides]
         return point_loss(self.predicted_points(cond), targets, self.sides, parts, crop)
 
