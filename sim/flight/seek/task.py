@@ -2,7 +2,7 @@
 
 Randomisation: the colours (three of four) and the places of the balls, position, heading and velocity at the
 start, brightness and direction of the light. Success: slower than `STOPPED_M_S` within `NEAR_M` of the told
-ball for `HOLD_STEPS`, nearer to it than to the others, so that policies learn to stay there. Staying at
+ball for a second (`HOLD_STEPS`, unless an environment has more), nearer to it than to the others. Staying at
 another ball, touching one, and leaving the room end an episode without success. Reward: 1 for success.
 
 Letters in shapes: n drones, k balls. States are (17, n) as in sim/engines/quad/layout.py.
@@ -97,20 +97,23 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    state: Float[Tensor, "17 n"], balls_m: Float[Tensor, "k 3 n"], held: Int64[Tensor, " n"]
+    state: Float[Tensor, "17 n"],
+    balls_m: Float[Tensor, "k 3 n"],
+    held: Int64[Tensor, " n"],
+    hold_steps: int = HOLD_STEPS,
 ) -> Verdict:
-    """Success and end of an episode in this state. held: of the step before."""
+    """Success and end of an episode in this state. held: of the step before. hold_steps: that make a success."""
     far_m = (state[POS] - balls_m).norm(dim=1)  # (k, n)
     nearest_m, which = far_m.min(0)
     stopped = (nearest_m < NEAR_M) & (state[VEL].norm(dim=0) < STOPPED_M_S)
     told = torch.where(which == 0, held.clamp(min=0) + 1, held.clamp(max=0) - 1)
     held = torch.where(stopped, told, 0)
-    stays = held.abs() >= HOLD_STEPS
+    stays = held.abs() >= hold_steps
     touched = nearest_m < TOUCH_M
     low, high = (constants(side, state) for side in zip(*ROOM_M, strict=True))
     outside = ((state[POS] < low) | (state[POS] > high)).any(0)
     failed = touched | outside
-    return Verdict((held >= HOLD_STEPS) & ~failed, stays | failed, held)
+    return Verdict((held >= hold_steps) & ~failed, stays | failed, held)
 
 
 def heading_axes(state: Float[Tensor, "17 n"], vector: Float[Tensor, "3 n"]) -> Float[Tensor, "3 n"]:
