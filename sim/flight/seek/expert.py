@@ -1,8 +1,8 @@
 """Scripted expert of `drone/seek`: flies to the place in front of the told ball and stays there.
 
-That place, 0.5 m before the ball along the heading, is a single point, so that a policy that imitates it comes
-back when it drifts. The expert does not turn: during most of the flight the ball is at the side, and frames
-show how words and directions belong together.
+That place is a single point, 0.5 m before the ball along the heading, so that a policy that imitates the
+expert comes back when it drifts. The expert does not turn: during most of the flight the ball is at the side,
+and frames show how words and directions belong together.
 
     e = ball - (0.5 m, 0, 0),   v = min(1.5 / s * |e|, 0.8 m/s) * e / |e|,
     action = clip((v, 0) + noise * range * N(0, I))

@@ -64,7 +64,7 @@ class SeekVecEnv(KeyedVecEnv):
     `info["task"]` (n,) is the number of the told colour in `COLOURS`.
 
     wordings: "training", or "new" for instructions that are in no demonstration. hold_s: time at the told
-    ball that makes a success; an episode is as much longer as it is longer than a second. compiled: None
+    ball that makes a success; with a longer one episodes are longer, too. compiled: None
     compiles from 64 lanes on.
     """
 
@@ -88,7 +88,7 @@ class SeekVecEnv(KeyedVecEnv):
         render_size: int = 256,
         wordings: str = "training",
         craft: str = "cf2x_l2f",
-        hold_s: float = 1.0,
+        hold_s: float = HOLD_STEPS / CONTROL_HZ,
         compiled: bool | None = None,
     ) -> None:
         super().__init__(num_envs)
@@ -106,7 +106,12 @@ class SeekVecEnv(KeyedVecEnv):
         texts = [[to_bytes(text).copy() for text in of_colour] for of_colour in instructions(wordings)]
         self._texts = torch.stack([torch.stack([torch.from_numpy(text) for text in each]) for each in texts])
         given = {"craft": craft, "hold_s": hold_s, "image_size": image_size, "wordings": wordings}
-        usual = {"craft": "cf2x_l2f", "hold_s": 1.0, "image_size": 64, "wordings": "training"}
+        usual = {
+            "craft": "cf2x_l2f",
+            "hold_s": HOLD_STEPS / CONTROL_HZ,
+            "image_size": 64,
+            "wordings": "training",
+        }
         words = ",".join(f"{key}={value}" for key, value in given.items() if value != usual[key])
         self.spec = seek_spec(f"drone/{task}{':' if words else ''}{words}", steps, image_size)
         self._level = make_level("velocity", self.craft, LOOP_S, RANGES)
@@ -178,7 +183,11 @@ class SeekVecEnv(KeyedVecEnv):
 
 def hold_steps(hold_s: float) -> int:
     """Control steps of this time. Raises ConfigError for less than a step, or more than ten minutes."""
-    if isinstance(hold_s, bool) or not isinstance(hold_s, int | float) or not 1 <= hold_s * CONTROL_HZ <= 12_000:
+    if (
+        isinstance(hold_s, bool)
+        or not isinstance(hold_s, int | float)
+        or not 1 <= hold_s * CONTROL_HZ <= 12_000
+    ):
         raise ConfigError(f"hold_s is {hold_s!r}; expected {1 / CONTROL_HZ:g} to 600 seconds.")
     return round(hold_s * CONTROL_HZ)
 
