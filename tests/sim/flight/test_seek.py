@@ -185,7 +185,7 @@ def test_longer_holds_are_an_option() -> None:
 
 @pytest.mark.parametrize("hold_s", [0.0, 0.01, -1.0, 1e9, math.nan, "long", True])
 def test_impossible_holds_are_refused(hold_s: Any) -> None:
-    with pytest.raises(ConfigError, match="hold_s is .*; expected 0.05 to 600 seconds"):
+    with pytest.raises(ConfigError, match=r"hold_s is .*; expected 0\.05 to 600 seconds"):
         SeekVecEnv("seek", 1, hold_s=hold_s)
 
 
