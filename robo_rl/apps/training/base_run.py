@@ -116,8 +116,9 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         instead=further_words(out),
     ) as run:
         keep_data(run, data, resume=config.resume)
-        told = (*data.sentences(), data.told_sentence(), *embodiment_sentences(out, data))
-        for said in filter(None, told):
+        spatial = isinstance(config.policy, VlaConfig) and config.policy.spatial > 0.0
+        robots = embodiment_sentences(out, data, spatial=spatial)
+        for said in filter(None, (*data.sentences(), data.told_sentence(), *robots)):
             print(said)
         if len(source) < data.frames:
             print(data.human_sentence())
