@@ -141,8 +141,8 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
         arm=lambda: buses["task"].call("flight_filter/arm", 1.0),
         stopped=stopped,
         counts=filter_.counts,
-        timing=lambda: f"{policy.inferred} chunks, velocity loop {policy.timing}",
-        figures=lambda: loop_figures(policy.timing, policy.took),
+        timing=lambda: f"{policy.requests.inferred} chunks, velocity loop {policy.timing}",
+        figures=lambda: loop_figures(policy.timing, policy.requests.took),
         next=f"{command('up quad_sim', bundle=bundle.folder, level='rates', scene='seek')} "
         "instruction='fly to the red ball'"
         "   (the same nodes as processes on a bus)",
