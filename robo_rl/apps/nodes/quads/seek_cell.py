@@ -38,7 +38,7 @@ from robo_rl.core.shapes import Float, UInt8
 from robo_rl.core.text.commands import command
 from sim.engines.quad.craft import Craft
 from sim.flight.robot import QuadBody
-from sim.flight.seek.body import SeekRoom
+from sim.flight.seek.body import PICTURE_PX, SeekRoom
 from sim.flight.seek.task import CONTROL_HZ, MAX_STEPS
 from sim.flight.seek.vec_env import SeekVecEnv
 from sim.registry import make_env
@@ -98,6 +98,12 @@ def seek_craft(bundle: Bundle) -> Craft:
     return env.craft
 
 
+def seen_px(bundle: Bundle | None) -> int:
+    """Side of the front camera's pictures that the bundle is shown; the usual one where it is shown none."""
+    seen = None if bundle is None else bundle.env.obs.get(f"{IMAGE}{CAMERA}")
+    return PICTURE_PX if seen is None else seen.shape[0]
+
+
 def wider(envelope: FlightEnvelope) -> FlightEnvelope:
     """The envelope with a fence beyond the room, so that leaving the room ends an episode and not the run."""
     low, high = (np.array(corner) for corner in (envelope.fence_low_m, envelope.fence_high_m))
@@ -115,7 +121,7 @@ def seek_cell(config: RunConfig, bundle: Bundle, world: InProcessWorld) -> Cell:
     sim = SimQuadNode(buses["sim_robot"], SimulatedQuad(room.body), LINK_HZ)
     SimCameras(
         buses["sim_robot"],
-        {CAMERA: FrontCamera(room, bundle.env.obs[f"{IMAGE}{CAMERA}"].shape[0])},
+        {CAMERA: FrontCamera(room, seen_px(bundle))},
         "rgb",
         CONTROL_HZ,
     )
