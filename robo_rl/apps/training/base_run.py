@@ -34,7 +34,8 @@ from robo_rl.apps.training.train_ranks import (
     follow,
     launch_training,
 )
-from robo_rl.conf.train import StartedImageConfig, TrainConfig
+from robo_rl.apps.training.unused_settings import unused_by_training
+from robo_rl.conf.train import TrainConfig
 from robo_rl.core.errors import ConfigError, DataError
 from robo_rl.core.files.durable import read_json, write_json
 from robo_rl.core.provenance import commit
@@ -116,13 +117,12 @@ def _train(config: TrainConfig, free: frozenset[str], device: torch.device, rank
         instead=further_words(out),
     ) as run:
         keep_data(run, data, resume=config.resume)
-        told = (*data.sentences(), data.told_sentence(), *embodiment_sentences(out, data))
+        unused = unused_by_training(config, data.spec) if initial is None else ()
+        told = (*data.sentences(), data.told_sentence(), *embodiment_sentences(out, data), *unused)
         for said in filter(None, told):
             print(said)
         if len(source) < data.frames:
             print(data.human_sentence())
-        if initial is None and config.image != StartedImageConfig() and not data.has_pictures:
-            print("The data have no pictures, so image.* has no effect.")
         if initial is not None:
             shape = f"obs_steps={config.obs_steps}, chunk={config.chunk}, execute={config.execute}"
             print(f"{config.init} is trained further, with its {shape}.")

@@ -16,6 +16,7 @@ from policies.pretraining.value import VideoValue
 from policies.vla.tokens import words_in
 from robo_rl.apps.training.base_run import keep_data
 from robo_rl.apps.training.train_data import TrainData, check_images, dataset_paths, selected_episodes
+from robo_rl.apps.training.unused_settings import unused_by_pretraining
 from robo_rl.conf.train import PretrainConfig, TrainConfig
 from robo_rl.core.errors import ConfigError, DataError, RoboRLError
 from robo_rl.core.provenance import commit
@@ -50,7 +51,7 @@ def pretrain(config: PretrainConfig) -> RunDir:
         config.out, config, resume=config.resume, overwrite=config.overwrite, free=free
     ) as run:
         keep_data(run, data, resume=config.resume)
-        for said in data.sentences():
+        for said in (*data.sentences(), *unused_by_pretraining(config)):
             print(said)
         shown = ("video/loss", "video/value")
         with resumable(
