@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,16 @@ def test_list_says_what_is_recorded_now_and_what_was_interrupted(
     )
     shutil.rmtree(path / "staging")
     assert "staging" not in listed()
+
+
+def test_a_dollar_in_a_name_is_a_letter(tmp_path: Path) -> None:
+    """Two of them made matplotlib read a formula, and `$\\no$` ended the command with a traceback."""
+    env = replace(STATE_ENV, action=replace(STATE_ENV.action, unit=r"rad: $\no$, $x$"))
+    writer = DatasetWriter.create(tmp_path / "set", env, min_free_bytes=0)
+    with closing(writer), writer.episode(task=r"press $\no$", seed=0) as episode:
+        add_frames(episode, 0, 4, env)
+        episode.commit(success=True)
+    assert main(["data", "show", f"path={tmp_path / 'set'}", f"out={tmp_path / 'a.png'}"]) == 0
 
 
 def test_show_writes_text_a_picture_and_a_video(
