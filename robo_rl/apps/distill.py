@@ -151,7 +151,8 @@ def report(
         tasks = {"head": by_task, "teacher": success_by_task(env.spec.name, before)}
         print_tasks(tasks)
         results["tasks"] = tasks_json(tasks)
-    if config.env is None and config.max_episode_steps is None:  # measured as it will be deployed
+    own = config.env is None or env.spec.name == trained_env_spec(folder).name
+    if own and config.max_episode_steps is None:  # measured as it will be deployed
         write_success_note(run.policy, success_note(after, env.spec.name, config.eval_seed, noise))
     write_json(run.path / "results.json", results)
     print(f"Policy: {run.policy}")

@@ -173,7 +173,7 @@ def run_evaluation(config: EvaluateConfig, functions: Mapping[str, Function] | N
     report = summary(config, name, first, results, latencies[0])
     if config.out:
         write_json(Path(config.out), report | {key: result.to_json() for key, result in results.items()})
-    if (first.folder / POLICY_FILE).is_file() and plain(config):
+    if (first.folder / POLICY_FILE).is_file() and plain(config, first.env):
         keep_note(first.folder, report)
     if config.video:
         film(config, first, name)
@@ -321,10 +321,13 @@ def keep_note(folder: Path, note: dict[str, Any]) -> None:
         )
 
 
-def plain(config: EvaluateConfig) -> bool:
-    """True if the policy was run as it will be deployed; only then its success note is saved."""
+def plain(config: EvaluateConfig, trained: str) -> bool:
+    """True if the policy was run as it will be deployed; only then its success note is saved.
+
+    trained: environment that it was trained in.
+    """
     return (
-        config.env is None
+        config.env in (None, trained)
         and config.execute is None
         and config.ensemble is None
         and config.max_episode_steps is None
