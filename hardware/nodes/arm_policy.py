@@ -23,8 +23,9 @@ from hardware.nodes.shared.fault_log import FaultLog
 from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import USUAL, NewestPictures, PictureSettings
+from hardware.nodes.shared.told_words import ToldWords
 from hardware.safety.timing import STALE_STATE_PERIODS
-from hardware.topics import CHUNK, GOAL, HEARTBEAT, JOINT_STATES, METADATA, POLICY_STATUS, TASK
+from hardware.topics import CHUNK, GOAL, HEARTBEAT, JOINT_STATES, METADATA, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import CheckpointError, DataError
 from robo_rl.core.shapes import Float
@@ -39,7 +40,8 @@ class ArmPolicyNode:
     control periods, and `policy/heartbeat`, until ~/stop, the node ends or its inference has died.
 
     No inference on a state older than 3 periods, or on a picture older than `pictures.age_s`, or for words
-    that are no instruction. Without the topic `task`, the instruction is the bundle's own.
+    that are no instruction or of which the policy knows none. Without the topic `task`, the instruction is
+    the bundle's own.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class ArmPolicyNode:
         self.requests = ChunkRequests(bus, inference, bundle.execute, "inferring")
         self._joints, self._names = named_joints(bundle), frozenset(robot.names)
         self._observer = ArmObserver(bundle.env.obs, words=True)
-        self._history, self._words = ObservationHistory(bundle.obs_steps), bundle.instruction or ""
+        self._history = ObservationHistory(bundle.obs_steps)
+        # after new words the next tick asks for a chunk that follows them
+        self._told = ToldWords(bus, bundle, self._observer.reads_words, say, self.requests.hurry)
         self._enabled, self._filter = start, FilterWatch(bus)
         self._state: tuple[JointState, float] | None = None
         self._pictures = NewestPictures(bus, robot, self._observer.pictures, pictures)
@@ -63,8 +67,6 @@ class ArmPolicyNode:
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         JOINT_STATES.subscribe(bus, self._on_state)
         GOAL.subscribe(bus, self._on_goal)
-        if self._observer.reads_words:
-            TASK.subscribe(bus, self._on_task)
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(1.0 / bundle.env.control_hz, self._tick)
@@ -108,11 +110,6 @@ class ArmPolicyNode:
     def _on_goal(self, message: Floats, received_s: float) -> None:
         self._goal = np.asarray(message.values)
 
-    def _on_task(self, message: Text, received_s: float) -> None:
-        if message.text != self._words:
-            self._words = message.text
-            self.requests.hurry()  # the next tick asks for a chunk that does it
-
     def _start(self) -> Answer:
         if self.requests.fault:
             return False, f"not started: {self.requests.fault}"
@@ -149,11 +146,11 @@ class ArmPolicyNode:
         if self._observer.goal_size and self._goal is None:
             self._waits_for = "waits for the topic 'goal': no goal has been published"
             return None
-        if self._observer.reads_words and not self._words:
-            self._waits_for = "waits for the topic 'task': no instruction has been published"
+        if waits_for := self._told.waits_for:
+            self._waits_for = waits_for
             return None
         try:
-            seen = self._observer.build(message, self._pictures.fresh(), self._goal, self._words)
+            seen = self._observer.build(message, self._pictures.fresh(), self._goal, self._told.followed())
             self._history.push(seen)
         except DataError as error:
             return self._faults.begin(str(error), self._bus.now())
@@ -196,7 +193,7 @@ class ArmPolicyNode:
             self._beat(Flag(False))
 
     def _report(self) -> None:
-        wrong = self._faults.present or self._waits_for
+        wrong = self._faults.present or self._waits_for or self._told.remark()
         level, sentence, values = self.requests.status(self._enabled, wrong)
         self._own.tell(level, sentence, values | {"episode": str(self.requests.episode)})
 

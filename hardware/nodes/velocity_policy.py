@@ -25,9 +25,10 @@ from hardware.nodes.shared.filter_watch import FilterWatch
 from hardware.nodes.shared.own_status import OwnStatus
 from hardware.nodes.shared.pictures import STALE_PICTURE_PERIODS, NewestPictures, PictureSettings
 from hardware.nodes.shared.send_clock import SendClock
+from hardware.nodes.shared.told_words import ToldWords
 from hardware.safety.flight_limits import is_state
 from hardware.safety.frames import Frames
-from hardware.topics import FLIGHT_RAW, METADATA, ODOM, POLICY_STATUS, TASK
+from hardware.topics import FLIGHT_RAW, METADATA, ODOM, POLICY_STATUS
 from policies.deploy.bundle import Bundle
 from robo_rl.core.errors import DataError
 from robo_rl.core.shapes import Float
@@ -71,7 +72,9 @@ class VelocityPolicyNode:
         self.requests = ChunkRequests(bus, inference, bundle.execute, "deciding")
         self._hover, self._takeoff_m, self._enabled = hover, takeoff_m, start
         self._observer = CameraFlightObserver(bundle.env.obs)
-        self._history, self._words = ObservationHistory(bundle.obs_steps), bundle.instruction or ""
+        self._history = ObservationHistory(bundle.obs_steps)
+        # after new words the next decision asks for a chunk that follows them
+        self._told = ToldWords(bus, bundle, self._observer.reads_words, say, self.requests.hurry)
         period_s = 1.0 / bundle.env.control_hz
         age_s = STALE_PICTURE_PERIODS * period_s if pictures.age_s is None else pictures.age_s
         pictures = replace(pictures, age_s=age_s)
@@ -86,8 +89,6 @@ class VelocityPolicyNode:
         self._send, self._own = FLIGHT_RAW.publisher(bus), OwnStatus(bus, POLICY_STATUS)
         METADATA.publisher(bus)(Text(json.dumps(bundle.manifest)))
         ODOM.subscribe(bus, self._on_state)
-        if self._observer.reads_words:
-            TASK.subscribe(bus, self._on_task)
         for name, callback in (("~/start", self._start), ("~/stop", self._stop), ("~/reset", self._reset)):
             bus.service(name, callback)
         bus.timer(POLL_S, self._poll)
@@ -118,11 +119,6 @@ class VelocityPolicyNode:
     def last_word(self) -> None:
         """End the inference process; the filter lands the craft."""
         self._inference.close()
-
-    def _on_task(self, message: Text, received_s: float) -> None:
-        if message.text != self._words:
-            self._words = message.text
-            self.requests.hurry()  # the next decision asks for a chunk that does it
 
     def _on_state(self, message: Odometry, received_s: float) -> None:
         due = self._due.decides(received_s)
@@ -164,12 +160,11 @@ class VelocityPolicyNode:
         """Decide, or begin a flight, if there is all that a decision needs; what it lacks is reported."""
         if not self.requests.ready:
             return
-        if self._observer.reads_words and not self._words:
-            self._waits_for = "waits for the topic 'task': no instruction has been published"
+        self._waits_for = self._told.waits_for
+        if self._waits_for:
             return
-        self._waits_for = ""
         try:
-            seen = self._observer.build(message, self._pictures.fresh(), self._words)
+            seen = self._observer.build(message, self._pictures.fresh(), self._told.followed())
         except DataError as error:
             if received_s >= self._settled_s:
                 self._faults.begin(str(error), self._bus.now())
@@ -239,5 +234,5 @@ class VelocityPolicyNode:
         return True, f"episode {self.requests.episode}: what was seen is forgotten"
 
     def _report(self) -> None:
-        wrong = self._bad_frames or self._faults.present or self._waits_for
+        wrong = self._bad_frames or self._faults.present or self._waits_for or self._told.remark()
         self._own.tell(*self.requests.status(self._enabled, wrong))

@@ -16,6 +16,7 @@ from policies.executor import ChunkExecutor
 from policies.registry import SavedPolicy
 from policies.tuned.privileged import check_measurable
 from policies.tuned.single_step import SingleStepPolicy
+from policies.vocabulary import unread_sentence
 from robo_rl.apps.tuning.distill_rounds import DistillationResult, Rounds, check_head
 from robo_rl.apps.tuning.inputs import keep_inputs, policy_fingerprint
 from robo_rl.apps.tuning.report import evaluation_seeds, print_tasks, success_by_task, tasks_json
@@ -31,7 +32,6 @@ from robo_rl.runs.loaded_policy import (
     trained_env_spec,
     trained_noise,
     unread_in,
-    unread_sentence,
 )
 from robo_rl.runs.next_step import after_distillation, winner
 from robo_rl.runs.progress import counting

@@ -15,6 +15,7 @@ from policies.checkpoint import other_rate
 from policies.executor import ChunkExecutor
 from policies.saved_files import POLICY_FILE
 from policies.told import ToldPolicy
+from policies.vocabulary import unread_sentence
 from robo_rl.apps.tuning.report import evaluation_seeds, success_by_task
 from robo_rl.conf.schema import EvaluateConfig
 from robo_rl.core.errors import ConfigError
@@ -32,7 +33,6 @@ from robo_rl.runs.loaded_policy import (
     open_policy,
     trained_env_spec,
     unread_in,
-    unread_sentence,
     worker_count,
 )
 from robo_rl.runs.next_step import after_evaluation, winner

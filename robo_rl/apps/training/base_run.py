@@ -18,7 +18,7 @@ from policies.training.wordings import RewordedWindows, varies
 from policies.vla.backbone import TINY
 from policies.vla.config import VlaConfig
 from policies.vla.policy import VlaPolicy
-from policies.vla.tokens import vocabulary_of
+from policies.vocabulary import vocabulary_of
 from robo_rl.apps.training.embodiments import (
     check_one_process,
     embodiment_sentences,

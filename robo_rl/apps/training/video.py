@@ -13,7 +13,7 @@ from policies.pretraining.instructions import VideoInstructions
 from policies.pretraining.saved_encoder import save_encoder
 from policies.pretraining.trainer import VideoTrainer, VideoValuesConfig
 from policies.pretraining.value import VideoValue
-from policies.vla.tokens import words_in
+from policies.vocabulary import words_in
 from robo_rl.apps.training.base_run import keep_data
 from robo_rl.apps.training.train_data import TrainData, check_images, dataset_paths, selected_episodes
 from robo_rl.apps.training.unused_settings import unused_by_pretraining
