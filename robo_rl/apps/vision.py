@@ -9,6 +9,7 @@ import torch
 from policies.flight.policy import FlightPolicy
 from robo_rl.conf.fly import FlyConfig
 from robo_rl.conf.vision import VisionConfig
+from robo_rl.core.text.commands import command
 from robo_rl.flight.fly.table import print_table
 from robo_rl.flight.vision.report import write_outputs
 from robo_rl.flight.vision.runs import (
@@ -52,3 +53,4 @@ def _with_students(config: VisionConfig, teacher: tuple[FlightPolicy, FlyConfig]
     files = write_outputs(config, setup, run, rows, trials)
     print_table(config, rows)
     print(files)
+    print(f"Next:   {command('evaluate', policy=run.path, num_envs=10)}")

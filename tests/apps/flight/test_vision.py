@@ -45,7 +45,15 @@ def test_vision_writes_results_video_and_bundle(tmp_path: Path, capsys: pytest.C
     assert manifest["rates_hz"] == {"image.down": 25.0, "state": 100.0}
     for name in ("flight.png", "flight.mp4", "bundle/policy.onnx"):
         assert (out / name).stat().st_size > 0
-    assert "without camera" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "without camera" in said
+    assert f"Next:   robo-rl evaluate policy={out} num_envs=10\n" in said
+    assert main(["evaluate", f"policy={out}", "episodes=2", "num_envs=2"]) == 0
+    assert "policy on pybullet/vision_hover:max_episode_steps=12,px=16" in capsys.readouterr().out
+    assert main(["run", f"bundle={out / 'bundle'}", "episodes=1"]) == 0
+    film = out / "view.mp4"
+    assert main(["view", f"policy={out / 'bundle'}", f"out={film}"]) == 0
+    assert film.stat().st_size > 0
     policy, settings = load_teacher(VisionConfig(teacher=f"{out}/teacher"), tmp_path / "unused")
     assert settings.integral is False
     assert policy.obs_spec["state"].shape == (18 + 32,)
